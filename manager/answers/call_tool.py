@@ -1,0 +1,61 @@
+"""`lmToolsBridge.callTool`: unwraps the call inside it and sends that on (M-88 to M-100)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from manager.answers.exchange import Exchange
+from manager.routing.ladder import Claims
+from protocol import jsonrpc, names
+from protocol.errors import Reason, Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class Unwrapped:
+    """The call inside: parameters of the real `tools/call`, and the claims its arguments add to."""
+
+    params: dict[str, msgspec.Raw]
+    claims: Claims
+
+
+def unwrap(exchange: Exchange) -> Unwrapped | Refusal:
+    """Read the wrapped call. Everything the client said beside `name` and `arguments` stays as it came."""
+    arguments = jsonrpc.members_of(exchange.params.get("arguments", b"{}"))
+    name = (jsonrpc.text_of(arguments["name"]) or "").strip() if "name" in arguments else ""
+    if not name:
+        return _invalid("expected name (string)")
+    if name in names.MANAGER_TOOL_NAMES:
+        return _invalid(f"tool name is not allowed: {name}")
+    inner = arguments.get("arguments", msgspec.Raw(b"{}"))
+    if jsonrpc.bytes_of(inner)[:1] != b"{":
+        return _invalid("expected arguments (object)")
+    workspace, cwd = _text(arguments, "workspace"), _text(arguments, "cwd")
+    if isinstance(workspace, Refusal):
+        return workspace
+    if isinstance(cwd, Refusal):
+        return cwd
+    claims = replace(exchange.claims, argument_workspace=workspace, argument_cwd=cwd)
+    if exchange.claims.path is None and claims.explicit():
+        claims = replace(claims, session=None, query=None, header=None)
+    return Unwrapped({**exchange.params, "name": jsonrpc.raw(name), "arguments": inner}, claims)
+
+
+def _text(arguments: Mapping[str, msgspec.Raw], member: str) -> str | Refusal | None:
+    if member not in arguments or jsonrpc.bytes_of(arguments[member]) == b"null":
+        return None
+    text = jsonrpc.text_of(arguments[member])
+    if text is None:
+        return _invalid(f"expected {member} (string)")
+    return text if text.strip() else None
+
+
+def _invalid(message: str) -> Refusal:
+    return Refusal(
+        Reason.INVALID_ARGUMENTS,
+        message,
+        "write the call as { name: string, arguments?: object, workspace?: string, cwd?: string }",
+        delivered="no",
+    )

@@ -1,0 +1,156 @@
+"""What a workspace offers, asked by the manager itself: tool lists with all their pages, and schemas.
+
+The last list that came is kept, so that a server in trouble does not make tools vanish in silence (M-183).
+What the lists mean is `routing/discovery.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from manager.answers.collect import response_of
+from manager.answers.outgoing import own_request
+from manager.routing import discovery as found
+from manager.routing.discovery import Entry, Issue
+from manager.settings import Settings
+from manager.upstream.forward import Forwarder
+from manager.upstream.instance import Instance
+from manager.upstream.workspaces import Workspace
+from protocol import jsonrpc, names
+from protocol.errors import Refusal
+
+MAX_PAGES: Final = 50
+SCHEMA_READS: Final = 8
+SCHEMA_DEADLINE_S: Final = 5.0
+
+
+@dataclass(slots=True)
+class Listing:
+    """A tool list as far as it could be read. `failure` is why it is not what the server offers now."""
+
+    entries: list[Entry] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
+    failure: Issue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A question that got no result: the transport failed, or the answer was an error."""
+
+    details: str
+    is_error_answer: bool
+
+
+class Catalog:
+    """Asks workspaces what they offer and remembers the last answer of each."""
+
+    def __init__(self, forwarder: Forwarder, settings: Settings) -> None:
+        self._forwarder = forwarder
+        self._limit = settings.response_limit
+        self._ids = itertools.count(1)
+        self._last: dict[str, list[Entry]] = {}
+
+    async def ask(
+        self, workspace: Workspace, method: str, params: Mapping[str, Any]
+    ) -> Mapping[str, msgspec.Raw] | Failure:
+        """One request of the manager's own: the members of its result, or why there is none."""
+        answer = await self._forwarder.send(
+            workspace, own_request(method, params, f"manager-{next(self._ids)}")
+        )
+        body = answer if isinstance(answer, Refusal) else await response_of(answer, self._limit)
+        if isinstance(body, Refusal):
+            return Failure(body.message, is_error_answer=False)
+        members = jsonrpc.members_of(body)
+        if not members:
+            return Failure("the answer is not JSON", is_error_answer=False)
+        if "error" in members:
+            text = jsonrpc.members_of(members["error"]).get("message", msgspec.Raw(b'"error"'))
+            return Failure(jsonrpc.text_of(text) or "error", is_error_answer=True)
+        result = members.get("result", msgspec.Raw(b"null"))
+        if jsonrpc.bytes_of(result)[:1] != b"{":
+            return Failure("the result is no object", is_error_answer=True)
+        return jsonrpc.members_of(result)
+
+    async def tools(self, workspace: Workspace) -> Listing:
+        """The whole tool list, all pages followed; after a failure the last known one, with an issue."""
+        raws: list[msgspec.Raw] = []
+        issues: list[Issue] = []
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(MAX_PAGES):
+            page = await self.ask(workspace, names.TOOLS_LIST, {} if cursor is None else {"cursor": cursor})
+            failure = self._page_failure(page)
+            if failure is not None or isinstance(page, Failure):
+                return self._last_known(workspace, failure)
+            raws += msgspec.json.decode(page["tools"], type=list[msgspec.Raw])
+            issues += found.foreign_issues(_issues_in(page))
+            cursor = jsonrpc.text_of(page["nextCursor"]) if "nextCursor" in page else None
+            if cursor is None or cursor in seen:
+                break
+            seen.add(cursor)
+        entries, dropped = found.usable_entries(raws)
+        self._last[workspace.id] = entries
+        return Listing(entries, [*dropped, *dict.fromkeys(issues)])
+
+    def last_known(self, workspace: Workspace) -> list[Entry]:
+        """The tools of the last list that could be read."""
+        return self._last.get(workspace.id, [])
+
+    async def discovery(self, workspace: Workspace, instance: Instance) -> tuple[dict[str, Any], list[Entry]]:
+        """The discovery payload of a workspace, and the entries behind it (group D)."""
+        listing = await self.tools(workspace)
+        issues = [*listing.issues, *([listing.failure] if listing.failure else [])]
+        gate = asyncio.Semaphore(SCHEMA_READS)
+
+        async def one(entry: Entry) -> tuple[dict[str, str], Issue | None]:
+            schema = found.schema_in_list(entry)
+            problem: Issue | None = None
+            if instance.owner == "external" and not (schema or {}).get("properties"):
+                async with gate:
+                    schema, problem = await self._read_schema(workspace, entry.name)
+            elif schema is None:
+                problem = found.issue("SCHEMA_INPUT_MISSING", entry.name)
+            return found.bridged_tool(entry, schema), problem
+
+        described = await asyncio.gather(*(one(entry) for entry in listing.entries))
+        issues += [problem for _, problem in described if problem is not None]
+        return found.discovery([tool for tool, _ in described], issues), listing.entries
+
+    async def _read_schema(
+        self, workspace: Workspace, name: str
+    ) -> tuple[Mapping[str, Any] | None, Issue | None]:
+        uri = names.URI_SCHEMA + quote(name, safe="")
+        try:
+            async with asyncio.timeout(SCHEMA_DEADLINE_S):
+                result = await self.ask(workspace, names.RESOURCES_READ, {"uri": uri})
+        except TimeoutError:
+            return None, found.issue("SCHEMA_READ_REQUEST_FAILED", name, "no answer in time")
+        if isinstance(result, Failure):
+            code = "SCHEMA_READ_RPC_ERROR" if result.is_error_answer else "SCHEMA_READ_REQUEST_FAILED"
+            return None, found.issue(code, name, result.details)
+        content = msgspec.json.decode(result["contents"]) if "contents" in result else None
+        schema, code_or_none = found.read_schema(content)
+        return schema, None if code_or_none is None else found.issue(code_or_none, name)
+
+    def _page_failure(self, page: Mapping[str, msgspec.Raw] | Failure) -> Issue | None:
+        if isinstance(page, Failure):
+            code = "TOOLS_LIST_INVALID_RESULT" if page.is_error_answer else "TOOLS_LIST_FETCH_FAILED"
+            return found.issue(code, details=page.details)
+        if "tools" not in page or jsonrpc.bytes_of(page["tools"])[:1] != b"[":
+            return found.issue("TOOLS_LIST_INVALID_RESULT", details="tools is no array")
+        return None
+
+    def _last_known(self, workspace: Workspace, failure: Issue | None) -> Listing:
+        return Listing(self.last_known(workspace), [], failure)
+
+
+def _issues_in(page: Mapping[str, msgspec.Raw]) -> object:
+    meta = jsonrpc.members_of(page["_meta"]) if "_meta" in page else {}
+    return msgspec.json.decode(meta[names.META_ISSUES]) if names.META_ISSUES in meta else None

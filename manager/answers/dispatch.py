@@ -1,0 +1,105 @@
+"""Decides who answers a request: the manager itself, or the workspace it belongs to.
+
+Era-neutral: what only one era has (initialize, sessions, server/discover, listen streams) is settled in
+`legacy/` and `web/modern.py` before a request comes here.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from manager.answers import dialect
+from manager.answers.call_tool import unwrap
+from manager.answers.exchange import Exchange, Located, Relayed, Reply, Unlocated
+from manager.answers.handshake import Handshakes
+from manager.answers.lists import LIST_METHODS, Lists, own_list, read_own
+from manager.answers.locate import locate, not_set
+from manager.answers.outgoing import outgoing
+from manager.upstream.forward import Forwarder
+from manager.upstream.workspaces import Workspaces
+from protocol import jsonrpc, names
+from protocol.errors import Reason, Refusal
+
+KNOWN_METHODS: Final = LIST_METHODS | frozenset(names.NAMED_PARAM) | {names.COMPLETE}
+
+
+class Dispatch:
+    """The one place where a request's ways part."""
+
+    def __init__(
+        self, workspaces: Workspaces, forwarder: Forwarder, lists: Lists, handshakes: Handshakes
+    ) -> None:
+        self.workspaces = workspaces
+        self._forwarder = forwarder
+        self._lists = lists
+        self._handshakes = handshakes
+
+    async def answer(self, exchange: Exchange) -> Reply:
+        """The reply to a request of either era."""
+        if exchange.is_tool_call and exchange.inbound.name in names.HANDSHAKE_NAMES:
+            return await self.handshake(exchange, jsonrpc.members_of(exchange.params.get("arguments", b"{}")))
+        if exchange.is_tool_call and exchange.inbound.name in names.CALL_TOOL_NAMES:
+            return await self._call_tool(exchange)
+        located = await locate(self.workspaces, exchange.claims)
+        if isinstance(located, Refusal):
+            return dialect.refuse(exchange, located)
+        exchange.decided(located)
+        if isinstance(located, Located) and located.is_pure:
+            return await self.forward(exchange, located)
+        return await self._at_fixed_door(exchange, located)
+
+    async def handshake(
+        self, exchange: Exchange, arguments: dict[str, msgspec.Raw], *, bare: bool = False
+    ) -> Reply:
+        """The reply to a handshake, called as a tool or as a bare method."""
+        exchange.decided(Unlocated())
+        cwd = jsonrpc.text_of(arguments["cwd"]) if "cwd" in arguments else None
+        return await self._handshakes.answer(exchange, cwd, bare=bare)
+
+    async def _call_tool(self, exchange: Exchange) -> Reply:
+        exchange.decided(Unlocated())
+        call = unwrap(exchange)
+        if isinstance(call, Refusal):
+            return dialect.refuse(exchange, call)
+        located = await locate(self.workspaces, call.claims)
+        if isinstance(located, Refusal):
+            return dialect.refuse(exchange, located)
+        exchange.decided(located)
+        if isinstance(located, Unlocated):
+            return dialect.refuse(exchange, not_set(located))
+        return await self.forward(exchange, located, call.params)
+
+    async def _at_fixed_door(self, exchange: Exchange, located: Located | Unlocated) -> Reply:
+        bound = located if isinstance(located, Located) else None
+        method = exchange.message.method
+        if method == names.RESOURCES_READ and (own := read_own(exchange, bound)) is not None:
+            return own
+        if method in LIST_METHODS:
+            return await self._lists.merged(exchange, bound) if bound else own_list(exchange)
+        if bound is not None:
+            return await self.forward(exchange, bound)
+        if exchange.is_modern and method not in KNOWN_METHODS:
+            return dialect.method_not_found(exchange)
+        assert isinstance(located, Unlocated)  # noqa: S101  narrows the type: `bound` was handled above
+        return dialect.refuse(exchange, not_set(located))
+
+    async def forward(
+        self, exchange: Exchange, located: Located, params: dict[str, msgspec.Raw] | None = None
+    ) -> Reply:
+        """Send the request to its workspace, with other parameters where a call was unwrapped."""
+        answer = await self._forwarder.send(located.workspace, outgoing(exchange, params))
+        if isinstance(answer, Refusal):
+            return dialect.refuse(exchange, answer)
+        return Relayed(answer, keep_status=exchange.is_modern)
+
+
+def unknown_workspace(identity: str, known: list[str]) -> Refusal:
+    """The refusal for a `/w/{workspace_id}/…` path that names nothing we know (M-15)."""
+    return Refusal(
+        Reason.WORKSPACE_NOT_MATCHED,
+        f"workspace not matched: {identity[:200]}",
+        f"get the id from {names.HANDSHAKE}, or use /mcp?cwd=<absolute path>",
+        details={"workspace": identity[:200], "known": known[:10]},
+    )

@@ -1,0 +1,124 @@
+"""One request on its way through the manager, and the shapes an answer to it can take.
+
+The writer (`web/writer.py`) turns a reply into HTTP; nothing here knows sockets or frameworks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from manager.routing.ladder import Claims, Source
+from manager.routing.sessions import Session
+from manager.upstream.forward import Answer
+from manager.upstream.workspaces import Workspace
+from protocol import headers, jsonrpc, names
+from protocol.errors import Refusal
+from protocol.inbound import Inbound
+from protocol.versions import Era
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """The workspace of a request, and which rung of the ladder decided."""
+
+    workspace: Workspace
+    source: Source
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether the address means the workspace alone, without anything of the manager's (M-15)."""
+        return self.source in {Source.PATH, Source.QUERY, Source.HEADER}
+
+
+@dataclass(frozen=True, slots=True)
+class Unlocated:
+    """No rung gave a workspace. `problem` is what was wrong with an ambient folder (M-20)."""
+
+    problem: Refusal | None = None
+
+
+@dataclass(slots=True)
+class Exchange:
+    """A request with everything that is needed to answer it.
+
+    Attributes:
+        message: the request itself (never a notification or a response).
+        claims: what it says about its workspace.
+        accepts_json, accepts_events: which forms of answer the client takes.
+        passed_headers: the client's headers that cross to the workspace server.
+        passed_query: query string for the workspace server (tool mode), with its question mark, or empty.
+        session: the legacy session it belongs to.
+        headers: response headers collected on the way.
+    """
+
+    inbound: Inbound
+    message: jsonrpc.Request
+    claims: Claims
+    accepts_json: bool = True
+    accepts_events: bool = False
+    passed_headers: tuple[tuple[bytes, bytes], ...] = ()
+    passed_query: str = ""
+    session: Session | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_modern(self) -> bool:
+        """Whether the request belongs to the stateless era."""
+        return self.inbound.era is Era.MODERN
+
+    @property
+    def params(self) -> Mapping[str, msgspec.Raw]:
+        """The parameters' members as the bytes that came."""
+        return self.inbound.params
+
+    @property
+    def is_tool_call(self) -> bool:
+        """Whether a refusal can be a tool result that a model reads."""
+        return self.message.method == names.TOOLS_CALL
+
+    @property
+    def progress_token(self) -> msgspec.Raw | None:
+        """The client's token for progress notifications, as the bytes that came."""
+        return self.inbound.meta.get("progressToken")
+
+    def decided(self, located: Located | Unlocated) -> None:
+        """Note in the response headers who decided the workspace (M-13)."""
+        source = located.source if isinstance(located, Located) else Source.NONE
+        self.headers[headers.WORKSPACE_SOURCE] = source.value
+        if isinstance(located, Located):
+            self.headers[headers.WORKSPACE_ID] = located.workspace.id
+        if self.session is not None:
+            self.session.source = source.value
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """A complete answer: one JSON-RPC message, or nothing (202)."""
+
+    body: bytes = b""
+    status: int = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """An answer with notifications in front of it: JSON messages, the last one is the response."""
+
+    messages: AsyncIterator[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """A workspace server's own answer, passed on as it comes.
+
+    `keep_status` is False where the client would misread an error status (M-27).
+    """
+
+    answer: Answer
+    keep_status: bool
+
+
+Reply = Plain | Events | Relayed
+Progress = Callable[[str], Awaitable[None]]

@@ -1,0 +1,218 @@
+"""`lmToolsBridge.requestWorkspaceMCPServer`: from a folder to a running server and all it offers.
+
+Order: find the workspace, have its server ready and asked for its health, bind the session, discover, answer
+(contract group C). A refusal anywhere leaves an older binding as it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+
+from manager.answers import dialect
+from manager.answers.catalog import Catalog
+from manager.answers.exchange import Events, Exchange, Located, Reply
+from manager.answers.lists import fingerprint
+from manager.answers.locate import conflicting
+from manager.log import logger, short
+from manager.routing import handshake as wording
+from manager.routing.discovery import Entry
+from manager.routing.ladder import Source
+from manager.routing.sessions import Session
+from manager.upstream.connection import UpstreamFailure
+from manager.upstream.instance import Instance
+from manager.upstream.supervisor import Surroundings
+from manager.upstream.workspaces import Workspace, Workspaces
+from protocol import jsonrpc, names
+from protocol.errors import Reason, Refusal
+
+PROGRESS_S = 1.0
+
+
+class Sessionkeeper(Protocol):
+    """What a handshake asks of the legacy sessions."""
+
+    async def bind(self, session: Session, workspace: str, cwd: str) -> None:
+        """Note, durably, which workspace the session chose."""
+
+    async def announce(self, session: Session) -> bool:
+        """Tell the session's open stream that lists changed; False where there is no stream."""
+
+    async def relisted(self, session: Session, seconds: float) -> None:
+        """Wait until the session has listed its tools again, at the longest so many seconds."""
+
+    def handshake_lock(self, session: Session) -> asyncio.Lock:
+        """One handshake of a session after the other (M-45)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A handshake that worked: the payload, and the tools behind it."""
+
+    payload: dict[str, Any]
+    entries: list[Entry]
+
+
+class Handshakes:
+    """Performs handshakes of both eras."""
+
+    def __init__(
+        self, workspaces: Workspaces, catalog: Catalog, keeper: Sessionkeeper, around: Surroundings
+    ) -> None:
+        self._workspaces = workspaces
+        self._catalog = catalog
+        self._keeper = keeper
+        self._around = around
+
+    async def answer(self, exchange: Exchange, cwd: object, *, bare: bool = False) -> Reply:
+        """The reply to a handshake.
+
+        Args:
+            exchange: the request; its session, if it has one, is bound on success.
+            cwd: the argument as it came, decoded.
+            bare: it came as a JSON-RPC method, whose result is the payload itself (M-36).
+        """
+        return Events(self._messages(exchange, cwd, bare=bare))
+
+    async def _messages(self, exchange: Exchange, cwd: object, *, bare: bool) -> AsyncIterator[bytes]:
+        work = asyncio.create_task(self._in_turn(exchange, cwd), name="handshake")
+        try:
+            token = exchange.progress_token if exchange.accepts_events else None
+            count = 0
+            while token is not None and not (await asyncio.wait({work}, timeout=PROGRESS_S))[0]:
+                count += 1
+                yield _progress(token, count)
+            outcome = await work
+        finally:
+            work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+        if isinstance(outcome, Refusal):
+            yield outcome.as_error(exchange.message.id) if bare else dialect.refusal(exchange, outcome)
+            return
+        async for message in self._announcements(exchange, outcome):
+            yield message
+        yield self._result(exchange, outcome, bare=bare)
+
+    def _result(self, exchange: Exchange, success: Success, *, bare: bool) -> bytes:
+        if bare:
+            return jsonrpc.result(exchange.message.id, success.payload)
+        content = [{"type": "text", "text": wording.summary(success.payload)}]
+        return dialect.result(exchange, {"content": content, "structuredContent": success.payload})
+
+    # -- the handshake itself ---------------------------------------------------------------------------
+
+    async def _in_turn(self, exchange: Exchange, cwd: object) -> Success | Refusal:
+        if exchange.session is None:
+            return await self._perform(exchange, cwd)
+        async with self._keeper.handshake_lock(exchange.session):
+            return await self._perform(exchange, cwd)
+
+    async def _perform(self, exchange: Exchange, cwd: object) -> Success | Refusal:
+        workspace = await self._find(exchange, cwd)
+        if isinstance(workspace, Refusal):
+            return self._refused(exchange, workspace)
+        instance = await self._healthy(workspace)
+        if isinstance(instance, Refusal):
+            return self._refused(exchange, instance)
+        folder = await self._workspaces.real_folder(cwd) or workspace.root
+        exchange.decided(Located(workspace, Source.ARGUMENT))
+        if exchange.session is not None:
+            await self._keeper.bind(exchange.session, workspace.id, folder)
+        discovery, entries = await self._catalog.discovery(workspace, instance)
+        logger().info(
+            "handshake.ok",
+            workspace=workspace.id,
+            session=short(exchange.session.id) if exchange.session else None,
+            tools=len(entries),
+            partial=discovery["partial"],
+        )
+        payload = wording.payload(
+            session_id=exchange.session.id if exchange.session else None,
+            workspace=workspace.id,
+            cwd=folder,
+            target=target_of(instance),
+            health=_public_health(instance),
+            discovery=discovery,
+        )
+        return Success(payload, entries)
+
+    async def _find(self, exchange: Exchange, cwd: object) -> Workspace | Refusal:
+        found = await self._workspaces.find_patiently(cwd)
+        if found is None:
+            return Refusal(Reason.INVALID_ARGUMENTS, "expected cwd (string)", delivered="no")
+        path = exchange.claims.path
+        if isinstance(found, Workspace) and path is not None and path != found.id:
+            return conflicting(path, found.id)
+        return found
+
+    async def _healthy(self, workspace: Workspace) -> Instance | Refusal:
+        """A server that has just answered a health request; else it is restarted once (M-39, M-42)."""
+        settings = self._around.settings
+        for _ in range(2):
+            instance = await self._workspaces.ready(workspace, urgent=True)
+            if isinstance(instance, Refusal):
+                return instance
+            try:
+                await instance.check(settings.health_timeout_s, self._around.now())
+            except UpstreamFailure:
+                if instance.owner == "external":
+                    return workspace.supervisor.offline("unhealthy")
+                workspace.supervisor.replace(instance, "did not answer a handshake")
+            else:
+                return instance
+        return workspace.supervisor.offline("unhealthy", retry_after_ms=1000)
+
+    def _refused(self, exchange: Exchange, refusal: Refusal) -> Refusal:
+        logger().warning(
+            "handshake.error",
+            reason=refusal.reason.word,
+            message=refusal.message,
+            session=short(exchange.session.id) if exchange.session else None,
+        )
+        return refusal
+
+    # -- what changed for the client ----------------------------------------------------------------------
+
+    async def _announcements(self, exchange: Exchange, success: Success) -> AsyncIterator[bytes]:
+        """Say that the lists changed *before* the result: some clients look only then (M-47, M-48)."""
+        session = exchange.session
+        if session is None:
+            return
+        now_shown = fingerprint([jsonrpc.bytes_of(entry.raw) for entry in success.entries])
+        if (session.shown or fingerprint([])) == now_shown:
+            return
+        hold = self._around.settings.announce_hold_s
+        if await self._keeper.announce(session):
+            await self._keeper.relisted(session, hold)
+        elif exchange.accepts_events:
+            for method in (names.RESOURCES_CHANGED, names.PROMPTS_CHANGED, names.TOOLS_CHANGED):
+                yield jsonrpc.notification(method)
+            await self._keeper.relisted(session, hold)
+        else:
+            session.unannounced = True
+
+
+def target_of(instance: Instance) -> dict[str, Any]:
+    """The server's address as the payload shows it (M-53)."""
+    return {
+        "sessionId": instance.id,
+        "host": instance.host,
+        "port": instance.port,
+        "workspaceFolders": list(instance.folders),
+        "workspaceFile": instance.workspace_file,
+    }
+
+
+def _public_health(instance: Instance) -> dict[str, msgspec.Raw]:
+    return {key: raw for key, raw in jsonrpc.members_of(instance.health).items() if key != "nonce"}
+
+
+def _progress(token: msgspec.Raw, count: int) -> bytes:
+    params = {"progressToken": token, "progress": count, "message": "starting the workspace server"}
+    return jsonrpc.notification(names.PROGRESS, params)

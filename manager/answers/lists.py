@@ -1,0 +1,150 @@
+"""Lists and resources at the fixed door: the manager's own, with the bound workspace's behind them.
+
+Definitions of a workspace's tools and resources stay the bytes that came. At a pure door none of this is
+asked: there the workspace's own answer is passed on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from manager.answers import dialect
+from manager.answers.catalog import Catalog
+from manager.answers.collect import response_of
+from manager.answers.exchange import Exchange, Located, Plain
+from manager.answers.outgoing import outgoing
+from manager.routing import discovery as found
+from manager.routing.descriptors import (
+    CALL_TOOL_TEXT,
+    MANAGER_RESOURCES,
+    MANAGER_TEMPLATES,
+    MANAGER_TOOLS,
+)
+from manager.settings import Settings
+from manager.upstream.forward import Forwarder
+from protocol import jsonrpc, names
+from protocol.errors import Refusal
+
+_OWN: Final[Mapping[str, tuple[str, Sequence[Mapping[str, Any]]]]] = {
+    names.TOOLS_LIST: ("tools", MANAGER_TOOLS),
+    names.RESOURCES_LIST: ("resources", MANAGER_RESOURCES),
+    names.TEMPLATES_LIST: ("resourceTemplates", MANAGER_TEMPLATES),
+    names.PROMPTS_LIST: ("prompts", ()),
+}
+LIST_METHODS: Final = frozenset(_OWN)
+
+
+def own_list(exchange: Exchange) -> Plain:
+    """The manager's constant list, for clients without a workspace (M-34)."""
+    member, entries = _OWN[exchange.message.method]
+    remember_shown(exchange, [])
+    return Plain(dialect.result(exchange, {member: list(entries)}))
+
+
+def remember_shown(exchange: Exchange, entries: Sequence[bytes]) -> None:
+    """Note which tools the session was shown last, to tell later whether they differ (M-47)."""
+    if exchange.session is not None and exchange.message.method == names.TOOLS_LIST:
+        exchange.session.shown = fingerprint(entries)
+
+
+def fingerprint(entries: Sequence[bytes]) -> bytes:
+    """A short digest of a list of definitions."""
+    return hashlib.sha256(b"\n".join(entries)).digest()[:16]
+
+
+class Lists:
+    """Merged lists of a bound session."""
+
+    def __init__(self, forwarder: Forwarder, catalog: Catalog, settings: Settings) -> None:
+        self._forwarder = forwarder
+        self._catalog = catalog
+        self._limit = settings.response_limit
+
+    async def merged(self, exchange: Exchange, located: Located) -> Plain:
+        """The manager's entries first, then the workspace's in its order (M-101, M-102, M-183)."""
+        answer = await self._forwarder.send(located.workspace, outgoing(exchange))
+        body = answer if isinstance(answer, Refusal) else await response_of(answer, self._limit)
+        if isinstance(body, Refusal):
+            return self._without_workspace(exchange, located, body.message)
+        message = jsonrpc.members_of(body)
+        if "error" in message:
+            if "cursor" in exchange.params:
+                return Plain(body)
+            return self._without_workspace(exchange, located, "the workspace server refused the list")
+        return self._merge(exchange, jsonrpc.members_of(message.get("result", b"{}")))
+
+    def _merge(self, exchange: Exchange, result: Mapping[str, msgspec.Raw]) -> Plain:
+        member, own = _OWN[exchange.message.method]
+        theirs: list[msgspec.Raw] = []
+        if member in result and jsonrpc.bytes_of(result[member])[:1] == b"[":
+            theirs = msgspec.json.decode(result[member], type=list[msgspec.Raw])
+        if exchange.message.method == names.TOOLS_LIST:
+            theirs = [entry.raw for entry in found.usable_entries(theirs)[0]]
+        elif exchange.message.method == names.TEMPLATES_LIST:
+            theirs = _unlike(theirs, {one["uriTemplate"] for one in own})
+        remember_shown(exchange, [jsonrpc.bytes_of(raw) for raw in theirs])
+        first = [] if "cursor" in exchange.params else list(own)
+        return Plain(dialect.result(exchange, {**result, member: [*first, *theirs]}))
+
+    def _without_workspace(self, exchange: Exchange, located: Located, why: str) -> Plain:
+        member, own = _OWN[exchange.message.method]
+        theirs: list[msgspec.Raw] = []
+        if exchange.message.method == names.TOOLS_LIST:
+            theirs = [entry.raw for entry in self._catalog.last_known(located.workspace)]
+        problem = found.issue("TOOLS_LIST_FETCH_FAILED", details=why).as_json()
+        value = {member: [*own, *theirs], "_meta": {names.META_ISSUES: [problem]}}
+        if exchange.session is not None:
+            exchange.session.unannounced = True
+        return Plain(dialect.result(exchange, value))
+
+
+def _unlike(entries: list[msgspec.Raw], taken: set[str]) -> list[msgspec.Raw]:
+    """Entries whose `uriTemplate` is new."""
+    kept = []
+    for raw in entries:
+        template = jsonrpc.members_of(raw).get("uriTemplate", msgspec.Raw(b"null"))
+        text = jsonrpc.text_of(template) or ""
+        if text not in taken:
+            taken.add(text)
+            kept.append(raw)
+    return kept
+
+
+def read_own(exchange: Exchange, located: Located | None) -> Plain | None:
+    """The manager's own resource that is read, or None when it is not one (M-103 to M-105)."""
+    uri = exchange.inbound.name
+    if uri == names.URI_CALL_TOOL:
+        text = CALL_TOOL_TEXT
+    elif uri == names.URI_HANDSHAKE:
+        text = _handshake_text(exchange, located)
+    else:
+        return None
+    contents = [{"uri": uri, "mimeType": "text/plain", "text": text}]
+    return Plain(dialect.result(exchange, {"contents": contents}))
+
+
+def _handshake_text(exchange: Exchange, located: Located | None) -> str:
+    """What to call, and the truth about where this client stands now; reading it starts nothing."""
+    session = exchange.session
+    instance = located.workspace.supervisor.instance if located is not None else None
+    serving = located is not None and located.workspace.supervisor.life.is_serving
+    snapshot = {
+        "ready": instance is not None and serving,
+        "online": instance is not None and serving,
+        "workspaceSetExplicitly": session is not None and session.workspace is not None,
+        "workspace": None if located is None else located.workspace.id,
+        "cwd": None if session is None else session.cwd,
+        "offlineDurationSec": None,
+        "target": None
+        if instance is None
+        else {"sessionId": instance.id, "host": instance.host, "port": instance.port},
+    }
+    return (
+        f"Call {names.HANDSHAKE} with {{ cwd: string }}, the absolute path of your project.\n"
+        f"Then call tools by name, or through {names.CALL_TOOL}.\n"
+        f"Status snapshot:\n{jsonrpc.dumps(snapshot).decode()}\n"
+    )

@@ -1,0 +1,64 @@
+"""Climbs the ladder for one request: asks the claims in order until a workspace is found or refused."""
+
+from __future__ import annotations
+
+from manager.answers.exchange import Located, Unlocated
+from manager.routing.ladder import Claim, Claims, disagreement
+from manager.upstream.workspaces import Workspace, Workspaces
+from protocol.errors import Reason, Refusal
+
+
+async def locate(workspaces: Workspaces, claims: Claims) -> Located | Unlocated | Refusal:
+    """The workspace these claims mean (M-111).
+
+    Returns:
+        Where it is; `Unlocated` when nothing names one; a refusal when something explicit cannot be served or
+        two explicit claims disagree.
+    """
+    explicit = claims.explicit()
+    if explicit:
+        return await _explicit(workspaces, explicit)
+    standing = claims.standing()
+    if standing is not None and (bound := workspaces.get(str(standing.text))) is not None:
+        return Located(bound, standing.source)
+    problem: Refusal | None = None
+    for claim in claims.ambient():
+        found = await workspaces.find(claim.text, ambient=True)
+        if isinstance(found, Workspace):
+            return Located(found, claim.source)
+        problem = problem or found
+    return Unlocated(problem)
+
+
+async def _explicit(workspaces: Workspaces, claims: tuple[Claim, ...]) -> Located | Refusal:
+    found: list[Workspace] = []
+    for claim in claims:
+        one = await _ask(workspaces, claim)
+        if isinstance(one, Refusal):
+            return one
+        found.append(one)
+    conflict = disagreement([one.id for one in found])
+    if conflict is not None:
+        return conflicting(*conflict)
+    return Located(found[0], claims[0].source)
+
+
+async def _ask(workspaces: Workspaces, claim: Claim) -> Workspace | Refusal:
+    if claim.is_id:
+        return workspaces.named(claim.text)
+    found = await workspaces.find(claim.text, ambient=False)
+    return found or Refusal(Reason.INVALID_ARGUMENTS, "expected cwd (string)")
+
+
+def conflicting(one: str, other: str) -> Refusal:
+    """The refusal for two explicit statements that mean different workspaces (47110)."""
+    return Refusal(
+        Reason.CONFLICTING_WORKSPACE,
+        f"conflicting workspace: {one} and {other}",
+        details={"workspaces": [one, other]},
+    )
+
+
+def not_set(unlocated: Unlocated) -> Refusal:
+    """The refusal for a request that needs a workspace and has none; it names a hopeless ambient folder."""
+    return unlocated.problem or Refusal(Reason.WORKSPACE_NOT_SET, "workspace not set")

@@ -1,0 +1,97 @@
+"""Writes the request that leaves for the workspace server, which speaks the modern era only.
+
+A modern client's body leaves as it came. A legacy client's body gets the modern `_meta` spliced in; every
+other byte of it stays where it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from manager.answers.exchange import Exchange
+from manager.upstream.forward import Outgoing
+from protocol import headers, inbound, jsonrpc, names
+from protocol.versions import LATEST_MODERN
+
+BRIDGED_CAPABILITIES: Final = msgspec.Raw(b"{}")
+"""What a legacy client can be asked through us in the middle of a call: nothing, so none is promised."""
+_ACCEPT: Final = (b"Accept", b"application/json, text/event-stream")
+_JSON: Final = (b"Content-Type", b"application/json")
+
+
+def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = None) -> Outgoing:
+    """The request for the workspace server.
+
+    Args:
+        exchange: the client's request.
+        rewritten: parameters to send instead of the client's own (`callTool` unwraps another call).
+    """
+    method = exchange.message.method
+    if exchange.is_modern:
+        body = exchange.message.body
+        passed = exchange.passed_headers
+        if rewritten is not None:
+            body = jsonrpc.request(exchange.message.id, method, rewritten)
+            passed = _renamed(passed, _name(method, rewritten))
+    else:
+        params = _with_meta(exchange, exchange.params if rewritten is None else rewritten)
+        body = _legacy_body(exchange, params, is_rewritten=rewritten is not None)
+        passed = (*_own_headers(method, _name(method, params)), *exchange.passed_headers)
+    target = f"{names.MCP_PATH}{exchange.passed_query}".encode()
+    return Outgoing(method, (_ACCEPT, _JSON, *passed), body, target, timed=method != names.LISTEN)
+
+
+def own_request(method: str, params: Mapping[str, object], identity: str) -> Outgoing:
+    """A request the manager makes for itself, with an id that is never null."""
+    meta = inbound.modern_meta(
+        msgspec.Raw(b"{}"), jsonrpc.raw({"name": "lm-tools-bridge-manager", "version": "1"})
+    )
+    body = jsonrpc.request(jsonrpc.dumps(identity), method, {**params, "_meta": meta})
+    member = names.NAMED_PARAM.get(method)
+    name = str(params[member]) if member is not None else None
+    return Outgoing(method, (_ACCEPT, _JSON, *_own_headers(method, name)), body)
+
+
+def _legacy_body(exchange: Exchange, params: Mapping[str, msgspec.Raw], *, is_rewritten: bool) -> bytes:
+    """The client's body with other parameters; splices where the bytes allow it."""
+    message = exchange.message
+    if is_rewritten:
+        return jsonrpc.request(message.id, message.method, params)
+    new = message.params
+    if "_meta" in exchange.params:
+        new = jsonrpc.dumps(params)
+    else:
+        meta = b'{"_meta":' + jsonrpc.bytes_of(params["_meta"])
+        rest = message.params[1:].lstrip() if message.params else b"}"
+        new = meta + (b"" if rest.startswith(b"}") else b",") + rest
+    return jsonrpc.with_params(message.body, message.params, new)
+
+
+def _with_meta(exchange: Exchange, params: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
+    """The parameters with the modern triple in `_meta`; the client's own keys stay."""
+    session = exchange.session
+    client = None
+    if session is not None and session.client_name is not None:
+        client = jsonrpc.raw({"name": session.client_name, "version": session.client_version or ""})
+    meta = {**exchange.inbound.meta, **inbound.modern_meta(BRIDGED_CAPABILITIES, client)}
+    return {**params, "_meta": jsonrpc.raw(meta)}
+
+
+def _own_headers(method: str, name: str | None) -> tuple[tuple[bytes, bytes], ...]:
+    own = [(headers.VERSION, LATEST_MODERN), (headers.METHOD, headers.encode_value(method))]
+    if name is not None:
+        own.append((headers.NAME, headers.encode_value(name)))
+    return tuple((key.encode(), value.encode()) for key, value in own)
+
+
+def _renamed(passed: tuple[tuple[bytes, bytes], ...], name: str | None) -> tuple[tuple[bytes, bytes], ...]:
+    kept = tuple(pair for pair in passed if pair[0].lower() != b"mcp-name")
+    return kept if name is None else (*kept, (headers.NAME.encode(), headers.encode_value(name).encode()))
+
+
+def _name(method: str, params: Mapping[str, msgspec.Raw]) -> str | None:
+    member = names.NAMED_PARAM.get(method)
+    return jsonrpc.text_of(params[member]) if member is not None and member in params else None

@@ -1,0 +1,189 @@
+"""What the disk says about a client's cwd: the only place of the cwd ladder with I/O.
+
+It gathers facts and decides nothing: what the text means is `routing/cwd.py`, which workspace it is
+`routing/matching.py`.
+
+A folder on a network mount that hangs blocks its thread for as long as it likes. So every question runs in a
+daemon thread of its own: a pool would be filled by one bad mount, and its threads would hold up the exit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import os
+import stat
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from manager.folder import Ancestor, CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity, Mark
+
+DEADLINE_S: Final = 2.0
+MAX_THREADS: Final = 64
+
+_Answer = TypeVar("_Answer")
+
+_WORKSPACE_FILE: Final = ".code-workspace"
+_FOLDER_MARKS: Final[dict[str, Mark]] = {
+    ".lm-tools-bridge": "lm-tools-bridge",
+    ".vscode": "vscode",
+    ".git": "vcs",
+    ".hg": "vcs",
+    ".svn": "vcs",
+    ".jj": "vcs",
+}
+_PROBLEM_OF_ERRNO: Final = {
+    errno.ENOENT: CwdProblemKind.MISSING,
+    errno.ELOOP: CwdProblemKind.MALFORMED,
+    errno.EILSEQ: CwdProblemKind.MALFORMED,
+    errno.EINVAL: CwdProblemKind.MALFORMED,
+    errno.ENAMETOOLONG: CwdProblemKind.TOO_LONG,
+}
+
+
+def examine(paths: Sequence[str]) -> FolderFacts | CwdProblem:
+    """Find out about the first of these absolute paths that exists. Blocks for as long as the disk does.
+
+    Problems: `missing`, `not_a_directory` (with the file's folder), `unreadable` (cannot be listed or
+    entered, or the disk fails), `malformed` (a loop of links, a name the disk refuses), `too_long`. M-38.
+    """
+    answer: FolderFacts | CwdProblem = CwdProblem(CwdProblemKind.MISSING)
+    for path in paths:
+        answer = _examine_one(path)
+        if not (isinstance(answer, CwdProblem) and answer.kind is CwdProblemKind.MISSING):
+            break
+    return answer
+
+
+def identify(path: str) -> FolderIdentity | None:
+    """Give (device, inode) of what `path` leads to, or None if there is no telling. Blocks like the disk."""
+    try:
+        status = Path(path).stat()
+    except (OSError, ValueError):
+        return None
+    # file systems without inode numbers report 0 for everything
+    return (status.st_dev, status.st_ino) if status.st_ino else None
+
+
+def _examine_one(path: str) -> FolderFacts | CwdProblem:
+    try:
+        # `Path` drops slashes at the end, which are no reason to take a file for something else
+        real = Path(os.path.realpath(Path(path), strict=True))
+        mode = real.stat().st_mode
+        if stat.S_ISDIR(mode):
+            return _facts(real, None)
+        if stat.S_ISREG(mode) and real.name.endswith(_WORKSPACE_FILE):
+            return _facts(real.parent, real)
+        return CwdProblem(CwdProblemKind.NOT_A_DIRECTORY, str(real.parent))
+    except NotADirectoryError:
+        return CwdProblem(CwdProblemKind.NOT_A_DIRECTORY, _folder_above(Path(path)))
+    except OSError as error:
+        kind = _PROBLEM_OF_ERRNO.get(error.errno or 0, CwdProblemKind.UNREADABLE)
+        return CwdProblem(kind)
+    except ValueError:  # NUL, or a character no file name of this system can hold
+        return CwdProblem(CwdProblemKind.MALFORMED)
+
+
+def _facts(folder: Path, workspace_file: Path | None) -> FolderFacts:
+    with os.scandir(folder):  # may it be listed?
+        pass
+    (folder / os.pardir).stat()  # may it be entered?
+    chain = tuple(_ancestor(path, _marks(path)) for path in (folder, *folder.parents))
+    if workspace_file is None:
+        return FolderFacts(str(folder), chain)
+    chain = (_ancestor(workspace_file, frozenset()), *chain)
+    return FolderFacts(str(folder), chain, str(workspace_file))
+
+
+def _ancestor(path: Path, marks: frozenset[Mark]) -> Ancestor:
+    status = path.stat()
+    return Ancestor(str(path), status.st_dev, status.st_ino, marks)
+
+
+def _folder_above(path: Path) -> str | None:
+    """Find the folder that holds the file which `path` takes for a folder."""
+    return next((os.path.realpath(step) for step in path.parents if step.is_dir()), None)
+
+
+def _marks(folder: Path) -> frozenset[Mark]:
+    """Read the marks off the folder's listing; a folder above the cwd that may not be listed has none."""
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(mark for entry in entries if (mark := _mark(entry)) is not None)
+    except OSError:
+        return frozenset()
+
+
+def _mark(entry: os.DirEntry[str]) -> Mark | None:
+    mark = _FOLDER_MARKS.get(entry.name)
+    workspace_file = entry.name.endswith(_WORKSPACE_FILE)
+    if mark is None and not workspace_file:
+        return None
+    with contextlib.suppress(OSError):  # a link that leads nowhere marks nothing
+        if mark is not None and entry.is_dir():
+            return mark
+        if entry.is_file():
+            return "vcs" if entry.name == ".git" else "code-workspace" if workspace_file else None
+    return None
+
+
+class FolderExaminer:
+    """`examine` and `identify` for the event loop: whatever hangs, nobody waits beyond the deadline (F46).
+
+    Callers who ask for the same thing at once share one look, so a client that asks again and again for a
+    hanging folder holds one thread. Belongs to one event loop; needs no closing.
+    """
+
+    def __init__(self, *, deadline_s: float = DEADLINE_S, max_threads: int = MAX_THREADS) -> None:
+        self._deadline_s = deadline_s
+        self._max_threads = max_threads
+        self._running: dict[Hashable, asyncio.Future[Any]] = {}
+
+    async def examine(self, paths: Sequence[str]) -> FolderFacts | CwdProblem:
+        """Do what `examine` does; a disk that does not answer in time is the problem `unreadable`."""
+        wanted = tuple(paths)
+        late = CwdProblem(CwdProblemKind.UNREADABLE)
+        return await self._ask(("examine", wanted), lambda: examine(wanted), late)
+
+    async def identify(self, path: str) -> FolderIdentity | None:
+        """Do what `identify` does; None also for a disk that does not answer in time."""
+        return await self._ask(("identify", path), lambda: identify(path), None)
+
+    async def _ask(self, question: Hashable, look: Callable[[], _Answer], late: _Answer) -> _Answer:
+        future = self._running.get(question)
+        if future is None:
+            if len(self._running) >= self._max_threads:
+                return late
+            future = self._running[question] = _in_thread(look)
+            future.add_done_callback(lambda _: self._running.pop(question, None))
+        # `wait` leaves the future alone when it gives up or is cancelled: the thread goes on for the others
+        done, _ = await asyncio.wait((future,), timeout=self._deadline_s)
+        if not done:
+            return late
+        answer: _Answer = future.result()
+        return answer
+
+
+def _in_thread(look: Callable[[], _Answer]) -> asyncio.Future[_Answer]:
+    """Run `look` in a daemon thread of its own and give the future of its answer."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[_Answer] = loop.create_future()
+
+    def report(settle: Callable[[], None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile: nobody listens any more
+            loop.call_soon_threadsafe(lambda: None if future.done() else settle())
+
+    def run() -> None:
+        try:
+            answer = look()
+        except Exception as error:  # noqa: BLE001  it belongs to whoever waits, not to this thread
+            fault = error
+            report(lambda: future.set_exception(fault))
+        else:
+            report(lambda: future.set_result(answer))
+
+    threading.Thread(target=run, name="folder", daemon=True).start()
+    return future

@@ -1,0 +1,73 @@
+"""What the file system says about a folder, as plain values.
+
+The words that `filesystem.py` (which asks the disk) and `routing/` (which decides, and may not) share.
+No I/O here and no decisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+FolderIdentity = tuple[int, int]
+"""(device, inode): equal for two spellings of one folder, be it links, mounts or letter case that differ."""
+
+Mark = Literal["lm-tools-bridge", "code-workspace", "vcs", "vscode"]
+"""What makes a folder look like a workspace root.
+
+`lm-tools-bridge` and `vscode`: a folder `.lm-tools-bridge/` or `.vscode/`; `code-workspace`: a file
+`*.code-workspace`; `vcs`: `.git/`, `.hg/`, `.svn/`, `.jj/` or a `.git` file (worktree, submodule). M-124.
+"""
+
+
+class CwdProblemKind(StrEnum):
+    """Why a cwd cannot be used; the values are `details.problem` of M-38."""
+
+    RELATIVE = "relative"
+    MISSING = "missing"
+    NOT_A_DIRECTORY = "not_a_directory"
+    UNREADABLE = "unreadable"
+    MALFORMED = "malformed"
+    TOO_LONG = "too_long"
+
+
+@dataclass(frozen=True, slots=True)
+class CwdProblem:
+    """The refusal of a cwd.
+
+    `folder` is set for `not_a_directory` only: the folder of the file that was named.
+    """
+
+    kind: CwdProblemKind
+    folder: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """One place on the way from a cwd up to the root: its real path, what it is on disk, what marks it."""
+
+    path: str
+    device: int
+    inode: int
+    marks: frozenset[Mark] = frozenset()
+
+    @property
+    def identity(self) -> FolderIdentity:
+        """(device, inode)."""
+        return (self.device, self.inode)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderFacts:
+    """A cwd that exists and can be read.
+
+    `folder` is its real path. `ancestors` runs from there up to the root of the tree, which is always last.
+    Where the cwd named a `*.code-workspace` file, `workspace_file` is that file's real path, `folder` the
+    folder it stands for, and `ancestors` begins with the file itself, so that an instance known by its
+    workspace file is found by it (M-122).
+    """
+
+    folder: str
+    ancestors: tuple[Ancestor, ...]
+    workspace_file: str | None = None

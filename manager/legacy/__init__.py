@@ -1,0 +1,1 @@
+"""The door for the era of sessions: initialize, sessions, their streams, cancellation."""

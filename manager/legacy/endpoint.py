@@ -1,0 +1,148 @@
+"""What a legacy client's POST, GET and DELETE mean: initialize, sessions, notifications, requests.
+
+Requests that are not about the session itself go on to `answers/dispatch.py`. HTTP is left to
+`web/mcp.py`; here a status is only a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from manager.answers import dialect
+from manager.answers.dispatch import Dispatch
+from manager.answers.exchange import Exchange, Plain, Reply
+from manager.legacy.keeper import Keeper
+from manager.log import logger, short
+from manager.routing.sessions import Session, is_well_formed
+from protocol import headers, jsonrpc, names
+from protocol.errors import Reason, Refusal
+from protocol.inbound import Inbound
+from protocol.jsonrpc import Notification
+from protocol.versions import ASSUMED_LEGACY, LEGACY_REVISIONS, negotiate
+
+_CAPABILITIES: Final = {
+    "tools": {"listChanged": True},
+    "resources": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+    "experimental": {"codex/sandbox-state-meta": {}},
+}
+"""Declared once for all that a workspace may offer (M-19)."""
+_FULL_RETRY_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class NoSession:
+    """A request without a usable session: HTTP status and the reason's word."""
+
+    status: int
+    reason: Reason
+
+    def body(self, identity: bytes | None) -> bytes:
+        """The JSON-RPC error, with the request's id (M-23, M-24)."""
+        text = "Mcp-Session-Id is missing" if self.status == 400 else "unknown session"
+        return Refusal(self.reason, text).as_error(identity)
+
+
+MISSING: Final = NoSession(400, Reason.MISSING_SESSION)
+UNKNOWN: Final = NoSession(404, Reason.UNKNOWN_SESSION)
+
+
+class LegacyEndpoint:
+    """The legacy side of the MCP endpoint."""
+
+    def __init__(self, keeper: Keeper, dispatch: Dispatch) -> None:
+        self.keeper = keeper
+        self._dispatch = dispatch
+
+    # -- whose request it is ------------------------------------------------------------------------------
+
+    def session(self, identity: str | None) -> Session | NoSession:
+        """The session a header names."""
+        if identity is None:
+            return MISSING
+        return self.keeper.get(identity) or UNKNOWN
+
+    async def session_for(self, inbound: Inbound, identity: str | None) -> Session | NoSession | Refusal:
+        """The session of a request; a handshake recovers a lost one (M-25, M-26).
+
+        Returns:
+            A refusal only when there are too many sessions.
+        """
+        known = self.session(identity)
+        if isinstance(known, Session) or not _is_handshake(inbound):
+            return known
+        own_id = identity if identity is not None and is_well_formed(identity) else None
+        revision = inbound.revision if inbound.revision in LEGACY_REVISIONS else ASSUMED_LEGACY
+        session = await self.keeper.open(revision or ASSUMED_LEGACY, b"", b"{}", own_id)
+        if session is None:
+            return too_many()
+        logger().info("session.recover", session=short(session.id))
+        self.keeper.get(session.id)  # the handshake that brought it back is its first use
+        return session
+
+    # -- requests -----------------------------------------------------------------------------------------
+
+    async def initialize(self, exchange: Exchange) -> Reply:
+        """Open a session (M-17 to M-20); an id sent along is ignored."""
+        params = exchange.params
+        requested = jsonrpc.text_of(params["protocolVersion"]) if "protocolVersion" in params else None
+        client = params.get("clientInfo", msgspec.Raw(b"{}"))
+        capabilities = jsonrpc.bytes_of(params.get("capabilities", msgspec.Raw(b"{}")))
+        session = await self.keeper.open(negotiate(requested), client, capabilities)
+        if session is None:
+            return dialect.refuse(exchange, too_many())
+        exchange.session = session
+        exchange.headers[headers.SESSION] = session.id
+        value = {
+            "protocolVersion": session.revision,
+            "capabilities": _CAPABILITIES,
+            "serverInfo": dialect.SERVER_INFO,
+            "instructions": dialect.INSTRUCTIONS,
+        }
+        return Plain(jsonrpc.result(exchange.message.id, value))
+
+    async def answer(self, exchange: Exchange) -> Reply:
+        """The reply to a request of a session (M-34, M-36)."""
+        method = exchange.message.method
+        if method in {names.PING, names.SET_LEVEL}:
+            return Plain(jsonrpc.result(exchange.message.id, {}))
+        if method == "roots/list":
+            return dialect.method_not_found(exchange)
+        if method in names.HANDSHAKE_NAMES:
+            return await self._dispatch.handshake(exchange, dict(exchange.params), bare=True)
+        reply = await self._dispatch.answer(exchange)
+        if method == names.TOOLS_LIST and exchange.session is not None:
+            self.keeper.note_listed(exchange.session)
+        return reply
+
+    def notified(self, session: Session | None, notification: Notification) -> None:
+        """Take a notification; only a cancellation does anything, and only in its own session (M-99)."""
+        if notification.method != names.CANCELLED or session is None:
+            return
+        params = jsonrpc.members_of(notification.params)
+        target = params.get("requestId")
+        if target is not None and jsonrpc.is_valid_id(jsonrpc.bytes_of(target)):
+            cancel = session.in_flight.get(jsonrpc.id_key(jsonrpc.bytes_of(target)))
+            if cancel is not None:
+                cancel()
+
+
+def too_many() -> Refusal:
+    """The refusal of one session more than allowed (47111)."""
+    return Refusal(
+        Reason.TOO_MANY_SESSIONS, "too many sessions", delivered="no", retry_after_ms=_FULL_RETRY_MS
+    )
+
+
+def _is_handshake(inbound: Inbound) -> bool:
+    message = inbound.message
+    if not isinstance(message, jsonrpc.Request):
+        return False
+    if message.method in names.HANDSHAKE_NAMES:
+        return True
+    return message.method == names.TOOLS_CALL and inbound.name in names.HANDSHAKE_NAMES

@@ -1,0 +1,199 @@
+"""Keeps legacy sessions: opens, binds, ends and saves them, and tells their streams of changes.
+
+Who is who is the pure table `routing/sessions.py`; requests come in through `endpoint.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from manager.legacy.streams import Stream, Streams
+from manager.log import logger, short
+from manager.routing.sessions import Session, Sessions
+from manager.settings import Settings
+from manager.store import SessionRow, Store
+from protocol import jsonrpc
+
+FLUSH_S = 30.0
+
+
+class Keeper:
+    """The one owner of legacy sessions."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self.sessions = Sessions(
+            limit=settings.session_limit,
+            idle_s=settings.session_idle_s,
+            unused_s=settings.session_unused_s,
+        )
+        self.streams = Streams()
+        self._settings = settings
+        self._store = store
+        self._now = now
+        self._wall = wall
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._relisted: dict[str, asyncio.Event] = {}
+        self._flushed_at = now()
+
+    def restore(self, rows: tuple[SessionRow, ...]) -> None:
+        """Know again the sessions of a former manager; their ages are clamped, whatever the clock did."""
+        for row in rows:
+            longest = self._settings.session_idle_s if row.used else self._settings.session_unused_s
+            age = min(max(0.0, self._wall() - row.seen), longest)
+            self.sessions.add(
+                Session(
+                    row.id, row.revision, row.client_name, row.client_version, row.capabilities,
+                    self._now() - age, used=row.used, workspace=row.workspace, cwd=row.cwd,
+                )
+            )  # fmt: skip
+
+    async def open(
+        self, revision: str, client: msgspec.Raw | bytes, capabilities: bytes, identity: str | None = None
+    ) -> Session | None:
+        """A new session, saved before it is given out; None when there are too many (M-32).
+
+        Args:
+            revision: the negotiated revision.
+            client: the client's `clientInfo` as it came, empty if none.
+            capabilities: its capabilities as they came.
+            identity: an id of the client's own to take up again (M-26).
+        """
+        if self.sessions.is_full:
+            self.sweep()
+        if self.sessions.is_full:
+            return None
+        info = jsonrpc.members_of(client) if client else {}
+        session = Session(
+            identity or secrets.token_urlsafe(24),
+            revision,
+            jsonrpc.text_of(info["name"]) if "name" in info else None,
+            jsonrpc.text_of(info["version"]) if "version" in info else None,
+            capabilities,
+            self._now(),
+        )
+        self.sessions.add(session)
+        await self._store.save_sessions([self._row(session)])
+        logger().info("session", opened=short(session.id), client=session.client_name, revision=revision)
+        return session
+
+    def get(self, identity: str) -> Session | None:
+        """The live session of an id."""
+        return self.sessions.get(identity, self._now())
+
+    async def end(self, session: Session) -> None:
+        """End a session at its client's wish: cancel its calls, close its stream, forget it."""
+        self.sessions.remove(session.id)
+        self._release(session)
+        await self._store.drop_sessions([session.id])
+        logger().info("session", ended=short(session.id))
+
+    async def bind(self, session: Session, workspace: str, cwd: str) -> None:
+        """Note, durably, which workspace the session chose."""
+        session.workspace, session.cwd = workspace, cwd
+        await self._store.save_sessions([self._row(session)])
+
+    # -- streams ------------------------------------------------------------------------------------------
+
+    def open_stream(self, session: Session) -> Stream | None:
+        """The session's standing stream, with the news it missed; None when it has one already."""
+        stream = self.streams.open(session.id)
+        if stream is not None:
+            session.streaming = True
+            if session.unannounced:
+                session.unannounced = False
+                stream.announce_lists()
+        return stream
+
+    def close_stream(self, session: Session) -> None:
+        """Its connection has ended."""
+        self.streams.forget(session.id)
+        session.streaming = False
+        session.seen = self._now()
+
+    async def announce(self, session: Session) -> bool:
+        """Tell the session's open stream that lists changed; False where there is no stream."""
+        stream = self.streams.get(session.id)
+        if stream is None:
+            return False
+        self._relisted_event(session).clear()
+        stream.announce_lists()
+        return True
+
+    async def relisted(self, session: Session, seconds: float) -> None:
+        """Wait until the session has listed its tools again, at the longest so many seconds (M-47)."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._relisted_event(session).wait()
+        except TimeoutError:
+            return
+
+    def note_listed(self, session: Session) -> None:
+        """The session was answered a tool list."""
+        if session.id in self._relisted:
+            self._relisted[session.id].set()
+
+    def handshake_lock(self, session: Session) -> asyncio.Lock:
+        """One handshake of a session after the other (M-45)."""
+        return self._locks.setdefault(session.id, asyncio.Lock())
+
+    def _relisted_event(self, session: Session) -> asyncio.Event:
+        return self._relisted.setdefault(session.id, asyncio.Event())
+
+    # -- housekeeping --------------------------------------------------------------------------------------
+
+    def active_workspaces(self, idle_s: float) -> set[str]:
+        """Workspaces with a session that has an open stream or asked something recently (M-164)."""
+        now = self._now()
+        return {
+            session.workspace
+            for session in self.sessions
+            if session.workspace is not None and (session.streaming or now - session.seen < idle_s)
+        }
+
+    async def housekeep(self) -> None:
+        """Drop what has expired, and save now and then when each session was last seen."""
+        expired = self.sweep()
+        await self._store.drop_sessions([session.id for session in expired])
+        if self._now() - self._flushed_at >= FLUSH_S:
+            await self.flush()
+
+    def sweep(self) -> list[Session]:
+        """Remove and return the sessions that have expired."""
+        expired = self.sessions.sweep(self._now())
+        for session in expired:
+            self._release(session)
+            logger().info("session", expired=short(session.id))
+        return expired
+
+    async def flush(self) -> None:
+        """Save when each session was last seen, as far as it was since the last time."""
+        since, self._flushed_at = self._flushed_at, self._now()
+        rows = [self._row(session) for session in self.sessions if session.seen >= since]
+        await self._store.save_sessions(rows)
+
+    def _release(self, session: Session) -> None:
+        for cancel in list(session.in_flight.values()):
+            cancel()
+        stream = self.streams.get(session.id)
+        if stream is not None:
+            stream.close()
+        self._locks.pop(session.id, None)
+        self._relisted.pop(session.id, None)
+
+    def _row(self, session: Session) -> SessionRow:
+        return SessionRow(
+            session.id, session.revision, session.client_name, session.client_version, session.capabilities,
+            session.workspace, session.cwd, self._wall() - (self._now() - session.seen), session.used,
+        )  # fmt: skip

@@ -1,0 +1,153 @@
+"""The lock that makes the manager single: one per user, decided by the kernel.
+
+A lock on an open file is released at the holder's death, however it dies, so nothing left behind can block a
+start (M-161), and of any number of simultaneous starts exactly one wins (M-159). What the file contains is
+said for explanations only: no decision is ever made on a pid number read from it.
+
+The file is never deleted: a starter could then lock a file that has no name any more beside the next one's.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import stat
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manager.paths import UnsafePathError
+
+_MAX_DESCRIPTION_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Somebody else holds the lock. What it says about itself, or None where it has not said it (yet)."""
+
+    pid: int | None = None
+    address: str | None = None
+    version: str | None = None
+    started_at: str | None = None
+
+    def __str__(self) -> str:
+        """One line for people: who holds the lock."""
+        known = [
+            f"pid {self.pid}" if self.pid else "",
+            f"at {self.address}" if self.address else "",
+            f"version {self.version}" if self.version else "",
+            f"since {self.started_at}" if self.started_at else "",
+        ]
+        return "a manager of this user is already running: " + (
+            ", ".join(filter(None, known)) or "starting up"
+        )
+
+
+class Lock:
+    """The held lock; keep it for the life of the process."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    @classmethod
+    def acquire(cls, path: Path) -> Lock | Held:
+        """Takes the lock on `path` (mode 0600, in an existing private folder) or says who has it.
+
+        Never waits. Raises UnsafePathError where `path` is a symbolic link, no plain file or another user's,
+        and OSError where the file cannot be opened.
+        """
+        while True:
+            descriptor = _open(path)
+            if not _try_lock(descriptor):
+                try:
+                    return _read(descriptor)
+                finally:
+                    os.close(descriptor)
+            if _is_still(path, descriptor):
+                lock = cls(descriptor)
+                lock._write({"pid": os.getpid()})
+                return lock
+            os.close(descriptor)  # deleted between opening and locking: the name belongs to another file now
+
+    def describe(self, *, address: str, version: str, started_at: str) -> None:
+        """Says who holds the lock: `address` as host:port, `started_at` as ISO 8601. Never raises OSError."""
+        about = {"pid": os.getpid(), "address": address, "version": version, "startedAt": started_at}
+        self._write(about)
+
+    def release(self) -> None:
+        """Gives the lock back. May be called twice."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def _write(self, about: dict[str, Any]) -> None:
+        line = json.dumps(about).encode() + b"\n"
+        with suppress(OSError):  # a full disk must not keep the manager from serving
+            # One line in one write, then the tail is cut: a reader in between still finds a whole first line.
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            os.write(self._descriptor, line)
+            os.ftruncate(self._descriptor, len(line))
+
+
+def _open(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO}:
+            raise UnsafePathError(path, "is not a plain file", f"remove {path}") from error
+        raise
+    status = os.fstat(descriptor)
+    foreign = sys.platform != "win32" and status.st_uid != os.geteuid()
+    if foreign or not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise UnsafePathError(path, "is not a plain file of this user", f"remove {path}")
+    return descriptor
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _read(descriptor: int) -> Held:
+    try:
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        about = json.loads(os.read(descriptor, _MAX_DESCRIPTION_BYTES).split(b"\n", 1)[0])
+    except (OSError, ValueError, RecursionError):
+        return Held()
+    if not isinstance(about, dict):
+        return Held()
+    pid = about.get("pid")
+    texts = (about.get(key) for key in ("address", "version", "startedAt"))
+    return Held(
+        pid if isinstance(pid, int) else None, *(text if isinstance(text, str) else None for text in texts)
+    )
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> bool:
+        # Locks are mandatory here: one byte far behind the description, so that others can still read that.
+        os.lseek(descriptor, 1 << 30, os.SEEK_SET)
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

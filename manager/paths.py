@@ -1,0 +1,210 @@
+"""Where the manager's files live, and how a folder is made private to one user.
+
+Imported by command line verbs that answer in less than 0.1 s, so it imports the standard library only. On
+Linux the XDG rules are written out here: platformdirs costs 10 ms and reads the process environment instead
+of the mapping it is given (a test holds the two equal). Elsewhere platformdirs decides.
+
+It is deliberately not a store: nothing but folders is created here, and nothing is read.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+APP_NAME = "lm-tools-bridge"
+# sockaddr_un holds 104 bytes on macOS and 108 on Linux, terminator included.
+MAX_SOCKET_PATH_BYTES = 100
+
+
+class UnsafePathError(Exception):
+    """A path the manager must not use: a symbolic link, somebody else's, open to others, or not absolute.
+
+    `path` is the path, `reason` completes the sentence "<path> …", `hint` is the next step for a person.
+    """
+
+    def __init__(self, path: Path, reason: str, hint: str) -> None:
+        super().__init__(f"{path} {reason}. Next step: {hint}")
+        self.path = path
+        self.reason = reason
+        self.hint = hint
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The absolute paths of one user's manager. None of them is created or checked by making this value.
+
+    `control_socket` lies in `runtime_dir` unless its path would exceed 100 bytes. Then it lies in a folder
+    named by a hash of `runtime_dir`: in the home folder, or, where that is too long as well, under /tmp. Both
+    are private in the same way: the folder must pass `make_private(control_socket.parent)` before use, so a
+    folder somebody else made first is refused, and /tmp's sticky bit keeps others from renaming ours away.
+    """
+
+    config_dir: Path
+    state_dir: Path
+    runtime_dir: Path
+    control_socket: Path
+
+    @property
+    def config_file(self) -> Path:
+        """The user's settings (TOML); need not exist."""
+        return self.config_dir / "config.toml"
+
+    @property
+    def state_file(self) -> Path:
+        """The SQLite database of workspaces and sessions."""
+        return self.state_dir / "state.sqlite3"
+
+    @property
+    def logs_dir(self) -> Path:
+        """The folder of log files."""
+        return self.state_dir / "logs"
+
+    @property
+    def lock_file(self) -> Path:
+        """The file whose lock makes the manager single (see `manager.lock`)."""
+        return self.runtime_dir / "manager.lock"
+
+    @classmethod
+    def of_user(cls, environ: Mapping[str, str] = os.environ) -> Paths:
+        """Returns the paths of the user whose environment this is.
+
+        `LMTB_CONFIG_DIR`, `LMTB_STATE_DIR` and `LMTB_RUNTIME_DIR` override one folder each. Without a usable
+        XDG_RUNTIME_DIR the runtime folder is `<state_dir>/run`, never a shared temporary folder; one that
+        belongs to somebody else (as after `su`) or that others may write to is not usable. Raises
+        UnsafePathError for an override that is not absolute: it would mean another folder for every caller
+        (M-188).
+        """
+        home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
+        config_default, state_default = _defaults(environ, home)
+        config_dir = _override(environ, "LMTB_CONFIG_DIR") or config_default
+        state_dir = _override(environ, "LMTB_STATE_DIR") or state_default
+        session = _session_runtime_dir(environ)
+        runtime_dir = (
+            _override(environ, "LMTB_RUNTIME_DIR")
+            or (session / APP_NAME if session else None)
+            or state_dir / "run"
+        )
+        return cls(config_dir, state_dir, runtime_dir, _control_socket(runtime_dir, home))
+
+
+def make_private(path: Path) -> None:
+    """Makes sure `path` is a folder only this user can enter; creates it and missing parents with mode 0700.
+
+    A folder of ours that is open to others is closed. Raises UnsafePathError where the path is a symbolic
+    link or no folder, belongs to somebody else, or cannot be closed; the path is then left as it was found.
+    Other faults (disk full, read-only) surface as OSError. On Windows the folder is only created: the
+    profile's access list protects it.
+    """
+    _make_folders(path)
+    if sys.platform == "win32":
+        return
+    descriptor = _open_folder(path)
+    try:
+        _close_to_others(descriptor, path)
+    finally:
+        os.close(descriptor)
+
+
+def _defaults(environ: Mapping[str, str], home: Path) -> tuple[Path, Path]:
+    if sys.platform in {"darwin", "win32"}:
+        import platformdirs  # noqa: PLC0415 - not needed on Linux, where its 10 ms would be felt
+
+        return (
+            platformdirs.user_config_path(APP_NAME, appauthor=False),
+            platformdirs.user_state_path(APP_NAME, appauthor=False),
+        )
+    config = _xdg(environ, "XDG_CONFIG_HOME") or home / ".config"
+    state = _xdg(environ, "XDG_STATE_HOME") or home / ".local" / "state"
+    return config / APP_NAME, state / APP_NAME
+
+
+def _xdg(environ: Mapping[str, str], name: str) -> Path | None:
+    """The XDG base directory specification: a relative path is invalid and is ignored."""
+    path = Path(environ.get(name, "").strip())
+    return path if path.is_absolute() else None
+
+
+def _override(environ: Mapping[str, str], name: str) -> Path | None:
+    value = environ.get(name)
+    if not value:
+        return None
+    path = Path(value)
+    if not path.is_absolute():
+        raise UnsafePathError(
+            path, f"(from {name}) is not an absolute path", f"set {name} to an absolute path"
+        )
+    return path
+
+
+def _session_runtime_dir(environ: Mapping[str, str]) -> Path | None:
+    folder = _xdg(environ, "XDG_RUNTIME_DIR")
+    if folder is None or sys.platform == "win32":
+        return None
+    try:
+        status = folder.stat()
+    except FileNotFoundError:
+        return folder
+    except OSError:
+        return None
+    ours = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return folder if ours else None
+
+
+def _control_socket(runtime_dir: Path, home: Path) -> Path:
+    path = runtime_dir / "control.sock"
+    if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES or sys.platform == "win32":
+        return path
+    import hashlib  # noqa: PLC0415 - 4 ms that only this rare case needs
+
+    digest = hashlib.sha256(os.fsencode(runtime_dir)).hexdigest()[:12]
+    in_home = home / f".lmtb-{digest}" / "control.sock"
+    if len(os.fsencode(in_home)) <= MAX_SOCKET_PATH_BYTES:
+        return in_home
+    # A fixed name, not TMPDIR: command line and daemon must find the same folder in any environment.
+    return Path("/tmp", f"lmtb-{os.geteuid()}-{digest}", "control.sock")  # noqa: S108 - see the class docstring
+
+
+def _make_folders(path: Path) -> None:
+    try:
+        path.mkdir(mode=0o700)
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        _make_folders(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
+
+
+def _open_folder(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}:
+            raise UnsafePathError(
+                path, "is not a folder but a symbolic link or a file", f"remove {path}"
+            ) from error
+        if error.errno == errno.EACCES:
+            raise UnsafePathError(
+                path, "cannot be read by this user", f"check owner and mode of {path}"
+            ) from error
+        raise
+
+
+def _close_to_others(descriptor: int, path: Path) -> None:
+    status = os.fstat(descriptor)
+    if status.st_uid != os.geteuid():
+        hint = f"remove {path}, or run as its owner"
+        raise UnsafePathError(path, f"belongs to another user (uid {status.st_uid})", hint)
+    if not status.st_mode & 0o077:
+        return
+    try:
+        os.fchmod(descriptor, 0o700)
+    except OSError as error:
+        raise UnsafePathError(path, "is open to other users", f"chmod 700 {path}") from error
+    if os.fstat(descriptor).st_mode & 0o077:  # some file systems accept a mode and do not keep it
+        raise UnsafePathError(path, "stays open to other users", "choose a folder on another file system")

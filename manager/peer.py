@@ -1,0 +1,121 @@
+"""Which user is at the other end of a local connection.
+
+A loopback TCP connection carries no credentials, but on Linux the kernel can be asked for the owner of the
+client's socket: sock_diag(7), exact look-up of one connection in about 0.1 ms; /proc/net/tcp where that is
+closed. This is the only protection a client that can send no token gets (LM1), so every doubt is None and the
+caller must treat None as a stranger.
+
+A socket its owner has closed has no owner any more: the kernel then reports uid 0 and inode 0. Such an answer
+is never believed, or closing early would make anybody root.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import struct
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+_IP = ipaddress.IPv4Address | ipaddress.IPv6Address
+Address = tuple[str, int] | tuple[str, int, int, int]
+
+# include/uapi/linux: netlink.h, sock_diag.h, inet_diag.h
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLM_F_REQUEST = 1
+_TCP_LISTEN = 10
+_HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, port
+_REQUEST = struct.Struct("=BBBBI")  # inet_diag_req_v2 up to its socket id
+_SOCKET_ID = struct.Struct("!HH16s16s12s")  # ports, addresses, then interface and cookie
+_ANSWER = struct.Struct("=BBBB48sIIIII")  # inet_diag_msg: …, state, …, expires, two queues, uid, inode
+_ANY_SOCKET = b"\0" * 4 + b"\xff" * 8  # any interface, no cookie
+
+
+def peer_uid(local: Address, remote: Address) -> int | None:
+    """Returns the uid that owns the other end of a loopback TCP connection.
+
+    `local` and `remote` are as the accepted socket sees them (`getsockname()`, `getpeername()`). None where
+    the platform cannot tell, the addresses are not this machine's, or the other end is already closed.
+    """
+    if sys.platform != "linux":
+        return None
+    try:
+        here, there = _plain(local[0]), _plain(remote[0])
+    except ValueError:
+        return None
+    if here.version != there.version:
+        return None
+    # Seen from the client's socket, `there` is its own address.
+    with suppress(OSError, struct.error):
+        uid = _ask_kernel(there, remote[1], here, local[1])
+        if uid is not None:
+            return uid
+    with suppress(OSError, ValueError):
+        return _search_proc(there, remote[1], here, local[1])
+    return None
+
+
+def unix_peer_uid(sock: socket.socket) -> int | None:
+    """Returns the uid that opened the other end of a connected unix socket; None where unknown."""
+    if sys.platform != "linux" or sock.family != socket.AF_UNIX:
+        return None
+    try:
+        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    except OSError:
+        return None
+    pid, uid, _gid = struct.unpack("=iII", credentials)
+    return uid if pid else None  # a socket that is not connected has no pid and the uid 2**32 - 1
+
+
+def proc_net_name(address: _IP, port: int, *, mapped: bool = False) -> str:
+    """Returns an address as /proc/net/tcp writes it, e.g. `0100007F:B7FC` (words in machine byte order).
+
+    `mapped` gives the form of an IPv4 address in /proc/net/tcp6.
+    """
+    packed = address.packed
+    if mapped and len(packed) == 4:
+        packed = b"\0" * 10 + b"\xff\xff" + packed
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
+
+
+def _plain(host: str) -> _IP:
+    """IPv4 inside IPv6 is IPv4 for the kernel's tables."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _ask_kernel(source: _IP, source_port: int, target: _IP, target_port: int) -> int | None:
+    family = socket.AF_INET if source.version == 4 else socket.AF_INET6
+    body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 0xFFFFFFFF) + _SOCKET_ID.pack(
+        source_port, target_port, source.packed, target.packed, _ANY_SOCKET
+    )
+    request = _HEADER.pack(_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, 1, 0) + body
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+        kernel.setblocking(False)  # the kernel answers while it takes the request
+        kernel.sendto(request, (0, 0))
+        answer = kernel.recv(4096)
+    _length, kind, *_ = _HEADER.unpack_from(answer)
+    if kind != _SOCK_DIAG_BY_FAMILY:
+        return None
+    _family, state, *_, uid, inode = _ANSWER.unpack_from(answer, _HEADER.size)
+    # Without an exact match the kernel offers a listener on the client's port: somebody else's socket.
+    return uid if inode and state != _TCP_LISTEN else None
+
+
+def _search_proc(source: _IP, source_port: int, target: _IP, target_port: int) -> int | None:
+    for table, mapped in (("tcp", False), ("tcp6", True)):
+        if not mapped and source.version == 6:
+            continue
+        wanted = [
+            proc_net_name(source, source_port, mapped=mapped),
+            proc_net_name(target, target_port, mapped=mapped),
+        ]
+        with suppress(FileNotFoundError):
+            for line in Path(f"/proc/net/{table}").read_text("ascii").splitlines()[1:]:
+                fields = line.split()
+                if fields[1:3] == wanted:
+                    return int(fields[7]) if fields[9] != "0" else None
+    return None

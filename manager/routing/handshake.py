@@ -1,0 +1,89 @@
+"""The answer of a successful handshake: payload, guidance, and the text a model reads (M-50 to M-57)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from protocol import names
+
+
+def payload(
+    *,
+    session_id: str | None,
+    workspace: str,
+    cwd: str,
+    target: Mapping[str, Any],
+    health: Mapping[str, Any],
+    discovery: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The structured answer.
+
+    Args:
+        session_id: the legacy session that is bound now; None for stateless clients.
+        target: `{sessionId, host, port, workspaceFolders, workspaceFile}` of the running server.
+        health: its health answer, without the nonce.
+        discovery: what it offers.
+    """
+    bound = session_id is not None
+    return {
+        "ok": True,
+        **({"mcpSessionId": session_id} if bound else {}),
+        "workspace": workspace,
+        "cwd": cwd,
+        "target": target,
+        "online": True,
+        "health": {"ok": True, "status": 200, "data": health},
+        "discovery": discovery,
+        "guidance": {"nextSteps": next_steps(workspace, discovery, bound=bound)},
+    }
+
+
+def next_steps(workspace: str, discovery: Mapping[str, Any], *, bound: bool) -> list[str]:
+    """What to do now, most useful first (M-56)."""
+    call = f'{names.CALL_TOOL} {{"name": <tool>, "arguments": {{…}}, "workspace": "{workspace}"}}'
+    steps = [
+        f"Call a tool by its name, or through {call}."
+        if bound
+        else f"Call a tool through {call}; repeat the handle on every call.",
+        f"Read {names.TEMPLATE_SCHEMA} for the full schema of a tool's arguments.",
+    ]
+    if discovery["partial"] or discovery["issues"]:
+        steps.append("Some things are missing or old (see issues); list the tools again later.")
+    if any(one["category"] == "trust" for one in discovery["issues"]):
+        steps.append("Ask the user to run lmtb trust for this folder if they want its own tools to run.")
+    return steps
+
+
+def summary(answer: Mapping[str, Any]) -> str:
+    """The same answer as text, line by line (M-57)."""
+    target, discovery = answer["target"], answer["discovery"]
+    tools, issues = discovery["bridgedTools"], discovery["issues"]
+    lines = [
+        "Workspace handshake summary",
+        "ok: true",
+        f"workspace: {answer['workspace']}",
+        f"cwd: {answer['cwd']}",
+        f"target: {target['host']}:{target['port']}",
+        f"workspaceFolders: {len(target['workspaceFolders'])}",
+        "online: true",
+        f"discovery.partial: {str(discovery['partial']).lower()}",
+        f"bridgedTools: {len(tools)}",
+        "tools:",
+        *([f"  - {tool['name']}" for tool in tools] or ["  (none)"]),
+        *(["Issues:", *_issue_lines(issues)] if issues else ["Issues: none"]),
+        "Guidance:",
+        "  nextSteps:",
+        *(f"  - {step}" for step in answer["guidance"]["nextSteps"]),
+    ]
+    return "\n".join(lines)
+
+
+def _issue_lines(issues: list[Mapping[str, str]]) -> list[str]:
+    lines = []
+    for one in issues:
+        tags = [one["level"], one["category"], one["code"], *([one["toolName"]] if "toolName" in one else [])]
+        lines.append(f"- {''.join(f'[{tag}]' for tag in tags)} {one['message']}")
+        if "details" in one:
+            lines.append(f"  details: {one['details']}")
+    return lines

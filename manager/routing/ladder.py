@@ -1,0 +1,70 @@
+"""Which workspace a request is for: the order in which its claims are asked, and what a conflict is.
+
+Rungs: the path, an explicit argument, the session's binding, the ambient query or header. What a claimed
+folder *is* on disk is answered elsewhere (`manager/filesystem.py`, `matching.py`); this file only says
+whom to ask and whom to believe (M-111).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Source(Enum):
+    """Who decided; the value is what `X-Workspace-Source` says (M-13)."""
+
+    PATH = "path"
+    ARGUMENT = "argument"
+    SESSION = "session"
+    QUERY = "query"
+    HEADER = "header"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One statement about the workspace: an id, or a folder as the client wrote it."""
+
+    source: Source
+    text: object
+    is_id: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """Everything one request says about its workspace; None where it says nothing."""
+
+    path: str | None = None
+    argument_workspace: object = None
+    argument_cwd: object = None
+    session: str | None = None
+    query: str | None = None
+    header: str | None = None
+
+    def explicit(self) -> tuple[Claim, ...]:
+        """Said in this very request: all of them must mean the same workspace (rungs 1 and 2)."""
+        claims = (
+            Claim(Source.PATH, self.path, is_id=True),
+            Claim(Source.ARGUMENT, self.argument_workspace, is_id=True),
+            Claim(Source.ARGUMENT, self.argument_cwd),
+        )
+        return tuple(claim for claim in claims if claim.text is not None)
+
+    def standing(self) -> Claim | None:
+        """The session's choice: beaten by what is explicit, beating what is ambient (rung 3)."""
+        return None if self.session is None else Claim(Source.SESSION, self.session, is_id=True)
+
+    def ambient(self) -> tuple[Claim, ...]:
+        """What the client's configuration says on every request: a miss falls to the next (rung 4)."""
+        claims = (Claim(Source.QUERY, self.query), Claim(Source.HEADER, self.header))
+        return tuple(claim for claim in claims if claim.text is not None)
+
+
+def disagreement(workspaces: Sequence[str]) -> tuple[str, str] | None:
+    """The first two different workspace ids among explicit claims, or None when they agree (47110)."""
+    for other in workspaces[1:]:
+        if other != workspaces[0]:
+            return workspaces[0], other
+    return None

@@ -1,0 +1,81 @@
+"""Which workspace a folder belongs to: the nearest ancestor that is known or marked.
+
+Pure, and the only place where the rule stands. It compares real paths as wholes and (device, inode), never
+the beginnings of strings, so `/ws/monolith` is not inside `/ws/mono`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from manager.folder import Ancestor, FolderIdentity, Mark
+
+_STRONG: Final[frozenset[Mark]] = frozenset({"lm-tools-bridge", "code-workspace", "vcs"})
+_WITHOUT_KNOWN_PARENT: Final[frozenset[Mark]] = _STRONG | {"vscode"}
+
+
+@dataclass(frozen=True, slots=True)
+class KnownRoot:
+    """A folder (or workspace file) of a known workspace, which may have several of these.
+
+    `root` is its real path. `identity` must be fresh: inode numbers are used again, so that of a folder that
+    is gone may be somebody else's by now. None when the folder is gone or does not answer.
+    """
+
+    root: str
+    workspace_id: str
+    identity: FolderIdentity | None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The root that was found, `levels_up` steps above the place that was asked for (0: that place itself).
+
+    `workspace_id` is None when the root is only marked, so this workspace is new. For a known workspace
+    `root` is the known folder that matched, which need not be its first one.
+    """
+
+    root: str
+    workspace_id: str | None
+    levels_up: int
+
+
+def match(
+    ancestors: Sequence[Ancestor],
+    known: Collection[KnownRoot],
+    *,
+    home: FolderIdentity | None,
+    auto_start: bool,
+) -> Match | None:
+    """Find the workspace of a folder (M-116 to M-119, M-124, M-125), or None.
+
+    `ancestors` goes from the folder up to the root of the tree, as in `FolderFacts`. Marks count only with
+    `auto_start`, never on the folder `home` nor on the root of the tree; either may still be *known*.
+    `.vscode` alone marks a folder only where nothing known lies above it. The order of `known` has no
+    influence.
+    """
+    found_known = _nearest_known(ancestors, known)
+    marks = _STRONG if found_known else _WITHOUT_KNOWN_PARENT
+    if not auto_start:
+        return found_known
+    below = ancestors[: found_known.levels_up] if found_known else ancestors[:-1]
+    for level, ancestor in enumerate(below):
+        if ancestor.marks & marks and ancestor.identity != home:
+            return Match(ancestor.path, None, level)
+    return found_known
+
+
+def _nearest_known(ancestors: Sequence[Ancestor], known: Collection[KnownRoot]) -> Match | None:
+    # Two workspaces may share a folder, and two known folders be one on disk (a bind mount): the smallest
+    # gets it, each time, because it is written last.
+    ordered = sorted(known, key=lambda root: (root.root, root.workspace_id), reverse=True)
+    by_path = {root.root: root for root in ordered}
+    by_identity = {root.identity: root for root in ordered if root.identity is not None}
+    for level, ancestor in enumerate(ancestors):
+        # the path first: a folder made anew under the same path is the same workspace (M-126)
+        root = by_path.get(ancestor.path) or by_identity.get(ancestor.identity)
+        if root is not None:
+            return Match(root.root, root.workspace_id, level)
+    return None

@@ -1,0 +1,34 @@
+"""The name of a workspace in URLs, logs and answers, made from its real path and nothing else."""
+
+from __future__ import annotations
+
+import hashlib
+import ntpath
+import posixpath
+import re
+import unicodedata
+from typing import Final
+
+_SLUG_LENGTH: Final = 40
+_HASH_LENGTH: Final = 12
+_FALLBACK: Final = "workspace"
+
+
+def workspace_id(real_path: str) -> str:
+    """Give the id of the workspace at `real_path`: readable slug, `-`, 12 hex digits of the path's SHA-256.
+
+    Only `[a-z0-9-]`, at most 64 characters, the same on every machine and for ever (M-127). The path must be
+    the real one (`FolderFacts.folder`, `Match.root`); bytes that are no UTF-8 come as lone surrogates.
+    """
+    posix = real_path.startswith("/")
+    name = posixpath.basename(real_path) if posix else ntpath.basename(real_path)
+    raw = real_path.encode("utf-8", "surrogateescape" if posix else "surrogatepass")
+    return f"{_slug(name)}-{hashlib.sha256(raw).hexdigest()[:_HASH_LENGTH]}"
+
+
+def _slug(name: str) -> str:
+    # The frozen Unicode 3.2 tables: with those of the interpreter a newer Python could fold a newer letter,
+    # and the id would change.
+    folded = unicodedata.ucd_3_2_0.normalize("NFKD", name).encode("ascii", "ignore").decode("ascii")
+    words = re.sub(r"[^a-z0-9]+", "-", folded.lower()).strip("-")
+    return words[:_SLUG_LENGTH].rstrip("-") or _FALLBACK

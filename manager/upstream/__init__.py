@@ -1,0 +1,1 @@
+"""Where requests leave: workspace servers as processes, connections to them, and forwarding."""

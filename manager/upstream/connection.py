@@ -1,0 +1,403 @@
+"""One HTTP/1.1 connection to a workspace server, and the response that is arriving on it.
+
+The manager's own slim client: one exchange at a time, bytes in and bytes out, every failure with its blame.
+It is deliberately not a general HTTP client: no redirects, cookies, compression, HEAD, upgrades, TLS, retries
+or deadlines. Which connection carries a request is decided in `pool.py`. A caller that loses interest cancels
+or calls `aclose()`: the connection closes at once, which the server sees as a disconnect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import cast
+
+from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
+# httptools limits neither head nor trailers: this many bytes may come without one byte of body among them.
+MAX_HEAD = 64 * 1024
+# Above this the request body is no longer joined to its head, and is handed over in pieces of PIECE.
+JOINED_WRITE = 64 * 1024
+PIECE = 256 * 1024
+# Unread body at which the server is made to wait. One more read (256 KiB at most) can already be under way.
+HIGH_WATER = 256 * 1024
+
+_FRAMING_FIELDS = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection"})
+_NAME_OCTETS = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
+_NOTHING = memoryview(b"")
+
+
+class Blame(Enum):
+    """May the request have been read by the server? Only what was not delivered may be sent again."""
+
+    NOT_DELIVERED = auto()
+    MAYBE_DELIVERED = auto()
+
+
+class UpstreamFailure(Exception):
+    """No (complete) answer came.
+
+    `cause` is one of: connection_refused, connect_failed, timeout, identity_mismatch, connection_lost,
+    truncated_response, malformed_response, head_too_large, pool_closed, abandoned (by its own caller).
+    """
+
+    def __init__(self, blame: Blame, cause: str) -> None:
+        super().__init__(f"{cause} ({blame.name.lower()})")
+        self.blame = blame
+        self.cause = cause
+
+
+class ResponseTooLarge(Exception):
+    """The body is longer than the caller's `limit` in bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"response body exceeds {limit} bytes")
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """Status and fields, names in lower case; `content_length` in bytes, None if only the end tells."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    content_length: int | None
+
+    def header(self, name: bytes) -> bytes | None:
+        """Value of the first field of that name (any case), or None."""
+        wanted = name.lower()
+        return next((value for key, value in self.headers if key == wanted), None)
+
+
+def request_head(
+    method: bytes, target: bytes, host: bytes, headers: Sequence[tuple[bytes, bytes]], body_length: int
+) -> bytes:
+    """The head of a request, ready to send; Host and Content-Length are ours.
+
+    Raises ValueError for what would alter the framing: CR, LF or NUL anywhere, a space in method or target, a
+    name that is no token, a framing field among `headers`, a method whose answers are framed differently.
+    """
+    names = [name.lower() for name, _ in headers]
+    if not _NAME_OCTETS.fullmatch(b"".join(names)) or b"" in names:
+        raise ValueError("header name is not a token")
+    if not _FRAMING_FIELDS.isdisjoint(names):
+        raise ValueError("framing fields are written by the connection")
+    if method in (b"HEAD", b"CONNECT") or b" " in method or b" " in target:
+        raise ValueError("unsupported method or target")
+    lines = [
+        b"%b %b HTTP/1.1" % (method, target),
+        b"Host: " + host,
+        *[b"%b: %b" % field for field in headers],
+    ]
+    if body_length or method != b"GET":
+        lines.append(b"Content-Length: %d" % body_length)
+    head = b"\r\n".join(lines) + b"\r\n\r\n"
+    line_ends = len(lines) + 1
+    if head.count(b"\n") != line_ends or head.count(b"\r") != line_ends or b"\0" in head:
+        raise ValueError("CR, LF or NUL in the request head")
+    return head
+
+
+def _body_framing(status: int, headers: Sequence[tuple[bytes, bytes]]) -> tuple[int | None, bool]:
+    """(length of the body if known, whether it ends with the connection). RFC 9112 section 6.3."""
+    if status in (204, 304):
+        return 0, False
+    for name, value in headers:
+        if name == b"content-length":
+            return int(value), False
+        if name == b"transfer-encoding":
+            if value.lower() != b"chunked":
+                raise ValueError("unsupported transfer coding")
+            return None, False
+    return None, True
+
+
+class UpstreamResponse:
+    """A response whose head has arrived; its body is read once, by one reader, with `chunks()` or `read()`.
+
+    It owns what was received and not yet read: its connection is free again once the last byte is in.
+    """
+
+    __slots__ = ("_buffer", "_buffered", "_cause", "_connection", "_waiter", "head")
+
+    head: ResponseHead  # set before the response is handed out
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection: Connection | None = connection  # None once the response has ended, well or badly
+        self._cause: str | None = None  # why it ended badly
+        self._buffer: deque[bytes] = deque()
+        self._buffered = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, never an empty piece; the server waits while 256 KiB are unread.
+
+        Raises UpstreamFailure where the body breaks off, after everything received before that.
+        """
+        return self
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    # An iterator object, not an async generator: nothing is left suspended when its reader breaks off.
+    async def __anext__(self) -> bytes:
+        while not self._buffer:
+            if self._connection is None:
+                self._raise_failure()
+                raise StopAsyncIteration
+            await self._news()
+        piece = self._buffer.popleft()
+        self._buffered -= len(piece)
+        if not self._buffer and self._connection is not None:
+            self._connection.resume_reading()
+        return piece
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body.
+
+        Raises ResponseTooLarge above `limit` bytes, as soon as that is known (a connection still busy with it
+        is closed), and UpstreamFailure if the body breaks off.
+        """
+        pieces: list[bytes] = []
+        size = 0
+        if (self.head.content_length or 0) > limit:
+            raise self._too_large(limit)
+        async for piece in self:
+            size += len(piece)
+            if size > limit:
+                raise self._too_large(limit)
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def aclose(self) -> None:
+        """Ends the interest in this response: an unfinished one closes its connection at once. Idempotent."""
+        self._abandon()
+
+    async def head_arrival(self) -> None:
+        """For the connection: returns when `head` is set, raises UpstreamFailure when it never will be."""
+        while not hasattr(self, "head"):
+            self._raise_failure()
+            await self._news()
+
+    def receive_head(self, head: ResponseHead) -> None:
+        """For the connection."""
+        self.head = head
+        self._wake()
+
+    def receive_body(self, piece: bytes) -> bool:
+        """For the connection: takes a piece of the body; True when the server should wait."""
+        self._buffer.append(piece)
+        self._buffered += len(piece)
+        self._wake()
+        return self._buffered > HIGH_WATER
+
+    def end(self, cause: str | None) -> None:
+        """For the connection: nothing more will come; `cause` is None after a complete response."""
+        self._connection = None
+        self._cause = cause
+        self._wake()
+
+    def _abandon(self) -> None:
+        self._buffer.clear()
+        self._buffered = 0
+        if self._connection is not None:
+            self._connection.close("abandoned")
+
+    def _too_large(self, limit: int) -> ResponseTooLarge:
+        self._abandon()
+        return ResponseTooLarge(limit)
+
+    def _raise_failure(self) -> None:
+        if self._cause is not None:
+            raise UpstreamFailure(Blame.MAYBE_DELIVERED, self._cause)
+
+    async def _news(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        except asyncio.CancelledError:
+            # Only through our own claim: the connection may be busy with another call already.
+            self._abandon()
+            raise
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Connection(asyncio.Protocol):
+    """A TCP connection; between exchanges it is idle, and anything that arrives then ends it.
+
+    `on_idle` is called when an exchange left the connection fit for another one, `on_lost` once, when its
+    socket closes. The names on_message_begin … on_message_complete belong to httptools.
+    """
+
+    _transport: asyncio.Transport
+
+    def __init__(self, on_lost: Callable[[Connection], None]) -> None:
+        self.on_idle: Callable[[Connection], None] | None = None
+        self._on_lost = on_lost
+        self._parser = HttpResponseParser(self)
+        self._response: UpstreamResponse | None = None  # None: idle
+        self._unsent = _NOTHING
+        self._writing_paused = False
+        self._reset()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a request can still be handed to the transport."""
+        return not self._transport.is_closing()
+
+    async def exchange(self, head: bytes, body: bytes) -> UpstreamResponse:
+        """Sends one request on an idle connection and returns when the head of the final response is there.
+
+        Raises UpstreamFailure, NOT_DELIVERED only if the connection was closed before anything was written.
+        """
+        if not self.is_open:
+            raise UpstreamFailure(Blame.NOT_DELIVERED, "connection_lost")
+        self._reset()
+        response = self._response = UpstreamResponse(self)
+        self._send(head, body)
+        await response.head_arrival()
+        return response
+
+    def close(self, cause: str) -> None:
+        """Closes at once, unsent bytes included; an unfinished response fails with `cause`. Idempotent."""
+        self._unsent = _NOTHING
+        self._transport.abort()
+        response, self._response = self._response, None
+        if response is not None:
+            response.end(cause)
+
+    def resume_reading(self) -> None:
+        """For the response: its buffer was read empty."""
+        self._transport.resume_reading()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop, once."""
+        self.close(self._break_off_cause())
+        self._on_lost(self)
+
+    def eof_received(self) -> None:
+        """Called by the loop: the server sends no more."""
+        if self._response is not None and self._until_eof:
+            self._finish(self._response)
+        else:
+            self.close(self._break_off_cause())
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop."""
+        response = self._response
+        if response is None:  # bytes nobody asked for: whatever they are, they must not answer the next call
+            self.close("malformed_response")
+            return
+        failure = self._parse(data)
+        if self._body:
+            piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
+            self._body.clear()
+            if response.receive_body(piece) and not self._complete:
+                self._transport.pause_reading()
+        if self._complete:
+            self._finish(response, fit=failure is None and self._keep_alive)
+        elif failure is not None:
+            self.close(failure)
+
+    def pause_writing(self) -> None:
+        """Called by the transport when the server reads slower than we write."""
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        """Called by the transport."""
+        self._writing_paused = False
+        self._send_more()
+
+    def on_message_begin(self) -> None:
+        """Refuses a second response to one request, which becomes a parser error."""
+        if self._complete:
+            raise ValueError("unsolicited response")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Collects a field of the head. Trailers come here too, after the head was built: they go unseen."""
+        self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """Builds the head; an interim one (1xx) is dropped."""
+        status = self._parser.get_status_code()
+        if status < 200:
+            self._headers.clear()
+            return
+        length, self._until_eof = _body_framing(status, self._headers)
+        self._has_head = True
+        self._bodiless_bytes = 0
+        self._keep_alive = self._parser.should_keep_alive()
+        if self._response is not None:
+            self._response.receive_head(ResponseHead(status, tuple(self._headers), length))
+
+    def on_body(self, piece: bytes) -> None:
+        """Collects the body found in one read, to be passed on as one piece."""
+        self._bodiless_bytes = 0
+        self._body.append(piece)
+
+    def on_message_complete(self) -> None:
+        """Notes the end of the final response."""
+        self._complete = self._has_head
+
+    def _reset(self) -> None:
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._body: list[bytes] = []
+        self._bodiless_bytes = 0
+        self._has_head = self._complete = self._keep_alive = self._until_eof = False
+
+    def _parse(self, data: bytes) -> str | None:
+        """Feeds the parser; returns the cause of failure, if any. What came before it has been collected."""
+        room = MAX_HEAD - self._bodiless_bytes
+        parts: tuple[bytes | memoryview, ...] = (data,)
+        if len(data) > room and not self._has_head:
+            parts = (data[:room], memoryview(data)[room:])
+        try:
+            for part in parts:
+                if self._bodiless_bytes >= MAX_HEAD:
+                    return "head_too_large"
+                self._bodiless_bytes += len(part)
+                self._parser.feed_data(part)
+        except (HttpParserError, HttpParserUpgrade):  # the second is no subclass of the first
+            return "malformed_response"
+        return None
+
+    def _finish(self, response: UpstreamResponse, *, fit: bool = False) -> None:
+        """Ends a complete response; a `fit` connection whose whole request was sent is idle again."""
+        self._response = None
+        response.end(None)
+        if fit and not self._unsent and not self._transport.get_write_buffer_size():
+            if self.on_idle is not None:
+                self.on_idle(self)
+        else:
+            self.close("connection_lost")
+
+    def _break_off_cause(self) -> str:
+        return "truncated_response" if self._has_head else "connection_lost"
+
+    def _send(self, head: bytes, body: bytes) -> None:
+        if len(head) + len(body) < JOINED_WRITE:
+            self._transport.write(head + body)
+            return
+        view = memoryview(body)
+        self._unsent = view[PIECE:]
+        self._transport.writelines((head, view[:PIECE]))
+        self._send_more()
+
+    def _send_more(self) -> None:
+        """Hands over the rest of the body as far as the transport takes it; nobody waits for this."""
+        while self._unsent and not self._writing_paused and not self._transport.is_closing():
+            piece, self._unsent = self._unsent[:PIECE], self._unsent[PIECE:]
+            self._transport.write(piece)

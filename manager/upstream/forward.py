@@ -1,0 +1,232 @@
+"""Sends one request to a workspace's server and hands its answer back as it comes.
+
+Whose fault a failure is decides what may be done (F1, F5; M-97):
+
+    could not connect, or somebody else answered    nothing was sent: try the new instance once
+    broke off after the first byte was written      may have been delivered: never sent again, 47103
+    deadline reached                                cancelled upstream, 47104
+    answered, with whatever status                  passed on; the server is well
+    the client went away                            nobody's fault; closing cancels upstream
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from manager.log import logger
+from manager.settings import Settings
+from manager.upstream.connection import (
+    Blame,
+    ResponseTooLarge,
+    UpstreamFailure,
+    UpstreamResponse,
+)
+from manager.upstream.instance import Figures, Instance
+from manager.upstream.workspaces import Workspace, Workspaces
+from protocol.errors import Reason, Refusal
+
+COLLECTED: Final = 256 * 1024
+"""JSON answers up to this size are collected, so that a break in the middle can still be answered."""
+RETRY_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request as the workspace server shall get it. `timed` is False for streams that stay open."""
+
+    method: str
+    headers: Sequence[tuple[bytes, bytes]]
+    body: bytes
+    target: bytes = b"/mcp"
+    timed: bool = True
+
+
+class InterruptedAnswerError(Exception):
+    """The answer broke off after part of it was handed out; `refusal` says how."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(refusal.message)
+        self.refusal = refusal
+
+
+class Answer:
+    """An answer on its way. Read it to the end or close it; closing early cancels the call upstream."""
+
+    def __init__(
+        self, response: UpstreamResponse, figures: Figures, settings: Settings, deadline: float | None
+    ) -> None:
+        self._response = response
+        self._figures = figures
+        self._settings = settings
+        self._deadline = deadline
+        self._counted = False
+        self.status = response.head.status
+        self.length = response.head.content_length
+        content_type = (response.head.header(b"content-type") or b"").split(b";")[0].strip().lower()
+        self.is_events = content_type == b"text/event-stream"
+        self.is_json = content_type == b"application/json"
+
+    async def read(self) -> bytes | Refusal:
+        """The whole body, or why there is none."""
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                body = await self._response.read(self._settings.response_limit)
+        except (UpstreamFailure, ResponseTooLarge, TimeoutError) as failure:
+            return await self._failed(failure)
+        await self.aclose("ok")
+        return body
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """The body piece by piece, as it arrives.
+
+        Raises:
+            InterruptedAnswerError: it broke off, or took too long.
+        """
+        iterator = self._response.chunks()
+        try:
+            while True:
+                try:
+                    async with asyncio.timeout_at(self._deadline):
+                        chunk = await anext(iterator)
+                except StopAsyncIteration:
+                    await self.aclose("ok")
+                    return
+                yield chunk
+        except (UpstreamFailure, TimeoutError) as failure:
+            raise InterruptedAnswerError(await self._failed(failure)) from failure
+        finally:
+            await self.aclose("cancelled")
+
+    async def aclose(self, outcome: str = "cancelled") -> None:
+        """Let go of it. Idempotent; the first outcome counts."""
+        if not self._counted:
+            self._counted = True
+            self._figures.in_flight -= 1
+            self._figures.last_outcome = outcome
+        await self._response.aclose()
+
+    async def _failed(self, failure: Exception) -> Refusal:
+        refusal = refusal_of(failure, self._settings)
+        count_failure(self._figures, refusal)
+        await self.aclose(refusal.reason.word)
+        return refusal
+
+
+class Forwarder:
+    """The way out of the manager: admission, the right server, one attempt, honest blame."""
+
+    def __init__(self, workspaces: Workspaces, settings: Settings) -> None:
+        self._workspaces = workspaces
+        self._settings = settings
+
+    @property
+    def in_flight(self) -> int:
+        """Calls in flight, all workspaces together."""
+        return sum(workspace.supervisor.figures.in_flight for workspace in self._workspaces)
+
+    async def send(self, workspace: Workspace, outgoing: Outgoing) -> Answer | Refusal:
+        """Send to the workspace's server, starting it if need be."""
+        figures = workspace.supervisor.figures
+        if self._is_full(figures):
+            return Refusal(Reason.OVERLOADED, "overloaded", delivered="no", retry_after_ms=RETRY_MS)
+        figures.calls += 1
+        figures.in_flight += 1
+        outcome: Answer | Refusal | None = None
+        try:
+            outcome = await self._send(workspace, outgoing, figures)
+        finally:
+            if not isinstance(outcome, Answer):
+                figures.in_flight -= 1
+        if isinstance(outcome, Refusal):
+            count_failure(figures, outcome)
+        return outcome
+
+    def _is_full(self, figures: Figures) -> bool:
+        settings = self._settings
+        return (
+            figures.in_flight >= settings.workspace_in_flight_limit
+            or self.in_flight >= settings.in_flight_limit
+        )
+
+    async def _send(self, workspace: Workspace, outgoing: Outgoing, figures: Figures) -> Answer | Refusal:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.call_timeout_s if outgoing.timed else None
+        for attempt in (1, 2):
+            instance = await self._workspaces.ready(workspace)
+            if isinstance(instance, Refusal):
+                return instance
+            figures.last_call_at = loop.time()
+            try:
+                async with asyncio.timeout_at(deadline):
+                    response = await self._request(instance, outgoing)
+            except TimeoutError as late:
+                return refusal_of(late, self._settings)
+            except UpstreamFailure as failure:
+                if failure.blame is Blame.NOT_DELIVERED and attempt == 1:
+                    continue
+                return refusal_of(failure, self._settings)
+            answer = Answer(response, figures, self._settings, deadline)
+            return await self._checked(answer)
+        raise AssertionError("two attempts always end in a return")
+
+    async def _request(self, instance: Instance, outgoing: Outgoing) -> UpstreamResponse:
+        head = (*outgoing.headers, instance.credentials())
+        return await instance.pool.request(b"POST", outgoing.target, head, outgoing.body)
+
+    async def _checked(self, answer: Answer) -> Answer | Refusal:
+        """Refuse at once what announces to be too large, or is no MCP answer at all (M-100)."""
+        refusal: Refusal | None = None
+        if answer.length is not None and answer.length > self._settings.response_limit:
+            refusal = refusal_of(ResponseTooLarge(self._settings.response_limit), self._settings)
+        elif not (answer.is_json or answer.is_events or answer.length == 0):
+            refusal = Refusal(
+                Reason.INVALID_UPSTREAM_ANSWER,
+                "the workspace server answered something that is no MCP message",
+                delivered="unknown",
+                details={"httpStatus": answer.status},
+            )
+        if refusal is None:
+            return answer
+        # `send` gives back the slot of whatever is no answer
+        answer._counted = True
+        await answer.aclose()
+        return refusal
+
+
+def refusal_of(failure: Exception, settings: Settings) -> Refusal:
+    """What a failure means to the caller, and whether the call may have taken effect."""
+    match failure:
+        case TimeoutError():
+            return Refusal(
+                Reason.CALL_TIMED_OUT,
+                f"call timed out after {settings.call_timeout_s:g} s",
+                delivered="unknown",
+            )
+        case ResponseTooLarge():
+            limit = settings.response_limit // 1024
+            return Refusal(
+                Reason.RESPONSE_TOO_LARGE, f"response too large: more than {limit} KiB", delivered="unknown"
+            )
+        case UpstreamFailure(blame=Blame.NOT_DELIVERED):
+            return Refusal(
+                Reason.WORKSPACE_SERVER_OFFLINE,
+                f"resolved MCP server is offline: {failure.cause}",
+                delivered="no",
+                retry_after_ms=RETRY_MS,
+                details={"cause": failure.cause},
+            )
+        case _:
+            return Refusal(
+                Reason.WORKSPACE_SERVER_DIED, "workspace server died during the call", delivered="unknown"
+            )
+
+
+def count_failure(figures: Figures, refusal: Refusal) -> None:
+    """Enter a failed call into the figures and the log."""
+    figures.errors += 1
+    figures.last_outcome = refusal.reason.word
+    figures.last_error = refusal.message
+    logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)

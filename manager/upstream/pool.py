@@ -1,0 +1,168 @@
+"""The connections to one workspace server: verified once each, reused newest first.
+
+It is deliberately not a scheduler: there is no queue, no retry and no limit of calls in flight; admission and
+deadlines are the caller's. A connection carries nothing before the server at its other end has proved to be
+the right one, so a stranger on an old port never receives a byte of a call. A verified TCP connection belongs
+to that process for its life.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from manager.upstream.connection import (
+    Blame,
+    Connection,
+    ResponseHead,
+    ResponseTooLarge,
+    UpstreamFailure,
+    UpstreamResponse,
+    request_head,
+)
+
+MAX_IDENTITY_BODY = 64 * 1024
+
+
+class Pool:
+    """Keep-alive connections to `host`:`port`, one call in flight on each.
+
+    `verify(head, body)` judges the answer to a bare `GET verify_path` (body up to 64 KiB): is it the instance
+    we mean? `connect_timeout` in seconds covers connecting and verifying together.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        verify: Callable[[ResponseHead, bytes], bool],
+        verify_path: bytes = b"/mcp/health",
+        connect_timeout: float = 5.0,
+        max_idle: int = 64,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._host_field = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode("ascii")
+        self._identity_request = request_head(b"GET", verify_path, self._host_field, (), 0)
+        self._verify = verify
+        self._connect_timeout = connect_timeout
+        self._max_idle = max_idle
+        self._idle: list[Connection] = []  # oldest first
+        self._live: set[Connection] = set()  # every one whose socket is open, idle ones included
+        self._none_live = asyncio.Event()
+        self._none_live.set()
+        self._closed = False
+
+    @property
+    def idle_count(self) -> int:
+        """Connections waiting for a call."""
+        return len(self._idle)
+
+    @property
+    def in_use(self) -> int:
+        """Connections with a call in flight, being verified, or about to be closed."""
+        return len(self._live) - len(self._idle)
+
+    async def request(
+        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> UpstreamResponse:
+        """Sends one request and returns when the head of its response is there.
+
+        Host and Content-Length are added here. The caller reads the response to its end or calls its
+        `aclose()`; cancelling closes the connection. Raises ValueError as `request_head` does, and
+        UpstreamFailure: NOT_DELIVERED up to and including the verification, MAYBE_DELIVERED once the first
+        byte was handed to the transport, also on a reused connection that proves to be dead.
+        """
+        head = request_head(method, target, self._host_field, headers, len(body))
+        connection = self._take_idle()
+        if connection is None:
+            connection, _, _ = await self._open(self._connect_timeout)
+            connection.on_idle = self._keep
+        return await connection.exchange(head, body)
+
+    async def probe(self, deadline: float) -> tuple[ResponseHead, bytes]:
+        """Asks `verify_path` on a fresh connection, within `deadline` seconds; returns the answer, verified.
+
+        The connection is kept in place of the oldest idle one, so that probing does not make the pool grow.
+        Raises UpstreamFailure, always NOT_DELIVERED, since a probe carries no call.
+        """
+        connection, head, body = await self._open(deadline)
+        connection.on_idle = self._keep
+        if connection.is_open:
+            if self._idle:
+                self._idle.pop(0).close("connection_lost")
+            self._keep(connection)
+        return head, body
+
+    async def close(self) -> None:
+        """Closes every connection at once, returns when the sockets are; calls in flight fail. Idempotent."""
+        self._closed = True
+        self._idle.clear()
+        for connection in tuple(self._live):
+            connection.close("pool_closed")
+        await self._none_live.wait()
+
+    def _take_idle(self) -> Connection | None:
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.is_open:
+                return connection
+        return None
+
+    def _keep(self, connection: Connection) -> None:
+        if len(self._idle) < self._max_idle:
+            self._idle.append(connection)
+        else:
+            connection.close("connection_lost")
+
+    def _lost(self, connection: Connection) -> None:
+        self._live.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+        if not self._live:
+            self._none_live.set()
+
+    async def _open(self, seconds: float) -> tuple[Connection, ResponseHead, bytes]:
+        """A verified connection, not in the pool yet, with the answer that identified it."""
+        try:
+            async with asyncio.timeout(seconds):
+                connection = await self._connect()
+                return connection, *await self._identify(connection)
+        except UpstreamFailure as failure:
+            raise UpstreamFailure(Blame.NOT_DELIVERED, failure.cause) from failure
+        except TimeoutError:
+            cause = "timeout"
+        except ConnectionRefusedError:
+            cause = "connection_refused"
+        except OSError:
+            cause = "connect_failed"
+        raise UpstreamFailure(Blame.NOT_DELIVERED, cause)
+
+    async def _connect(self) -> Connection:
+        if self._closed:
+            raise UpstreamFailure(Blame.NOT_DELIVERED, "pool_closed")
+        loop = asyncio.get_running_loop()
+        _, connection = await loop.create_connection(lambda: Connection(self._lost), self._host, self._port)
+        # Lost while we waited for our turn: it must not enter the books, nothing would take it out again.
+        if self._closed or not connection.is_open:
+            connection.close("connection_lost")
+            raise UpstreamFailure(Blame.NOT_DELIVERED, "pool_closed" if self._closed else "connection_lost")
+        self._live.add(connection)
+        self._none_live.clear()
+        return connection
+
+    async def _identify(self, connection: Connection) -> tuple[ResponseHead, bytes]:
+        genuine = False
+        try:
+            response = await connection.exchange(self._identity_request, b"")
+            body = await response.read(MAX_IDENTITY_BODY)
+            genuine = self._verify(response.head, body)
+        except ResponseTooLarge as answer:
+            raise UpstreamFailure(Blame.NOT_DELIVERED, "identity_mismatch") from answer
+        finally:
+            if not genuine:
+                connection.close("identity_mismatch")
+        if not genuine:
+            raise UpstreamFailure(Blame.NOT_DELIVERED, "identity_mismatch")
+        return response.head, body

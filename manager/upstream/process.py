@@ -1,0 +1,203 @@
+"""One operating-system process of a workspace server: start, recognise, watch, signal.
+
+A process is recognised by its pid *and* its start time, so that a pid used again is never taken for ours.
+Its end is noticed at once through a pidfd where the system has them. When to start or stop one is
+`supervisor.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+_PASSED_ON: Final = (
+    "HOME", "LOGNAME", "USER", "PATH", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",
+    "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "SYSTEMROOT",
+    "USERPROFILE", "TEMP",
+)  # fmt: skip
+_LOG_LIMIT: Final = 1024 * 1024
+_POLL_S: Final = 0.5
+TAIL_LINES: Final = 20
+
+
+def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What a workspace server inherits: named variables only, so that no secret leaks (SE1)."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if (name in _PASSED_ON or name.startswith("LC_")) and not value.startswith("()")
+    }
+
+
+def start_time(pid: int) -> str | None:
+    """A text that no two processes of one pid share, or None when there is no such (living) process."""
+    try:
+        if sys.platform == "linux":
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+            return None if fields[0] in (b"Z", b"X") else f"{boot}:{int(fields[19])}"
+        return repr(psutil.Process(pid).create_time())
+    except (OSError, psutil.Error):
+        return None
+
+
+class Process:
+    """A workspace server's process: one we started (`popen`), or one a former manager started."""
+
+    def __init__(self, pid: int, started: str, popen: subprocess.Popen[bytes] | None = None) -> None:
+        self.pid = pid
+        self.started = started
+        self._popen = popen
+        self._pidfd = _open_pidfd(pid)
+        self.exit_code: int | None = None
+        self._gone = False
+
+    @classmethod
+    def adopt(cls, pid: int, started: str) -> Process | None:
+        """The process of this pid if it is still the one that started then."""
+        process = cls(pid, started)
+        # read after the pidfd was opened, so that the descriptor cannot belong to a successor
+        if start_time(pid) != started:
+            process.release()
+            return None
+        return process
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process still runs; asks the kernel, costs about a microsecond with a pidfd."""
+        if self._gone:
+            return False
+        if self._pidfd is not None:
+            poller = select.poll()
+            poller.register(self._pidfd, select.POLLIN)
+            return not poller.poll(0)
+        if self._popen is not None:
+            return self._popen.poll() is None
+        return start_time(self.pid) == self.started
+
+    async def wait(self) -> int | None:
+        """Wait for its end and return the exit code (negative: the signal), None for one we did not start."""
+        if self._pidfd is not None:
+            await _readable(self._pidfd)
+        else:
+            while self.is_alive:  # noqa: ASYNC110  no event tells of a foreign process's end here
+                await asyncio.sleep(_POLL_S)
+        if self._popen is not None:
+            self._sweep_group()  # while the unreaped leader still keeps the group's number ours
+            self.exit_code = self._popen.wait()
+        self._gone = True
+        self.release()
+        return self.exit_code
+
+    def terminate(self) -> None:
+        """Ask it to stop; it stops its own children in order."""
+        if self.is_alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)
+
+    def kill_group(self) -> None:
+        """End it and everything in its process group at once."""
+        if self.is_alive:
+            self._sweep_group()
+
+    def _sweep_group(self) -> None:
+        if sys.platform != "win32":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, signal.SIGKILL)
+
+    def release(self) -> None:
+        """Close the descriptor that watches it."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+            self._pidfd = None
+
+    def usage(self) -> tuple[int, float] | None:
+        """Resident bytes and CPU seconds, or None when it cannot be asked."""
+        try:
+            process = psutil.Process(self.pid)
+            times = process.cpu_times()
+            return process.memory_info().rss, times.user + times.system
+        except psutil.Error:
+            return None
+
+
+def spawn(
+    orders: bytes, listener: socket.socket, root: str, log: Path, environ: Mapping[str, str]
+) -> Process:
+    """Start a workspace server.
+
+    Args:
+        orders: the launch line for its standard input.
+        listener: the listening socket it inherits; nothing else is inherited.
+        root: its working folder. `-I` keeps that folder off the import path.
+        log: file for its output; it outlives us, so a pipe would not do.
+        environ: our environment, of which named variables are passed on.
+
+    Raises:
+        OSError: it could not be started.
+    """
+    if log.exists() and log.stat().st_size > _LOG_LIMIT:
+        log.replace(log.with_suffix(".old.log"))
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    try:
+        popen = subprocess.Popen(
+            [sys.executable, "-I", "-m", "workspace_server"],
+            stdin=subprocess.PIPE,
+            stdout=descriptor,
+            stderr=descriptor,
+            pass_fds=(listener.fileno(),),
+            start_new_session=True,
+            cwd=root,
+            env=child_environment(environ),
+        )
+    finally:
+        os.close(descriptor)
+    assert popen.stdin is not None  # noqa: S101  narrows the type: a pipe was asked for
+    with contextlib.suppress(BrokenPipeError), popen.stdin as orders_pipe:
+        orders_pipe.write(orders)
+    return Process(popen.pid, start_time(popen.pid) or "", popen)
+
+
+def tail(log: Path) -> list[str]:
+    """The last lines a workspace server wrote."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - 16 * 1024))
+            return file.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
+    except OSError:
+        return []
+
+
+def _open_pidfd(pid: int) -> int | None:
+    if not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+
+    def done() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(descriptor, done)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)

@@ -1,0 +1,391 @@
+"""Keeps one workspace's server alive: starts it once however many ask, watches, restarts, stops.
+
+The states are `routing/lifecycle.py`; the process is `process.py`. Servers that somebody else started are
+never supervised, only asked (`workspaces.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import socket
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from manager.log import logger
+from manager.port import reserve
+from manager.routing.lifecycle import Life, State
+from manager.settings import Settings
+from manager.store import InstanceRow, Store
+from manager.upstream import process
+from manager.upstream.connection import UpstreamFailure
+from manager.upstream.instance import Figures, Instance
+from protocol import launch, names
+from protocol.errors import Reason, Refusal
+
+KILL_AFTER_S: Final = 5.0
+LIFELINE_RETRY_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every supervisor needs of the world around it; clock and chance, too, so that tests own them."""
+
+    settings: Settings
+    store: Store
+    logs_dir: Path
+    environ: Mapping[str, str]
+    now: Callable[[], float] = time.monotonic
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
+
+
+class Supervisor:
+    """The one owner of life and death of one workspace's server."""
+
+    def __init__(self, workspace: str, root: str, around: Surroundings) -> None:
+        self.workspace = workspace
+        self.root = root
+        self.life = Life(misses_allowed=around.settings.health_misses)
+        self.figures = Figures()
+        self.instance: Instance | None = None
+        self.last_exit: int | None = None
+        self._around = around
+        self._log = logger(workspace=workspace)
+        self._listener: socket.socket | None = None
+        self._starting: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wake = asyncio.Event()
+        self._closed = False
+
+    @property
+    def log_file(self) -> Path:
+        """Where the server's output goes."""
+        return self._around.logs_dir / f"{self.workspace}.log"
+
+    # -- what callers ask ------------------------------------------------------------------------------
+
+    async def ready(self, *, urgent: bool = False) -> Instance | Refusal:
+        """The running server, started if need be and awaited; fifty callers start one (M-40).
+
+        Args:
+            urgent: a handshake asks: lift the back-off once, restart what is unhealthy (M-42).
+        """
+        if self.instance is not None and self.is_serving:
+            return self.instance
+        if self._stopping is not None:
+            await asyncio.wait({self._stopping})
+        if self._closed:
+            return self.offline("stopped")
+        if self.life.state is State.UNHEALTHY:
+            if not urgent:
+                return self.offline("unhealthy")
+            if self.instance is not None:
+                self.replace(self.instance, "unhealthy")
+        if self.life.state is State.CRASH_LOOPING and not urgent and self._wait_s() > 0:
+            return self.offline("crash_looping", retry_after_ms=int(self._wait_s() * 1000))
+        if urgent:
+            self.life.forgive()
+            self._wake.set()
+        await asyncio.wait({self._ensure_started()}, timeout=self._around.settings.start_timeout_s)
+        if self.instance is not None and self.is_serving:
+            return self.instance
+        cause = "crash_looping" if self.life.state is State.CRASH_LOOPING else "start_timeout"
+        return self.offline(cause, retry_after_ms=1000)
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether a live process answers; its end counts at once, before it was acted upon."""
+        return self.instance is not None and self.life.is_serving and self.instance.is_alive
+
+    def replace(self, instance: Instance, why: str) -> None:
+        """End a server that does not answer; the next one is started when it is gone."""
+        if self.instance is instance and instance.process is not None:
+            self._log.warning("workspace.replaced", why=why, pid=instance.pid)
+            instance.process.kill_group()
+
+    def offline(self, cause: str, *, retry_after_ms: int | None = None) -> Refusal:
+        """The refusal for a server that cannot be used, with its last words where it crashed (47102)."""
+        details: dict[str, Any] = {"workspace": self.workspace, "cause": cause}
+        if cause in {"crash_looping", "start_timeout"} and (lines := process.tail(self.log_file)):
+            details["stderrTail"] = lines
+        return Refusal(
+            Reason.WORKSPACE_SERVER_OFFLINE,
+            f"resolved MCP server is offline: {cause}",
+            delivered="no",
+            retry_after_ms=retry_after_ms,
+            details=details,
+        )
+
+    async def adopt(self, row: InstanceRow) -> bool:
+        """Take over a server that a former manager started, if it is still that very process (M-162).
+
+        One that lives but does not answer is ended, so that it cannot stay behind unnoticed.
+        """
+        instance = self._instance(row.instance, row.port, row.nonce, row.secret)
+        found = process.Process.adopt(row.pid, row.started) if row.pid else None
+        try:
+            body = await instance.check(self._around.settings.health_timeout_s * 2, self._around.now())
+        except UpstreamFailure:
+            await instance.pool.close()
+            if found is not None:
+                found.kill_group()
+                await found.wait()
+            await self._around.store.drop_instance(self.workspace, row.instance)
+            return False
+        found = found or self._process_from_health(body)
+        if found is None:
+            await instance.pool.close()
+            return False
+        instance.process, instance.pid = found, found.pid
+        self.life.start(self._around.now())
+        self._serve(instance)
+        await self._enter(instance)
+        self._log.info("workspace.adopted", pid=found.pid, port=row.port)
+        return True
+
+    async def stop(self) -> None:
+        """Stop the server in order: ask, wait, end its whole group. It may be started again later."""
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(), name=f"stop {self.workspace}")
+            self._stopping.add_done_callback(lambda _: setattr(self, "_stopping", None))
+        await asyncio.wait({self._stopping})
+
+    async def close(self, *, keep: bool = False) -> None:
+        """Stop for good. With `keep` the server goes on running for the next manager to adopt."""
+        self._closed = True
+        if not keep:
+            await self.stop()
+        await self._cancel({*self._tasks, *([self._starting] if self._starting else [])})
+        if self.instance is not None:
+            await self.instance.pool.close()
+            if self.instance.process is not None:
+                self.instance.process.release()
+            self.instance = None
+        self._close_listener()
+
+    # -- starting --------------------------------------------------------------------------------------
+
+    def _ensure_started(self) -> asyncio.Task[None]:
+        if self._starting is None or self._starting.done():
+            self._starting = asyncio.create_task(self._bring_up(), name=f"start {self.workspace}")
+        return self._starting
+
+    def _wait_s(self) -> float:
+        return self.life.wait_before_start(self._around.now())
+
+    async def _bring_up(self) -> None:
+        while not self._closed and not self.is_serving:
+            if self.instance is not None:  # one that is being replaced; its end is awaited by its watch
+                await self._wait_for_wake(0.1)
+                continue
+            if (delay := self._wait_s()) > 0:
+                await self._wait_for_wake(delay)
+                continue
+            await self._start_once()
+            if self.life.state is State.CRASH_LOOPING:
+                self._log.error(
+                    "workspace.crash_looping", exits=self.life.fast_exits, last_exit=self.last_exit
+                )
+                return
+
+    async def _wait_for_wake(self, seconds: float) -> None:
+        self._wake.clear()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._wake.wait(), seconds)
+
+    async def _start_once(self) -> None:
+        self.life.start(self._around.now())
+        instance: Instance | None = None
+        ready = False
+        try:
+            instance = await self._spawn()
+            ready = await self._await_first_answer(instance)
+        except OSError as error:
+            self.figures.last_error = f"cannot be started: {error}"
+            self._log.error("workspace.start_failed", why=str(error))
+        finally:
+            if not ready:
+                await self._abandon(instance)
+        if ready and instance is not None:
+            self._serve(instance)
+            self._log.info("workspace.ready", pid=instance.pid, port=instance.port)
+
+    async def _spawn(self) -> Instance:
+        around = self._around
+        if self._listener is None:
+            ports = range(around.settings.port_range_start, around.settings.port_range_end + 1)
+            self._listener = reserve(around.rng, ports)
+        instance = self._instance(
+            f"i-{secrets.token_hex(4)}",
+            self._listener.getsockname()[1],
+            secrets.token_urlsafe(24),
+            secrets.token_urlsafe(32),
+        )
+        await self._enter(instance)  # before the start: a ledger that knows too much can be checked
+        orders = launch.Launch(
+            workspace=self.workspace,
+            root=self.root,
+            instance=instance.id,
+            nonce=instance.nonce,
+            secret=instance.secret,
+            listen_fd=self._listener.fileno(),
+            grace_s=around.settings.grace_s,
+        )
+        instance.process = process.spawn(
+            launch.encode(orders), self._listener, self.root, self.log_file, around.environ
+        )
+        instance.pid = instance.process.pid
+        await self._enter(instance)
+        return instance
+
+    async def _await_first_answer(self, instance: Instance) -> bool:
+        """Ready means it answered: the socket listens from the start, so the request waits in its backlog."""
+        assert instance.process is not None  # noqa: S101  narrows the type: it was just started
+        limit = self._around.settings.start_timeout_s
+        check = asyncio.create_task(instance.check(limit, self._around.now()))
+        ended = asyncio.create_task(instance.process.wait())
+        try:
+            await asyncio.wait({check, ended}, return_when=asyncio.FIRST_COMPLETED, timeout=limit)
+            if check.done() and check.exception() is None:
+                return True
+            why = f"ended with code {ended.result()}" if ended.done() else "did not answer in time"
+            self.figures.last_error = f"start failed: {why}"
+            self._log.warning("workspace.start_failed", why=why, pid=instance.pid)
+            return False
+        finally:
+            await self._cancel({check, ended})
+
+    async def _abandon(self, instance: Instance | None) -> None:
+        if instance is not None:
+            await instance.pool.close()
+            if instance.process is not None:
+                instance.process.kill_group()
+                self.last_exit = await instance.process.wait()
+            await self._around.store.drop_instance(self.workspace, instance.id)
+        self.life.exited(self._around.now(), self._around.rng.random(), never_ready=True)
+
+    def _instance(self, identity: str, port: int, nonce: str, secret: str) -> Instance:
+        now = self._around.now()
+        return Instance(identity, self.workspace, (self.root,), port, nonce, secret, now)
+
+    async def _enter(self, instance: Instance) -> None:
+        pid, started = (instance.process.pid, instance.process.started) if instance.process else (0, "")
+        row = InstanceRow(
+            self.workspace, instance.id, pid, started, instance.nonce, instance.secret, instance.port
+        )
+        await self._around.store.save_instance(row)
+
+    # -- while it runs ---------------------------------------------------------------------------------
+
+    def _serve(self, instance: Instance) -> None:
+        self.instance = instance
+        self.life.answered()
+        self._own(self._watch(instance), "watch")
+        self._own(self._ask_health(instance), "health")
+        self._own(self._hold_lifeline(instance), "lifeline")
+
+    def _own(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        task = asyncio.create_task(work, name=f"{what} {self.workspace}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _watch(self, instance: Instance) -> None:
+        """Notice the end at once, whoever caused it; what was not asked for is followed by a start."""
+        assert instance.process is not None  # noqa: S101  narrows the type: only started ones are watched
+        self.last_exit = await instance.process.wait()
+        asked_for = self.life.state is State.STOPPING
+        self.instance = None
+        self.life.exited(self._around.now(), self._around.rng.random())
+        self._wake.set()
+        if not asked_for:
+            self.figures.last_error = f"ended with code {self.last_exit}"
+            self._log.warning("workspace.exited", pid=instance.pid, code=self.last_exit)
+        await instance.pool.close()
+        await self._around.store.drop_instance(self.workspace, instance.id)
+        if not asked_for and not self._closed and self.life.state is not State.CRASH_LOOPING:
+            self._ensure_started()
+
+    async def _ask_health(self, instance: Instance) -> None:
+        settings, around = self._around.settings, self._around
+        while self.instance is instance:
+            pause = settings.health_interval_s * around.rng.uniform(0.9, 1.1)
+            before = around.now()
+            await around.sleep(pause)
+            asked = around.now()
+            if asked - before > pause + settings.health_timeout_s:
+                continue  # we were suspended ourselves: no judgement about others
+            try:
+                await instance.check(settings.health_timeout_s, around.now())
+            except UpstreamFailure as failure:
+                self._missed(instance, failure.cause)
+            else:
+                instance.latency_s = around.now() - asked
+                if self.instance is instance and self.life.state is not State.STOPPING:
+                    self.life.answered()
+
+    def _missed(self, instance: Instance, cause: str) -> None:
+        if self.instance is not instance or self.life.state is State.STOPPING:
+            return
+        was = self.life.state
+        self.life.missed(self._around.now())
+        if self.life.state is not was:
+            self._log.warning("workspace.health", state=self.life.state.value, cause=cause)
+        if self.life.hung_for(self._around.now()) >= self._around.settings.hung_restart_s:
+            self.replace(instance, "hung")
+
+    async def _hold_lifeline(self, instance: Instance) -> None:
+        """Keep one request open for as long as we live: its end tells the server that we are gone."""
+        while self.instance is instance:
+            with contextlib.suppress(UpstreamFailure):
+                response = await instance.pool.request(
+                    b"GET", names.LIFELINE_PATH.encode(), (instance.credentials(),), b""
+                )
+                try:
+                    async for _ in response.chunks():
+                        pass
+                finally:
+                    await response.aclose()
+            await self._around.sleep(LIFELINE_RETRY_S)
+
+    # -- stopping --------------------------------------------------------------------------------------
+
+    async def _stop(self) -> None:
+        if self._starting is not None:
+            await self._cancel({self._starting})
+        self.life.stop()
+        instance = self.instance
+        watches = {task for task in self._tasks if task.get_name().startswith("watch")}
+        if instance is not None and instance.process is not None:
+            instance.process.terminate()
+            await asyncio.wait(watches, timeout=KILL_AFTER_S)
+            instance.process.kill_group()
+        if watches:
+            await asyncio.wait(watches)
+        await self._cancel(self._tasks)
+        self._close_listener()
+
+    def _close_listener(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    async def _cancel(self, tasks: set[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _process_from_health(self, body: bytes) -> process.Process | None:
+        """The process behind a verified answer, for a start that was cut off before its pid was entered."""
+        answer = launch.decode_health(body)
+        if answer is None or answer.pid is None or answer.pid == os.getpid():
+            return None
+        started = process.start_time(answer.pid)
+        return process.Process.adopt(answer.pid, started) if started is not None else None

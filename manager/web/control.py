@@ -1,0 +1,253 @@
+"""The control socket: where servers that somebody else started register, and where people's tools ask.
+
+Only HTTP and its shapes: what a message must look like is `protocol/registration.py`, what it does is up to
+`Services`. Success bodies hold `ok: true`, failures `ok: false` and a `reason`. `/allocate` exists on the TCP
+port too, see `allocate.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, Protocol
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from manager.folder import CwdProblem
+from manager.routing.leases import PortExhausted
+from manager.routing.registrations import HEARTBEAT_S, SUSPECT_AFTER_S, Registered
+from protocol.registration import Allocate, Bye, Heartbeat, InvalidPayload, Resolve, Shutdown
+
+MAX_BODY: Final = 1024 * 1024
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The manager itself. `now` is the time in ms since 1970."""
+
+    version: str
+    pid: int
+    now: int
+
+
+class ListedInstance(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One instance as `/list` shows it (M-130); times in ms since 1970. Has no place for a secret."""
+
+    session_id: str
+    workspace: str | None
+    pid: int
+    workspace_folders: tuple[str, ...]
+    workspace_file: str | None
+    host: str
+    port: int
+    last_seen: int
+    started_at: int
+    owner: Literal["manager", "external"]
+    kind: str
+    state: str
+
+
+class ResolvedWorkspace(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The workspace of a folder; `session_id`, `host` and `port` are None while it is stopped (M-148)."""
+
+    session_id: str | None
+    workspace: str
+    host: str | None
+    port: int | None
+    workspace_folders: tuple[str, ...]
+    workspace_file: str | None
+    state: str
+
+
+class Services(Protocol):
+    """What the daemon does for the control plane."""
+
+    @property
+    def port(self) -> int:
+        """The manager's own TCP port, which nobody else may claim."""
+
+    def peer_allowed(self, request: web.Request) -> bool:
+        """Whether the caller is our user: by the uid of a socket's peer, or by token. A doubt is a no."""
+
+    def owns_process(self, pid: int) -> bool:
+        """Whether a process of our user with this pid runs."""
+
+    def status(self) -> Status:
+        """Who we are."""
+
+    def list_instances(self) -> Iterable[ListedInstance]:
+        """Every instance, the manager's own and external ones."""
+
+    def allocate(self, message: Allocate) -> int | PortExhausted:
+        """Reserve a port, or give the one the sender's live instance has."""
+
+    def heartbeat(self, message: Heartbeat) -> Registered:
+        """Register or renew, and end the sender's reservation."""
+
+    def bye(self, session_id: str) -> None:
+        """Forget instance and reservation; unknown ids are no fault."""
+
+    async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
+        """Find the workspace of a folder, None where there is none. Starts nothing and waits for nothing."""
+
+    def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
+        """Begin to stop, and return at once: the answer to this request still has to get out."""
+
+
+def make_control_app(services: Services) -> web.Application:
+    """The control socket's application. Further routes may be added before it is started."""
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not services.peer_allowed(request):
+            return refusal(403, "forbidden")
+        try:
+            return await handler(request)
+        except web.HTTPNotFound:
+            return refusal(404, "not_found")
+        except web.HTTPMethodNotAllowed as error:
+            return method_not_allowed(error.allowed_methods)
+
+    app = web.Application(middlewares=[guard])
+    app.add_routes(control_routes(services))
+    return app
+
+
+def control_routes(services: Services) -> list[web.RouteDef]:
+    """The routes of group H, without the peer check."""
+    control = _Control(services)
+    return [
+        web.get("/health", control.health),
+        web.get("/status", control.status),
+        web.get("/list", control.list_instances),
+        web.post("/allocate", control.allocate),
+        web.post("/heartbeat", control.heartbeat),
+        web.post("/bye", control.bye),
+        web.post("/resolve", control.resolve),
+        web.post("/shutdown", control.shutdown),
+    ]
+
+
+class _Control:
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    async def health(self, request: web.Request) -> web.Response:
+        return _success()
+
+    async def status(self, request: web.Request) -> web.Response:
+        return _success(**msgspec.to_builtins(self._services.status()))
+
+    async def list_instances(self, request: web.Request) -> web.Response:
+        return _success(instances=msgspec.to_builtins(list(self._services.list_instances())))
+
+    async def allocate(self, request: web.Request) -> web.Response:
+        return await answer_allocate(request, self._services)
+
+    async def heartbeat(self, request: web.Request) -> web.Response:
+        payload = await _read_object(request)
+        if isinstance(payload, web.Response):
+            return payload
+        message = Heartbeat.parse(
+            payload, own_port=self._services.port, owns_process=self._services.owns_process
+        )
+        if isinstance(message, InvalidPayload):
+            return _invalid(message)
+        registered = self._services.heartbeat(message)
+        body: dict[str, Any] = {
+            "ttlMs": round(SUSPECT_AFTER_S * 1000),
+            "heartbeatMs": round(HEARTBEAT_S * 1000),
+        }
+        if registered.first and registered.record.secret is not None:
+            body["secret"] = registered.record.secret
+        return _success(**body)
+
+    async def bye(self, request: web.Request) -> web.Response:
+        payload = await _read_object(request)
+        if isinstance(payload, web.Response):
+            return payload
+        message = Bye.parse(payload)
+        if isinstance(message, InvalidPayload):
+            return _invalid(message)
+        if message.session_id is not None:
+            self._services.bye(message.session_id)
+        return _success()
+
+    async def resolve(self, request: web.Request) -> web.Response:
+        payload = await _read_object(request)
+        if isinstance(payload, web.Response):
+            return payload
+        message = Resolve.parse(payload)
+        if isinstance(message, InvalidPayload):
+            return _invalid(message)
+        found = await self._services.resolve(message.cwd)
+        if found is None:
+            return refusal(404, "not_found")
+        if isinstance(found, CwdProblem):
+            return _invalid(InvalidPayload("cwd", found.kind.value, "invalid_cwd"))
+        return _success(match=msgspec.to_builtins(found))
+
+    async def shutdown(self, request: web.Request) -> web.Response:
+        payload = await _read_object(request)
+        if isinstance(payload, web.Response):
+            return payload
+        message = Shutdown.parse(payload)
+        if isinstance(message, InvalidPayload):
+            return _invalid(message)
+        version = self._services.status().version
+        if message.expected_version not in (None, version):
+            return refusal(409, "version_mismatch", version=version)
+        self._services.shutdown(message.reason, keep_servers=message.keep_servers)
+        return _success()
+
+
+async def answer_allocate(request: web.Request, services: Services) -> web.Response:
+    """Answer `POST /allocate`, on the socket and on the port alike (M-6, M-132, M-133, M-137)."""
+    payload = await _read_object(request)
+    if isinstance(payload, web.Response):
+        return payload
+    message = Allocate.parse(payload)
+    if isinstance(message, InvalidPayload):
+        return _invalid(message)
+    port = services.allocate(message)
+    return refusal(409, "port_exhausted") if isinstance(port, PortExhausted) else _success(port=port)
+
+
+def refusal(status: int, reason: str, **members: object) -> web.Response:
+    """A failure of the control plane: `{"ok": false, "reason": …}` and further members."""
+    return _json(status, {"ok": False, "reason": reason, **members})
+
+
+def method_not_allowed(allowed: Iterable[str]) -> web.Response:
+    """The refusal of a method, naming those that would do."""
+    response = refusal(405, "method_not_allowed")
+    response.headers["Allow"] = ", ".join(sorted(allowed))
+    return response
+
+
+def _success(**members: object) -> web.Response:
+    return _json(200, {"ok": True, **members})
+
+
+def _invalid(message: InvalidPayload) -> web.Response:
+    return refusal(400, message.reason, field=message.field, problem=message.problem)
+
+
+def _json(status: int, body: Mapping[str, object]) -> web.Response:
+    # ASCII escapes carry lone surrogates too: paths may hold bytes that are no UTF-8
+    return web.Response(status=status, text=json.dumps(body), content_type="application/json")
+
+
+async def _read_object(request: web.Request) -> dict[str, Any] | web.Response:
+    """The body as a JSON object, or the refusal. The cap holds whatever the application's own one is."""
+    body = bytearray()
+    try:
+        async for chunk in request.content.iter_any():
+            body += chunk
+            if len(body) > MAX_BODY:
+                return refusal(413, "body_too_large")
+        payload = json.loads(body.decode("utf-8"))
+    except (web.RequestPayloadError, ValueError, RecursionError):
+        return refusal(400, "invalid_json")
+    return payload if isinstance(payload, dict) else refusal(400, "invalid_json")

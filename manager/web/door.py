@@ -1,0 +1,190 @@
+"""The one middleware: every route of an application, 404s and 405s included, behind the same door.
+
+Applies the rules of `routing/door.py`, the peer check, one shape for errors and one set of headers for all
+answers; reads bodies under a cap and a deadline. It knows no route and no JSON-RPC beyond a refusal's shape.
+The gate (`connections.py`) has judged the head already where `runner.listen` was used; judging it again here
+is what makes the rules hold for any other way a request may come in.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import json
+import traceback
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from manager.routing.door import (
+    ANSWER_HEADERS,
+    DoorRefusal,
+    RequestFacts,
+    body_too_large,
+    refusal_body,
+    refuse,
+)
+from manager.web.connections import Connections, HeadGate
+
+PeerCheck = Callable[[web.Request], Awaitable[bool] | bool]
+"""Whether the request's peer may be served; asked once per connection."""
+
+CONNECTIONS: Final = web.AppKey("CONNECTIONS", Connections)
+
+_FOREIGN: Final = DoorRefusal(403, "this server serves another user; start your own with lmtb up")
+_SLOW: Final = DoorRefusal(408, "the body did not arrive in time; send it at once")
+_BROKEN: Final = DoorRefusal(400, "the body's framing is broken; send Content-Length or well-formed chunks")
+_STARTED: Final = web.RequestKey("STARTED", web.StreamResponse)
+
+_log = structlog.get_logger(__name__)
+
+
+def install_door(app: web.Application, connections: Connections, peer_check: PeerCheck | None) -> None:
+    """Put the door before everything else in the application; once, before it is set up.
+
+    Raises:
+        ValueError: a route answers HEAD, OPTIONS or every method, which would escape the 405 of M-8.
+    """
+    for route in app.router.routes():
+        if route.method in ("HEAD", "OPTIONS", "*"):
+            raise ValueError(f"route {route!r} answers {route.method}; name its methods, allow_head=False")
+    app[CONNECTIONS] = connections
+    app.middlewares.insert(0, _middleware(connections, peer_check))
+    app.on_response_prepare.append(_prepare)
+
+
+def refusal_response(request: web.Request, refusal: DoorRefusal) -> web.Response:
+    """The refusal as an answer; it closes the connection, because what follows in it cannot be trusted."""
+    body = refusal_body(refusal, request.method, request.raw_path)
+    response = _json_response(refusal.status, body, dict(refusal.headers))
+    response.force_close()
+    return response
+
+
+async def read_body(
+    request: web.Request, cap: int | None = None, deadline: float | None = None
+) -> bytes | DoorRefusal:
+    """The whole body, or 413 as soon as it exceeds `cap` bytes, 408 after `deadline` seconds, 400 for broken
+    chunks. Without arguments the application's own limits hold. Never keeps more than the cap and one read.
+    """
+    connections = request.config_dict[CONNECTIONS]
+    cap = connections.rules.body_cap if cap is None else cap
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(connections.limits.body_s if deadline is None else deadline):
+            while chunk := await request.content.readany():
+                size += len(chunk)
+                if size > cap:
+                    return body_too_large(cap)
+                chunks.append(chunk)
+    except TimeoutError:
+        return _SLOW
+    except web.RequestPayloadError:
+        return _BROKEN
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _middleware(connections: Connections, peer_check: PeerCheck | None) -> Middleware:
+    @web.middleware
+    async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
+        gate = _gate(request)
+        try:
+            response = await _answer(request, handler, connections, peer_check)
+            await _send(request, response)
+        finally:
+            if gate is not None:
+                gate.message_done()
+        return response
+
+    return door
+
+
+def _gate(request: web.Request) -> HeadGate | None:
+    transport = request.transport
+    protocol = transport.get_protocol() if transport is not None else None
+    return protocol if isinstance(protocol, HeadGate) else None
+
+
+async def _peer_refusal(request: web.Request, peer_check: PeerCheck | None) -> DoorRefusal | None:
+    if peer_check is None:
+        return None
+    gate = _gate(request)
+    allowed = gate.peer_allowed if gate is not None else None
+    if allowed is None:
+        verdict = peer_check(request)
+        allowed = await verdict if inspect.isawaitable(verdict) else verdict
+        if gate is not None:
+            gate.peer_allowed = allowed
+    return None if allowed else _FOREIGN
+
+
+async def _send(request: web.Request, response: web.StreamResponse) -> None:
+    # aiohttp would do this after the middleware, and finds it done. Here it is before `message_done`, so that
+    # what the gate itself answers to a pipelined head cannot overtake this answer.
+    with contextlib.suppress(ConnectionError):  # the caller is gone; aiohttp sees it too
+        await response.prepare(request)
+        await response.write_eof()
+
+
+async def _answer(
+    request: web.Request, handler: Handler, connections: Connections, peer_check: PeerCheck | None
+) -> web.StreamResponse:
+    try:
+        facts = RequestFacts(request.method, request.raw_path, request.raw_headers)
+        refusal = refuse(facts, connections.rules) or await _peer_refusal(request, peer_check)
+        if refusal is not None:
+            connections.log.note(refusal)
+            return refusal_response(request, refusal)
+        return await handler(request)
+    except web.HTTPException as answer:
+        return _translated(answer)
+    except Exception as fault:  # noqa: BLE001  the last line of defence: whatever it is, the caller gets JSON
+        return _failed(request, fault)
+
+
+def _translated(answer: web.HTTPException) -> web.Response:
+    # A true Allow is aiohttp's own, sorted; a body-describing header belongs to the text that is replaced.
+    headers = {k: v for k, v in answer.headers.items() if k not in ("Content-Type", "Content-Length")}
+    if isinstance(answer, web.HTTPMethodNotAllowed):
+        headers["Allow"] = ", ".join(sorted(answer.allowed_methods))
+    return _json_response(answer.status, _error_body(answer.reason), headers)
+
+
+def _failed(request: web.Request, fault: Exception) -> web.StreamResponse:
+    started: web.StreamResponse | None = request.get(_STARTED)
+    if started is None or not isinstance(fault, ConnectionError):
+        # The message of an exception may quote a body or a secret: the type and the place must do.
+        places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(fault.__traceback__)]
+        _log.error("request failed", method=request.method, error=type(fault).__name__, at=places[-3:])
+    if started is None:
+        return _json_response(500, _error_body("Internal Server Error"), {})
+    if request.transport is not None:
+        # Bytes of an answer are out: only an unclean end can tell the caller that it is not whole.
+        request.transport.abort()
+    return started
+
+
+def _error_body(text: str) -> bytes:
+    return json.dumps({"error": text}).encode()
+
+
+def _json_response(status: int, body: bytes, headers: Mapping[str, str]) -> web.Response:
+    return web.Response(
+        status=status, body=body, headers=headers, content_type="application/json", charset="utf-8"
+    )
+
+
+async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
+    request[_STARTED] = response
+    response.headers.pop("Server", None)  # names versions; nobody needs them
+    for name, value in ANSWER_HEADERS:
+        response.headers.setdefault(name, value)
+    gate = _gate(request)
+    if gate is not None and gate.chunked:
+        response.force_close()
+        response.headers["Connection"] = "close"

@@ -1,0 +1,222 @@
+"""The MCP routes: `/mcp` and `/w/{workspace_id}/mcp`, POST, GET and DELETE.
+
+Read, classify, hand to the era's endpoint, write. A request's whole way can be followed from `post`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
+
+from aiohttp import web
+
+from manager.answers.dispatch import Dispatch, unknown_workspace
+from manager.answers.exchange import Exchange
+from manager.legacy.endpoint import LegacyEndpoint, NoSession
+from manager.routing.door import DoorRefusal
+from manager.routing.json_scan import check_json
+from manager.routing.ladder import Claims
+from manager.routing.sessions import Session
+from manager.settings import Settings
+from manager.web.door import read_body, refusal_response
+from manager.web.modern import ModernEndpoint
+from manager.web.writer import EVENTS, JSON, Writer
+from protocol import headers, jsonrpc, names
+from protocol.errors import Refusal
+from protocol.inbound import Inbound, Rejection, classify
+from protocol.jsonrpc import Request
+from protocol.versions import LEGACY_REVISIONS, Era
+
+KEEP_ALIVE_S: Final = 15.0
+_PASSED_QUERY: Final = ("tool_mode", "show_all")
+_NO_STREAM: Final = b'{"error":"Method Not Allowed"}'
+
+
+class McpRoutes:
+    """The handlers of the MCP routes."""
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        legacy: LegacyEndpoint,
+        modern: ModernEndpoint,
+        settings: Settings,
+        own_task: Any,
+    ) -> None:
+        self._dispatch = dispatch
+        self._legacy = legacy
+        self._modern = modern
+        self._limit = settings.response_limit
+        self._own_task = own_task
+
+    # -- POST ---------------------------------------------------------------------------------------------
+
+    async def post(self, request: web.Request) -> web.StreamResponse:
+        """One message from a client."""
+        body = await read_body(request)
+        if isinstance(body, DoorRefusal):
+            return refusal_response(request, body)
+        problem = check_json(body)
+        inbound = (
+            Rejection(400, jsonrpc.PARSE_ERROR, str(problem))
+            if problem is not None
+            else classify(request.headers, body)
+        )
+        if isinstance(inbound, Rejection):
+            return _json(inbound.body(), inbound.status)
+        path = request.match_info.get("workspace_id")
+        if path is not None and self._dispatch.workspaces.get(path) is None:
+            known = [workspace.id for workspace in self._dispatch.workspaces]
+            return _json(unknown_workspace(path, known).as_error(_id_of(inbound)), 404)
+        if inbound.era is Era.MODERN:
+            return await self._modern_post(request, inbound, path)
+        return await self._legacy_post(request, inbound, path)
+
+    async def _modern_post(
+        self, request: web.Request, inbound: Inbound, path: str | None
+    ) -> web.StreamResponse:
+        if not isinstance(inbound.message, Request):
+            return web.Response(status=202)
+        exchange = _exchange(request, inbound, inbound.message, path, None)
+        writer = Writer(request, exchange, self._limit, insists=False)
+        return await writer.write(await self._modern.answer(exchange))
+
+    async def _legacy_post(
+        self, request: web.Request, inbound: Inbound, path: str | None
+    ) -> web.StreamResponse:
+        message = inbound.message
+        identity = request.headers.get(headers.SESSION)
+        if not isinstance(message, Request):
+            known = self._legacy.session(identity)
+            if isinstance(message, jsonrpc.Notification):
+                self._legacy.notified(known if isinstance(known, Session) else None, message)
+            return web.Response(status=202)
+        if message.method == names.INITIALIZE:
+            exchange = _exchange(request, inbound, message, path, None)
+            writer = Writer(request, exchange, self._limit, insists=False)
+            return await writer.write(await self._legacy.initialize(exchange))
+        session = await self._legacy.session_for(inbound, identity)
+        if isinstance(session, NoSession):
+            return _json(session.body(message.id), session.status)
+        if isinstance(session, Refusal):
+            return _json(session.as_error(message.id), 503, {"Retry-After": "60"})
+        exchange = _exchange(request, inbound, message, path, session)
+        exchange.headers[headers.SESSION] = session.id
+        return await self._legacy_request(request, exchange, session)
+
+    async def _legacy_request(
+        self, request: web.Request, exchange: Exchange, session: Session
+    ) -> web.StreamResponse:
+        """Answer in a task of its own: a disconnect does not end it, a cancellation does (L15, M-99)."""
+        key = jsonrpc.id_key(exchange.message.id)
+        if key in session.in_flight:
+            text = "this id is still being answered in this session; use a new one"
+            return _json(jsonrpc.error(exchange.message.id, jsonrpc.INVALID_REQUEST, text), 400)
+        writer = Writer(request, exchange, self._limit, insists=True)
+        task: asyncio.Task[web.StreamResponse] = self._own_task(self._serve(exchange, writer), "request")
+        session.in_flight[key] = task.cancel
+        task.add_done_callback(lambda _: session.in_flight.pop(key, None))
+        await asyncio.wait({task})
+        return await writer.end() if task.cancelled() else task.result()
+
+    async def _serve(self, exchange: Exchange, writer: Writer) -> web.StreamResponse:
+        return await writer.write(await self._legacy.answer(exchange))
+
+    # -- GET and DELETE -----------------------------------------------------------------------------------
+
+    async def get(self, request: web.Request) -> web.StreamResponse:
+        """The standing stream of a legacy session (M-5, M-29)."""
+        identity = request.headers.get(headers.SESSION)
+        version = request.headers.get(headers.VERSION)
+        if identity is None or (version is not None and version not in LEGACY_REVISIONS):
+            return _json(_NO_STREAM, 405, {"Allow": "POST"})
+        session = self._legacy.session(identity)
+        if isinstance(session, NoSession):
+            return _json(session.body(None), session.status)
+        if not _accepts(request)[1]:
+            return _json(b'{"error":"Not Acceptable: accept text/event-stream"}', 406)
+        stream = self._legacy.keeper.open_stream(session)
+        if stream is None:
+            return _json(b'{"error":"Conflict: this session has a stream already"}', 409)
+        try:
+            response = web.StreamResponse(headers={headers.SESSION: session.id, "X-Accel-Buffering": "no"})
+            response.content_type = EVENTS
+            await response.prepare(request)
+            while (chunk := await stream.next(KEEP_ALIVE_S)) is not None:
+                await response.write(chunk)
+            return response
+        finally:
+            self._legacy.keeper.close_stream(session)
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        """The end of a legacy session (M-31)."""
+        version = request.headers.get(headers.VERSION)
+        if version is not None and version not in LEGACY_REVISIONS:
+            return _json(_NO_STREAM, 405, {"Allow": "POST"})
+        session = self._legacy.session(request.headers.get(headers.SESSION))
+        if isinstance(session, NoSession):
+            return _json(session.body(None), session.status)
+        await self._legacy.keeper.end(session)
+        return _json(jsonrpc.dumps({"ok": True, "deleted": True, "sessionId": session.id}), 200)
+
+
+def _exchange(
+    request: web.Request, inbound: Inbound, message: Request, path: str | None, session: Session | None
+) -> Exchange:
+    query = dict(parse_qsl(request.query_string, keep_blank_values=True, errors="surrogateescape"))
+    header = request.headers.get(headers.WORKSPACE_CWD)
+    claims = Claims(
+        path=path,
+        session=session.workspace if session is not None else None,
+        query=query.get("cwd"),
+        header=None if header is None else headers.decode_value(header),
+    )
+    if session is not None:
+        session.sent_cwd = claims.query or claims.header
+    accepts_json, accepts_events = _accepts(request)
+    return Exchange(
+        inbound,
+        message,
+        claims,
+        accepts_json=accepts_json,
+        accepts_events=accepts_events,
+        passed_headers=_passed_headers(request, is_modern=inbound.era is Era.MODERN),
+        passed_query=_passed_query(query),
+        session=session,
+    )
+
+
+def _passed_headers(request: web.Request, *, is_modern: bool) -> tuple[tuple[bytes, bytes], ...]:
+    """What crosses to the workspace server; a legacy request gets the protocol's headers anew."""
+    own = frozenset() if is_modern else _REWRITTEN
+    return tuple(
+        (name, value)
+        for name, value in request.raw_headers
+        if headers.is_forwarded(lower := name.decode("latin-1").lower()) and lower not in own
+    )
+
+
+_REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
+
+
+def _passed_query(query: Mapping[str, str]) -> str:
+    passed = {key: query[key] for key in _PASSED_QUERY if key in query}
+    return f"?{urlencode(passed)}" if passed else ""
+
+
+def _accepts(request: web.Request) -> tuple[bool, bool]:
+    """Whether the client takes JSON, and whether it takes event streams (M-28)."""
+    accept = ",".join(request.headers.getall("Accept", [])).lower()
+    if not accept.strip() or "*/*" in accept:
+        return True, EVENTS in accept
+    return JSON in accept or "application/*" in accept, EVENTS in accept
+
+
+def _id_of(inbound: Inbound) -> bytes | None:
+    return inbound.message.id if isinstance(inbound.message, Request) else None
+
+
+def _json(body: bytes, status: int, extra: Mapping[str, str] | None = None) -> web.Response:
+    return web.Response(body=body, status=status, content_type=JSON, headers=extra)

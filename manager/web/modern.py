@@ -1,0 +1,80 @@
+"""What only the stateless era has: server/discover, listen streams, and methods that no longer exist.
+
+All else goes on to `answers/dispatch.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+
+from manager.answers import dialect
+from manager.answers.dispatch import Dispatch
+from manager.answers.exchange import Events, Exchange, Located, Plain, Reply, Unlocated
+from manager.answers.locate import locate
+from protocol import jsonrpc, names
+from protocol.errors import Refusal
+from protocol.versions import MODERN_REVISIONS
+
+_CAPABILITIES: Final = {
+    "tools": {"listChanged": True},
+    "resources": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+}
+_KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
+
+
+class ModernEndpoint:
+    """The modern side of the MCP endpoint."""
+
+    def __init__(self, dispatch: Dispatch, stopping: asyncio.Event) -> None:
+        self._dispatch = dispatch
+        self._stopping = stopping
+
+    async def answer(self, exchange: Exchange) -> Reply:
+        """The reply to a modern request."""
+        method = exchange.message.method
+        if method in names.LEGACY_ONLY:
+            return dialect.method_not_found(exchange)
+        if method == names.DISCOVER:
+            return await self._discover(exchange)
+        if method == names.LISTEN:
+            return await self._listen(exchange)
+        return await self._dispatch.answer(exchange)
+
+    async def _discover(self, exchange: Exchange) -> Reply:
+        """Answered here, whatever state the workspace is in: a probe must never fail or wait (M-14)."""
+        located = await locate(self._dispatch.workspaces, exchange.claims)
+        exchange.decided(located if isinstance(located, Located) else Unlocated())
+        value: dict[str, Any] = {
+            "supportedVersions": list(MODERN_REVISIONS),
+            "capabilities": _CAPABILITIES,
+            "instructions": dialect.INSTRUCTIONS,
+        }
+        return Plain(dialect.result(exchange, value))
+
+    async def _listen(self, exchange: Exchange) -> Reply:
+        """A workspace's own stream at a pure door; at the fixed door lists never change (M18, M20)."""
+        located = await locate(self._dispatch.workspaces, exchange.claims)
+        if isinstance(located, Refusal):
+            return dialect.refuse(exchange, located)
+        exchange.decided(located)
+        if isinstance(located, Located):
+            return await self._dispatch.forward(exchange, located)
+        return Events(self._quiet_stream(exchange))
+
+    async def _quiet_stream(self, exchange: Exchange) -> AsyncIterator[bytes]:
+        identity = msgspec.Raw(exchange.message.id)
+        wanted = jsonrpc.members_of(exchange.params.get("notifications", b"{}"))
+        honoured = {kind: True for kind in _KINDS if jsonrpc.bytes_of(wanted.get(kind, _FALSE)) == b"true"}
+        meta = {names.META_SUBSCRIPTION: identity}
+        yield jsonrpc.notification(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
+        await self._stopping.wait()
+        yield dialect.result(exchange, {"_meta": meta})
+
+
+_FALSE: Final = msgspec.Raw(b"false")

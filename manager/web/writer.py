@@ -1,0 +1,175 @@
+"""Writes a reply as HTTP: JSON or an event stream, as the client accepts it and the answer came (M-28).
+
+Events leave one by one, the moment they are known. What breaks off in the middle of a stream is ended with
+a proper response, so that nobody waits for an id that never comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+from typing import Final
+
+from aiohttp import ClientConnectionResetError, web
+
+from manager.answers import dialect
+from manager.answers.collect import response_of
+from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
+from manager.upstream.forward import COLLECTED, Answer, InterruptedAnswerError
+from protocol import sse
+from protocol.errors import Reason, Refusal
+
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+_BOUNDARIES: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
+
+
+class Writer:
+    """Writes the answer to one request.
+
+    With `insists`, a client that went away is ignored and the answer is read to its end: in the legacy era a
+    disconnect is no cancellation (L15).
+    """
+
+    def __init__(self, request: web.Request, exchange: Exchange, limit: int, *, insists: bool) -> None:
+        self._request = request
+        self._exchange = exchange
+        self._limit = limit
+        self._insists = insists
+        self.response: web.StreamResponse | None = None
+
+    async def write(self, reply: Reply) -> web.StreamResponse:
+        """Write the whole reply and return the finished response."""
+        match reply:
+            case Plain():
+                return await self._body(reply.body, reply.status)
+            case Events():
+                return await self._messages(reply.messages)
+            case Relayed():
+                return await self._relay(reply)
+
+    async def end(self) -> web.StreamResponse:
+        """Finish after the work was cancelled: nothing more is said (M-99)."""
+        if self.response is None:
+            return web.Response(status=202, headers=self._exchange.headers)
+        await self._quietly(lambda response: response.write_eof())
+        return self.response
+
+    # -- one message -------------------------------------------------------------------------------
+
+    async def _body(self, body: bytes, status: int = 200) -> web.StreamResponse:
+        exchange = self._exchange
+        if not body:
+            return web.Response(status=status, headers=exchange.headers)
+        if exchange.accepts_json or not exchange.accepts_events or status != 200:
+            return web.Response(body=body, status=status, content_type=JSON, headers=exchange.headers)
+        await self._start_events()
+        await self._send(sse.encode(sse.single_line(body)))
+        return await self._finish()
+
+    # -- our own messages --------------------------------------------------------------------------
+
+    async def _messages(self, messages: AsyncIterator[bytes]) -> web.StreamResponse:
+        """Plain JSON when there is only the response, or the client takes nothing else."""
+        response = b""
+        async for message in messages:
+            if not _is_notification(message):
+                response = message
+            elif self._exchange.accepts_events:
+                if self.response is None:
+                    await self._start_events()
+                await self._send(sse.encode(message))
+        if self.response is None:
+            return await self._body(response)
+        await self._send(sse.encode(response))
+        return await self._finish()
+
+    # -- a workspace server's answer ---------------------------------------------------------------
+
+    async def _relay(self, reply: Relayed) -> web.StreamResponse:
+        answer = reply.answer
+        status = answer.status if reply.keep_status else 200
+        try:
+            if answer.is_events and self._exchange.accepts_events:
+                return await self._relay_events(answer)
+            small = answer.length is not None and answer.length <= COLLECTED
+            if small or answer.is_events or not self._exchange.accepts_json or not reply.keep_status:
+                body = await response_of(answer, self._limit)
+                if isinstance(body, Refusal):
+                    return await self._body(dialect.refusal(self._exchange, body))
+                return await self._body(body, status)
+            return await self._relay_body(answer, status)
+        finally:
+            await answer.aclose()
+
+    async def _relay_body(self, answer: Answer, status: int) -> web.StreamResponse:
+        """A large JSON body, piece by piece; breaking off closes the connection, the only honest end."""
+        response = web.StreamResponse(status=status, headers=self._exchange.headers)
+        response.content_type = JSON
+        response.content_length = answer.length
+        self.response = response
+        await self._quietly(lambda one: one.prepare(self._request))
+        try:
+            async with aclosing(answer.chunks()) as chunks:
+                async for chunk in chunks:
+                    await self._send(chunk)
+        except InterruptedAnswerError:
+            if self._request.transport is not None:
+                self._request.transport.abort()
+            return response
+        return await self._finish()
+
+    async def _relay_events(self, answer: Answer) -> web.StreamResponse:
+        """An event stream, flushed event by event; an unfinished event is never handed out."""
+        await self._start_events()
+        tail = b""
+        try:
+            async with aclosing(answer.chunks()) as chunks:
+                async for chunk in chunks:
+                    tail += chunk
+                    cut = _last_boundary(tail)
+                    if cut:
+                        await self._send(tail[:cut])
+                        tail = tail[cut:]
+                    if len(tail) > self._limit:
+                        raise InterruptedAnswerError(
+                            Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
+                        )
+        except InterruptedAnswerError as interrupted:
+            await self._send(sse.encode(dialect.refusal(self._exchange, interrupted.refusal)))
+        return await self._finish()
+
+    # -- the connection ----------------------------------------------------------------------------
+
+    async def _start_events(self) -> None:
+        response = web.StreamResponse(headers={**self._exchange.headers, "X-Accel-Buffering": "no"})
+        response.content_type = EVENTS
+        self.response = response
+        await self._quietly(lambda one: one.prepare(self._request))
+
+    async def _send(self, data: bytes) -> None:
+        await self._quietly(lambda response: response.write(data))
+
+    async def _finish(self) -> web.StreamResponse:
+        await self._quietly(lambda response: response.write_eof())
+        assert self.response is not None  # noqa: S101  narrows the type: it was started above
+        return self.response
+
+    async def _quietly(self, act: Callable[[web.StreamResponse], Awaitable[object]]) -> None:
+        """Write; a client that is gone is either ignored, or reported as the disconnect it is."""
+        assert self.response is not None  # noqa: S101  narrows the type: it was made by the caller
+        try:
+            await act(self.response)
+        except (ConnectionResetError, ClientConnectionResetError):
+            if not self._insists:
+                raise
+
+
+def _is_notification(message: bytes) -> bool:
+    return message.startswith(b'{"jsonrpc":"2.0","method"')
+
+
+def _last_boundary(data: bytes) -> int:
+    """Index behind the last complete event; 0 when there is none."""
+    ends = (data.rfind(boundary) + len(boundary) for boundary in _BOUNDARIES if boundary in data)
+    return max(ends, default=0)

@@ -1,0 +1,158 @@
+"""The catalogue of refusals: one table drives the wire, the status page, `doctor` and the docs.
+
+A refusal is a value. What the protocol itself defines (parse errors, header mismatches) is in
+`jsonrpc.py` and `inbound.py`; this table is about what *this product* may have to say no to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Final, Literal
+
+from protocol import jsonrpc
+
+Delivered = Literal["no", "unknown"]
+
+
+class Reason(Enum):
+    """Why something was refused: the word on the wire, its code, and the next step."""
+
+    def __init__(self, code: int, word: str, next_step: str) -> None:
+        self.code = code
+        self.word = word
+        self.next_step = next_step
+
+    WORKSPACE_NOT_SET = (
+        47100,
+        "workspace_not_set",
+        "call lmToolsBridge.requestWorkspaceMCPServer with cwd = the absolute path of your project"
+        " (or lmToolsBridge.callTool with workspace or cwd), then retry",
+    )
+    WORKSPACE_NOT_MATCHED = (
+        47101,
+        "workspace_not_matched",
+        "use a cwd inside the project folder; a folder is recognised by .git, .lm-tools-bridge, .vscode or a"
+        " *.code-workspace file",
+    )
+    WORKSPACE_SERVER_OFFLINE = (
+        47102,
+        "workspace_server_offline",
+        "wait, then repeat lmToolsBridge.requestWorkspaceMCPServer; if it stays so, run lmtb doctor",
+    )
+    WORKSPACE_SERVER_DIED = (
+        47103,
+        "workspace_server_died",
+        "check whether the call took effect before you repeat it",
+    )
+    CALL_TIMED_OUT = (
+        47104,
+        "call_timed_out",
+        "ask for less in one call, or raise call_timeout_s in the configuration",
+    )
+    OVERLOADED = (47105, "overloaded", "retry after the given time")
+    RESPONSE_TOO_LARGE = (47106, "response_too_large", "narrow the request so that it answers with less")
+    WORKSPACE_GONE = (
+        47107,
+        "workspace_gone",
+        "call lmToolsBridge.requestWorkspaceMCPServer with a cwd that exists",
+    )
+    WORKSPACE_PENDING_TRUST = (47108, "workspace_pending_trust", "ask the user to run lmtb trust")
+    SOURCE_UNAVAILABLE = (47109, "source_unavailable", "repair the source of the tool, then retry")
+    CONFLICTING_WORKSPACE = (47110, "conflicting_workspace", "name one workspace only; drop the other")
+    TOO_MANY_SESSIONS = (47111, "too_many_sessions", "close sessions that are not used, then retry")
+    APPROVAL_REQUIRED = (47120, "approval_required", "ask the user to allow this call")
+    APPROVAL_DENIED = (47121, "approval_denied", "ask the user what to do instead")
+    TOOL_NOT_FOUND = (
+        jsonrpc.INVALID_PARAMS,
+        "tool_not_found",
+        "list the tools again, or expose and enable this one",
+    )
+    INVALID_ARGUMENTS = (jsonrpc.INVALID_PARAMS, "invalid_arguments", "correct the arguments and call again")
+    INVALID_CWD = (
+        jsonrpc.INVALID_PARAMS,
+        "invalid_cwd",
+        "pass cwd as the absolute path of an existing folder inside your project",
+    )
+    INVALID_UPSTREAM_ANSWER = (
+        jsonrpc.INTERNAL_ERROR,
+        "invalid_upstream_answer",
+        "check whether the call took effect; then look at the workspace server's log with lmtb doctor",
+    )
+    MISSING_SESSION = (
+        jsonrpc.INVALID_REQUEST,
+        "missing_session",
+        "send initialize first and repeat its Mcp-Session-Id header on every request",
+    )
+    UNKNOWN_SESSION = (
+        jsonrpc.INVALID_REQUEST,
+        "unknown_session",
+        "send initialize again; this session has ended",
+    )
+
+
+ALWAYS_ERRORS: Final = frozenset(
+    {Reason.TOOL_NOT_FOUND, Reason.INVALID_UPSTREAM_ANSWER, Reason.TOO_MANY_SESSIONS}
+)
+"""Refusals that are JSON-RPC errors even on `tools/call`, because no result could be meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One refusal, with what the caller needs to go on.
+
+    `message` says what is wrong in this case; `next_step` replaces the catalogue's where given. `delivered`
+    says whether a call may have taken effect. `retry_after_ms` is a wait in milliseconds.
+    """
+
+    reason: Reason
+    message: str
+    next_step: str | None = None
+    delivered: Delivered | None = None
+    retry_after_ms: int | None = None
+    details: Mapping[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """What a model reads: the message and what to do next."""
+        return f"{self.message}. Next step: {self._next()}."
+
+    def _next(self) -> str:
+        return (self.next_step or self.reason.next_step).rstrip(".")
+
+    def data(self) -> dict[str, Any]:
+        """The machine-readable part, absent members left out."""
+        members = {
+            "reason": self.reason.word,
+            "nextStep": self._next(),
+            "delivered": self.delivered,
+            "retryAfterMs": self.retry_after_ms,
+            "details": self.details,
+        }
+        return {key: value for key, value in members.items() if value is not None}
+
+    def as_error(self, identity: bytes | None) -> bytes:
+        """The JSON-RPC error body."""
+        return jsonrpc.error(identity, self.reason.code, self.text, self.data())
+
+    def as_tool_result(self) -> dict[str, Any]:
+        """The refusal as a tool result, so that a model can read it and correct itself."""
+        content = {"code": self.reason.code, "message": self.message, **self.data()}
+        return {
+            "content": [{"type": "text", "text": self.text}],
+            "structuredContent": {"ok": False, "error": content},
+            "isError": True,
+        }
+
+
+def reason_of(word: str) -> Reason:
+    """The catalogue's entry for a word on the wire.
+
+    Raises:
+        KeyError: no refusal has this word.
+    """
+    for reason in Reason:
+        if reason.word == word:
+            return reason
+    raise KeyError(word)

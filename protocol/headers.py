@@ -1,0 +1,67 @@
+"""HTTP header names, and how a value that is not plain ASCII travels in one (2026-07-28, rows M4 to M6).
+
+Both directions of the codec live here, so that what one end writes the other end reads.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Final
+
+SESSION: Final = "Mcp-Session-Id"
+VERSION: Final = "MCP-Protocol-Version"
+METHOD: Final = "Mcp-Method"
+NAME: Final = "Mcp-Name"
+PARAM_PREFIX: Final = "mcp-param-"
+WORKSPACE_CWD: Final = "X-Workspace-Cwd"
+WORKSPACE_ID: Final = "X-Workspace-Id"
+WORKSPACE_SOURCE: Final = "X-Workspace-Source"
+SECRET: Final = "Lm-Tools-Bridge-Secret"  # noqa: S105  the header's name, not a secret
+"""Carries the per-instance secret from the manager to a workspace server."""
+
+FORWARDED: Final = frozenset(
+    {"mcp-protocol-version", "mcp-method", "mcp-name", "x-mcp-tool-mode", "x-mcp-show-all",
+     "traceparent", "tracestate", "baggage"}
+)  # fmt: skip
+"""Client headers that cross to the workspace server. An allow-list: credentials, cookies and hop-by-hop
+headers never cross (SP17, G11). `Mcp-Param-*` cross too (G1)."""
+
+_PREFIX: Final = "=?base64?"
+_SUFFIX: Final = "?="
+
+
+def is_forwarded(name: str) -> bool:
+    """Whether a client header of this (lower-case) name is passed on to the workspace server."""
+    return name in FORWARDED or name.startswith(PARAM_PREFIX)
+
+
+def _is_plain(value: str) -> bool:
+    if value != value.strip() or (value.startswith(_PREFIX) and value.endswith(_SUFFIX)):
+        return False
+    return all(0x20 <= ord(character) <= 0x7E for character in value)
+
+
+def encode_value(value: str) -> str:
+    """The header form of a text: as it is when plain ASCII, else `=?base64?…?=` of its UTF-8 bytes."""
+    if _is_plain(value):
+        return value
+    packed = base64.b64encode(value.encode("utf-8", "surrogatepass")).decode("ascii")
+    return f"{_PREFIX}{packed}{_SUFFIX}"
+
+
+def decode_value(value: str) -> str | None:
+    """The text a header value stands for, or None when its base64 form is broken or not canonical.
+
+    A value that only resembles the sentinel (`=?BASE64?…`, a missing suffix) is meant literally.
+    """
+    value = value.strip(" \t")
+    if not (value.startswith(_PREFIX) and value.endswith(_SUFFIX) and len(value) >= len(_PREFIX) + 2):
+        return value
+    packed = value[len(_PREFIX) : -len(_SUFFIX)]
+    try:
+        raw = base64.b64decode(packed, validate=True)
+        text = raw.decode("utf-8")
+    except (binascii.Error, ValueError):
+        return None
+    return text if base64.b64encode(raw).decode("ascii") == packed else None

@@ -1,0 +1,236 @@
+"""JSON-RPC envelopes: who is speaking, about what; parameters and results stay bytes.
+
+`parse` looks at the top level of one message only. Everything below it is kept as the bytes that came,
+so that what is forwarded keeps its unknown members, its big integers and its order. Which era a message
+belongs to is `inbound.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+PARSE_ERROR: Final = -32700
+INVALID_REQUEST: Final = -32600
+METHOD_NOT_FOUND: Final = -32601
+INVALID_PARAMS: Final = -32602
+INTERNAL_ERROR: Final = -32603
+
+MAX_ID_BYTES: Final = 256
+"""Longest id we echo; ids are echoed byte for byte."""
+
+_Members = dict[str, msgspec.Raw]
+_members_decoder: Final = msgspec.json.Decoder(_Members)
+_text_decoder: Final = msgspec.json.Decoder(str)
+_encoder: Final = msgspec.json.Encoder()
+_INTEGER: Final = re.compile(rb"-?\d+\Z")
+_MEMBER: Final = re.compile(rb'[ \t\r\n]*("[^"\\]*")[ \t\r\n]*:[ \t\r\n]*')
+_COMMA: Final = re.compile(rb"[ \t\r\n]*[,}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A message that wants an answer.
+
+    `id` is the id's JSON text; `params` the parameters' JSON text, empty when absent; `body` the message.
+    """
+
+    id: bytes
+    method: str
+    params: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Notification:
+    """A message that wants no answer: a method without an id."""
+
+    method: str
+    params: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """An answer to a request of ours: `id` as JSON text, and the whole message."""
+
+    id: bytes
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """A body that is no single JSON-RPC message. `id` is its id as JSON text where one can be read."""
+
+    code: int
+    message: str
+    id: bytes | None = None
+
+
+Message = Request | Notification | Response
+
+
+def parse(body: bytes) -> Message | Malformed:
+    """Read the envelope of exactly one message (SP13, SP14; M-11, M-12)."""
+    first = body.lstrip(b" \t\r\n")[:1]
+    if first not in (b"{", b""):
+        return _not_an_object(body, first)
+    try:
+        members = _members_decoder.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        return Malformed(PARSE_ERROR, f"the body is not valid JSON: {error}")
+    if _repeats_a_member(body, members):
+        return Malformed(
+            INVALID_REQUEST, "a top-level member appears twice, or its name is written with escapes"
+        )
+    return _shape(body, members)
+
+
+def _not_an_object(body: bytes, first: bytes) -> Malformed:
+    try:
+        msgspec.json.decode(body, type=msgspec.Raw)
+    except (msgspec.DecodeError, RecursionError) as error:
+        return Malformed(PARSE_ERROR, f"the body is not valid JSON: {error}")
+    if first == b"[":
+        return Malformed(INVALID_REQUEST, "send one message per request; arrays of messages are not accepted")
+    return Malformed(INVALID_REQUEST, "expected one JSON-RPC message (a JSON object)")
+
+
+def _repeats_a_member(body: bytes, members: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether the object names a member twice: the decoder keeps the last, another reader may keep the first.
+
+    Compact bodies are settled by counting bytes; others by walking over the members in order.
+    """
+    explained = 1 + sum(len(key) + len(bytes_of(raw)) + 4 for key, raw in members.items())
+    if explained == len(body):
+        return False
+    position = body.index(b"{") + 1
+    for key, raw in members.items():
+        value = bytes_of(raw)
+        found = _MEMBER.match(body, position)
+        if (
+            found is None
+            or found.group(1) != b'"%s"' % key.encode()
+            or not body.startswith(value, found.end())
+        ):
+            return True
+        comma = _COMMA.match(body, found.end() + len(value))
+        if comma is None:
+            return True
+        position = comma.end()
+    return bool(members) and body[position - 1 : position] != b"}"
+
+
+def with_params(body: bytes, old: bytes, new: bytes) -> bytes:
+    """A message's body with other parameters; every other byte stays (white space, order, unknown members).
+
+    Args:
+        body: a body that `parse` accepted.
+        old: its parameters as `parse` gave them, empty when it has none.
+        new: the JSON text to stand in their place.
+    """
+    position = body.index(b"{") + 1
+    if not old:
+        return body[:position] + b'"params":' + new + b"," + body[position:]
+    for key, raw in _members_decoder.decode(body).items():
+        found = _MEMBER.match(body, position)
+        comma = None if found is None else _COMMA.match(body, found.end() + len(bytes_of(raw)))
+        if found is None or comma is None:
+            break
+        if key == "params":
+            return body[: found.end()] + new + body[found.end() + len(old) :]
+        position = comma.end()
+    raise ValueError("the body is no message that was parsed before")
+
+
+def bytes_of(raw: msgspec.Raw) -> bytes:
+    """The JSON text of a raw member; empty for an absent one."""
+    return bytes(memoryview(raw))
+
+
+def _shape(body: bytes, members: _Members) -> Message | Malformed:
+    identity = bytes_of(members["id"]) if "id" in members else None
+    readable = identity if identity is not None and is_valid_id(identity) else None
+    if "jsonrpc" not in members or bytes_of(members["jsonrpc"]) != b'"2.0"':
+        return Malformed(INVALID_REQUEST, 'expected "jsonrpc": "2.0"', readable)
+    if "id" in members and readable is None:
+        return Malformed(INVALID_REQUEST, "the id must be a string or an integer of at most 256 bytes")
+    if "method" not in members:
+        if readable is not None and ("result" in members) != ("error" in members):
+            return Response(readable, body)
+        return Malformed(INVALID_REQUEST, "expected a method, or an id with either result or error", readable)
+    method = text_of(members["method"])
+    if method is None:
+        return Malformed(INVALID_REQUEST, "the method must be a string", readable)
+    params = bytes_of(members["params"]) if "params" in members else b""
+    if params and params[:1] != b"{":
+        return Malformed(INVALID_REQUEST, "params must be an object", readable)
+    return Notification(method, params) if readable is None else Request(readable, method, params, body)
+
+
+def is_valid_id(raw: bytes) -> bool:
+    """Whether the JSON text is a string or an integer short enough to be echoed."""
+    if len(raw) > MAX_ID_BYTES:
+        return False
+    return raw[:1] == b'"' or _INTEGER.match(raw) is not None
+
+
+def id_key(raw: bytes) -> str | int:
+    """The value of an id, for comparing ids that may be spelt differently."""
+    value: str | int = msgspec.json.decode(raw)
+    return value
+
+
+def text_of(raw: msgspec.Raw | bytes) -> str | None:
+    """The value of a raw member that should be a string; None when it is something else."""
+    try:
+        return _text_decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def members_of(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
+    """The members of a JSON object, each as the bytes that came; empty for anything that is no object."""
+    try:
+        return _members_decoder.decode(raw)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return {}
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON of a value we author. `msgspec.Raw` members are copied as they are."""
+    return _encoder.encode(value)
+
+
+def raw(value: Any) -> msgspec.Raw:
+    """A value we author, as a raw member."""
+    return msgspec.Raw(_encoder.encode(value))
+
+
+def request(identity: bytes, method: str, params: Mapping[str, Any]) -> bytes:
+    """A request body; raw parameters are copied byte for byte."""
+    return dumps({"jsonrpc": "2.0", "id": msgspec.Raw(identity), "method": method, "params": params})
+
+
+def notification(method: str, params: Mapping[str, Any] | None = None) -> bytes:
+    """A notification body."""
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method}
+    if params is not None:
+        message["params"] = params
+    return dumps(message)
+
+
+def result(identity: bytes, value: Any) -> bytes:
+    """A response body with a result."""
+    return dumps({"jsonrpc": "2.0", "id": msgspec.Raw(identity), "result": value})
+
+
+def error(identity: bytes | None, code: int, message: str, data: Any = None) -> bytes:
+    """A response body with an error; the id is echoed, or null where none could be read (L20, M23)."""
+    content: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        content["data"] = data
+    return dumps({"jsonrpc": "2.0", "id": msgspec.Raw(identity or b"null"), "error": content})

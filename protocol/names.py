@@ -1,0 +1,82 @@
+"""Names that both ends must spell alike: methods, `_meta` keys, tools, resource URIs.
+
+Header names are in `headers.py`, error codes in `errors.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Methods -------------------------------------------------------------------------------------------------
+INITIALIZE: Final = "initialize"
+INITIALIZED: Final = "notifications/initialized"
+CANCELLED: Final = "notifications/cancelled"
+PROGRESS: Final = "notifications/progress"
+PING: Final = "ping"
+SET_LEVEL: Final = "logging/setLevel"
+DISCOVER: Final = "server/discover"
+LISTEN: Final = "subscriptions/listen"
+ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+TOOLS_LIST: Final = "tools/list"
+TOOLS_CALL: Final = "tools/call"
+RESOURCES_LIST: Final = "resources/list"
+RESOURCES_READ: Final = "resources/read"
+TEMPLATES_LIST: Final = "resources/templates/list"
+PROMPTS_LIST: Final = "prompts/list"
+PROMPTS_GET: Final = "prompts/get"
+COMPLETE: Final = "completion/complete"
+TOOLS_CHANGED: Final = "notifications/tools/list_changed"
+RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
+PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
+
+NAMED_PARAM: Final = {
+    TOOLS_CALL: "name",
+    PROMPTS_GET: "name",
+    RESOURCES_READ: "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
+"""Methods whose `Mcp-Name` header repeats one parameter, and which one (2026-07-28, rows M4 and M5)."""
+
+LEGACY_ONLY: Final = frozenset(
+    {INITIALIZE, PING, SET_LEVEL, "resources/subscribe", "resources/unsubscribe", "roots/list",
+     "sampling/createMessage", "elicitation/create"}
+)  # fmt: skip
+"""Requests that 2026-07-28 removed; a modern request naming one is answered 404 -32601."""
+
+# `_meta` keys --------------------------------------------------------------------------------------------
+META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+META_CLIENT: Final = "io.modelcontextprotocol/clientInfo"
+META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
+META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+META_ISSUES: Final = "lm-tools-bridge/issues"
+"""Where a workspace server puts what is wrong with its lists (M-84 to M-87)."""
+META_ERROR: Final = "lm-tools-bridge/error"
+"""Where an error result keeps its object when the tool has an output schema (D-14)."""
+CODEX_SANDBOX: Final = "codex/sandbox-state-meta"
+
+# The manager's own tools ---------------------------------------------------------------------------------
+HANDSHAKE: Final = "lmToolsBridge.requestWorkspaceMCPServer"
+HANDSHAKE_BARE: Final = "requestWorkspaceMCPServer"
+CALL_TOOL: Final = "lmToolsBridge.callTool"
+CALL_TOOL_BARE: Final = "callTool"
+HANDSHAKE_NAMES: Final = frozenset({HANDSHAKE, HANDSHAKE_BARE})
+CALL_TOOL_NAMES: Final = frozenset({CALL_TOOL, CALL_TOOL_BARE})
+MANAGER_TOOL_NAMES: Final = HANDSHAKE_NAMES | CALL_TOOL_NAMES
+
+# Resources -----------------------------------------------------------------------------------------------
+URI_HANDSHAKE: Final = "lm-tools-bridge://handshake"
+URI_CALL_TOOL: Final = "lm-tools-bridge://callTool"
+URI_NAMES: Final = "lm-tools://names"
+URI_TOOL: Final = "lm-tools://tool/"
+URI_SCHEMA: Final = "lm-tools://schema/"
+TEMPLATE_TOOL: Final = "lm-tools://tool/{name}"
+TEMPLATE_SCHEMA: Final = "lm-tools://schema/{name}"
+
+# Addresses of a workspace server -------------------------------------------------------------------------
+MCP_PATH: Final = "/mcp"
+HEALTH_PATH: Final = "/mcp/health"
+LIFELINE_PATH: Final = "/mcp/lifeline"
+STOP_PATH: Final = "/mcp/stop"

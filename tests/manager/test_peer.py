@@ -1,0 +1,178 @@
+"""Tests of manager.peer against real connections and, where possible, a real other user."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from manager import peer
+from manager.peer import peer_uid, unix_peer_uid
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux names the owner of a connection")
+NOBODY = 65534
+
+
+class Connection(NamedTuple):
+    accepted: socket.socket
+    client: socket.socket
+
+
+@contextmanager
+def connection(listen_on: str = "127.0.0.1", connect_to: str | None = None) -> Iterator[Connection]:
+    connect_to = connect_to or listen_on
+    families = [socket.AF_INET6 if ":" in host else socket.AF_INET for host in (listen_on, connect_to)]
+    with socket.socket(families[0]) as listener, socket.socket(families[1]) as client:
+        try:
+            listener.bind((listen_on, 0))
+        except OSError as error:
+            pytest.skip(f"{listen_on} cannot be used here: {error}")
+        listener.listen()
+        client.connect((connect_to, listener.getsockname()[1]))
+        accepted, _ = listener.accept()
+        with accepted:
+            yield Connection(accepted, client)
+
+
+def ask(accepted: socket.socket) -> int | None:
+    return peer_uid(accepted.getsockname(), accepted.getpeername())
+
+
+def no_netlink(*_arguments: object) -> None:
+    raise PermissionError("sock_diag is closed")
+
+
+def no_proc(*_arguments: object) -> None:
+    raise AssertionError("/proc was searched although the kernel had answered")
+
+
+@pytest.fixture(params=["sock_diag", "proc"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two ways alone."""
+    if request.param == "proc":
+        monkeypatch.setattr(peer, "_ask_kernel", no_netlink)
+    else:
+        monkeypatch.setattr(peer, "_search_proc", lambda *_: None)
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize(
+    ("listen_on", "connect_to"),
+    [("127.0.0.1", None), ("::1", None), ("::", "127.0.0.1"), ("127.0.0.1", "::ffff:127.0.0.1")],
+    ids=["IPv4", "IPv6", "IPv4 client of an IPv6 listener", "IPv6 client of an IPv4 listener"],
+)
+def test_own_client_has_our_uid(listen_on: str, connect_to: str | None) -> None:
+    """LM1."""
+    with connection(listen_on, connect_to) as (accepted, _):
+        assert ask(accepted) == os.geteuid()
+
+
+def test_kernel_answer_needs_no_second_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(peer, "_search_proc", no_proc)
+    with connection() as (accepted, _):
+        assert ask(accepted) == os.geteuid()
+
+
+@contextmanager
+def foreign_client(port: int) -> Iterator[None]:
+    """A process of user nobody that connects and stays until its standard input ends."""
+    setpriv, bash = shutil.which("setpriv"), shutil.which("bash")
+    if os.geteuid() != 0 or not setpriv or not bash:
+        pytest.skip("needs root, setpriv and bash to start a process of another user")
+    command = [
+        setpriv,
+        "--reuid",
+        str(NOBODY),
+        "--clear-groups",
+        bash,
+        "-c",
+        f"exec 3<>/dev/tcp/127.0.0.1/{port}; read",
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, cwd="/") as process:
+        try:
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.usefixtures("way")
+def test_client_of_another_user_has_that_uid() -> None:
+    """LM1."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(10)
+        with foreign_client(listener.getsockname()[1]):
+            accepted, _ = listener.accept()
+            with accepted:
+                assert ask(accepted) == NOBODY
+
+
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("drained", [False, True], ids=["just closed", "remains in FIN_WAIT2 or TIME_WAIT"])
+def test_closed_client_is_unknown_and_never_root(drained: bool) -> None:
+    """LM1: the kernel reports uid 0 for a socket without an owner."""
+    with connection() as (accepted, client):
+        local, remote = accepted.getsockname(), accepted.getpeername()
+        client.close()
+        if drained:
+            assert accepted.recv(1) == b""
+            accepted.close()
+        assert peer_uid(local, remote) is None
+
+
+@pytest.mark.usefixtures("way")
+def test_listener_on_the_claimed_port_is_not_taken_for_the_client() -> None:
+    """The kernel offers it where no connection matches."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert peer_uid(("127.0.0.1", 1), listener.getsockname()) is None
+
+
+@pytest.mark.parametrize(
+    ("local", "remote"),
+    [
+        (("127.0.0.1", 1), ("127.0.0.1", 2)),
+        (("127.0.0.1", 1), ("::1", 2, 0, 0)),
+        (("", 0), ("", 0)),
+        (("localhost", 1), ("127.0.0.1", 2)),
+        (("127.0.0.1", 1), ("127.0.0.1", 70000)),
+    ],
+)
+def test_what_is_no_connection_is_unknown(local: peer.Address, remote: peer.Address) -> None:
+    assert peer_uid(local, remote) is None
+
+
+@pytest.mark.usefixtures("way")
+def test_two_connections_are_not_mixed_up() -> None:
+    """Both ends are matched: the same client port may serve several connections."""
+    with connection() as (accepted, _), connection() as (other, _):
+        assert peer_uid(accepted.getsockname(), other.getpeername()) is None
+
+
+def uids_of_unix(act: Callable[[socket.socket, Path], None], path: Path) -> int | None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        listener.settimeout(10)
+        act(listener, path)
+        accepted, _ = listener.accept()
+        with accepted:
+            return unix_peer_uid(accepted)
+
+
+def test_unix_peer_is_known(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as client:
+        assert uids_of_unix(lambda _, path: client.connect(str(path)), tmp_path / "s") == os.geteuid()
+
+
+def test_socket_that_is_no_connected_unix_socket_has_no_peer() -> None:
+    with socket.socket(socket.AF_UNIX) as lonely, socket.socket() as tcp:
+        assert unix_peer_uid(lonely) is None
+        assert unix_peer_uid(tcp) is None

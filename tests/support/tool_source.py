@@ -1,0 +1,62 @@
+"""A tool source whose lists and calls a test decides, for everything the built-ins cannot show."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workspace_server.source import CallContext, CallOutcome, SourceState, Tool, ToolResult
+
+OBJECT: Mapping[str, Any] = {"type": "object", "properties": {}}
+
+
+def tool(name: str, schema: Mapping[str, Any] = OBJECT, **members: Any) -> Tool:
+    """A tool with the least definition that can be offered."""
+    visibility = members.pop("visibility", "native")
+    keywords = members.pop("keywords", ())
+    return Tool(name, {"name": name, "inputSchema": schema, **members}, visibility, keywords)
+
+
+class PlayedSource:
+    """Offers `tools`; answers calls from `play`, a coroutine function per tool name.
+
+    `gate` cleared makes lists hang until it is set; `fault` makes them raise.
+    """
+
+    def __init__(self, tools: Sequence[Tool] = (), *, id: str = "script", namespace: str | None = None) -> None:  # noqa: A002  the protocol's own word
+        self.id = id
+        self.kind = "script" if namespace is None else "stdio"
+        self.namespace = namespace
+        self.state: SourceState = "ready"
+        self.error: str | None = None
+        self.tools = tuple(tools)
+        self.play: dict[str, Any] = {}
+        self.calls: list[tuple[str, Mapping[str, Any]]] = []
+        self.cancelled = asyncio.Event()
+        self.started = asyncio.Event()
+        self.closed = False
+        self.fault: Exception | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def list_tools(self) -> Sequence[Tool]:
+        await self.gate.wait()
+        if self.fault is not None:
+            raise self.fault
+        return self.tools
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        self.calls.append((name, arguments))
+        self.started.set()
+        try:
+            if name in self.play:
+                outcome: CallOutcome = await self.play[name](arguments, context)
+                return outcome
+            return ToolResult(f"{name} ran", structured={"ran": name})
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+    async def close(self) -> None:
+        self.closed = True

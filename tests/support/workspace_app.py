@@ -1,0 +1,53 @@
+"""A workspace server inside the test's own loop, on a real socket, with the sources a test gives it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import ClientSession, web
+from support.modern import SECRET, Caller
+
+from protocol.launch import Launch
+from workspace_server.app import make_app, make_runner
+from workspace_server.life import Life
+from workspace_server.registry import Registry
+from workspace_server.source import Source
+
+
+@dataclass(slots=True)
+class Serving:
+    """A served workspace and a caller that knows its secret."""
+
+    caller: Caller
+    registry: Registry
+    life: Life
+    session: ClientSession
+    base: str
+
+
+@asynccontextmanager
+async def serving(
+    sources: Sequence[Source],
+    *,
+    settings: dict[str, Any] | None = None,
+    keep_alive_s: float = 15.0,
+    drain_s: float = 5.0,
+) -> AsyncIterator[Serving]:
+    """Serve these sources until the block ends."""
+    launch = Launch("ws-1", "/somewhere", "i-1", "nonce-1", SECRET, -1, 60.0, settings or {})
+    life, registry = Life(60.0, drain_s), Registry(sources)
+    runner = make_runner(make_app(launch, "1.2.3", registry, life, keep_alive_s=keep_alive_s))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    base = f"http://127.0.0.1:{site.port}"
+    try:
+        async with ClientSession() as session:
+            yield Serving(Caller(session, f"{base}/mcp"), registry, life, session, base)
+    finally:
+        life.stop("the test is over")
+        await runner.cleanup()
+        await registry.close()

@@ -1,0 +1,81 @@
+"""Tests of the shell scripts, as far as they need no network and no second installation."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import manager
+
+ROOT = Path(manager.__file__).parents[1]
+SH = shutil.which("sh")
+pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the scripts are for POSIX shells")
+
+
+@pytest.mark.parametrize("script", ["scripts/venv", "scripts/start", "scripts/test", ".ci/run"])
+def test_script_is_executable_and_parses(script: str) -> None:
+    path = ROOT / script
+    shell = shutil.which(path.read_text().splitlines()[0].split("/")[-1].split()[-1])
+    assert os.access(path, os.X_OK)
+    if shell:  # bash, for continuous integration only
+        subprocess.run([shell, "-n", str(path)], check=True)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A copy of the scripts with its own `PATH` and a .venv whose programs say what they are asked."""
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    (tmp_path / "pyproject.toml").write_text("[project]\n")
+    (tmp_path / "path").mkdir()
+    for program in ("sh", "dirname", "cksum", "cat"):
+        (tmp_path / "path" / program).symlink_to(shutil.which(program) or program)
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    for program in ("python", "lmtb"):
+        fake = tmp_path / ".venv" / "bin" / program
+        fake.write_text(f'#!{SH}\ncase "$*" in -I*) ;; *) echo {program} "$@" ;; esac\n')
+        fake.chmod(0o755)
+    return tmp_path
+
+
+def run(checkout: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(checkout / command[0]), *command[1:]], cwd="/", env={"PATH": str(checkout / "path")},
+        capture_output=True, text=True, check=False, timeout=30,
+    )  # fmt: skip
+
+
+def test_start_installs_once_and_passes_its_options_on(checkout: Path) -> None:
+    first = run(checkout, "scripts/start", "--port", "0", "a b")
+    install, serve = first.stdout.splitlines()
+    assert install == f"python -m pip install -q --disable-pip-version-check -e {checkout}"
+    assert serve == "lmtb serve --port 0 a b"
+    assert run(checkout, "scripts/start").stdout == "lmtb serve\n"
+    (checkout / "pyproject.toml").write_text("[project]\n# changed\n")
+    assert "pip install" in run(checkout, "scripts/start").stdout
+
+
+def test_development_installation_serves_for_start_as_well(checkout: Path) -> None:
+    assert f"-e {checkout}[dev]" in run(checkout, "scripts/venv", "dev").stdout
+    assert run(checkout, "scripts/start").stdout == "lmtb serve\n"
+    assert run(checkout, "scripts/venv", "dev").stdout == ""
+
+
+def test_failed_installation_is_tried_again(checkout: Path) -> None:
+    python = checkout / ".venv" / "bin" / "python"
+    works = python.read_text()
+    python.write_text(f'#!{SH}\ncase "$*" in -I*) ;; *) exit 7 ;; esac\n')
+    assert run(checkout, "scripts/start").returncode == 7
+    python.write_text(works)
+    assert "pip install" in run(checkout, "scripts/start").stdout
+
+
+def test_missing_python_is_said_with_the_next_step(checkout: Path) -> None:
+    shutil.rmtree(checkout / ".venv")
+    done = run(checkout, "scripts/start")
+    assert done.returncode != 0
+    assert "No Python 3.11 or newer found on PATH. Next step:" in done.stderr

@@ -1,0 +1,272 @@
+"""The routes and their door: who is let in, in what shape, and what happens when a caller leaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+import pytest
+from multidict import CIMultiDict
+from support.modern import SECRET, body_of, headers_of
+from support.tool_source import PlayedSource, tool
+from support.workspace_app import Serving, serving
+
+from protocol import headers, names, sse
+from workspace_server.source import CallContext, ToolResult
+
+CALL = body_of(names.TOOLS_CALL, {"name": "a", "arguments": {}})
+
+
+async def refused(served: Serving, method: str, path: str, **request: Any) -> tuple[int, dict[str, Any]]:
+    """Status and JSON body of a request; aiohttp's automatic content type is left out."""
+    options = {"skip_auto_headers": ["Content-Type"], **request}
+    async with served.session.request(method, served.base + path, **options) as response:
+        assert response.content_type == "application/json"
+        return response.status, await response.json()
+
+
+@pytest.mark.parametrize(
+    ("changed", "status"),
+    [
+        ({headers.SECRET: None}, 401),
+        ({headers.SECRET: ""}, 401),
+        ({headers.SECRET: SECRET + "x"}, 401),
+        ({headers.SECRET: SECRET.upper()}, 401),
+        ({"Host": "localhost:{port}"}, 403),
+        ({"Host": "127.0.0.1"}, 403),
+        ({"Host": "127.0.0.1:1"}, 403),
+        ({"Host": "evil.example:{port}"}, 403),
+        ({"Origin": "http://127.0.0.1:{port}"}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": ""}, 403),
+        ({"Content-Type": "text/plain"}, 415),
+        ({"Content-Type": None}, 415),
+        ({"Content-Encoding": "gzip"}, 415),
+    ],
+)
+async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str | None], status: int) -> None:
+    """M22."""
+    source = PlayedSource([tool("a")])
+    async with serving([source]) as served:
+        port = served.base.rpartition(":")[2]
+        sent = headers_of(CALL)
+        for name, value in changed.items():
+            sent.pop(name, None)
+            if value is not None:
+                sent[name] = value.format(port=port)
+        found, answer = await refused(served, "POST", "/mcp", data=json.dumps(CALL), headers=sent)
+        assert (found, answer["error"]["code"]) == (status, -32600)
+        assert source.calls == []
+
+
+@pytest.mark.parametrize("path", ["/mcp/health", "/mcp/lifeline", "/mcp/stop", "/nowhere"])
+@pytest.mark.parametrize("bad", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
+async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> None:
+    """M22."""
+    async with serving([PlayedSource()]) as served:
+        sent = {headers.SECRET: SECRET, "Content-Type": "application/json", **bad}
+        for method in ("GET", "POST"):
+            assert (await refused(served, method, path, headers=sent))[0] == 403
+        assert not served.life.stopping
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allow"),
+    [
+        ("GET", "/mcp", 405, "POST"),
+        ("DELETE", "/mcp", 405, "POST"),
+        ("POST", "/mcp/health", 405, "GET"),
+        ("POST", "/mcp/lifeline", 405, "GET"),
+        ("GET", "/mcp/stop", 405, "POST"),
+        ("GET", "/", 404, None),
+        ("GET", "/mcp/../mcp/healthz", 404, None),
+        ("POST", "/mcp/", 404, None),
+    ],
+)
+async def test_wrong_method_names_the_right_one_and_unknown_paths_do_not_exist(
+    method: str, path: str, status: int, allow: str | None
+) -> None:
+    """M14."""
+    async with serving([PlayedSource()]) as served:
+        sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
+        async with served.session.request(method, served.base + path, headers=sent) as response:
+            assert (response.status, response.headers.get("Allow")) == (status, allow)
+            assert (await response.json())["jsonrpc"] == "2.0"
+
+
+@pytest.mark.parametrize("path", ["/mcp/lifeline", "/mcp/stop", "/nowhere"])
+async def test_only_health_is_answered_without_the_secret(path: str) -> None:
+    async with serving([PlayedSource([tool("a")])]) as served:
+        method = "POST" if path.endswith("stop") else "GET"
+        sent = {"Content-Type": "application/json"}
+        assert (await refused(served, method, path, headers=sent))[0] == 401
+        await served.caller.result(names.TOOLS_LIST)
+        status, health = await refused(served, "GET", "/mcp/health")
+        assert status == 200
+        assert (health["ok"], health["nonce"], health["workspace"]) == (True, "nonce-1", "ws-1")
+        assert (health["root"], health["version"]) == ("/somewhere", "1.2.3")
+        (source,) = health["sources"]
+        assert source.pop("lastRefresh") > 0
+        assert source == {
+            "id": "script",
+            "kind": "script",
+            "namespace": None,
+            "state": "ready",
+            "tools": 1,
+            "stale": False,
+            "error": None,
+        }
+        assert SECRET not in json.dumps(health)
+
+
+async def test_health_never_waits_for_a_source() -> None:
+    """T-21."""
+    hung = PlayedSource()
+    hung.gate.clear()
+    async with serving([hung]) as served, asyncio.timeout(1):
+        assert (await refused(served, "GET", "/mcp/health"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("body", "changed", "status", "code"),
+    [
+        (b"{", {}, 400, -32700),
+        (b"[]", {}, 400, -32600),
+        (b'{"jsonrpc":"2.0","id":null,"method":"x"}', {}, 400, -32600),
+        (None, {headers.METHOD: "tools/list"}, 400, -32020),
+        (None, {headers.NAME: "b"}, 400, -32020),
+        (None, {headers.VERSION: "2025-11-25"}, 400, -32020),
+        (None, {headers.VERSION: None}, 400, -32020),
+    ],
+)
+async def test_broken_or_contradicting_message_runs_no_tool(
+    body: bytes | None, changed: dict[str, str | None], status: int, code: int
+) -> None:
+    """M2 to M5, M13."""
+    source = PlayedSource([tool("a")])
+    async with serving([source]) as served:
+        sent = {key: value for key, value in {**headers_of(CALL), **changed}.items() if value is not None}
+        data = json.dumps(CALL) if body is None else body
+        found, answer = await refused(served, "POST", "/mcp", data=data, headers=sent)
+        assert (found, answer["error"]["code"]) == (status, code)
+        assert source.calls == []
+
+
+@pytest.mark.parametrize("name", [headers.METHOD, headers.NAME, headers.VERSION, "Mcp-Param-X"])
+async def test_routing_header_that_is_sent_twice_is_refused(name: str) -> None:
+    """M4, M5."""
+    async with serving([PlayedSource([tool("a")])]) as served:
+        sent = CIMultiDict(headers_of(CALL))
+        sent.setdefault(name, "x")
+        sent.add(name, sent[name])
+        status, answer = await refused(served, "POST", "/mcp", data=json.dumps(CALL), headers=sent)
+        assert (status, answer["error"]["code"], answer["id"]) == (400, -32020, 1)
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list", "notifications/initialized"])
+async def test_message_of_the_session_era_is_refused_with_what_is_served(method: str) -> None:
+    """M3."""
+    async with serving([PlayedSource([tool("a")])]) as served:
+        message = {"jsonrpc": "2.0", "id": 9, "method": method, "params": {}}
+        if method.startswith("notifications/"):
+            del message["id"]
+        sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
+        status, answer = await refused(served, "POST", "/mcp", data=json.dumps(message), headers=sent)
+        assert (status, answer["error"]["code"], answer["id"]) == (400, -32022, message.get("id"))
+        assert answer["error"]["data"]["supported"] == ["2026-07-28"]
+
+
+async def test_modern_notification_is_accepted_and_a_modern_response_is_not() -> None:
+    """M12, M13."""
+    async with serving([PlayedSource()]) as served:
+        sent = {headers.SECRET: SECRET, "Content-Type": "application/json", headers.VERSION: "2026-07-28"}
+        note = {"jsonrpc": "2.0", "method": "notifications/x"}
+        async with served.session.post(f"{served.base}/mcp", data=json.dumps(note), headers=sent) as response:
+            assert (response.status, await response.read()) == (202, b"")
+        answer = {"jsonrpc": "2.0", "id": 3, "result": {}}
+        status, error = await refused(served, "POST", "/mcp", data=json.dumps(answer), headers=sent)
+        assert (status, error["error"]["code"], error["id"]) == (400, -32600, 3)
+
+
+async def test_body_beyond_the_cap_is_refused_and_one_below_is_served() -> None:
+    source = PlayedSource([tool("a")])
+    async with serving([source]) as served:
+        large = body_of(names.TOOLS_CALL, {"name": "a", "arguments": {"x": "y" * (15 * 1024 * 1024)}})
+        async with served.session.post(
+            f"{served.base}/mcp", data=json.dumps(large), headers=headers_of(large)
+        ) as response:
+            assert response.status == 200
+        too_large = b" " * (16 * 1024 * 1024 + 1)
+        status, _ = await refused(served, "POST", "/mcp", data=too_large, headers=headers_of(CALL))
+        assert status == 413
+        assert len(source.calls) == 1
+
+
+async def hanging(arguments: Any, context: CallContext) -> ToolResult:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+async def test_caller_that_leaves_cancels_its_call() -> None:
+    """M16."""
+    source = PlayedSource([tool("a")])
+    source.play["a"] = hanging
+    async with serving([source]) as served, aiohttp.ClientSession() as leaving:
+        task = asyncio.create_task(
+            leaving.post(f"{served.base}/mcp", data=json.dumps(CALL), headers=headers_of(CALL))
+        )
+        await asyncio.wait_for(source.started.wait(), 5)
+        task.cancel()
+        await asyncio.wait_for(source.cancelled.wait(), 5)
+
+
+async def test_request_during_the_stop_is_refused_while_the_call_in_flight_finishes() -> None:
+    source = PlayedSource([tool("a")])
+    release = asyncio.Event()
+
+    async def slow(arguments: Any, context: CallContext) -> ToolResult:
+        await release.wait()
+        return ToolResult("late")
+
+    source.play["a"] = slow
+    async with serving([source]) as served:
+        running = asyncio.create_task(served.caller.call("a"))
+        await asyncio.wait_for(source.started.wait(), 5)
+        sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
+        async with served.session.post(f"{served.base}/mcp/stop", headers=sent) as response:
+            assert response.status == 202
+        async with served.caller.open(names.TOOLS_LIST) as response:
+            error = (await response.json())["error"]
+            assert (response.status, error["code"], error["data"]["delivered"]) == (503, 47102, "no")
+        assert (await refused(served, "GET", "/mcp/health"))[1]["ok"] is False
+        ending = asyncio.create_task(served.life.until_stopped())
+        release.set()
+        assert (await running)["content"][0]["text"] == "late"
+        await asyncio.wait_for(ending, 5)
+
+
+async def test_call_that_outlives_the_drain_time_is_cancelled_and_says_so() -> None:
+    source = PlayedSource([tool("a")])
+    source.play["a"] = hanging
+    async with serving([source], drain_s=0.02) as served:
+        running = asyncio.create_task(served.caller.error(names.TOOLS_CALL, {"name": "a"}))
+        await asyncio.wait_for(source.started.wait(), 5)
+        served.life.stop("test")
+        await asyncio.wait_for(served.life.until_stopped(), 5)
+        error = await asyncio.wait_for(running, 5)
+        assert (error["code"], error["data"]["delivered"]) == (47103, "unknown")
+        assert source.cancelled.is_set()
+
+
+async def test_lifeline_speaks_at_once_and_goes_on_in_comments() -> None:
+    async with serving([PlayedSource()], keep_alive_s=0.02) as served:
+        sent = {headers.SECRET: SECRET}
+        async with served.session.get(f"{served.base}/mcp/lifeline", headers=sent) as response:
+            async with asyncio.timeout(5):
+                for _ in range(3):
+                    assert await response.content.readuntil(b"\n\n") == sse.KEEP_ALIVE
+                served.life.stop("test")
+                await response.content.read()
+            assert response.content.at_eof()

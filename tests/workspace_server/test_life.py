@@ -1,0 +1,232 @@
+"""The real process: what it reads, what it ignores, when it ends, and what the official client sees of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from aiohttp import ClientSession
+from mcp import Client, MCPError
+from mcp.client.streamable_http import streamable_http_client
+from support.modern import SECRET, Caller, headers_of, body_of
+from support.workspace_process import NONCE, WorkspaceProcess, workspace_process
+
+from protocol import headers, names
+from workspace_server.life import Life
+
+POSTED = {headers.SECRET: SECRET, "Content-Type": "application/json"}
+CANARY = "open({path!r}, 'w').close()\n"
+SUCCEEDING = {
+    "calculator": {"expression": "6 * 7"},
+    "datetime": {},
+    "lm_findFiles": {"query": "*.txt"},
+    "lm_findTextInFiles": {"query": "needle"},
+    "lm_listDirectory": {},
+    "lm_readFile": {"filePath": "a.txt"},
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "a.txt").write_text("a needle\n")
+    return folder
+
+
+@asynccontextmanager
+async def official_client(running: WorkspaceProcess) -> AsyncIterator[Client]:
+    """The SDK's own client, which only has the secret added to its requests."""
+    async with httpx2.AsyncClient(headers={headers.SECRET: SECRET}, timeout=20) as http:
+        transport = streamable_http_client(running.url(), http_client=http)
+        async with Client(transport, mode="2026-07-28") as client:
+            yield client
+
+
+async def test_official_client_lists_calls_reads_and_listens(root: Path) -> None:
+    """M9 to M11, M18, T-151."""
+    async with workspace_process(root) as running, official_client(running) as client:
+        listed = (await client.list_tools()).tools
+        assert [entry.name for entry in listed] == sorted(SUCCEEDING)
+        result = await client.call_tool("calculator", {"expression": "6 * 7"})
+        assert result.structured_content == {"value": 42}
+        with pytest.raises(MCPError, match="Tool not found or disabled: nope"):
+            await client.call_tool("nope", {})
+        read = await client.read_resource("lm-tools://names")
+        assert json.loads(read.contents[0].text)["tools"] == sorted(SUCCEEDING)
+        assert len((await client.list_resources()).resources) == 1 + len(SUCCEEDING)
+        assert len((await client.list_resource_templates()).resource_templates) == 2
+        assert (await client.list_prompts()).prompts == []
+        async with client.listen(tools_list_changed=True) as subscription:
+            assert subscription.honored.tools_list_changed is True
+            async with ClientSession() as session:
+                await session.post(running.url("/mcp/stop"), headers=POSTED)
+            async with asyncio.timeout(10):
+                assert [event async for event in subscription] == []
+        assert (await running.ended())[0] == 0
+
+
+async def test_every_built_in_succeeds_with_what_its_definition_promises(root: Path) -> None:
+    """T-120, T-176."""
+    async with workspace_process(root) as running, ClientSession() as session:
+        caller = Caller(session, running.url())
+        listed = (await caller.result(names.TOOLS_LIST))["tools"]
+        assert {entry["name"] for entry in listed} == set(SUCCEEDING)
+        for entry in listed:
+            result = await caller.call(entry["name"], SUCCEEDING[entry["name"]])
+            assert result["isError"] is False, result
+            assert result["structuredContent"], entry["name"]
+            assert result["content"][0]["text"], entry["name"]
+
+
+async def test_files_planted_in_the_workspace_are_not_imported(root: Path, tmp_path: Path) -> None:
+    canaries = []
+    for module in (
+        "manager/__init__",
+        "protocol/__init__",
+        "msgspec",
+        "sitecustomize",
+        "usercustomize",
+        "aiohttp",
+    ):
+        canary = tmp_path / f"ran-{module.partition('/')[0]}"
+        canaries.append(canary)
+        planted = root / f"{module}.py"
+        planted.parent.mkdir(exist_ok=True)
+        planted.write_text(CANARY.format(path=str(canary)))
+    async with workspace_process(root, cwd=root) as running, ClientSession() as session:
+        caller = Caller(session, running.url())
+        assert (await caller.call("calculator", {"expression": "1 + 1"}))["isError"] is False
+    assert [canary for canary in canaries if canary.exists()] == []
+
+
+async def test_health_repeats_the_nonce_and_the_secret_is_nowhere(root: Path) -> None:
+    async with workspace_process(root) as running, ClientSession() as session:
+        async with session.get(running.url("/mcp/health")) as response:
+            health = await response.json()
+        assert (health["nonce"], health["pid"]) == (NONCE, running.process.pid)
+        assert health["root"] == str(root)
+        wrong = {**POSTED, headers.SECRET: "wrong"}
+        async with session.post(running.url(), data=b"{}", headers=wrong) as response:
+            assert response.status == 401
+        async with session.post(running.url("/mcp/stop"), headers=POSTED) as response:
+            assert response.status == 202
+        status, out, err = await running.ended()
+        assert (status, out) == (0, b"")
+        assert SECRET.encode() not in err
+        for line in err.splitlines():
+            assert json.loads(line)["event"]
+
+
+async def test_process_without_a_manager_ends_itself_after_the_grace(root: Path) -> None:
+    async with workspace_process(root, grace_s=0.3) as running:
+        assert (await running.ended())[0] == 0
+
+
+async def test_held_lifeline_keeps_the_process_and_letting_go_ends_it(root: Path) -> None:
+    grace_s = 0.8
+    async with workspace_process(root, grace_s=grace_s) as running, ClientSession() as session:
+        async with session.get(running.url("/mcp/lifeline"), headers=POSTED) as response:
+            await response.content.readany()
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(running.process.wait(), grace_s * 2)
+            response.close()
+        assert (await running.ended())[0] == 0
+
+
+async def test_sigterm_lets_the_call_in_flight_finish(root: Path) -> None:
+    for index in range(3000):
+        (root / f"f{index}.txt").write_text("x\n" * 20)
+    body = body_of(names.TOOLS_CALL, {"name": "lm_findTextInFiles", "arguments": {"query": "needle"}})
+    async with workspace_process(root) as running, ClientSession() as session:
+        await Caller(session, running.url()).call("calculator", {"expression": "1"})
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+        data = json.dumps(body).encode()
+        head = {**headers_of(body), "Host": f"127.0.0.1:{running.port}", "Content-Length": str(len(data))}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
+        # the body's last byte is held back until the signal is on its way
+        writer.write(f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + data)
+        await writer.drain()
+        await in_flight(session, running)
+        running.process.send_signal(signal.SIGTERM)
+        answer = await asyncio.wait_for(reader.read(), 20)
+        assert answer.startswith(b"HTTP/1.1 200")
+        assert b'"uniqueMatches":1' in answer
+        writer.close()
+        assert (await running.ended())[0] == 0
+
+
+async def in_flight(session: ClientSession, running: WorkspaceProcess) -> None:
+    """Returns once the server has answered something that came after what was written before."""
+    async with session.get(running.url("/mcp/health")) as response:
+        await response.read()
+
+
+@pytest.mark.parametrize("line", [b"", b"{}\n", b"not json\n", b'{"workspace":1}\n'])
+async def test_unreadable_orders_end_the_process_with_status_two(line: bytes, tmp_path: Path) -> None:
+    status, out, err = await run_with(line, tmp_path)
+    assert (status, out) == (2, b"")
+    assert json.loads(err)["event"] == "orders_unreadable"
+
+
+@pytest.mark.parametrize("descriptor", [0, 77])
+async def test_descriptor_that_is_no_listening_socket_ends_the_process(
+    descriptor: int, tmp_path: Path
+) -> None:
+    orders: dict[str, Any] = {
+        "workspace": "w", "root": str(tmp_path), "instance": "i", "nonce": "n", "secret": SECRET,
+        "listen_fd": descriptor,
+    }  # fmt: skip
+    status, _, err = await run_with(json.dumps(orders).encode() + b"\n", tmp_path)
+    assert status == 2
+    assert SECRET.encode() not in err
+
+
+async def run_with(line: bytes, cwd: Path) -> tuple[int | None, bytes, bytes]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-m", "workspace_server", cwd=cwd,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    out, err = await asyncio.wait_for(process.communicate(line), 20)
+    return process.returncode, out, err
+
+
+async def test_a_second_manager_on_the_lifeline_is_enough_to_live() -> None:
+    life = Life(grace_s=0.02)
+    with life.held():
+        with life.held():
+            pass
+        await asyncio.sleep(0.06)
+        assert not life.stopping
+    async with asyncio.timeout(5):
+        await life.until_stopped()
+    assert life.cause == "no manager holds the lifeline"
+
+
+async def test_returning_manager_stops_the_count_down() -> None:
+    life = Life(grace_s=0.05)
+    with life.held():
+        pass
+    with life.held():
+        await asyncio.sleep(0.12)
+        assert not life.stopping
+
+
+async def test_first_cause_of_a_stop_counts_and_late_listeners_hear_of_it() -> None:
+    life = Life(grace_s=60)
+    heard: list[str] = []
+    life.on_stop(lambda: heard.append("early"))
+    left = life.on_stop(lambda: heard.append("left"))
+    left()
+    life.stop("one")
+    life.stop("two")
+    life.on_stop(lambda: heard.append("late"))
+    assert (life.cause, heard) == ("one", ["early", "late"])

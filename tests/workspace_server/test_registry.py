@@ -1,0 +1,258 @@
+"""The merged table: order, names, and what a source that fails or hangs does to it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from support.tool_source import PlayedSource, tool
+
+from workspace_server import listing
+from workspace_server import registry as registry_module
+from workspace_server.registry import Registry, Snapshot
+
+
+def names_of(snapshot: Snapshot) -> list[str]:
+    return [offered.name for offered in snapshot.tools]
+
+
+def codes_of(snapshot: Snapshot) -> list[tuple[str, str]]:
+    return [(issue.level, issue.code) for issue in snapshot.issues]
+
+
+def builtin(*names: str) -> PlayedSource:
+    source = PlayedSource([tool(name) for name in names], id="builtin")
+    source.kind = "builtin"
+    return source
+
+
+async def test_order_is_by_lower_cased_name_whatever_the_order_of_the_sources() -> None:
+    """T-2."""
+    first = PlayedSource([tool("b"), tool("Zed"), tool("a")])
+    second = PlayedSource([tool("alpha")], id="up", namespace="Mid")
+    expected = ["a", "b", "Mid__alpha", "Zed"]
+    assert names_of(await Registry([first, second]).snapshot()) == expected
+    assert names_of(await Registry([second, first]).snapshot()) == expected
+
+
+async def test_clash_of_bare_names_keeps_the_nearer_source_and_renames_the_other() -> None:
+    """T-9."""
+    sources = [builtin("calculator"), PlayedSource([tool("calculator")])]
+    snapshot = await Registry(sources).snapshot()
+    assert names_of(snapshot) == ["builtin__calculator", "calculator"]
+    kept = snapshot.get("calculator")
+    assert kept is not None
+    assert kept.source is sources[1]
+    renamed = snapshot.get("builtin__calculator")
+    assert renamed is not None
+    assert renamed.definition["name"] == "builtin__calculator"
+    assert renamed.tool.name == "calculator"
+    (issue,) = snapshot.issues
+    assert (issue.code, issue.tool_name) == ("TOOL_NAME_CLASH", "calculator")
+    assert issue.details == {
+        "keptBy": "script",
+        "renamed": {"source": "builtin", "name": "builtin__calculator"},
+    }
+
+
+async def test_tools_of_a_source_that_is_not_trusted_take_no_name_away() -> None:
+    """T-9."""
+    pending = PlayedSource([tool("calculator")])
+    pending.state = "pending_trust"
+    snapshot = await Registry([builtin("calculator"), pending]).snapshot()
+    assert names_of(snapshot) == ["calculator"]
+    assert snapshot.issues == ()
+
+
+async def test_names_that_differ_only_in_case_are_both_offered_and_reported() -> None:
+    """T-9."""
+    snapshot = await Registry([PlayedSource([tool("Deploy"), tool("deploy")])]).snapshot()
+    assert names_of(snapshot) == ["Deploy", "deploy"]
+    assert codes_of(snapshot) == [("warning", "TOOL_NAME_SIMILAR")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["lm_findFiles", "lmToolsBridge.callTool", "tool_search", "execute_tool", "execute_code", "openllm_x"],
+)
+async def test_reserved_bare_name_is_dropped_but_harmless_behind_a_namespace(name: str) -> None:
+    """T-10."""
+    bare = await Registry([PlayedSource([tool(name)])]).snapshot()
+    assert names_of(bare) == []
+    assert codes_of(bare) == [("warning", "TOOL_NAME_RESERVED")]
+    behind = await Registry([PlayedSource([tool(name)], id="up", namespace="up")]).snapshot()
+    assert len(behind.tools) == 1
+    assert behind.issues == ()
+
+
+@pytest.mark.parametrize("namespace", ["builtin", "script", "script_user", "script_system"])
+async def test_source_with_a_reserved_namespace_is_left_out_with_an_error(namespace: str) -> None:
+    """T-10."""
+    source = PlayedSource([tool("x")], id="up", namespace=namespace)
+    snapshot = await Registry([source, builtin("a")]).snapshot()
+    assert names_of(snapshot) == ["a"]
+    assert codes_of(snapshot) == [("error", "CONFIG_NAMESPACE_RESERVED")]
+
+
+async def test_foreign_names_are_shaped_and_called_by_their_own_name() -> None:
+    """T-8."""
+    long = "n" * 90
+    source = PlayedSource([tool("repos.list"), tool("a b"), tool("a.b"), tool(long)], id="up", namespace="gh")
+    snapshot = await Registry([source]).snapshot()
+    offered = {entry.tool.name: entry.name for entry in snapshot.tools}
+    assert offered["repos.list"] == "gh__repos_list"
+    assert offered["a b"].startswith("gh__a_b_")
+    assert offered["a.b"].startswith("gh__a_b_")
+    assert offered["a b"] != offered["a.b"]
+    assert len(offered[long]) == 64
+    assert offered[long][:55] == ("gh__" + long)[:55]
+
+
+async def test_no_tool_is_lost_when_two_sources_end_up_with_one_name() -> None:
+    """T-9."""
+    twins = [PlayedSource([tool("x")], id=identity, namespace="same") for identity in ("one", "two")]
+    bare = PlayedSource([tool("same__x")])
+    snapshot = await Registry([*twins, bare]).snapshot()
+    assert len(snapshot.by_name) == 3
+    assert {issue.code for issue in snapshot.issues} == {"TOOL_NAME_CLASH"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({}, 'Tool "bad" has no inputSchema of type object'),
+        ({"type": "array"}, 'Tool "bad" has no inputSchema of type object'),
+        ({"type": "object", "properties": {"a": {"$ref": "http://elsewhere/x.json"}}}, 'Tool "bad": '),
+        ({"type": "object", "properties": {"a": {"type": 5}}}, 'Tool "bad": '),
+    ],
+)
+async def test_tool_whose_schema_cannot_be_used_is_dropped_alone(schema: dict[str, Any], words: str) -> None:
+    """T-11, T-18."""
+    snapshot = await Registry([PlayedSource([tool("bad", schema), tool("good")])]).snapshot()
+    assert names_of(snapshot) == ["good"]
+    (issue,) = snapshot.issues
+    assert (issue.level, issue.code, issue.tool_name) == ("error", "TOOL_SCHEMA_INVALID", "bad")
+    assert issue.message.startswith(words)
+
+
+async def test_second_tool_of_one_name_in_one_source_is_reported() -> None:
+    """T-11."""
+    source = PlayedSource([tool("x", title="first"), tool("x", title="second")])
+    snapshot = await Registry([source]).snapshot()
+    assert [offered.definition["title"] for offered in snapshot.tools] == ["first"]
+    assert [(issue.code, issue.message) for issue in snapshot.issues] == [
+        ("TOOL_NAME_DUPLICATE", 'Tool "x" is already registered')
+    ]
+
+
+async def test_failing_refresh_keeps_the_old_list_and_says_so() -> None:
+    """T-4."""
+    source = PlayedSource([tool("x")])
+    registry = Registry([source])
+    await registry.snapshot()
+    source.fault = OSError("pipe broke")
+    snapshot = await registry.snapshot()
+    assert names_of(snapshot) == ["x"]
+    assert codes_of(snapshot) == [("warning", "SOURCE_UNAVAILABLE")]
+    assert snapshot.issues[0].message == "Failed to fetch tools: OSError: pipe broke"
+    assert registry.sources()[0]["stale"] is True
+    source.fault = None
+    assert (await registry.snapshot()).issues == ()
+    assert registry.sources()[0]["stale"] is False
+
+
+async def test_source_that_reports_failure_and_no_list_keeps_its_last_one() -> None:
+    """T-4."""
+    source = PlayedSource([tool("x")])
+    registry = Registry([source])
+    await registry.snapshot()
+    source.state, source.error, source.tools = "failed", "exit status 1", ()
+    snapshot = await registry.snapshot()
+    assert names_of(snapshot) == ["x"]
+    assert snapshot.issues[0].message == "Failed to fetch tools: exit status 1"
+
+
+async def test_source_that_never_had_a_list_fails_as_an_error_beside_complete_others() -> None:
+    """T-4, T-6."""
+    broken = PlayedSource(id="up", namespace="up")
+    broken.fault = ValueError("garbage")
+    snapshot = await Registry([broken, builtin("a")]).snapshot()
+    assert names_of(snapshot) == ["a"]
+    assert codes_of(snapshot) == [("error", "SOURCE_UNAVAILABLE")]
+
+
+async def test_no_source_at_all_is_an_empty_list_with_a_warning() -> None:
+    """T-5."""
+    snapshot = await Registry([]).snapshot()
+    assert snapshot.tools == ()
+    assert codes_of(snapshot) == [("warning", "NO_SOURCES")]
+
+
+async def test_hung_source_delays_the_list_once_and_follows_with_a_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T-6, T-184."""
+    monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.05)
+    hung = PlayedSource([tool("late")], id="up", namespace="up")
+    hung.gate.clear()
+    registry = Registry([hung, builtin("a")])
+    changed = asyncio.Event()
+    registry.listen(changed.set)
+    snapshot = await registry.snapshot()
+    assert names_of(snapshot) == ["a"]
+    assert codes_of(snapshot) == [("warning", "SOURCE_STARTING")]
+    async with asyncio.timeout(0.04):  # the wait is over for good, not once per request
+        await registry.snapshot()
+    hung.gate.set()
+    await asyncio.wait_for(changed.wait(), 5)
+    assert names_of(registry.last) == ["a", "up__late"]
+    await registry.close()
+
+
+async def test_changes_in_quick_succession_are_announced_once_and_undone_ones_never(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T-184."""
+    monkeypatch.setattr(registry_module, "COALESCE_S", 0.05)
+    source = PlayedSource([tool("a")])
+    registry = Registry([source])
+    announced: list[list[str]] = []
+    registry.listen(lambda: announced.append(names_of(registry.last)))
+    await registry.snapshot()
+    for tools in (["a", "b"], ["a", "c"], ["d"]):
+        source.tools = tuple(tool(name) for name in tools)
+        await registry.snapshot()
+    await asyncio.sleep(0.15)
+    assert announced == [["d"]]
+    source.tools = (tool("e"),)
+    await registry.snapshot()
+    source.tools = (tool("d"),)
+    await registry.snapshot()
+    await asyncio.sleep(0.15)
+    assert announced == [["d"]]
+
+
+async def test_unchanged_sources_give_the_same_snapshot_object() -> None:
+    registry = Registry([PlayedSource([tool("a")])])
+    assert await registry.snapshot() is await registry.snapshot()
+
+
+async def test_near_matches_are_at_most_five_and_blind_to_case() -> None:
+    """T-175."""
+    source = builtin("calculator", "datetime", *(f"lm_clangd_{index}" for index in range(9)))
+    snapshot = await Registry([source]).snapshot()
+    assert snapshot.nearest("calculater") == ["calculator"]
+    assert snapshot.nearest("CALCULATOR") == ["calculator"]
+    assert len(snapshot.nearest("lm_clangd_")) == 5
+    assert snapshot.nearest("zzz") == []
+
+
+async def test_close_closes_every_source_even_when_one_fails() -> None:
+    class Stubborn(PlayedSource):
+        async def close(self) -> None:
+            raise OSError("will not close")
+
+    other = PlayedSource(id="up", namespace="up")
+    await Registry([Stubborn(), other]).close()
+    assert other.closed

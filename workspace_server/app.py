@@ -1,0 +1,146 @@
+"""The HTTP face of a workspace server: four routes behind one door.
+
+`POST /mcp` speaks revision 2026-07-28 only and keeps nothing between requests; the other three are for the
+manager: health, lifeline, stop.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from typing import Any, Final
+
+from aiohttp import web
+
+from protocol import headers, inbound, jsonrpc, names
+from protocol.errors import Reason, Refusal
+from protocol.inbound import Inbound, Rejection
+from protocol.jsonrpc import Notification, Request, Response
+from protocol.launch import Launch
+from protocol.versions import MODERN_REVISIONS, Era
+from workspace_server import door, listen
+from workspace_server.asked import Asked
+from workspace_server.life import Life
+from workspace_server.methods import Answer, Methods
+from workspace_server.pages import PAGE_SIZE
+from workspace_server.registry import Registry
+from workspace_server.stream import Stream
+
+KEEP_ALIVE_S: Final = 15.0
+IDLE_CONNECTION_S: Final = 3600.0
+"""The manager keeps its connections; closing one under its hands would lose a call."""
+_SINGLE: Final = frozenset({headers.VERSION.lower(), headers.METHOD.lower(), headers.NAME.lower()})
+
+
+class Server:
+    """The handlers of one workspace server, and what they share."""
+
+    def __init__(
+        self, launch: Launch, version: str, registry: Registry, life: Life, keep_alive_s: float
+    ) -> None:
+        self._launch = launch
+        self._version = version
+        self._registry = registry
+        self._life = life
+        self._keep_alive_s = keep_alive_s
+        self._methods = Methods(registry, version, int(launch.settings.get("page_size", PAGE_SIZE)))
+
+    async def health(self, request: web.Request) -> web.Response:
+        """Who this is and how its sources are; asks nobody, so it always answers at once (T-1, T-21)."""
+        state = {
+            "ok": not self._life.stopping,
+            "nonce": self._launch.nonce,
+            "workspace": self._launch.workspace,
+            "root": self._launch.root,
+            "pid": os.getpid(),
+            "version": self._version,
+            "sources": self._registry.sources(),
+            "issues": [issue.as_dict() for issue in self._registry.last.issues],
+        }
+        return web.Response(body=jsonrpc.dumps(state), content_type="application/json")
+
+    async def lifeline(self, request: web.Request) -> web.StreamResponse:
+        """Held open by the manager for as long as it lives; ends when this server stops."""
+        stream = Stream(request)
+        with self._life.held():
+            await stream.keep_alive()
+            await listen.until(self._life, stream, self._keep_alive_s)
+        return await stream.close()
+
+    async def stop(self, request: web.Request) -> web.Response:
+        """Order to stop: answered at once, carried out after."""
+        self._life.stop("the manager asked for it")
+        return web.Response(status=202)
+
+    async def mcp(self, request: web.Request) -> web.StreamResponse:
+        """One MCP message."""
+        message = _classify(request, await request.read())
+        stream = Stream(request)
+        if isinstance(message, Rejection):
+            return await stream.finish(message.status, message.body())
+        if not isinstance(message.message, Request):
+            return web.Response(status=202)
+        if self._life.stopping:
+            answer = self._stopping(message.message)
+            return await stream.finish(answer.status, answer.body)
+        asked = Asked(message.message, message, request.headers, request.query, stream.notify)
+        if message.message.method == names.LISTEN:
+            return await listen.serve(asked, stream, self._registry, self._life, self._keep_alive_s)
+        answer = await self._answer(asked)
+        return await stream.finish(answer.status, answer.body)
+
+    async def _answer(self, asked: Asked) -> Answer:
+        try:
+            async with self._life.call():
+                return await self._methods.answer(asked)
+        except TimeoutError:
+            text = "this workspace server stopped before the call was done"
+            refusal = Refusal(Reason.WORKSPACE_SERVER_DIED, text, delivered="unknown")
+            return Answer(503, refusal.as_error(asked.request.id))
+
+    def _stopping(self, request: Request) -> Answer:
+        text = "this workspace server is stopping"
+        refusal = Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text, delivered="no", retry_after_ms=1000)
+        return Answer(503, refusal.as_error(request.id))
+
+
+def _classify(request: web.Request, body: bytes) -> Inbound | Rejection:
+    """The message in a body, which must be modern and not contradict its headers."""
+    message = inbound.classify(request.headers, body)
+    if isinstance(message, Rejection):
+        return message
+    identity = None if isinstance(message.message, Notification) else message.message.id
+    counts = Counter(name.lower() for name in request.headers)
+    for name, count in counts.items():
+        if count > 1 and (name in _SINGLE or name.startswith(headers.PARAM_PREFIX)):
+            return Rejection(400, inbound.HEADER_MISMATCH, f"header {name} is sent {count} times", identity)
+    if message.era is Era.LEGACY or isinstance(message.message, Response):
+        data = {"supported": list(MODERN_REVISIONS), "requested": message.revision}
+        text = f"only revision {MODERN_REVISIONS[0]} is served here"
+        return Rejection(400, inbound.UNSUPPORTED_VERSION, text, identity, data)
+    return message
+
+
+def make_app(
+    launch: Launch, version: str, registry: Registry, life: Life, *, keep_alive_s: float = KEEP_ALIVE_S
+) -> web.Application:
+    """The application; `keep_alive_s` is the time between comments on streams that have nothing to say."""
+    server = Server(launch, version, registry, life, keep_alive_s)
+    app = web.Application(middlewares=[door.make_middleware(launch.secret)], client_max_size=door.MAX_BODY)
+    app.router.add_post(names.MCP_PATH, server.mcp)
+    app.router.add_get(names.HEALTH_PATH, server.health, allow_head=False)
+    app.router.add_get(names.LIFELINE_PATH, server.lifeline, allow_head=False)
+    app.router.add_post(names.STOP_PATH, server.stop)
+    return app
+
+
+def make_runner(app: web.Application) -> web.AppRunner:
+    """The runner of daemon and tests alike; a caller that leaves cancels its handler (row M16)."""
+    options: dict[str, Any] = {"access_log": None, "auto_decompress": False}
+    return web.AppRunner(
+        app,
+        handler_cancellation=True,
+        keepalive_timeout=IDLE_CONNECTION_S,
+        shutdown_timeout=2.0,
+        **options,
+    )

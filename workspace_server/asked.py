@@ -1,0 +1,56 @@
+"""One request as a method sees it, and the values a method can answer with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from protocol import jsonrpc
+from protocol.errors import Refusal
+from protocol.inbound import Inbound, Rejection
+from protocol.jsonrpc import Request
+
+Notify = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+Outcome = Mapping[str, Any] | msgspec.Raw | Rejection
+"""Members of a result that we author, a third party's whole result as its bytes, or an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request whose envelope is in order.
+
+    `params` and `meta` hold their members as the bytes that came. `header` is case-insensitive. `notify`
+    sends one notification to the caller, before the result and on the same answer.
+    """
+
+    request: Request
+    inbound: Inbound
+    header: Mapping[str, str]
+    query: Mapping[str, str]
+    notify: Notify
+
+    @property
+    def params(self) -> Mapping[str, msgspec.Raw]:
+        """The members of the parameters."""
+        return self.inbound.params
+
+    def value(self, member: str, default: Any = None) -> Any:
+        """One parameter, decoded.
+
+        Raises:
+            msgspec.DecodeError: its text is no JSON that can be read (a lone surrogate, too deep).
+        """
+        raw = self.inbound.params.get(member)
+        return default if raw is None else msgspec.json.decode(raw)
+
+    def invalid(self, message: str) -> Rejection:
+        """The answer to parameters that do not fit."""
+        return Rejection(200, jsonrpc.INVALID_PARAMS, message, self.request.id)
+
+    def refuse(self, refusal: Refusal, **data: Any) -> Rejection:
+        """A refusal as a JSON-RPC error; `data` is added to its data."""
+        members = {**refusal.data(), **data}
+        return Rejection(200, refusal.reason.code, refusal.text, self.request.id, members)

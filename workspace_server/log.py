@@ -1,0 +1,82 @@
+"""JSON lines on standard error: what went wrong in here, for the manager to keep.
+
+Not for tool output, and never for secrets: callers pass fields that they made themselves.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import sys
+import traceback
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+
+class _Lines:
+    """The last link of the chain: writes a line, and survives a reader that has gone."""
+
+    def msg(self, line: str) -> None:
+        with suppress(
+            OSError, ValueError
+        ):  # nobody reads when the manager has died; that is no reason to fail
+            sys.stderr.write(line + "\n")
+            sys.stderr.flush()
+
+    debug = info = warning = error = critical = msg
+
+
+@functools.cache
+def _logger() -> Any:
+    # loaded with the first line that is logged: it is a fifth of the start otherwise
+    import structlog  # noqa: PLC0415
+
+    return structlog.wrap_logger(
+        _Lines(),
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.JSONRenderer(serializer=_serialize),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+    )
+
+
+def _serialize(value: Any, **_: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def info(event: str, **fields: Any) -> None:
+    """Something a person may want to know happened; `event` is a fixed word."""
+    _logger().info(event, **fields)
+
+
+def error(event: str, **fields: Any) -> None:
+    """Something failed that should not have; `event` is a fixed word."""
+    _logger().error(event, **fields)
+
+
+def fault(event: str, exception: BaseException, **fields: Any) -> None:
+    """An exception nobody expected: its type and where it was raised; its text may quote values."""
+    place = None
+    for frame, line in traceback.walk_tb(exception.__traceback__):
+        place = f"{frame.f_code.co_filename}:{line}"
+    _logger().error(event, fault=type(exception).__name__, at=place, **fields)
+
+
+class _Bridge(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        fault = record.exc_info[0] if record.exc_info else None
+        error(
+            "library",
+            logger=record.name,
+            message=record.getMessage(),
+            fault=fault.__name__ if fault else None,
+        )
+
+
+def adopt_libraries() -> None:
+    """Let warnings of libraries become lines of ours, without the tracebacks, which may quote values."""
+    logging.basicConfig(handlers=[_Bridge()], level=logging.WARNING, force=True)

@@ -1,0 +1,59 @@
+"""Pages of a sorted list, with cursors that need no memory (T-183). Pure.
+
+A cursor names the last entry of the page before, so that entries which come and go in between never
+make another one appear twice or be left out.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
+
+from workspace_server.naming import sort_key
+
+Entry = TypeVar("Entry")
+PAGE_SIZE: Final = 1000
+
+
+def encode(kind: str, name: str) -> str:
+    """The cursor that continues the list `kind` after the entry `name`."""
+    return base64.urlsafe_b64encode(f"{kind}\n{name}".encode()).decode("ascii").rstrip("=")
+
+
+def decode(kind: str, cursor: str) -> str | None:
+    """The name in a cursor of this list, or None when it is none."""
+    try:
+        raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        owner, newline, name = raw.decode().partition("\n")
+    except (binascii.Error, ValueError):
+        return None
+    return name if newline and owner == kind and encode(kind, name) == cursor else None
+
+
+def page(
+    kind: str, entries: Sequence[Entry], name_of: Callable[[Entry], str], cursor: Any, size: int = PAGE_SIZE
+) -> tuple[Sequence[Entry], str | None] | None:
+    """One page of a list.
+
+    Args:
+        kind: which list it is; a cursor of another one is refused.
+        entries: the whole list, ordered by `naming.sort_key` of the names.
+        name_of: an entry's name.
+        cursor: what the request brought, None for the first page.
+        size: the most entries of one page.
+
+    Returns:
+        The entries and the next cursor, or None for a cursor that is not ours.
+    """
+    start = 0
+    if cursor is not None:
+        after = decode(kind, cursor) if isinstance(cursor, str) else None
+        if after is None:
+            return None
+        start = bisect_right(entries, sort_key(after), key=lambda entry: sort_key(name_of(entry)))
+    shown = entries[start : start + size]
+    more = start + size < len(entries)
+    return shown, encode(kind, name_of(shown[-1])) if more else None

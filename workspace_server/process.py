@@ -1,0 +1,104 @@
+"""The process around one workspace server: orders in, socket adopted, loop run, everything closed.
+
+When to stop is decided in `life.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+import msgspec
+from aiohttp import web
+
+from protocol import launch as orders
+from protocol.launch import Launch
+from workspace_server import log
+from workspace_server.app import make_app, make_runner
+from workspace_server.builtin import BuiltinSource
+from workspace_server.life import Life
+from workspace_server.registry import Registry
+from workspace_server.version import version
+from workspace_server.workspace import Workspace
+
+MAX_ORDERS: Final = 1024 * 1024
+BACKLOG: Final = 512
+BAD_ORDERS: Final = 2
+
+
+def main() -> NoReturn:
+    """Run until stopped, then end the process: status 0, or 2 when the orders cannot be followed."""
+    log.adopt_libraries()
+    launch = _read_orders()
+    sock = None if launch is None else _adopt(launch.listen_fd)
+    status = BAD_ORDERS
+    if launch is not None and sock is not None:
+        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+            runner.run(serve(launch, sock))
+            _leave(0)
+    _leave(status)
+
+
+def _leave(status: int) -> NoReturn:
+    """End now: a thread that a cancelled search left behind must not keep the process alive."""
+    with suppress(OSError):
+        sys.stderr.flush()
+    os._exit(status)
+
+
+def _read_orders() -> Launch | None:
+    line = sys.stdin.buffer.readline(MAX_ORDERS)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)  # nothing that is started from here may read the manager's pipe
+    os.close(null)
+    try:
+        return orders.decode(line)
+    except msgspec.DecodeError as error:
+        log.error("orders_unreadable", cause=str(error))
+        return None
+
+
+def _adopt(descriptor: int) -> socket.socket | None:
+    try:
+        sock = socket.socket(fileno=descriptor)
+        listening = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        sock.set_inheritable(False)
+        sock.setblocking(False)
+    except OSError as error:
+        log.error("socket_unusable", descriptor=descriptor, cause=error.strerror)
+        return None
+    if not listening:
+        log.error("socket_not_listening", descriptor=descriptor)
+        return None
+    return sock
+
+
+def _loop_factory() -> Any:
+    try:
+        import uvloop  # noqa: PLC0415  does not exist on every platform
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def serve(launch: Launch, sock: socket.socket) -> None:
+    """Serve on a listening socket until the life ends; afterwards nothing that was started is left."""
+    life = Life(launch.grace_s)
+    registry = Registry([BuiltinSource(Workspace.of(Path(launch.root)))])
+    runner = make_runner(make_app(launch, version(), registry, life))
+    await runner.setup()
+    await web.SockSite(runner, sock, backlog=BACKLOG).start()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        with suppress(NotImplementedError):
+            loop.add_signal_handler(number, life.stop, signal.Signals(number).name)
+    await life.until_stopped()
+    log.info("stopping", cause=life.cause)
+    await runner.cleanup()
+    await registry.close()

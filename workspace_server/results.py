@@ -1,0 +1,114 @@
+"""Results that we author: from a `ToolResult` to the members of a `CallToolResult`.
+
+Deliberately not for the results of third parties: those are passed on as the bytes they came in (T-155).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from workspace_server.source import Tool, ToolError, ToolResult
+
+ERROR_META = "lm-tools-bridge/error"
+"""Member of `_meta` for the error object where `structuredContent` is promised to a schema (D-14)."""
+
+_ERROR_PREFIX = "Error: "
+_MAX_DEPTH = 100
+_MAX_BITS = 10_000  # no encoder writes integers of any length
+
+_ANSI = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC
+    r"|\x1b[ -/]*[0-~]"  # two-character escapes
+)
+_INVISIBLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi marks, embeddings, overrides, isolates
+    "\u180e\u200b-\u200d\u2060-\u2064\u206a-\u206f\ufeff"  # zero width
+    "\U000e0000-\U000e007f]"  # tag characters: a text only a model sees
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def well_formed(text: str) -> str:
+    """`text` with lone surrogates, which no encoder takes, replaced by U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def clean_text(text: str) -> str:
+    """`text` as a terminal and a model should see it (T-156, T-17).
+
+    Without ANSI sequences, control characters except line feed and tab, bidi and zero-width characters;
+    lone surrogates become U+FFFD.
+    """
+    return well_formed(_INVISIBLE.sub("", _ANSI.sub("", text)))
+
+
+def _json_value(value: object, depth: int = 0) -> Any:
+    """`value` as JSON can carry it; what JSON has no word for becomes null or a string."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= _MAX_BITS else hex(value)
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if depth == _MAX_DEPTH:
+        return None
+    if isinstance(value, Mapping):
+        return {well_formed(str(key)): _json_value(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_json_value(item, depth + 1) for item in value]
+    return well_formed(str(value))
+
+
+def _block(block: Mapping[str, Any]) -> dict[str, Any]:
+    wire: dict[str, Any] = _json_value(block)
+    if wire.get("type") == "text" and isinstance(wire.get("text"), str):
+        wire["text"] = clean_text(wire["text"])
+    return wire
+
+
+def encode_result(result: ToolResult) -> dict[str, Any]:
+    """The members of a `CallToolResult`, which any JSON encoder takes.
+
+    `content` and `isError` are always there, `structuredContent` and `_meta` only if the result has them.
+    An empty text gives no block when there are other blocks. Texts are cleaned (T-156), structured values
+    are not: a file's bytes matter to a machine.
+    """
+    blocks = [_block(block) for block in result.blocks]
+    if result.text or not blocks:
+        blocks.insert(0, {"type": "text", "text": clean_text(result.text)})
+    wire: dict[str, Any] = {"content": blocks, "isError": result.is_error}
+    if result.structured is not None:
+        wire["structuredContent"] = _json_value(result.structured)
+    if result.meta:
+        wire["_meta"] = _json_value(result.meta)
+    return wire
+
+
+def failure(tool: Tool, text: str, body: Mapping[str, Any]) -> ToolResult:
+    """A failed result whose machine-readable `body` goes where the tool leaves room for it (D-14, T-176).
+
+    A tool with an `outputSchema` promises the shape of `structuredContent`; clients hold errors to it too.
+    """
+    if "outputSchema" in tool.definition:
+        return ToolResult(text, is_error=True, meta={ERROR_META: body})
+    return ToolResult(text, structured=body, is_error=True)
+
+
+def error_result(tool: Tool, error: ToolError) -> ToolResult:
+    """The answer to a call whose tool failed (T-177).
+
+    The text starts with `Error: ` exactly once; the body is `{ok: false, error: {reason, message, details?}}`
+    with the message without that word and `details` from `ToolError.structured`.
+    """
+    message = error.message.removeprefix(_ERROR_PREFIX)
+    described: dict[str, Any] = {"reason": "execution_failed", "message": clean_text(message)}
+    if error.structured is not None:
+        described["details"] = error.structured
+    return failure(tool, _ERROR_PREFIX + message, {"ok": False, "error": described})

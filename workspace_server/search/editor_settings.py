@@ -1,0 +1,112 @@
+"""The search settings of an editor, read from the workspace's own files (T-128).
+
+Sources, later ones win key by key: the editor's defaults, `*.code-workspace` in the root, the folder's
+`.vscode/settings.json`. Conditional excludes (`{"when": …}`) are not understood and left out. Blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from workspace_server.workspace import Folder, Workspace
+
+MAX_FILE_BYTES: Final = 1024 * 1024
+
+DEFAULT_EXCLUDES: Final[Mapping[str, Mapping[str, bool]]] = {
+    "files.exclude": dict.fromkeys(("**/.svn", "**/.hg", "**/.DS_Store", "**/Thumbs.db"), True),
+    "search.exclude": dict.fromkeys(("**/node_modules", "**/bower_components"), True),
+}
+
+_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\r\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_TRAILING_COMMA: Final = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRules:
+    """What a search leaves out: exclude globs, and whether ignore files and links count."""
+
+    excludes: tuple[str, ...] = ()
+    use_ignore_files: bool = True
+    use_global_ignore_files: bool = True
+    follow_symlinks: bool = True
+
+
+def read_rules(workspace: Workspace, folder: Folder, *, include_ignored: bool = False) -> SearchRules:
+    """The rules of one folder. `include_ignored`: nothing is left out, only links are treated as set."""
+    merged: dict[str, Any] = {}
+    excludes: dict[str, dict[str, Any]] = {key: dict(value) for key, value in DEFAULT_EXCLUDES.items()}
+    for settings in _layers(workspace, folder):
+        merged.update(settings)
+        for key, known in excludes.items():
+            value = settings.get(key)
+            known.update(value if isinstance(value, dict) else {})
+
+    def flag(name: str) -> bool:
+        return merged.get(f"search.{name}", True) is not False
+
+    globs = tuple(glob for known in excludes.values() for glob, value in known.items() if value is True)
+    use_ignore = flag("useIgnoreFiles") and not include_ignored
+    return SearchRules(
+        excludes=() if include_ignored else globs,
+        use_ignore_files=use_ignore,
+        use_global_ignore_files=use_ignore and flag("useGlobalIgnoreFiles"),
+        follow_symlinks=flag("followSymlinks"),
+    )
+
+
+def parse_jsonc(text: str) -> Any:
+    """JSON with `//` and `/* */` comments and trailing commas.
+
+    Raises:
+        ValueError: it is not even that.
+    """
+    bare = _COMMENT.sub(lambda found: found[1] or " ", text.removeprefix("\ufeff"))
+    bare = _TRAILING_COMMA.sub(lambda found: found[1] or "", bare)
+    try:
+        return msgspec.json.decode(bare)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def read_small_file(path: Path) -> str | None:
+    """The text of a regular file of at most `MAX_FILE_BYTES`, else None. Never waits on a pipe."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
+                return None
+            return file.read(MAX_FILE_BYTES).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return None
+
+
+def _layers(workspace: Workspace, folder: Folder) -> Iterator[Mapping[str, Any]]:
+    try:
+        projects = sorted(workspace.root.glob("*.code-workspace"))
+    except OSError:
+        projects = []
+    for project in projects:
+        settings = _object(workspace, project).get("settings")
+        if isinstance(settings, dict):
+            yield settings
+    yield _object(workspace, folder.path / ".vscode" / "settings.json")
+
+
+def _object(workspace: Workspace, path: Path) -> dict[str, Any]:
+    """The object in a settings file; a missing, foreign or broken file says nothing."""
+    if not workspace.contains(Path(os.path.realpath(path))):
+        return {}
+    try:
+        value = parse_jsonc(read_small_file(path) or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}

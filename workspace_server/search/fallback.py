@@ -1,0 +1,99 @@
+"""The engine that needs nothing but Python: the same answers, slower.
+
+Our own walk lists the files; a killable child process (`line_matcher.py`) matches their lines. Known
+differences to ripgrep are all in regular expressions: syntax that only one of the two knows and that
+`line_matcher` does not check, and what `.` does with bytes that are no UTF-8.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from workspace_server.search.process import run
+from workspace_server.search.query import (
+    HEAD_BYTES,
+    BadRegex,
+    EngineUnavailable,
+    Findings,
+    Line,
+    Scope,
+    TextQuery,
+)
+
+_MATCHER: Final = Path(__file__).with_name("line_matcher.py")
+
+
+async def list_files(scope: Scope, limit: int, found: Findings[str]) -> None:
+    """Add the first `limit` wanted files to `found`, relative to the folder, in walk order."""
+    stop = threading.Event()
+    try:
+        await asyncio.to_thread(_list, scope, limit, found, stop)
+    finally:
+        stop.set()
+
+
+def _list(scope: Scope, limit: int, found: Findings[str], stop: threading.Event) -> None:
+    for name in scope.tree.files(stop.is_set):
+        if len(found.items) >= limit:
+            return
+        if scope.wanted(name):
+            found.items.append(name)
+    found.complete = not stop.is_set() and len(found.items) < limit
+
+
+async def find_lines(scope: Scope, query: TextQuery, limit: int, found: Findings[Line]) -> None:
+    """Add the first `limit` matching lines of wanted files to `found`, in walk order, then by line.
+
+    Raises:
+        BadRegex: the pattern is no regular expression.
+    """
+    files: Findings[str] = Findings()
+    await list_files(scope, sys.maxsize, files)
+    request = {
+        "pattern": query.text,
+        "literal": not query.regex,
+        "ignoreCase": query.ignore_case,
+        "limit": limit,
+        "headBytes": HEAD_BYTES,
+        "files": [os.fsencode(name).decode("latin-1") for name in files.items],
+    }
+    replies = _Replies(files.items, found)
+    command = [sys.executable, "-I", "-S", "-X", "utf8", str(_MATCHER)]
+    stdin = msgspec.json.encode(request)
+    ended = await run(command, scope.tree.folder.path, replies.feed, stdin=stdin)
+    if not replies.done:
+        raise EngineUnavailable(f"the line matcher failed: {ended.stderr[-500:]}")
+    found.complete = len(found.items) < limit
+
+
+class _Replies:
+    """Turns the matcher's output into lines."""
+
+    def __init__(self, files: list[str], found: Findings[Line]) -> None:
+        self.done = False
+        self._files = files
+        self._found = found
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> bool:
+        *ended, self._rest = (self._rest + chunk).split(b"\n")
+        for reply in ended:
+            self._take(msgspec.json.decode(reply))
+        return True
+
+    def _take(self, reply: Any) -> None:
+        if isinstance(reply, list):
+            index, number, head, longer, start, occurrences = reply
+            raw = head.encode("latin-1")
+            self._found.items.append(Line(self._files[index], number, raw, longer, start, occurrences))
+        elif "error" in reply:
+            raise BadRegex(reply["error"], reply["position"])
+        else:
+            self.done = True

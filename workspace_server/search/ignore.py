@@ -1,0 +1,114 @@
+"""Ignore files: `.gitignore` and its relatives, nested, plus the user's global one (T-128).
+
+The meaning is ripgrep's: `.rgignore` beats `.ignore` beats `.gitignore` beats `.git/info/exclude` beats the
+global file; within one kind the deepest file wins, within one file the last line; a `.gitignore` does not
+reach into a nested repository; ignore files above the folder do not count. Blocks on reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pathspec import GitIgnoreSpec
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+from workspace_server.search.editor_settings import SearchRules, read_small_file
+
+IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
+
+_EXCLUDES_FILE: Final = re.compile(
+    r"^\s*excludesfile\s*=\s*\"?\s*(\S+?)\s*\"?\s*$", re.IGNORECASE | re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreLevel:
+    """The ignore files of one directory, linked to those above it.
+
+    `base` is the directory relative to the folder, with a `/` at its end ("" for the folder itself);
+    `specs` are in the order of `IGNORE_FILES`.
+    """
+
+    parent: IgnoreLevel | None
+    base: str
+    specs: tuple[GitIgnoreSpec | None, ...]
+    repository: bool
+
+
+def global_ignore_file(environ: Mapping[str, str]) -> Path | None:
+    """The file behind git's `core.excludesFile`, or its default place; None where it does not exist."""
+    home = environ.get("HOME") or environ.get("USERPROFILE")
+    config_home = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
+    configs = [f"{home}/.gitconfig"] * bool(home) + [f"{config_home}/git/config"] * bool(config_home)
+    for config in configs:
+        found = _EXCLUDES_FILE.search(read_small_file(Path(config)) or "")
+        if found:
+            named = found[1].replace("~", home, 1) if home and found[1].startswith("~/") else found[1]
+            return Path(named) if Path(named).is_file() else None
+    default = Path(f"{config_home}/git/ignore")
+    return default if config_home and default.is_file() else None
+
+
+def extra_ignore_files(folder: Path, rules: SearchRules, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Ignore files outside the tree's own ones, weakest first: the global file, `.git/info/exclude`."""
+    found: list[Path] = []
+    if rules.use_global_ignore_files and (shared := global_ignore_file(environ)):
+        found.append(shared)
+    exclude = folder / ".git" / "info" / "exclude"
+    if rules.use_ignore_files and exclude.is_file():
+        found.append(exclude)
+    return tuple(found)
+
+
+def read_spec(path: Path) -> GitIgnoreSpec | None:
+    """The rules of one ignore file; lines that are no patterns are skipped; None when there are no rules."""
+    text = read_small_file(path)
+    patterns = [spec for line in (text or "").removeprefix("\ufeff").splitlines() for spec in _patterns(line)]
+    return GitIgnoreSpec(patterns, backend="simple") if patterns else None
+
+
+def _patterns(line: str) -> list[GitIgnoreSpecPattern]:
+    # `a/**` spares `a` itself, or `!a/b` could never rescue anything; `a/**/*` says so unmistakably
+    spelled = re.sub(r"/\*\*\s*\Z", "/**/*", line)
+    try:
+        return [GitIgnoreSpecPattern(spelled)] if spelled.strip() else []
+    except (ValueError, re.error):
+        return []
+
+
+def enter(directory: Path, base: str, parent: IgnoreLevel | None, rules: SearchRules) -> IgnoreLevel | None:
+    """The level of a directory that is being entered; `parent` itself when it adds nothing."""
+    if not rules.use_ignore_files:
+        return None
+    specs = tuple(read_spec(directory / name) for name in IGNORE_FILES)
+    repository = (directory / ".git").exists()
+    if not repository and not any(specs):
+        return parent
+    return IgnoreLevel(parent, base, specs, repository)
+
+
+def is_ignored(relative: str, level: IgnoreLevel | None, extra: tuple[GitIgnoreSpec, ...]) -> bool:
+    """Whether the path (relative to the folder, directories with a `/` at the end) is ignored.
+
+    The directories above it are not asked again: a walk never enters an ignored one. `extra` are the
+    rules of `extra_ignore_files`, in that order.
+    """
+    for kind, name in enumerate(IGNORE_FILES):
+        current = level
+        while current is not None:
+            spec = current.specs[kind]
+            verdict = spec.check_file(relative[len(current.base) :]).include if spec else None
+            if verdict is not None:
+                return verdict
+            if name == ".gitignore" and current.repository:
+                break
+            current = current.parent
+    for spec in reversed(extra):
+        verdict = spec.check_file(relative).include
+        if verdict is not None:
+            return verdict
+    return False

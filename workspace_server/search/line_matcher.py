@@ -1,0 +1,171 @@
+"""The program behind the fallback engine: matches lines of files in a process that can be killed.
+
+A regular expression can keep Python's `re` busy for ever and `re` cannot be interrupted, hence a process.
+It runs as a script (`python -I line_matcher.py`) and imports only the standard library.
+
+It reads one JSON request from stdin: `{pattern, literal, ignoreCase, limit, headBytes, files}`, file names
+relative to its working directory, their bytes as Latin-1. It writes one JSON array per matching line,
+`[file index, line number, head, longer, start, occurrences]` with `head` as Latin-1, and ends with
+`{"done": true}` or `{"error": reason, "position": n}`.
+"""
+
+from __future__ import annotations
+
+import codecs
+import io
+import json
+import os
+import re
+import stat
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+WHOLE_FILE = 16 * 1024 * 1024
+_GROUPS = {
+    "(?=": "look-around is not supported",
+    "(?!": "look-around is not supported",
+    "(?<=": "look-around is not supported",
+    "(?<!": "look-around is not supported",
+    "(?>": "atomic groups are not supported",
+    "(?(": "conditionals are not supported",
+    "(?#": "comments are not supported",
+    "(?P=": "backreferences are not supported",
+}
+
+
+class Refused(Exception):
+    """Not a pattern; with the reason and the 0-based position, as far as known."""
+
+    def __init__(self, reason: str, position: int | None) -> None:
+        super().__init__(reason)
+        self.position = position
+
+
+def check_dialect(pattern: str) -> None:
+    """Refuse what Python understands but ripgrep does not, so that a query means the same to both.
+
+    Raises:
+        Refused: with the position of the offence.
+    """
+    index, in_class = 0, False
+    while index < len(pattern):
+        if pattern[index] == "\\":
+            if pattern[index + 1 : index + 2] in set("nr"):
+                raise Refused("a line end cannot be matched; lines are searched one by one", index)
+            if pattern[index + 1 : index + 2] in set("123456789") and not in_class:
+                raise Refused("backreferences are not supported", index)
+            index += 2
+            continue
+        if in_class:
+            in_class = pattern[index] != "]"
+        elif pattern[index] == "[":
+            in_class = True
+            index += len(re.match(r"\^?\]?", pattern[index + 1 :]).group())  # type: ignore[union-attr]  # may be empty
+        elif pattern[index] == "{" and not re.match(r"\d+(,\d*)?\}", pattern[index + 1 :]):
+            raise Refused("repetition quantifier expects a valid decimal; write \\{ for the character", index)
+        else:
+            for opening, reason in _GROUPS.items():
+                if pattern.startswith(opening, index):
+                    raise Refused(reason, index)
+        index += 1
+
+
+def compile_query(pattern: str, *, literal: bool, ignore_case: bool) -> re.Pattern[str]:
+    """The compiled pattern.
+
+    Raises:
+        Refused: it is none.
+    """
+    if not literal:
+        check_dialect(pattern)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            return re.compile(re.escape(pattern) if literal else pattern, re.IGNORECASE if ignore_case else 0)
+    except re.error as error:
+        raise Refused(error.msg, error.pos) from None
+    except (Warning, RecursionError, OverflowError, MemoryError) as error:
+        raise Refused(str(error) or "too complex", None) from None
+
+
+def lines_of(path: bytes, prefilter: re.Pattern[str] | None) -> Iterator[str]:
+    """The lines of a regular file without their ends, lone bytes as surrogates; nothing if it cannot be read.
+
+    Raises:
+        UnicodeError: binary, that is a NUL somewhere in it.
+    """
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return
+        start = file.read(3)
+        file.seek(3 if start == codecs.BOM_UTF8 else 0)
+        encoding, errors = "utf-8", "surrogateescape"
+        if start[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}:
+            encoding, errors = "utf-16", "replace"
+        text: io.TextIOBase = io.TextIOWrapper(file, encoding, errors, newline="\n")
+        if status.st_size <= WHOLE_FILE:
+            whole = text.read()
+            if "\0" in whole:
+                raise UnicodeError("binary")
+            if prefilter is not None and not prefilter.search(whole):
+                return
+            text = io.StringIO(whole, newline="\n")
+        for line in text:
+            if "\0" in line:
+                raise UnicodeError("binary")
+            yield line.removesuffix("\n").removesuffix("\r")
+
+
+def matches_in(
+    path: bytes, regex: re.Pattern[str], *, literal: bool, limit: int, head_bytes: int
+) -> list[list[Any]]:
+    """`[number, head, longer, start, occurrences]` of the first `limit` matching lines; none of a binary."""
+    found: list[list[Any]] = []
+    try:
+        for number, line in enumerate(lines_of(path, regex if literal else None), 1):
+            first = regex.search(line) if len(found) < limit else None
+            if first is None:
+                continue
+            filled = sum(match.start() != match.end() for match in regex.finditer(line))
+            raw = line.encode("utf-8", "surrogateescape")
+            head = raw[:head_bytes]
+            start = len(line[: first.start()].encode("utf-8", "surrogateescape"))
+            found.append([number, head.decode("latin-1"), len(raw) > len(head), start, max(1, filled)])
+    except (OSError, UnicodeError):
+        return []
+    return found
+
+
+def main() -> None:
+    """Serve the one request on stdin."""
+    request = json.loads(sys.stdin.buffer.read())
+    literal: bool = request["literal"]
+    left: int = request["limit"]
+
+    def say(value: object) -> None:
+        sys.stdout.write(json.dumps(value) + "\n")
+
+    try:
+        regex = compile_query(request["pattern"], literal=literal, ignore_case=request["ignoreCase"])
+    except Refused as refused:
+        say({"error": str(refused), "position": refused.position})
+        return
+    for index, name in enumerate(request["files"]):
+        if left <= 0:
+            break
+        path = name.encode("latin-1")
+        found = matches_in(path, regex, literal=literal, limit=left, head_bytes=request["headBytes"])
+        left -= len(found)
+        for line in found:
+            say([index, *line])
+        if found:
+            sys.stdout.flush()
+    say({"done": True})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,300 @@
+"""lm_readFile: a file of the workspace, or a range of its lines (T-129).
+
+The file is streamed, so its size costs time but no memory. Blocks only in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import codecs
+import mimetypes
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from workspace_server.source import InvalidArguments, Tool, ToolError, ToolResult
+from workspace_server.workspace import NOT_REGULAR, PathNotFound, Workspace, absolute_text, clean
+
+DEFAULT_MAX_BYTES = 262_144
+MAX_BYTES = 1024 * 1024
+
+_CHUNK = 1024 * 1024
+_SNIFF = 8192
+_ENCODINGS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+TOOL = Tool(
+    name="lm_readFile",
+    definition={
+        "name": "lm_readFile",
+        "title": "Read file",
+        "description": (
+            "Read a file of the workspace, whole or from `startLine` to `endLine` (1-based, inclusive). "
+            "Text comes back exactly as it is; `truncated` says that `maxBytes` cut it: go on at `endLine`"
+            " + 1. Binary files come as an embedded resource if they fit into `maxBytes`."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "filePath": {
+                    "type": "string",
+                    "description": "`Folder/path`, an absolute path, or one relative to a workspace folder.",
+                },
+                "startLine": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "default": 1,
+                    "description": "First line to read.",
+                },
+                "endLine": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "description": "Last line to read. Default: the last line of the file.",
+                },
+                "maxBytes": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MAX_BYTES,
+                    "default": DEFAULT_MAX_BYTES,
+                    "description": "At most so many bytes of content.",
+                },
+            },
+            "required": ["filePath"],
+            "additionalProperties": False,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "absolutePath": {"type": "string"},
+                "workspacePath": {"type": ["string", "null"], "description": "`Folder/path`."},
+                "startLine": {"type": "integer", "minimum": 0, "description": "0 if there are no lines."},
+                "endLine": {"type": "integer", "minimum": 0, "description": "Last line in `content`."},
+                "totalLines": {"type": "integer", "minimum": 0},
+                "sizeBytes": {"type": "integer", "minimum": 0},
+                "encoding": {
+                    "type": "string",
+                    "enum": [
+                        *("utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "windows-1252", "iso-8859-1"),
+                        "binary",
+                    ],
+                },
+                "truncated": {"type": "boolean", "description": "Whether `maxBytes` cut the content."},
+                "content": {"type": "string", "description": "The text; empty for a binary file."},
+            },
+            "required": [
+                *("absolutePath", "workspacePath", "startLine", "endLine", "totalLines", "sizeBytes"),
+                *("encoding", "truncated", "content"),
+            ],
+            "additionalProperties": False,
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    keywords=("read", "file", "open", "content", "lines", "view", "cat"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    start: int
+    end: int | None
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class _Text:
+    """The wanted lines of a text, collected from chunks in an encoding compatible with ASCII."""
+
+    wanted: _Range
+    kept: bytearray = field(default_factory=bytearray)
+    ended: int = 0
+    last_byte: int = 0x0A
+    full: bool = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Count the lines of the next chunk and keep what is wanted of it."""
+        if not chunk:
+            return
+        at = 0
+        while not self._past_end and at < len(chunk):
+            newline = chunk.find(b"\n", at)
+            stop = newline + 1 if newline >= 0 else len(chunk)
+            if self.ended + 1 >= self.wanted.start:
+                self._keep(chunk[at:stop])
+            self.ended += newline >= 0
+            at = stop
+        self.ended += chunk.count(b"\n", at)
+        self.last_byte = chunk[-1]
+
+    def _keep(self, piece: bytes) -> None:
+        room = self.wanted.max_bytes - len(self.kept)
+        self.full = self.full or len(piece) > room
+        self.kept += piece[:room]
+        if self.full and b"\n" in self.kept:  # the caller goes on at the next line, so lose no half of one
+            del self.kept[self.kept.rindex(b"\n") + 1 :]
+
+    @property
+    def _past_end(self) -> bool:
+        return self.full or (self.wanted.end is not None and self.ended >= self.wanted.end)
+
+    @property
+    def end(self) -> int:
+        """Number of the last kept line."""
+        lines = self.kept.count(b"\n") + (bool(self.kept) and self.kept[-1] != 0x0A)
+        return min(self.wanted.start + max(lines, 1) - 1, self.total)
+
+    @property
+    def total(self) -> int:
+        """Lines in the file; a line end at the very end starts no new line."""
+        return self.ended + (self.last_byte != 0x0A)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read: structured members but for the paths, and the bytes of a binary that fits."""
+
+    members: Mapping[str, Any]
+    blob: bytes | None = None
+
+
+async def call(workspace: Workspace, arguments: Mapping[str, Any]) -> ToolResult:
+    """Read `filePath`: T the lines exactly, S what T says, for a binary one `resource` block.
+
+    Raises:
+        InvalidArguments: at `/filePath` (T-122), `/startLine` or `/endLine`.
+        ToolError: `Error reading file "p": <cause>`.
+    """
+    wanted = _Range(
+        int(arguments.get("startLine", 1)),
+        int(arguments["endLine"]) if arguments.get("endLine") is not None else None,
+        int(arguments.get("maxBytes", DEFAULT_MAX_BYTES)),
+    )
+    if wanted.end is not None and wanted.end < wanted.start:
+        raise InvalidArguments("/endLine", f"must not be less than startLine ({wanted.start})")
+    stop = threading.Event()
+    try:
+        return await asyncio.to_thread(_read, workspace, arguments["filePath"], wanted, stop.is_set)
+    finally:
+        stop.set()
+
+
+def _read(workspace: Workspace, text: str, wanted: _Range, stopped: Callable[[], bool]) -> ToolResult:
+    try:
+        path = workspace.resolve_file(text)
+        flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+        descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):  # replaced since it was resolved
+                raise InvalidArguments("/filePath", NOT_REGULAR)
+            return _result(workspace, path, _read_open(file, status.st_size, wanted, stopped))
+    except PathNotFound as error:
+        raise _failure(text, error.cause) from None
+    except OSError as error:
+        raise _failure(text, (error.strerror or "unreadable").lower()) from None
+
+
+def _failure(text: str, cause: str) -> ToolError:
+    return ToolError(f'Error reading file "{clean(text)}": {cause}', {"cause": cause})
+
+
+def _read_open(file: BinaryIO, size: int, wanted: _Range, stopped: Callable[[], bool]) -> _Read:
+    sniffed = file.read(_SNIFF)
+    encoding = next((name for bom, name in _ENCODINGS if sniffed.startswith(bom)), "utf-8")
+    file.seek(0)
+    if b"\0" in sniffed and not encoding.startswith("utf-16"):
+        return _read_binary(file, size, wanted)
+    text = _Text(wanted)
+    strict = codecs.getincrementaldecoder(encoding)("strict" if encoding == "utf-8" else "replace")
+    for chunk in _chunks(file, stopped):
+        try:
+            decoded = strict.decode(chunk, not chunk) if encoding.startswith("utf-") else ""
+        except UnicodeDecodeError:
+            encoding = "windows-1252"
+        text.feed(decoded.encode() if encoding in {"utf-16-le", "utf-16-be", "utf-8-sig"} else chunk)
+    return _text_members(text, encoding, size)
+
+
+def _chunks(file: BinaryIO, stopped: Callable[[], bool]) -> Iterator[bytes]:
+    """The file in chunks, and an empty one at its end."""
+    while not stopped():
+        chunk = file.read(_CHUNK)
+        yield chunk
+        if not chunk:
+            return
+
+
+def _text_members(text: _Text, encoding: str, size: int) -> _Read:
+    wanted, total = text.wanted, text.total
+    if wanted.start > max(total, 1):
+        raise InvalidArguments("/startLine", f"the file has {total} lines")
+    content, encoding = _decoded(bytes(text.kept), encoding)
+    members = {
+        "startLine": min(wanted.start, total),
+        "endLine": text.end,
+        "totalLines": total,
+        "sizeBytes": size,
+        "encoding": encoding,
+        "truncated": text.full,
+        "content": content,
+    }
+    return _Read(members)
+
+
+def _decoded(kept: bytes, encoding: str) -> tuple[str, str]:
+    """The text, and the encoding that it turned out to have."""
+    if encoding == "windows-1252":
+        try:
+            return kept.decode("cp1252"), encoding
+        except UnicodeDecodeError:
+            return kept.decode("iso-8859-1"), "iso-8859-1"
+    # the cap may have cut a character in two
+    return kept.decode("utf-8", "ignore").removeprefix("\ufeff"), encoding
+
+
+def _read_binary(file: BinaryIO, size: int, wanted: _Range) -> _Read:
+    blob = file.read(wanted.max_bytes + 1)
+    fits = len(blob) <= wanted.max_bytes
+    members = {
+        "startLine": 0,
+        "endLine": 0,
+        "totalLines": 0,
+        "sizeBytes": size,
+        "encoding": "binary",
+        "truncated": not fits,
+        "content": "",
+    }
+    return _Read(members, blob if fits else None)
+
+
+def _result(workspace: Workspace, path: Path, read: _Read) -> ToolResult:
+    members = read.members
+    structured = {
+        "absolutePath": absolute_text(path),
+        "workspacePath": workspace.workspace_path(path),
+        **members,
+    }
+    head = [
+        "Read file summary",
+        f"file: {workspace.shown(path)}",
+        f"lines: {members['startLine']}-{members['endLine']}/{members['totalLines']}"
+        + (" (truncated)" if members["truncated"] else ""),
+    ]
+    if members["encoding"] != "binary":
+        return ToolResult("\n".join([*head, "---", members["content"]]), structured)
+    head += ["encoding: binary", f"sizeBytes: {members['sizeBytes']}"]
+    if read.blob is None:
+        return ToolResult("\n".join(head), structured)
+    resource = {
+        "uri": path.as_uri(),
+        "mimeType": mimetypes.guess_type(path.name)[0] or "application/octet-stream",
+        "blob": base64.b64encode(read.blob).decode("ascii"),
+    }
+    return ToolResult("\n".join(head), structured, blocks=({"type": "resource", "resource": resource},))

@@ -1,0 +1,66 @@
+"""Time zones by name: the machine's own, UTC and the IANA ones, with suggestions for a mistyped name.
+
+Data is the system's, or that of the `tzdata` package where the system has none. Source: T-133, T-134.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import os
+import zoneinfo
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone, tzinfo
+from pathlib import Path
+
+_LINK = Path("/etc/localtime")
+_MAX_SUGGESTIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A time zone and the name it is shown by."""
+
+    name: str
+    rules: tzinfo
+
+
+UTC = Zone("UTC", timezone.utc)  # noqa: UP017 - the same object, spelled so that `UTC` stays ours
+
+
+def find_zone(name: str) -> Zone | None:
+    """The IANA zone called `name`, or None if there is none."""
+    try:
+        return Zone(name, zoneinfo.ZoneInfo(name))
+    except (KeyError, ValueError, OSError):  # unknown; not a plain name; the name of a directory of zones
+        return None
+
+
+def local_zone() -> Zone:
+    """The zone of this machine: `$TZ`, the target of /etc/localtime, else its present fixed offset."""
+    name = os.environ.get("TZ", "").removeprefix(":")
+    if not name:
+        _, inside, name = str(_LINK.resolve()).rpartition("zoneinfo/")
+        name = name if inside else ""
+    if name and (zone := find_zone(name)) is not None:
+        return zone
+    offset = datetime.now().astimezone().utcoffset() or timedelta(0)
+    fixed = timezone(offset)
+    return Zone(fixed.tzname(None), fixed)
+
+
+@functools.cache
+def _all_names() -> dict[str, str]:
+    """Lower-cased name and lower-cased last part → the name, for every zone there is."""
+    names = sorted(zoneinfo.available_timezones())
+    last_parts = {name.rpartition("/")[2].lower(): name for name in reversed(names)}
+    return last_parts | {name.lower(): name for name in names}
+
+
+def suggestions(name: str) -> list[str]:
+    """At most three existing names that `name` may have meant, the likeliest first."""
+    known = _all_names()
+    wanted = name.strip().lower().replace(" ", "_")
+    close = difflib.get_close_matches(wanted, known, n=2 * _MAX_SUGGESTIONS, cutoff=0.7)
+    last = difflib.get_close_matches(wanted.rpartition("/")[2], known, n=_MAX_SUGGESTIONS, cutoff=0.8)
+    return list(dict.fromkeys(known[key] for key in [*close, *last]))[:_MAX_SUGGESTIONS]

@@ -1,0 +1,153 @@
+"""The folders of a workspace, and the only door for paths: text in, real path out, never outside.
+
+Not a file reader: it decides *which* file is meant (T-121, T-122) and how a path is shown (T-123). All
+functions that touch the disk block; call them from a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Literal
+
+from workspace_server.source import InvalidArguments
+
+POINTER: Final = "/filePath"
+NOT_REGULAR: Final = "not a regular file"
+OUTSIDE: Final = "outside the workspace"
+
+_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|(?:file|untitled|data):", re.IGNORECASE)
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+_DRIVE: Final = re.compile(r"[A-Za-z]:/")
+
+Kind = Literal["file", "directory"]
+
+
+class PathNotFound(InvalidArguments):
+    """The path would lie in the workspace, but nothing is there. `cause` is the operating system's word."""
+
+    def __init__(self, cause: str) -> None:
+        super().__init__(POINTER, cause)
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """One folder of the workspace: the name people see, and its real (link-free, absolute) path."""
+
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """One workspace: its root and its folders in order. Folder names are unique."""
+
+    root: Path
+    folders: tuple[Folder, ...]
+
+    @classmethod
+    def of(cls, root: Path) -> Workspace:
+        """The workspace whose only folder is `root`; links in `root` are resolved. Blocks."""
+        real = Path(os.path.realpath(root))
+        return cls(root=real, folders=(Folder(real.name or str(real), real),))
+
+    def contains(self, real: Path) -> bool:
+        """Whether a link-free path lies in one of the folders (compared by components, T-122)."""
+        return any(real.is_relative_to(folder.path) for folder in self.folders)
+
+    def workspace_path(self, absolute: Path) -> str | None:
+        """`Folder/sub/file` for a path in the workspace, None for others (T-123). The deepest folder wins."""
+        owners = [folder for folder in self.folders if absolute.is_relative_to(folder.path)]
+        if not owners:
+            return None
+        owner = max(owners, key=lambda folder: len(folder.path.parts))
+        relative = absolute.relative_to(owner.path).as_posix()
+        return clean(owner.name if relative == "." else f"{owner.name}/{relative}")
+
+    def shown(self, absolute: Path) -> str:
+        """The path as texts show it: `Folder/…`, or absolute where no folder owns it (T-123)."""
+        return self.workspace_path(absolute) or absolute_text(absolute)
+
+    def resolve_file(self, text: str, *, must_be: Kind = "file") -> Path:
+        """The real path that `text` names. Blocks.
+
+        Accepted: `Folder/…`, absolute, or relative when exactly one folder has it; `/` or `\\` (T-121).
+
+        Raises:
+            PathNotFound: nothing is there.
+            InvalidArguments: at `/filePath`, in the words of T-122.
+        """
+        if _URI.match(text):
+            raise InvalidArguments(POINTER, "URIs are not accepted; use a path in 'filePath'.")
+        if "\0" in text:
+            raise InvalidArguments(POINTER, NOT_REGULAR)
+        try:
+            real = self._locate(text.replace("\\", "/"))
+            mode = real.stat().st_mode
+        except OSError as error:
+            raise PathNotFound((error.strerror or str(error)).lower()) from None
+        except ValueError:  # a name that the file system cannot encode
+            raise InvalidArguments(POINTER, NOT_REGULAR) from None
+        if must_be == "file" and not stat.S_ISREG(mode):
+            raise InvalidArguments(POINTER, NOT_REGULAR)
+        if must_be == "directory" and not stat.S_ISDIR(mode):
+            raise InvalidArguments(POINTER, "not a directory")
+        return real
+
+    def _locate(self, text: str) -> Path:
+        if text.startswith("/") or _DRIVE.match(text):
+            real = Path(os.path.realpath(text)) if Path(text).is_absolute() else None
+            if real is None or not self.contains(real):
+                raise InvalidArguments(POINTER, OUTSIDE)
+            return real
+        return self._locate_relative(text)
+
+    def _locate_relative(self, text: str) -> Path:
+        head, _, rest = text.partition("/")
+        prefixed = [self._real(folder, rest) for folder in self.folders if folder.name == head]
+        plain = {folder.name: self._real(folder, text) for folder in self.folders}
+        # `Folder/…` is how paths are printed, so that reading comes first: it must always lead back
+        for real in prefixed:
+            if real is not None and real.exists():
+                return real
+        there = {name: real for name, real in plain.items() if real is not None and real.exists()}
+        if len(there) > 1:
+            names = ", ".join(f"{name}/{clean(text)}" for name in there)
+            raise InvalidArguments(POINTER, f"ambiguous; use one of: {names}")
+        if there:
+            return next(iter(there.values()))
+        readings = prefixed + list(plain.values())
+        if None in readings:
+            raise InvalidArguments(POINTER, OUTSIDE)
+        self._refuse_unknown_folder(head, text)
+        return next(real for real in readings if real is not None)
+
+    def _real(self, folder: Folder, relative: str) -> Path | None:
+        """The link-free path of `relative` below `folder`, None where it leaves the workspace."""
+        real = Path(os.path.realpath(folder.path / relative))
+        return real if self.contains(real) else None
+
+    def _refuse_unknown_folder(self, head: str, text: str) -> None:
+        """`x/y` where no folder is or has an `x` is most likely a wrong folder name."""
+        known = {folder.name for folder in self.folders}
+        if "/" not in text or head in known | {".", "..", ""}:
+            return
+        if not any((folder.path / head).exists() for folder in self.folders):
+            names = ", ".join(folder.name for folder in self.folders)
+            raise InvalidArguments(
+                POINTER, f"Folder '{clean(head)}' is not in this workspace. Folders: {names}."
+            )
+
+
+def clean(text: str) -> str:
+    """`text` without lone surrogates, so that it is JSON: odd bytes of a file name become U+FFFD."""
+    return _SURROGATE.sub("\ufffd", text)
+
+
+def absolute_text(path: Path) -> str:
+    """An absolute path as results carry it: `/` everywhere, valid Unicode (T-123)."""
+    return clean(path.as_posix())

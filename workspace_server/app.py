@@ -110,7 +110,7 @@ def _classify(request: web.Request, body: bytes) -> Inbound | Rejection:
     if isinstance(message, Rejection):
         return message
     identity = None if isinstance(message.message, Notification) else message.message.id
-    counts = Counter(name.lower() for name in request.headers)
+    counts = Counter(name.lower() for name, _ in request.headers.items())  # keys() names each only once
     for name, count in counts.items():
         if count > 1 and (name in _SINGLE or name.startswith(headers.PARAM_PREFIX)):
             return Rejection(400, inbound.HEADER_MISMATCH, f"header {name} is sent {count} times", identity)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
+import msgspec
 from aiohttp import web
 
 from protocol import jsonrpc, names
@@ -35,7 +36,7 @@ async def serve(
         refused = asked.invalid("params.notifications must be an object")
         return await stream.finish(refused.status, refused.body())
     honoured = {kind: True for kind in _KINDS if wanted.get(kind) is True}
-    meta = {names.META_SUBSCRIPTION: jsonrpc.id_key(asked.request.id)}
+    meta = {names.META_SUBSCRIPTION: msgspec.Raw(asked.request.id)}
     wake, changed = asyncio.Event(), asyncio.Event()
 
     def on_change() -> None:

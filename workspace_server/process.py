@@ -92,13 +92,15 @@ async def serve(launch: Launch, sock: socket.socket) -> None:
     life = Life(launch.grace_s)
     registry = Registry([BuiltinSource(Workspace.of(Path(launch.root)))])
     runner = make_runner(make_app(launch, version(), registry, life))
-    await runner.setup()
-    await web.SockSite(runner, sock, backlog=BACKLOG).start()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError):
             loop.add_signal_handler(number, life.stop, signal.Signals(number).name)
-    await life.until_stopped()
-    log.info("stopping", cause=life.cause)
-    await runner.cleanup()
-    await registry.close()
+    try:
+        await runner.setup()
+        await web.SockSite(runner, sock, backlog=BACKLOG).start()
+        await life.until_stopped()
+        log.info("stopping", cause=life.cause)
+        await runner.cleanup()
+    finally:
+        await registry.close()

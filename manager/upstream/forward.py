@@ -26,6 +26,7 @@ from manager.upstream.connection import (
 )
 from manager.upstream.instance import Figures, Instance
 from manager.upstream.workspaces import Workspace, Workspaces
+from protocol import names
 from protocol.errors import Reason, Refusal
 
 COLLECTED: Final = 256 * 1024
@@ -132,7 +133,7 @@ class Forwarder:
         figures = workspace.supervisor.figures
         if self._is_full(figures):
             return Refusal(Reason.OVERLOADED, "overloaded", delivered="no", retry_after_ms=RETRY_MS)
-        figures.calls += 1
+        figures.calls += outgoing.method == names.TOOLS_CALL
         figures.in_flight += 1
         outcome: Answer | Refusal | None = None
         try:

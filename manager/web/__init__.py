@@ -1,0 +1,1 @@
+"""Where requests arrive: the door, the MCP routes, the control plane, status."""

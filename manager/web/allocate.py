@@ -11,7 +11,7 @@ import sys
 
 from aiohttp import web
 
-from manager.web.control import Services, answer_allocate, method_not_allowed, refusal
+from manager.web.control import Services, answer_allocate, refusal
 
 
 def allocate_routes(services: Services) -> list[web.RouteDef]:
@@ -20,11 +20,9 @@ def allocate_routes(services: Services) -> list[web.RouteDef]:
     async def allocate(request: web.Request) -> web.Response:
         if not services.peer_allowed(request):
             return refusal(403, "forbidden")
-        if request.method != "POST":
-            return method_not_allowed(["POST"])
         return await answer_allocate(request, services)
 
-    return [web.route("*", "/allocate", allocate)]
+    return [web.post("/allocate", allocate)]
 
 
 def is_bindable(port: int) -> bool:

@@ -24,11 +24,12 @@ MAX_BODY: Final = 1024 * 1024
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The manager itself. `now` is the time in ms since 1970."""
+    """The manager itself. `now` is the time in ms since 1970, `address` the MCP endpoint's URL."""
 
     version: str
     pid: int
     now: int
+    address: str = ""
 
 
 class ListedInstance(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -115,7 +116,7 @@ def make_control_app(services: Services) -> web.Application:
 
 
 def control_routes(services: Services) -> list[web.RouteDef]:
-    """The routes of group H, without the peer check."""
+    """The routes of the control socket (M-129 to M-149), without the peer check."""
     control = _Control(services)
     return [
         web.get("/health", control.health),

@@ -24,13 +24,16 @@ from manager.web.door import read_body, refusal_response
 from manager.web.modern import ModernEndpoint
 from manager.web.writer import EVENTS, JSON, Writer
 from protocol import headers, jsonrpc, names
-from protocol.errors import Refusal
+from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection, classify
 from protocol.jsonrpc import Request
 from protocol.versions import LEGACY_REVISIONS, Era
 
 KEEP_ALIVE_S: Final = 15.0
 _PASSED_QUERY: Final = ("tool_mode", "show_all")
+_STOPPING: Final = Refusal(
+    Reason.OVERLOADED, "the manager is stopping", "retry in a moment", delivered="no", retry_after_ms=1000
+)
 _NO_STREAM: Final = b'{"error":"Method Not Allowed"}'
 
 
@@ -50,11 +53,34 @@ class McpRoutes:
         self._modern = modern
         self._limit = settings.response_limit
         self._own_task = own_task
+        self._busy = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.is_draining = False
+
+    async def settled(self, seconds: float) -> bool:
+        """Wait until no POST is being answered, at the longest so many seconds; whether it came to that."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
 
     # -- POST ---------------------------------------------------------------------------------------------
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         """One message from a client."""
+        self._busy += 1
+        self._idle.clear()
+        try:
+            return await self._post(request)
+        finally:
+            self._busy -= 1
+            if self._busy == 0:
+                self._idle.set()
+
+    async def _post(self, request: web.Request) -> web.StreamResponse:
         body = await read_body(request)
         if isinstance(body, DoorRefusal):
             return refusal_response(request, body)
@@ -66,6 +92,8 @@ class McpRoutes:
         )
         if isinstance(inbound, Rejection):
             return _json(inbound.body(), inbound.status)
+        if self.is_draining and isinstance(inbound.message, Request):
+            return _json(_STOPPING.as_error(inbound.message.id), 503, {"Retry-After": "1"})
         path = request.match_info.get("workspace_id")
         if path is not None and self._dispatch.workspaces.get(path) is None:
             known = [workspace.id for workspace in self._dispatch.workspaces]

@@ -68,7 +68,7 @@ def test_heartbeat_is_taken_as_it_was_sent() -> None:
         ("nonce", 5), ("nonce", ""), ("nonce", "n" * 257), ("kind", "window"), ("kind", ["editor"]),
     ],
 )  # fmt: skip
-def test_heartbeat_blames_the_member_that_does_not_fit(member: str, value: object) -> None:
+def test_heartbeat_blames_the_member_that_does_not_fit(member: str, value: Any) -> None:
     """M-140, M-187."""
     assert blamed(heartbeat(**{member: value})) == member
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server.search.query import SearchSettings
-from workspace_server.workspace import Folder, Workspace
+from workspace_server.search.engine import Where, find_files, find_text
+from workspace_server.search.query import SearchSettings, TextQuery
+from workspace_server.workspace import Folder, Workspace, clean
 
 RIPGREP = shutil.which("rg")
 
@@ -43,3 +44,29 @@ def settings_of(engine: str, home: Path, *, deadline: float = 30.0) -> SearchSet
     program = RIPGREP if engine == "rg" else ""
     environ = {"HOME": str(home), "PATH": os.environ.get("PATH", "")}
     return SearchSettings(ripgrep=program, deadline=deadline, environ=environ)
+
+
+async def names(
+    engine: str, root: Path, query: str = "", *, limit: int = 1000, ignored: bool = False
+) -> list[str]:
+    """Paths of the files found below `root`, whose sibling `home` is the user's home; never late."""
+    workspace = workspace_of(root)
+    where = Where(query, "/query", ignored)
+    found = await find_files(workspace, where, limit, settings_of(engine, root.parent / "home"))
+    assert not found.late
+    return [clean(path.relative_to(root).as_posix()) for path in found.items]
+
+
+async def lines(
+    engine: str, root: Path, query: TextQuery, include: str = "", *, limit: int = 1000, ignored: bool = False
+) -> list[tuple[str, int, int]]:
+    """(path, line, occurrences) of the lines found below `root`; never late."""
+    where = Where(include, "/includePattern", ignored)
+    found = await find_text(
+        workspace_of(root), query, where, limit, settings_of(engine, root.parent / "home")
+    )
+    assert not found.late
+    return [
+        (clean(match.path.relative_to(root).as_posix()), match.line, match.occurrences)
+        for match in found.items
+    ]

@@ -16,7 +16,9 @@ SECRET = "s3cret-of-this-instance"
 META = {names.META_VERSION: REVISION, names.META_CAPABILITIES: {}}
 
 
-def body_of(method: str, params: dict[str, Any] | None = None, identity: int | str = 1, **meta: Any) -> dict[str, Any]:
+def body_of(
+    method: str, params: dict[str, Any] | None = None, identity: int | str = 1, **meta: Any
+) -> dict[str, Any]:
     """A request whose `_meta` is complete; keyword arguments are more members of `_meta`."""
     sent = {**(params or {}), "_meta": {**META, **meta}}
     return {"jsonrpc": "2.0", "id": identity, "method": method, "params": sent}

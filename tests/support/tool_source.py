@@ -24,8 +24,10 @@ class PlayedSource:
     `gate` cleared makes lists hang until it is set; `fault` makes them raise.
     """
 
-    def __init__(self, tools: Sequence[Tool] = (), *, id: str = "script", namespace: str | None = None) -> None:  # noqa: A002  the protocol's own word
-        self.id = id
+    def __init__(
+        self, tools: Sequence[Tool] = (), *, identity: str = "script", namespace: str | None = None
+    ) -> None:
+        self.id = identity
         self.kind = "script" if namespace is None else "stdio"
         self.namespace = namespace
         self.state: SourceState = "ready"

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import ClientSession, web
-from support.modern import SECRET, Caller
 
 from protocol.launch import Launch
+from support.modern import SECRET, Caller
 from workspace_server.app import make_app, make_runner
 from workspace_server.life import Life
 from workspace_server.registry import Registry

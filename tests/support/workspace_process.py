@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.modern import SECRET
-
 from protocol.launch import Launch, encode
+from support.modern import SECRET
 
 NONCE = "nonce-of-this-instance"
 
@@ -43,14 +43,20 @@ class WorkspaceProcess:
 
 @asynccontextmanager
 async def workspace_process(
-    root: Path, *, cwd: Path | None = None, grace_s: float = 30.0, settings: dict[str, Any] | None = None
+    root: Path,
+    *,
+    cwd: Path | None = None,
+    grace_s: float = 30.0,
+    settings: dict[str, Any] | None = None,
+    env: Mapping[str, str] | None = None,
 ) -> AsyncIterator[WorkspaceProcess]:
-    """Start one for `root`, with `cwd` (default: root) as working directory; killed at the end if it is left."""
+    """Start one for `root`; killed at the end if it is left.
+
+    `cwd` is its working directory (default: root), `env` comes on top of the test's own environment.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
-        launch = Launch(
-            "ws-1", str(root), "i-1", NONCE, SECRET, listener.fileno(), grace_s, settings or {}
-        )
+        launch = Launch("ws-1", str(root), "i-1", NONCE, SECRET, listener.fileno(), grace_s, settings or {})
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",
@@ -61,6 +67,7 @@ async def workspace_process(
             stderr=asyncio.subprocess.PIPE,
             pass_fds=[listener.fileno()],
             cwd=cwd or root,
+            env={**os.environ, **(env or {})},
         )
         assert process.stdin is not None
         process.stdin.write(encode(launch))

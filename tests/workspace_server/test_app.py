@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from typing import Any
 
 import aiohttp
 import pytest
-from multidict import CIMultiDict
+
+from protocol import headers, names, sse
 from support.modern import SECRET, body_of, headers_of
 from support.tool_source import PlayedSource, tool
 from support.workspace_app import Serving, serving
-
-from protocol import headers, names, sse
 from workspace_server.source import CallContext, ToolResult
 
 CALL = body_of(names.TOOLS_CALL, {"name": "a", "arguments": {}})
@@ -157,12 +157,33 @@ async def test_broken_or_contradicting_message_runs_no_tool(
 @pytest.mark.parametrize("name", [headers.METHOD, headers.NAME, headers.VERSION, "Mcp-Param-X"])
 async def test_routing_header_that_is_sent_twice_is_refused(name: str) -> None:
     """M4, M5."""
-    async with serving([PlayedSource([tool("a")])]) as served:
-        sent = CIMultiDict(headers_of(CALL))
+    source = PlayedSource([tool("a")])
+    async with serving([source]) as served:
+        sent = headers_of(CALL)
         sent.setdefault(name, "x")
-        sent.add(name, sent[name])
-        status, answer = await refused(served, "POST", "/mcp", data=json.dumps(CALL), headers=sent)
+        status, answer = await raw_post(served, [*sent.items(), (name, sent[name])])
         assert (status, answer["error"]["code"], answer["id"]) == (400, -32020, 1)
+        assert source.calls == []
+
+
+async def test_secret_that_is_sent_twice_opens_nothing() -> None:
+    async with serving([PlayedSource([tool("a")])]) as served:
+        sent = [*headers_of(CALL).items(), (headers.SECRET, SECRET)]
+        assert (await raw_post(served, sent))[0] == 401
+
+
+async def raw_post(served: Serving, sent: list[tuple[str, str]]) -> tuple[int, dict[str, Any]]:
+    """Post the call with exactly these header lines, which no client library would send."""
+    address = served.base.removeprefix("http://")
+    data = json.dumps(CALL).encode()
+    lines = [("Host", address), ("Content-Length", str(len(data))), ("Connection", "close"), *sent]
+    reader, writer = await asyncio.open_connection(*address.split(":"))
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines)
+    writer.write(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + data)
+    answer = await asyncio.wait_for(reader.read(), 5)
+    writer.close()
+    top, _, body = answer.partition(b"\r\n\r\n")
+    return int(top.split()[1]), json.loads(body)
 
 
 @pytest.mark.parametrize("method", ["initialize", "tools/list", "notifications/initialized"])
@@ -195,11 +216,13 @@ async def test_body_beyond_the_cap_is_refused_and_one_below_is_served() -> None:
     async with serving([source]) as served:
         large = body_of(names.TOOLS_CALL, {"name": "a", "arguments": {"x": "y" * (15 * 1024 * 1024)}})
         async with served.session.post(
-            f"{served.base}/mcp", data=json.dumps(large), headers=headers_of(large)
+            f"{served.base}/mcp", data=io.BytesIO(json.dumps(large).encode()), headers=headers_of(large)
         ) as response:
             assert response.status == 200
         too_large = b" " * (16 * 1024 * 1024 + 1)
-        status, _ = await refused(served, "POST", "/mcp", data=too_large, headers=headers_of(CALL))
+        status, _ = await refused(
+            served, "POST", "/mcp", data=io.BytesIO(too_large), headers=headers_of(CALL)
+        )
         assert status == 413
         assert len(source.calls) == 1
 

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import psutil
 import pytest
 from aiohttp import ClientSession
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from support.modern import SECRET, Caller, headers_of, body_of
-from support.workspace_process import NONCE, WorkspaceProcess, workspace_process
+from mcp_types import TextResourceContents
 
 from protocol import headers, names
+from support.modern import SECRET, Caller
+from support.workspace_process import NONCE, WorkspaceProcess, workspace_process
 from workspace_server.life import Life
 
 POSTED = {headers.SECRET: SECRET, "Content-Type": "application/json"}
@@ -61,7 +64,9 @@ async def test_official_client_lists_calls_reads_and_listens(root: Path) -> None
         with pytest.raises(MCPError, match="Tool not found or disabled: nope"):
             await client.call_tool("nope", {})
         read = await client.read_resource("lm-tools://names")
-        assert json.loads(read.contents[0].text)["tools"] == sorted(SUCCEEDING)
+        (content,) = read.contents
+        assert isinstance(content, TextResourceContents)
+        assert json.loads(content.text)["tools"] == sorted(SUCCEEDING)
         assert len((await client.list_resources()).resources) == 1 + len(SUCCEEDING)
         assert len((await client.list_resource_templates()).resource_templates) == 2
         assert (await client.list_prompts()).prompts == []
@@ -110,8 +115,7 @@ async def test_files_planted_in_the_workspace_are_not_imported(root: Path, tmp_p
 
 async def test_health_repeats_the_nonce_and_the_secret_is_nowhere(root: Path) -> None:
     async with workspace_process(root) as running, ClientSession() as session:
-        async with session.get(running.url("/mcp/health")) as response:
-            health = await response.json()
+        health = await health_of(session, running)
         assert (health["nonce"], health["pid"]) == (NONCE, running.process.pid)
         assert health["root"] == str(root)
         wrong = {**POSTED, headers.SECRET: "wrong"}
@@ -142,32 +146,71 @@ async def test_held_lifeline_keeps_the_process_and_letting_go_ends_it(root: Path
         assert (await running.ended())[0] == 0
 
 
-async def test_sigterm_lets_the_call_in_flight_finish(root: Path) -> None:
-    for index in range(3000):
-        (root / f"f{index}.txt").write_text("x\n" * 20)
-    body = body_of(names.TOOLS_CALL, {"name": "lm_findTextInFiles", "arguments": {"query": "needle"}})
-    async with workspace_process(root) as running, ClientSession() as session:
-        await Caller(session, running.url()).call("calculator", {"expression": "1"})
-        reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-        data = json.dumps(body).encode()
-        head = {**headers_of(body), "Host": f"127.0.0.1:{running.port}", "Content-Length": str(len(data))}
-        lines = "".join(f"{name}: {value}\r\n" for name, value in head.items())
-        # the body's last byte is held back until the signal is on its way
-        writer.write(f"POST /mcp HTTP/1.1\r\n{lines}\r\n".encode() + data)
-        await writer.drain()
-        await in_flight(session, running)
+class HeldSearch:
+    """A search program in front of PATH that says when it runs, and waits until it may go on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        program = folder / "rg"
+        program.write_text(
+            f"#!/bin/sh\necho $$ > {folder}/pid.new && mv {folder}/pid.new {folder}/pid\n"
+            f"while [ ! -e {folder}/go ]; do sleep 0.02; done\nexit 1\n"
+        )
+        program.chmod(0o755)
+        self.env = {"PATH": f"{folder}:{os.environ['PATH']}"}
+
+    async def pid(self) -> int:
+        """The program's process id, once it runs."""
+        return int(
+            await eventually(lambda: (self.folder / "pid").exists() and (self.folder / "pid").read_text())
+        )
+
+    def let_go(self) -> None:
+        """Let it end; it will have found nothing."""
+        (self.folder / "go").touch()
+
+
+async def eventually(look: Callable[[], Any]) -> Any:
+    """What `look` returns, as soon as that is true."""
+    async with asyncio.timeout(10):
+        while not (found := look()):
+            await asyncio.sleep(0.02)
+        return found
+
+
+async def test_sigterm_lets_the_call_in_flight_finish(root: Path, tmp_path: Path) -> None:
+    held = HeldSearch(tmp_path / "bin")
+    async with workspace_process(root, env=held.env) as running, ClientSession() as session:
+        caller = Caller(session, running.url())
+        call = asyncio.create_task(caller.call("lm_findTextInFiles", {"query": "needle"}))
+        await held.pid()
         running.process.send_signal(signal.SIGTERM)
-        answer = await asyncio.wait_for(reader.read(), 20)
-        assert answer.startswith(b"HTTP/1.1 200")
-        assert b'"uniqueMatches":1' in answer
-        writer.close()
+        async with asyncio.timeout(10):
+            while (await health_of(session, running))["ok"]:
+                await asyncio.sleep(0.02)
+        assert not call.done()
+        held.let_go()
+        assert (await call)["isError"] is False
         assert (await running.ended())[0] == 0
 
 
-async def in_flight(session: ClientSession, running: WorkspaceProcess) -> None:
-    """Returns once the server has answered something that came after what was written before."""
+async def test_caller_that_leaves_ends_what_its_call_started(root: Path, tmp_path: Path) -> None:
+    """M16."""
+    held = HeldSearch(tmp_path / "bin")
+    async with workspace_process(root, env=held.env) as running, ClientSession() as session:
+        caller = Caller(session, running.url())
+        call = asyncio.create_task(caller.call("lm_findTextInFiles", {"query": "needle"}))
+        pid = await held.pid()
+        call.cancel()
+        await eventually(lambda: not psutil.pid_exists(pid))
+        assert (await health_of(session, running))["ok"] is True
+
+
+async def health_of(session: ClientSession, running: WorkspaceProcess) -> dict[str, Any]:
     async with session.get(running.url("/mcp/health")) as response:
-        await response.read()
+        health: dict[str, Any] = await response.json()
+        return health
 
 
 @pytest.mark.parametrize("line", [b"", b"{}\n", b"not json\n", b'{"workspace":1}\n'])

@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 import pytest
+
+from protocol import names
 from support.modern import Caller, body_of, events, headers_of
 from support.tool_source import PlayedSource, tool
 from support.workspace_app import Serving, serving
-
-from protocol import names
 from workspace_server import registry as registry_module
 from workspace_server.source import CallContext, InvalidArguments, ToolError, ToolResult
 
@@ -162,7 +162,7 @@ async def test_result_that_breaks_its_own_output_schema_becomes_an_error() -> No
 
 async def test_result_of_a_third_party_is_passed_on_byte_for_byte() -> None:
     """T-155."""
-    foreign = b'{ "content":[],"big":123456789012345678901234567890,\n "isError":false, "resultType":"complete","x":1.10 }'
+    foreign = b'{ "content":[],"big":123456789012345678901234567890,\n "resultType":"complete","x":1.10 }'
     source = PlayedSource([tool("a")])
 
     async def answer(arguments: Any, context: CallContext) -> msgspec.Raw:
@@ -363,4 +363,6 @@ async def test_quiet_listen_stream_carries_comments() -> None:
 
 async def test_listen_without_a_filter_is_invalid() -> None:
     async with serving([PlayedSource()]) as served:
-        assert (await served.caller.error(names.LISTEN, {}))["code"] == -32602
+        bad: list[dict[str, Any]] = [{}, {"notifications": []}]
+        for params in bad:
+            assert (await served.caller.error(names.LISTEN, params))["code"] == -32602

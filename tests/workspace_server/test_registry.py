@@ -6,8 +6,8 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.tool_source import PlayedSource, tool
 
+from support.tool_source import PlayedSource, tool
 from workspace_server import listing
 from workspace_server import registry as registry_module
 from workspace_server.registry import Registry, Snapshot
@@ -22,7 +22,7 @@ def codes_of(snapshot: Snapshot) -> list[tuple[str, str]]:
 
 
 def builtin(*names: str) -> PlayedSource:
-    source = PlayedSource([tool(name) for name in names], id="builtin")
+    source = PlayedSource([tool(name) for name in names], identity="builtin")
     source.kind = "builtin"
     return source
 
@@ -30,7 +30,7 @@ def builtin(*names: str) -> PlayedSource:
 async def test_order_is_by_lower_cased_name_whatever_the_order_of_the_sources() -> None:
     """T-2."""
     first = PlayedSource([tool("b"), tool("Zed"), tool("a")])
-    second = PlayedSource([tool("alpha")], id="up", namespace="Mid")
+    second = PlayedSource([tool("alpha")], identity="up", namespace="Mid")
     expected = ["a", "b", "Mid__alpha", "Zed"]
     assert names_of(await Registry([first, second]).snapshot()) == expected
     assert names_of(await Registry([second, first]).snapshot()) == expected
@@ -81,7 +81,7 @@ async def test_reserved_bare_name_is_dropped_but_harmless_behind_a_namespace(nam
     bare = await Registry([PlayedSource([tool(name)])]).snapshot()
     assert names_of(bare) == []
     assert codes_of(bare) == [("warning", "TOOL_NAME_RESERVED")]
-    behind = await Registry([PlayedSource([tool(name)], id="up", namespace="up")]).snapshot()
+    behind = await Registry([PlayedSource([tool(name)], identity="up", namespace="up")]).snapshot()
     assert len(behind.tools) == 1
     assert behind.issues == ()
 
@@ -89,7 +89,7 @@ async def test_reserved_bare_name_is_dropped_but_harmless_behind_a_namespace(nam
 @pytest.mark.parametrize("namespace", ["builtin", "script", "script_user", "script_system"])
 async def test_source_with_a_reserved_namespace_is_left_out_with_an_error(namespace: str) -> None:
     """T-10."""
-    source = PlayedSource([tool("x")], id="up", namespace=namespace)
+    source = PlayedSource([tool("x")], identity="up", namespace=namespace)
     snapshot = await Registry([source, builtin("a")]).snapshot()
     assert names_of(snapshot) == ["a"]
     assert codes_of(snapshot) == [("error", "CONFIG_NAMESPACE_RESERVED")]
@@ -98,7 +98,9 @@ async def test_source_with_a_reserved_namespace_is_left_out_with_an_error(namesp
 async def test_foreign_names_are_shaped_and_called_by_their_own_name() -> None:
     """T-8."""
     long = "n" * 90
-    source = PlayedSource([tool("repos.list"), tool("a b"), tool("a.b"), tool(long)], id="up", namespace="gh")
+    source = PlayedSource(
+        [tool("repos.list"), tool("a b"), tool("a.b"), tool(long)], identity="up", namespace="gh"
+    )
     snapshot = await Registry([source]).snapshot()
     offered = {entry.tool.name: entry.name for entry in snapshot.tools}
     assert offered["repos.list"] == "gh__repos_list"
@@ -111,7 +113,7 @@ async def test_foreign_names_are_shaped_and_called_by_their_own_name() -> None:
 
 async def test_no_tool_is_lost_when_two_sources_end_up_with_one_name() -> None:
     """T-9."""
-    twins = [PlayedSource([tool("x")], id=identity, namespace="same") for identity in ("one", "two")]
+    twins = [PlayedSource([tool("x")], identity=identity, namespace="same") for identity in ("one", "two")]
     bare = PlayedSource([tool("same__x")])
     snapshot = await Registry([*twins, bare]).snapshot()
     assert len(snapshot.by_name) == 3
@@ -175,7 +177,7 @@ async def test_source_that_reports_failure_and_no_list_keeps_its_last_one() -> N
 
 async def test_source_that_never_had_a_list_fails_as_an_error_beside_complete_others() -> None:
     """T-4, T-6."""
-    broken = PlayedSource(id="up", namespace="up")
+    broken = PlayedSource(identity="up", namespace="up")
     broken.fault = ValueError("garbage")
     snapshot = await Registry([broken, builtin("a")]).snapshot()
     assert names_of(snapshot) == ["a"]
@@ -194,7 +196,7 @@ async def test_hung_source_delays_the_list_once_and_follows_with_a_change(
 ) -> None:
     """T-6, T-184."""
     monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.05)
-    hung = PlayedSource([tool("late")], id="up", namespace="up")
+    hung = PlayedSource([tool("late")], identity="up", namespace="up")
     hung.gate.clear()
     registry = Registry([hung, builtin("a")])
     changed = asyncio.Event()
@@ -253,6 +255,6 @@ async def test_close_closes_every_source_even_when_one_fails() -> None:
         async def close(self) -> None:
             raise OSError("will not close")
 
-    other = PlayedSource(id="up", namespace="up")
+    other = PlayedSource(identity="up", namespace="up")
     await Registry([Stubborn(), other]).close()
     assert other.closed

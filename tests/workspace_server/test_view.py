@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from multidict import CIMultiDict
-from support.tool_source import PlayedSource, tool
 
+from support.tool_source import PlayedSource, tool
 from workspace_server.registry import Registry
 from workspace_server.view import Mode, listed, mode_of
 

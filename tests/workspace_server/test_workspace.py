@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 import pytest
-from support.file_tree import workspace_of, write_tree
 
+from support.file_tree import workspace_of, write_tree
 from workspace_server.source import InvalidArguments
 from workspace_server.workspace import PathNotFound, Workspace, clean
 

@@ -132,7 +132,7 @@ class Tree:
                 path, f"{relative}/", real, enter(path, f"{relative}/", here.level, self.rules)
             )
             yield (Found(relative, link=True) if link and not files else None), inner
-        elif (files and _is_file(entry)) or link:
+        elif link if not files else _is_file(entry):
             yield Found(relative, link=link), None
 
     def _may_follow(self, real: Path) -> bool:

@@ -74,6 +74,12 @@ class Peer:
             while piece := await self._reader.read(65536):
                 self.received += piece
 
+    def stop_reading(self) -> None:
+        """Lets the kernel fill a small buffer and takes nothing out of it."""
+        self._writer.transport.pause_reading()
+        peer = self._writer.get_extra_info("socket")
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16384)
+
     def reset(self) -> None:
         """Ends with RST instead of FIN."""
         peer = self._writer.get_extra_info("socket")

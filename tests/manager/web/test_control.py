@@ -420,7 +420,7 @@ async def test_body_that_is_no_object_is_refused(
 
 
 async def test_body_above_the_cap_is_refused(control: Socket) -> None:
-    """Section 10 of the design: caps on the body."""
+    """One MiB is the cap, whatever the application's own one is."""
     for padding, expected in ((MAX_BODY - 30, 200), (MAX_BODY, 413)):
         body = io.BytesIO(json.dumps({"padding": "x" * padding}).encode())
         assert (await control.send("POST", "/bye", body))[0] == expected
@@ -428,7 +428,7 @@ async def test_body_above_the_cap_is_refused(control: Socket) -> None:
 
 
 async def test_stranger_gets_nothing(control: Socket, daemon: Daemon) -> None:
-    """Group H: the peer's uid is checked, on every route."""
+    """The peer's uid is checked on every route."""
     daemon.uid += 1
     refused = (403, {"ok": False, "reason": "forbidden"})
     for path in ("/health", "/status", "/list", "/unknown"):

@@ -1,0 +1,291 @@
+"""The daemon's life: acquire everything in order, serve, and give it back in reverse.
+
+    lock → port → state → workspaces → sessions → control socket → port open → READY
+
+Stopping: refuse new requests, let calls in flight finish, end what is left with an answer, stop the
+workspace servers, close. The order is the contract (M-159 to M-168); nothing else starts or stops things.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+
+from manager import __version__, exit_codes, systemd
+from manager.answers.catalog import Catalog
+from manager.answers.dispatch import Dispatch
+from manager.answers.handshake import Handshakes
+from manager.answers.lists import Lists
+from manager.filesystem import FolderExaminer
+from manager.legacy.endpoint import LegacyEndpoint
+from manager.legacy.keeper import Keeper
+from manager.lock import Held, Lock
+from manager.log import configure, logger
+from manager.paths import Paths, UnsafePathError, make_private
+from manager.peer import peer_uid
+from manager.port import PortTaken, bind_fixed
+from manager.routing.door import DoorRules
+from manager.services import DaemonServices
+from manager.settings import Settings
+from manager.store import Store
+from manager.upstream.externals import ExternalServers
+from manager.upstream.forward import Forwarder
+from manager.upstream.supervisor import Surroundings
+from manager.upstream.workspaces import Workspaces
+from manager.web.app import diagnosis_routes, make_app
+from manager.web.control import make_control_app
+from manager.web.limits import Limits
+from manager.web.mcp import McpRoutes
+from manager.web.modern import ModernEndpoint
+from manager.web.peers import SameUser, lookup_works
+from manager.web.runner import listen, make_runner
+from manager.web.status import Status
+
+HOUSEKEEPING_S: Final = 5.0
+FLUSH_ANSWERS_S: Final = 2.0
+CONTROL_BACKLOG: Final = 1024
+HOST: Final = "127.0.0.1"
+OnReady = Callable[[str], None]
+
+
+def run(settings: Settings, paths: Paths, on_ready: OnReady | None = None) -> int:
+    """Run the manager until it is asked to stop.
+
+    Args:
+        on_ready: called with the endpoint's URL once requests are answered.
+
+    Returns:
+        An exit code of `exit_codes`.
+    """
+    configure(settings.log_level, settings.log_format)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(Daemon(settings, paths, on_ready).serve())
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    if sys.platform == "win32":
+        return None
+    import uvloop  # noqa: PLC0415  not on every platform
+
+    return uvloop.new_event_loop
+
+
+class Daemon:
+    """One manager. Every task it starts has a name and is cancelled at the end."""
+
+    def __init__(self, settings: Settings, paths: Paths, on_ready: OnReady | None = None) -> None:
+        self._settings = settings
+        self._paths = paths
+        self._on_ready = on_ready
+        self._log = logger()
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._stop_asked = asyncio.Event()
+        self._streams_end = asyncio.Event()
+        self._keep_servers = False
+        self._started_at = time.monotonic()
+
+    async def serve(self) -> int:
+        """Acquire, serve until asked to stop, release; the exit code."""
+        try:
+            for folder in (self._paths.runtime_dir, self._paths.control_socket.parent, self._paths.state_dir):
+                make_private(folder)
+            make_private(self._paths.logs_dir)
+        except UnsafePathError as error:
+            self._log.error("start.refused", why=str(error), hint=error.hint)
+            return exit_codes.HOPELESS
+        lock = Lock.acquire(self._paths.lock_file)
+        if isinstance(lock, Held):
+            self._log.warning("start.refused", why=f"another manager serves already: {lock}")
+            return exit_codes.OK
+        try:
+            listener = await self._listener()
+            if isinstance(listener, PortTaken):
+                self._log.error("start.refused", why=str(listener), hint="lmtb doctor tells more")
+                return exit_codes.HOPELESS if listener.kind == "listener" else exit_codes.PORT_BUSY
+            async with contextlib.AsyncExitStack() as stack:
+                await self._serve(lock, listener, stack)
+            self._log.info("shutdown", state="done")
+            return exit_codes.OK
+        finally:
+            lock.release()
+
+    async def _listener(self) -> socket.socket | PortTaken:
+        handed = systemd.listen_fds().get("http")
+        if handed is not None:
+            return handed
+        return await bind_fixed(
+            HOST,
+            self._settings.http_port,
+            sleep=asyncio.sleep,
+            monotonic=time.monotonic,
+            on_wait=lambda taken: self._log.warning("start.waiting", why=str(taken)),
+        )
+
+    # -- acquire ------------------------------------------------------------------------------------------
+
+    async def _serve(self, lock: Lock, listener: socket.socket, stack: contextlib.AsyncExitStack) -> None:
+        settings, paths = self._settings, self._paths
+        port = listener.getsockname()[1]
+        address = f"http://{HOST}:{port}/mcp"
+        lock.describe(
+            address=address, version=__version__, started_at=datetime.datetime.now(datetime.UTC).isoformat()
+        )
+        store = Store(paths.state_file, set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"))
+        loaded = await store.open()
+        stack.push_async_callback(store.close)
+        stack.push_async_callback(self._cancel_tasks)
+        around = Surroundings(settings, store, paths.logs_dir, os.environ)
+        externals = ExternalServers(around)
+        stack.push_async_callback(externals.close)
+        workspaces = Workspaces(
+            around, FolderExaminer(), externals, home=_home(), windows=sys.platform == "win32"
+        )
+        await workspaces.restore(loaded)
+        keeper = Keeper(settings, store)
+        keeper.restore(loaded.sessions)
+        stack.push_async_callback(keeper.flush)
+        forwarder = Forwarder(workspaces, settings)
+        catalog = Catalog(forwarder, settings)
+        dispatch = Dispatch(
+            workspaces,
+            forwarder,
+            Lists(forwarder, catalog, settings),
+            Handshakes(workspaces, catalog, keeper, around),
+        )
+        routes = McpRoutes(
+            dispatch,
+            LegacyEndpoint(keeper, dispatch),
+            ModernEndpoint(dispatch, self._streams_end),
+            settings,
+            self.own,
+        )
+        services = DaemonServices(port, workspaces, externals, self.ask_to_stop)
+        status = Status(workspaces, externals, keeper, store, address)
+
+        def shown() -> dict[str, Any]:
+            return status.payload(time.monotonic(), time.time(), self._started_at)
+
+        await self._open_control(services, shown, stack)
+        servers, runner = await self._open_port(make_app(routes, services, shown), listener, port)
+        self._handle_signals()
+        self.own(externals.run(), "external servers")
+        self.own(self._keep_house(keeper, workspaces), "housekeeping")
+        self._log.info("ready", address=address, pid=os.getpid(), version=__version__)
+        systemd.notify(READY=1, STATUS=f"serving {address}")
+        if self._on_ready is not None:
+            self._on_ready(address)
+        await self._stop_asked.wait()
+        status.is_draining = True
+        systemd.notify(STOPPING=1)
+        for server in servers:
+            server.close()
+        await self._drain(routes, keeper)
+        await workspaces.close(keep=self._keep_servers)
+        await routes.settled(FLUSH_ANSWERS_S)
+        await runner.cleanup()
+
+    async def _open_control(
+        self, services: DaemonServices, shown: Callable[[], dict[str, Any]], stack: contextlib.AsyncExitStack
+    ) -> None:
+        if sys.platform == "win32":
+            return
+        path = self._paths.control_socket
+        path.unlink(missing_ok=True)  # the lock is ours, so nobody answers there any more
+        app = make_control_app(services)
+        app.add_routes(diagnosis_routes(shown))
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        mask = os.umask(0o177)
+        try:
+            await web.UnixSite(runner, str(path), backlog=CONTROL_BACKLOG).start()
+        finally:
+            os.umask(mask)
+        stack.callback(path.unlink, missing_ok=True)
+
+    async def _open_port(
+        self, app: web.Application, listener: socket.socket, port: int
+    ) -> tuple[list[asyncio.Server], web.AppRunner]:
+        settings = self._settings
+        limits = Limits(
+            head_s=settings.header_timeout_s,
+            body_s=settings.body_timeout_s,
+            keepalive_s=settings.keep_alive_s,
+            connections=settings.connection_limit,
+        )
+        rules = DoorRules.for_ports([port], body_cap=settings.body_limit)
+        check = None
+        if sys.platform != "win32":
+            works = lookup_works(peer_uid, os.getuid())
+            if not works:
+                self._log.warning("door", why="the owner of a local connection cannot be looked up here")
+            check = SameUser(peer_uid, os.getuid(), lookup_works=works)
+        runner = make_runner(app, rules, limits=limits, peer_check=check)
+        return await listen(runner, [listener]), runner
+
+    # -- run ----------------------------------------------------------------------------------------------
+
+    def own(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        """Run something in a task of the daemon's, which ends with it."""
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def ask_to_stop(self, reason: str, keep_servers: bool = False) -> None:
+        """Begin to stop; asked a second time, stop at once."""
+        if self._stop_asked.is_set():
+            self._log.warning("shutdown", state="forced", why=reason)
+            self._settings = self._settings.model_copy(update={"drain_s": 0})
+            self._streams_end.set()
+            return
+        self._log.info("shutdown", state="begun", why=reason)
+        self._keep_servers = keep_servers
+        self._stop_asked.set()
+
+    def _handle_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with contextlib.suppress(NotImplementedError):  # not on every platform's loop
+                loop.add_signal_handler(number, self.ask_to_stop, number.name)
+
+    async def _keep_house(self, keeper: Keeper, workspaces: Workspaces) -> None:
+        idle_s = self._settings.workspace_idle_s
+        pause = min(HOUSEKEEPING_S, systemd.watchdog_interval() or HOUSEKEEPING_S)
+        while True:
+            systemd.notify(WATCHDOG=1)
+            await keeper.housekeep()
+            await workspaces.stop_idle(keeper.active_workspaces(idle_s))
+            await asyncio.sleep(pause)
+
+    # -- release ------------------------------------------------------------------------------------------
+
+    async def _drain(self, routes: McpRoutes, keeper: Keeper) -> None:
+        """Refuse what is new, end the streams, wait for calls in flight."""
+        routes.is_draining = True
+        keeper.streams.close_all()
+        self._streams_end.set()
+        await routes.settled(self._settings.drain_s)
+
+    async def _cancel_tasks(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None

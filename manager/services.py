@@ -1,0 +1,151 @@
+"""What the control plane may ask of the running daemon (`web/control.py` says what each means)."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import psutil
+from aiohttp import web
+
+from manager import __version__
+from manager.folder import CwdProblem, CwdProblemKind
+from manager.peer import unix_peer_uid
+from manager.routing.leases import PortExhausted
+from manager.routing.registrations import Registered
+from manager.upstream.externals import ExternalServers
+from manager.upstream.instance import Instance
+from manager.upstream.workspaces import Workspace, Workspaces
+from manager.web.allocate import is_bindable
+from manager.web.control import ListedInstance, ResolvedWorkspace, Status
+from protocol.errors import Reason, Refusal
+from protocol.registration import Allocate, Heartbeat
+
+
+@dataclass(slots=True)
+class DaemonServices:
+    """The daemon as the control plane sees it. `stop(reason, keep_servers)` begins the stop."""
+
+    port: int
+    workspaces: Workspaces
+    externals: ExternalServers
+    stop: Callable[[str, bool], None]
+    now: Callable[[], float] = time.monotonic
+
+    def peer_allowed(self, request: web.Request) -> bool:
+        """Whether the caller is our user; callers on the port were looked at by its door already."""
+        transport = request.transport
+        sock = None if transport is None else transport.get_extra_info("socket")
+        if sock is None:
+            return False
+        if sock.family.name != "AF_UNIX":
+            return True
+        return sys.platform != "linux" or unix_peer_uid(sock) == os.getuid()
+
+    def owns_process(self, pid: int) -> bool:
+        """Whether a process of our user with this pid runs."""
+        try:
+            return sys.platform == "win32" or psutil.Process(pid).uids().real == os.getuid()
+        except psutil.Error:
+            return False
+
+    def status(self) -> Status:
+        """Who we are."""
+        return Status(
+            version=__version__,
+            pid=os.getpid(),
+            now=int(time.time() * 1000),
+            address=f"http://127.0.0.1:{self.port}/mcp",
+        )
+
+    def list_instances(self) -> Iterable[ListedInstance]:
+        """Every instance, ours and external ones."""
+        for workspace in self.workspaces:
+            if workspace.supervisor.instance is not None:
+                yield self._listed(workspace, workspace.supervisor.instance)
+        for record in self.externals.registrations.records():
+            yield ListedInstance(
+                session_id=record.session_id,
+                workspace=None,
+                pid=record.pid,
+                workspace_folders=record.workspace_folders,
+                workspace_file=record.workspace_file,
+                host=record.host,
+                port=record.port,
+                last_seen=self._wall_ms(record.last_seen),
+                started_at=self._wall_ms(record.registered_at),
+                owner="external",
+                kind=record.kind,
+                state=record.state.value,
+            )
+
+    def allocate(self, message: Allocate) -> int | PortExhausted:
+        """Reserve a port, or give the one the sender's live instance has."""
+        taken = [one.supervisor.instance.port for one in self.workspaces if one.supervisor.instance]
+        return self.externals.allocate(message, taken, self.port, is_bindable)
+
+    def heartbeat(self, message: Heartbeat) -> Registered:
+        """Register or renew, and end the sender's reservation."""
+        return self.externals.heartbeat(message)
+
+    def bye(self, session_id: str) -> None:
+        """Forget instance and reservation."""
+        self.externals.bye(session_id)
+
+    async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
+        """Find the workspace of a folder. Starts nothing and waits for nothing (M-148)."""
+        found = await self.workspaces.find(cwd, ambient=False)
+        if isinstance(found, Workspace):
+            return self._resolved(found)
+        if isinstance(found, Refusal) and found.reason is Reason.INVALID_CWD and found.details is not None:
+            return CwdProblem(CwdProblemKind(found.details["problem"]))
+        return None
+
+    def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
+        """Begin to stop."""
+        self.stop(reason or "asked over the control socket", keep_servers)
+
+    def _resolved(self, workspace: Workspace) -> ResolvedWorkspace:
+        record = self.externals.registrations.for_root(workspace.root)
+        if record is not None:
+            return ResolvedWorkspace(
+                session_id=record.session_id,
+                workspace=workspace.id,
+                host=record.host,
+                port=record.port,
+                workspace_folders=record.workspace_folders,
+                workspace_file=record.workspace_file,
+                state=record.state.value,
+            )
+        instance = workspace.supervisor.instance
+        return ResolvedWorkspace(
+            session_id=None if instance is None else instance.id,
+            workspace=workspace.id,
+            host=None if instance is None else instance.host,
+            port=None if instance is None else instance.port,
+            workspace_folders=(workspace.root,),
+            workspace_file=None,
+            state=workspace.supervisor.life.state.value,
+        )
+
+    def _listed(self, workspace: Workspace, instance: Instance) -> ListedInstance:
+        return ListedInstance(
+            session_id=instance.id,
+            workspace=workspace.id,
+            pid=instance.pid or 0,
+            workspace_folders=instance.folders,
+            workspace_file=instance.workspace_file,
+            host=instance.host,
+            port=instance.port,
+            last_seen=self._wall_ms(instance.last_ok or instance.started_at),
+            started_at=self._wall_ms(instance.started_at),
+            owner=instance.owner,
+            kind="workspace-server",
+            state=workspace.supervisor.life.state.value,
+        )
+
+    def _wall_ms(self, moment: float) -> int:
+        return int((time.time() - (self.now() - moment)) * 1000)

@@ -1,0 +1,47 @@
+"""All routes of the manager's port, in one place. How they are served is `runner.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from manager.web.allocate import allocate_routes
+from manager.web.control import Services
+from manager.web.mcp import McpRoutes
+from manager.web.status import log_payload
+from protocol import jsonrpc
+
+
+def make_app(mcp: McpRoutes, services: Services, status: Callable[[], dict[str, Any]]) -> web.Application:
+    """The application of the port; the door is added by `make_runner`."""
+    app = web.Application()
+    for path in ("/mcp", "/mcp/", "/w/{workspace_id}/mcp"):
+        app.router.add_post(path, mcp.post)
+        app.router.add_get(path, mcp.get, allow_head=False)
+        app.router.add_delete(path, mcp.delete)
+    app.add_routes(allocate_routes(services))
+    app.add_routes(diagnosis_routes(status, slash=True))
+    app.router.add_get("/", _shows(status), allow_head=False)
+    return app
+
+
+def diagnosis_routes(status: Callable[[], dict[str, Any]], *, slash: bool = False) -> list[web.RouteDef]:
+    """Status, health and log: read-only, on the port and on the control socket (M-2, M-3)."""
+    shown = {
+        "/mcp/status": _shows(status),
+        "/mcp/log": _shows(log_payload),
+        "/mcp/health": _shows(lambda: {"ok": True}),
+    }
+    paths = {path: shown[path] for path in shown}
+    if slash:
+        paths |= {f"{path}/": shown[path] for path in ("/mcp/status", "/mcp/log")}
+    return [web.get(path, handler, allow_head=False) for path, handler in paths.items()]
+
+
+def _shows(payload: Callable[[], dict[str, Any]]) -> Callable[[web.Request], Any]:
+    async def show(_: web.Request) -> web.Response:
+        return web.Response(body=jsonrpc.dumps(payload()), content_type="application/json")
+
+    return show

@@ -1,0 +1,24 @@
+"""The main job in its shortest form: handshake, list, call, in both eras."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mcp
+from support.manager import RunningManager, make_project
+
+
+async def test_a_legacy_client_binds_and_calls(manager: RunningManager, tmp_path: Path) -> None:
+    """M-36, M-39, M-89."""
+    project = make_project(tmp_path / "proj")
+    async with mcp.Client(manager.address, mode="legacy") as client:
+        handshake = await client.call_tool("lmToolsBridge.requestWorkspaceMCPServer", {"cwd": str(project)})
+        assert handshake.structured_content is not None
+        assert handshake.structured_content["ok"] is True
+        tools = await client.list_tools()
+        assert [tool.name for tool in tools.tools][:2] == [
+            "lmToolsBridge.requestWorkspaceMCPServer",
+            "lmToolsBridge.callTool",
+        ]
+        direct = await client.call_tool("calculator", {"expression": "6*7"})
+        assert direct.structured_content == {"value": 42}

@@ -1,0 +1,41 @@
+"""Fixtures of the whole suite: isolation first, then a running manager."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from support.manager import RunningManager, running_manager
+
+
+@pytest.fixture(autouse=True)
+def _no_user_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test sees the user's home, configuration or running manager."""
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    for name in list(os.environ):
+        if name.startswith(("XDG_", "LMTB_")):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def _quiet_log() -> Iterator[None]:
+    """Log lines go nowhere unless a test asks for them."""
+    structlog.configure(processors=[_drop], cache_logger_on_first_use=False)
+    yield
+    structlog.reset_defaults()
+
+
+def _drop(*_: object) -> str:
+    raise structlog.DropEvent
+
+
+@pytest.fixture
+async def manager(tmp_path: Path) -> AsyncIterator[RunningManager]:
+    """A running manager with quick settings."""
+    async with running_manager(tmp_path / "manager") as running:
+        yield running

@@ -1,0 +1,101 @@
+"""What only the engine without ripgrep must be able to do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from support.file_tree import settings_of, workspace_of, write_tree
+from workspace_server.search import line_matcher
+from workspace_server.search.engine import Where, find_text
+from workspace_server.search.line_matcher import Refused, compile_query
+from workspace_server.search.query import TextQuery
+
+HOSTILE = TextQuery("^(a+)+$", regex=True)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return write_tree(tmp_path / "proj", {"1.txt": "aaa\n", "2.txt": "a" * 60 + "!\n", "3.txt": "aaa\n"})
+
+
+def matchers() -> list[psutil.Process]:
+    """Line matchers that this process started and that still run."""
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if any("line_matcher" in word for word in child.cmdline())]
+
+
+async def test_catastrophic_regex_is_stopped_by_the_deadline(root: Path, tmp_path: Path) -> None:
+    """T-128."""
+    started = time.monotonic()
+    settings = settings_of("python", tmp_path, deadline=1.5)
+    found = await asyncio.wait_for(find_text(workspace_of(root), HOSTILE, Where("", ""), 9, settings), 20)
+    assert time.monotonic() - started < 15
+    assert ([match.path.name for match in found.items], found.capped, found.late) == (["1.txt"], True, True)
+    assert matchers() == []
+
+
+async def test_event_loop_runs_on_while_a_regex_hangs(root: Path, tmp_path: Path) -> None:
+    """T-128."""
+    settings = settings_of("python", tmp_path, deadline=1.0)
+    task = asyncio.create_task(find_text(workspace_of(root), HOSTILE, Where("", ""), 9, settings))
+    turns = 0
+    while not task.done():
+        await asyncio.sleep(0.01)
+        turns += 1
+    assert turns > 20
+
+
+async def test_cancelled_search_leaves_no_matcher_behind(root: Path, tmp_path: Path) -> None:
+    """T-128."""
+    settings = settings_of("python", tmp_path)
+    task = asyncio.create_task(find_text(workspace_of(root), HOSTILE, Where("", ""), 9, settings))
+    async with asyncio.timeout(20):
+        while not matchers():
+            await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert matchers() == []
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["a{b", "{", "(?>a)", "(?#c)", "(?P<n>a)(?P=n)", "(a)(?(1)b)", "[[:alpha:]]", "[a&&b]", "a" + "(" * 5000],
+)
+def test_what_only_python_understands_is_refused(pattern: str) -> None:
+    """T-127."""
+    with pytest.raises(Refused):
+        compile_query(pattern, literal=False, ignore_case=False)
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"a\{b", "a{2}", "a{2,}", "a{2,3}", "[{(]", r"[\1]", r"\\1", "[]a]", "[^]a]", "}", ""]
+)
+def test_what_both_understand_is_accepted(pattern: str) -> None:
+    """T-127."""
+    compile_query(pattern, literal=False, ignore_case=False)
+
+
+def test_matcher_needs_nothing_but_the_standard_library(root: Path) -> None:
+    """Planted modules beside the searched files are not imported."""
+    write_tree(root, {"json.py": "raise SystemExit(9)", "re.py": "raise SystemExit(9)"})
+    request = {"pattern": "aaa", "literal": True, "ignoreCase": False, "limit": 1, "headBytes": 10}
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(line_matcher.__file__)],
+        input=json.dumps({**request, "files": ["1.txt", "3.txt"]}).encode(),
+        cwd=root,
+        capture_output=True,
+        check=True,
+    )
+    assert [json.loads(line) for line in done.stdout.splitlines()] == [
+        [0, 1, "aaa", False, 0, 1],
+        {"done": True},
+    ]

@@ -1,18 +1,18 @@
-"""How the program ends: one number for each outcome that a script or systemd may want to tell apart."""
+"""The exit codes of the command line, as documented for scripts and service managers."""
 
 from __future__ import annotations
 
 from typing import Final
 
 OK: Final = 0
-"""Done. Also: another manager of this user serves already, so that there is nothing to do."""
+"""Done; also: another manager of this user serves already (M-159)."""
 FAILED: Final = 1
-"""What was asked for did not succeed."""
+"""The verb did not succeed."""
 USAGE: Final = 2
-"""The command line could not be understood."""
+"""Wrong options or arguments (click)."""
 HOPELESS: Final = 3
-"""It would fail the same way again: a setting that does not fit, a port that belongs to somebody else."""
+"""It would fail the same way again: bad configuration, unsafe folder, port held by a stranger (M-160)."""
 PORT_BUSY: Final = 4
-"""The port did not become free in time."""
-NOT_RUNNING: Final = 5
+"""The port did not become free in time; a later try may succeed."""
+NO_MANAGER: Final = 5
 """No manager is running."""

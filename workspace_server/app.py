@@ -1,7 +1,7 @@
 """The HTTP face of a workspace server: four routes behind one door.
 
 `POST /mcp` speaks revision 2026-07-28 only and keeps nothing between requests; the other three are for the
-manager: health, lifeline, stop.
+manager: health, lifeline.
 """
 
 from __future__ import annotations
@@ -67,11 +67,6 @@ class Server:
             await listen.until(self._life, stream, self._keep_alive_s)
         return await stream.close()
 
-    async def stop(self, request: web.Request) -> web.Response:
-        """Order to stop: answered at once, carried out after."""
-        self._life.stop("the manager asked for it")
-        return web.Response(status=202)
-
     async def mcp(self, request: web.Request) -> web.StreamResponse:
         """One MCP message."""
         message = _classify(request, await request.read())
@@ -130,7 +125,6 @@ def make_app(
     app.router.add_post(names.MCP_PATH, server.mcp)
     app.router.add_get(names.HEALTH_PATH, server.health, allow_head=False)
     app.router.add_get(names.LIFELINE_PATH, server.lifeline, allow_head=False)
-    app.router.add_post(names.STOP_PATH, server.stop)
     return app
 
 

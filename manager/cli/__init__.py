@@ -1,0 +1,63 @@
+"""The command line `lmtb`: which verbs there are. Each verb lives in a module of its own, loaded when used.
+
+Nothing here may import what is slow (aiohttp, pydantic, mcp, psutil): short verbs answer in less than 0.1 s.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Final
+
+import click
+
+from manager import __version__
+
+_VERBS: Final = {
+    "serve": ("serve", "Run the manager in the foreground."),
+    "stop": ("stop", "Stop the manager and wait until it is gone."),
+    "status": ("show", "Show how the manager and its workspaces are."),
+    "workspaces": ("show", "List workspaces and their servers."),
+    "sessions": ("show", "List the sessions of connected clients."),
+    "log": ("show", "Show the manager's last log lines."),
+    "tools": ("call", "List the tools of a folder's workspace."),
+    "call": ("call", "Call a tool of a folder's workspace."),
+    "doctor": ("doctor", "Look for what is wrong, and say what to do."),
+    "demo": ("demo", "Show everything on sample workspaces, then tidy up."),
+}
+"""Verb: (module in this package, which has a command of the verb's name; line for the overview)."""
+
+
+class _Verbs(click.Group):
+    """A group whose commands are imported when they are used, and whose overview imports none."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        command: click.Command = getattr(import_module(f"manager.cli.{_VERBS[cmd_name][0]}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, line) for verb, (_, line) in _VERBS.items()])
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="lm-tools-bridge %(version)s")
+def cli() -> None:
+    """One local MCP endpoint for every coding agent.
+
+    Each request is routed to the tools of the workspace it belongs to.
+    """
+
+
+def main() -> None:
+    """The console script."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            # What a terminal cannot show must not end the program.
+            stream.reconfigure(errors="backslashreplace")
+    cli()

@@ -61,11 +61,11 @@ class LegacyEndpoint:
 
     # -- whose request it is ------------------------------------------------------------------------------
 
-    def session(self, identity: str | None) -> Session | NoSession:
+    def session(self, identity: str | None, *, uses: bool = True) -> Session | NoSession:
         """The session a header names."""
         if identity is None:
             return MISSING
-        return self.keeper.get(identity) or UNKNOWN
+        return self.keeper.get(identity, uses=uses) or UNKNOWN
 
     async def session_for(self, inbound: Inbound, identity: str | None) -> Session | NoSession | Refusal:
         """The session of a request; a handshake recovers a lost one (M-25, M-26).

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -20,6 +21,14 @@ from manager.store import SessionRow, Store
 from protocol import jsonrpc
 
 FLUSH_S = 30.0
+
+
+@dataclass(slots=True)
+class _Doings:
+    """What only lives with the process: one handshake at a time, and whether the tools were listed since."""
+
+    handshake: asyncio.Lock = field(default_factory=asyncio.Lock)
+    relisted: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Keeper:
@@ -43,8 +52,7 @@ class Keeper:
         self._store = store
         self._now = now
         self._wall = wall
-        self._locks: dict[str, asyncio.Lock] = {}
-        self._relisted: dict[str, asyncio.Event] = {}
+        self._doings: dict[str, _Doings] = {}
         self._flushed_at = now()
 
     def restore(self, rows: tuple[SessionRow, ...]) -> None:
@@ -88,9 +96,9 @@ class Keeper:
         logger().info("session", opened=short(session.id), client=session.client_name, revision=revision)
         return session
 
-    def get(self, identity: str) -> Session | None:
-        """The live session of an id."""
-        return self.sessions.get(identity, self._now())
+    def get(self, identity: str, *, uses: bool = True) -> Session | None:
+        """The live session of an id; see `Sessions.get`."""
+        return self.sessions.get(identity, self._now(), uses=uses)
 
     async def end(self, session: Session) -> None:
         """End a session at its client's wish: cancel its calls, close its stream, forget it."""
@@ -127,7 +135,7 @@ class Keeper:
         stream = self.streams.get(session.id)
         if stream is None:
             return False
-        self._relisted_event(session).clear()
+        self._of(session).relisted.clear()
         stream.announce_lists()
         return True
 
@@ -135,21 +143,21 @@ class Keeper:
         """Wait until the session has listed its tools again, at the longest so many seconds (M-47)."""
         try:
             async with asyncio.timeout(seconds):
-                await self._relisted_event(session).wait()
+                await self._of(session).relisted.wait()
         except TimeoutError:
             return
 
     def note_listed(self, session: Session) -> None:
         """The session was answered a tool list."""
-        if session.id in self._relisted:
-            self._relisted[session.id].set()
+        if session.id in self._doings:
+            self._doings[session.id].relisted.set()
 
     def handshake_lock(self, session: Session) -> asyncio.Lock:
         """One handshake of a session after the other (M-45)."""
-        return self._locks.setdefault(session.id, asyncio.Lock())
+        return self._of(session).handshake
 
-    def _relisted_event(self, session: Session) -> asyncio.Event:
-        return self._relisted.setdefault(session.id, asyncio.Event())
+    def _of(self, session: Session) -> _Doings:
+        return self._doings.setdefault(session.id, _Doings())
 
     # -- housekeeping --------------------------------------------------------------------------------------
 
@@ -189,8 +197,7 @@ class Keeper:
         stream = self.streams.get(session.id)
         if stream is not None:
             stream.close()
-        self._locks.pop(session.id, None)
-        self._relisted.pop(session.id, None)
+        self._doings.pop(session.id, None)
 
     def _row(self, session: Session) -> SessionRow:
         return SessionRow(

@@ -71,13 +71,17 @@ class Sessions:
         """Enter a session. The caller has asked `is_full`."""
         self._by_id[session.id] = session
 
-    def get(self, identity: str, now: float) -> Session | None:
-        """The live session of this id, marked as seen and used; None when unknown or expired (M-24)."""
+    def get(self, identity: str, now: float, *, uses: bool = True) -> Session | None:
+        """The live session of this id, marked as seen; None when unknown or expired (M-24).
+
+        Args:
+            uses: whether asking makes it a used session; a notification does not (M-32).
+        """
         session = self._by_id.get(identity)
         if session is None or self._has_expired(session, now):
             return None
         session.seen = now
-        session.used = True
+        session.used = session.used or uses
         return session
 
     def remove(self, identity: str) -> Session | None:

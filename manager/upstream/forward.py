@@ -53,17 +53,42 @@ class InterruptedAnswerError(Exception):
         self.refusal = refusal
 
 
+class Slot:
+    """One call's place among those in flight, given back once."""
+
+    def __init__(self, figures: Figures, everywhere: Figures) -> None:
+        self._counted_in = (figures, everywhere)
+        self._is_held = True
+        for one in self._counted_in:
+            one.in_flight += 1
+
+    def release(self, outcome: str) -> None:
+        """Give it back. Idempotent; the first outcome counts."""
+        if self._is_held:
+            self._is_held = False
+            for one in self._counted_in:
+                one.in_flight -= 1
+                one.last_outcome = outcome
+
+    def fail(self, refusal: Refusal) -> None:
+        """Give it back and enter the failure into the figures and the log."""
+        for one in self._counted_in:
+            one.errors += 1
+            one.last_error = refusal.message
+        self.release(refusal.reason.word)
+        logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)
+
+
 class Answer:
     """An answer on its way. Read it to the end or close it; closing early cancels the call upstream."""
 
     def __init__(
-        self, response: UpstreamResponse, figures: Figures, settings: Settings, deadline: float | None
+        self, response: UpstreamResponse, slot: Slot, settings: Settings, deadline: float | None
     ) -> None:
         self._response = response
-        self._figures = figures
+        self._slot = slot
         self._settings = settings
         self._deadline = deadline
-        self._counted = False
         self.status = response.head.status
         self.length = response.head.content_length
         content_type = (response.head.header(b"content-type") or b"").split(b";")[0].strip().lower()
@@ -103,16 +128,13 @@ class Answer:
 
     async def aclose(self, outcome: str = "cancelled") -> None:
         """Let go of it. Idempotent; the first outcome counts."""
-        if not self._counted:
-            self._counted = True
-            self._figures.in_flight -= 1
-            self._figures.last_outcome = outcome
+        self._slot.release(outcome)
         await self._response.aclose()
 
     async def _failed(self, failure: Exception) -> Refusal:
         refusal = refusal_of(failure, self._settings)
-        count_failure(self._figures, refusal)
-        await self.aclose(refusal.reason.word)
+        self._slot.fail(refusal)
+        await self._response.aclose()
         return refusal
 
 
@@ -122,44 +144,41 @@ class Forwarder:
     def __init__(self, workspaces: Workspaces, settings: Settings) -> None:
         self._workspaces = workspaces
         self._settings = settings
-
-    @property
-    def in_flight(self) -> int:
-        """Calls in flight, all workspaces together."""
-        return sum(workspace.supervisor.figures.in_flight for workspace in self._workspaces)
+        self.figures = Figures()
 
     async def send(self, workspace: Workspace, outgoing: Outgoing) -> Answer | Refusal:
         """Send to the workspace's server, starting it if need be."""
         figures = workspace.supervisor.figures
         if self._is_full(figures):
             return Refusal(Reason.OVERLOADED, "overloaded", delivered="no", retry_after_ms=RETRY_MS)
-        figures.calls += outgoing.method == names.TOOLS_CALL
-        figures.in_flight += 1
+        slot = Slot(figures, self.figures)
+        for one in (figures, self.figures):
+            one.calls += outgoing.method == names.TOOLS_CALL
         outcome: Answer | Refusal | None = None
         try:
-            outcome = await self._send(workspace, outgoing, figures)
+            outcome = await self._send(workspace, outgoing, slot)
         finally:
-            if not isinstance(outcome, Answer):
-                figures.in_flight -= 1
-        if isinstance(outcome, Refusal):
-            count_failure(figures, outcome)
+            if isinstance(outcome, Refusal):
+                slot.fail(outcome)
+            elif outcome is None:
+                slot.release("cancelled")
         return outcome
 
     def _is_full(self, figures: Figures) -> bool:
         settings = self._settings
         return (
             figures.in_flight >= settings.workspace_in_flight_limit
-            or self.in_flight >= settings.in_flight_limit
+            or self.figures.in_flight >= settings.in_flight_limit
         )
 
-    async def _send(self, workspace: Workspace, outgoing: Outgoing, figures: Figures) -> Answer | Refusal:
+    async def _send(self, workspace: Workspace, outgoing: Outgoing, slot: Slot) -> Answer | Refusal:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.call_timeout_s if outgoing.timed else None
         for attempt in (1, 2):
             instance = await self._workspaces.ready(workspace)
             if isinstance(instance, Refusal):
                 return instance
-            figures.last_call_at = loop.time()
+            workspace.supervisor.figures.last_call_at = loop.time()
             try:
                 async with asyncio.timeout_at(deadline):
                     response = await self._request(instance, outgoing)
@@ -169,32 +188,29 @@ class Forwarder:
                 if failure.blame is Blame.NOT_DELIVERED and attempt == 1:
                     continue
                 return refusal_of(failure, self._settings)
-            answer = Answer(response, figures, self._settings, deadline)
-            return await self._checked(answer)
+            answer = Answer(response, slot, self._settings, deadline)
+            refusal = self._unusable(answer)
+            if refusal is not None:
+                await response.aclose()
+            return refusal or answer
         raise AssertionError("two attempts always end in a return")
 
     async def _request(self, instance: Instance, outgoing: Outgoing) -> UpstreamResponse:
         head = (*outgoing.headers, instance.credentials())
         return await instance.pool.request(b"POST", outgoing.target, head, outgoing.body)
 
-    async def _checked(self, answer: Answer) -> Answer | Refusal:
+    def _unusable(self, answer: Answer) -> Refusal | None:
         """Refuse at once what announces to be too large, or is no MCP answer at all (M-100)."""
-        refusal: Refusal | None = None
         if answer.length is not None and answer.length > self._settings.response_limit:
-            refusal = refusal_of(ResponseTooLarge(self._settings.response_limit), self._settings)
-        elif not (answer.is_json or answer.is_events or answer.length == 0):
-            refusal = Refusal(
-                Reason.INVALID_UPSTREAM_ANSWER,
-                "the workspace server answered something that is no MCP message",
-                delivered="unknown",
-                details={"httpStatus": answer.status},
-            )
-        if refusal is None:
-            return answer
-        # `send` gives back the slot of whatever is no answer
-        answer._counted = True
-        await answer.aclose()
-        return refusal
+            return refusal_of(ResponseTooLarge(self._settings.response_limit), self._settings)
+        if answer.is_json or answer.is_events or answer.length == 0:
+            return None
+        return Refusal(
+            Reason.INVALID_UPSTREAM_ANSWER,
+            "the workspace server answered something that is no MCP message",
+            delivered="unknown",
+            details={"httpStatus": answer.status},
+        )
 
 
 def refusal_of(failure: Exception, settings: Settings) -> Refusal:
@@ -223,11 +239,3 @@ def refusal_of(failure: Exception, settings: Settings) -> Refusal:
             return Refusal(
                 Reason.WORKSPACE_SERVER_DIED, "workspace server died during the call", delivered="unknown"
             )
-
-
-def count_failure(figures: Figures, refusal: Refusal) -> None:
-    """Enter a failed call into the figures and the log."""
-    figures.errors += 1
-    figures.last_outcome = refusal.reason.word
-    figures.last_error = refusal.message
-    logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)

@@ -26,6 +26,8 @@ from protocol.errors import Reason, Refusal
 ROOT_CHECK_S: Final = 1.0
 """How long it is believed that a root still exists."""
 SHOWN_WORKSPACES: Final = 10
+REMEMBERED: Final = 1024
+"""How many ambient folders, which come with every request, are remembered for `ROOT_CHECK_S`."""
 
 
 class Externals(Protocol):
@@ -71,6 +73,7 @@ class Workspaces:
         self._home = home
         self._windows = windows
         self._by_id: dict[str, Workspace] = {}
+        self._recent: dict[str, tuple[float, Workspace]] = {}
 
     def __iter__(self) -> Iterator[Workspace]:
         return iter(self._by_id.values())
@@ -96,6 +99,19 @@ class Workspaces:
             The workspace (a marked folder that was unknown becomes known), a refusal (`invalid_cwd`,
             `workspace_not_matched`), or None when nothing was said: an empty or unexpanded text.
         """
+        now = self._around.now()
+        if ambient and isinstance(text, str) and text in self._recent:
+            looked_at, workspace = self._recent[text]
+            if now - looked_at < ROOT_CHECK_S:
+                return workspace
+        found = await self._find(text, ambient=ambient)
+        if ambient and isinstance(text, str) and isinstance(found, Workspace):
+            if len(self._recent) >= REMEMBERED:
+                self._recent.clear()
+            self._recent[text] = (now, found)
+        return found
+
+    async def _find(self, text: object, *, ambient: bool) -> Workspace | Refusal | None:
         candidates = parse_cwd(text, ambient=ambient, windows=self._windows)
         if isinstance(candidates, Absent):
             return None

@@ -117,7 +117,7 @@ class McpRoutes:
         message = inbound.message
         identity = request.headers.get(headers.SESSION)
         if not isinstance(message, Request):
-            known = self._legacy.session(identity)
+            known = self._legacy.session(identity, uses=False)
             if isinstance(message, jsonrpc.Notification):
                 self._legacy.notified(known if isinstance(known, Session) else None, message)
             return web.Response(status=202)

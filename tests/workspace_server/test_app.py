@@ -61,7 +61,7 @@ async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str 
         assert source.calls == []
 
 
-@pytest.mark.parametrize("path", ["/mcp/health", "/mcp/lifeline", "/mcp/stop", "/nowhere"])
+@pytest.mark.parametrize("path", ["/mcp/health", "/mcp/lifeline", "/nowhere"])
 @pytest.mark.parametrize("bad", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
 async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> None:
     """M22."""
@@ -79,7 +79,6 @@ async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> 
         ("DELETE", "/mcp", 405, "POST"),
         ("POST", "/mcp/health", 405, "GET"),
         ("POST", "/mcp/lifeline", 405, "GET"),
-        ("GET", "/mcp/stop", 405, "POST"),
         ("GET", "/", 404, None),
         ("GET", "/mcp/../mcp/healthz", 404, None),
         ("POST", "/mcp/", 404, None),
@@ -96,7 +95,7 @@ async def test_wrong_method_names_the_right_one_and_unknown_paths_do_not_exist(
             assert (await response.json())["jsonrpc"] == "2.0"
 
 
-@pytest.mark.parametrize("path", ["/mcp/lifeline", "/mcp/stop", "/nowhere"])
+@pytest.mark.parametrize("path", ["/mcp/lifeline", "/nowhere"])
 async def test_only_health_is_answered_without_the_secret(path: str) -> None:
     async with serving([PlayedSource([tool("a")])]) as served:
         method = "POST" if path.endswith("stop") else "GET"
@@ -257,9 +256,7 @@ async def test_request_during_the_stop_is_refused_while_the_call_in_flight_finis
     async with serving([source]) as served:
         running = asyncio.create_task(served.caller.call("a"))
         await asyncio.wait_for(source.started.wait(), 5)
-        sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
-        async with served.session.post(f"{served.base}/mcp/stop", headers=sent) as response:
-            assert response.status == 202
+        served.life.stop("test")
         async with served.caller.open(names.TOOLS_LIST) as response:
             error = (await response.json())["error"]
             assert (response.status, error["code"], error["data"]["delivered"]) == (503, 47102, "no")

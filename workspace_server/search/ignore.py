@@ -8,15 +8,13 @@ reach into a nested repository; ignore files above the folder do not count. Bloc
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pathspec import GitIgnoreSpec
-from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
-
 from workspace_server.search.editor_settings import SearchRules, read_small_file
+from workspace_server.search.patterns import BadGlob, glob_regex
 
 IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
 
@@ -26,16 +24,42 @@ _EXCLUDES_FILE: Final = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
+class IgnoreFile:
+    """The rules of one ignore file, the last one first: (pattern, whether it ignores or rescues)."""
+
+    rules: tuple[tuple[re.Pattern[str], bool], ...]
+    any_rule: re.Pattern[str]
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> IgnoreFile | None:
+        """The rules in `lines`, None when there are none."""
+        rules = [rule for line in lines if (rule := _rule(line)) is not None]
+        if not rules:
+            return None
+        combined = "|".join(f"(?:{regex.pattern})" for regex, _ in rules)
+        return cls(tuple(reversed(rules)), re.compile(combined))
+
+    def verdict(self, relative: str) -> bool | None:
+        """Whether the path (a directory with a `/` at its end) is ignored; None when no rule names it.
+
+        Only the path itself is judged, not what it lies in: a walk never enters an ignored directory.
+        """
+        if not self.any_rule.fullmatch(relative):
+            return None
+        return next(ignores for regex, ignores in self.rules if regex.fullmatch(relative))
+
+
+@dataclass(frozen=True, slots=True)
 class IgnoreLevel:
     """The ignore files of one directory, linked to those above it.
 
     `base` is the directory relative to the folder, with a `/` at its end ("" for the folder itself);
-    `specs` are in the order of `IGNORE_FILES`.
+    `files` are in the order of `IGNORE_FILES`.
     """
 
     parent: IgnoreLevel | None
     base: str
-    specs: tuple[GitIgnoreSpec | None, ...]
+    files: tuple[IgnoreFile | None, ...]
     repository: bool
 
 
@@ -64,34 +88,43 @@ def extra_ignore_files(folder: Path, rules: SearchRules, environ: Mapping[str, s
     return tuple(found)
 
 
-def read_spec(path: Path) -> GitIgnoreSpec | None:
+def read_ignore_file(path: Path) -> IgnoreFile | None:
     """The rules of one ignore file; lines that are no patterns are skipped; None when there are no rules."""
     text = read_small_file(path)
-    patterns = [spec for line in (text or "").removeprefix("\ufeff").splitlines() for spec in _patterns(line)]
-    return GitIgnoreSpec(patterns, backend="simple") if patterns else None
+    return IgnoreFile.of((text or "").removeprefix("\ufeff").splitlines())
 
 
-def _patterns(line: str) -> list[GitIgnoreSpecPattern]:
-    # `a/**` spares `a` itself, or `!a/b` could never rescue anything; `a/**/*` says so unmistakably
-    spelled = re.sub(r"/\*\*\s*\Z", "/**/*", line)
+def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
+    """One line as a pattern for whole paths, and whether it ignores; None when it is no rule."""
+    text = line if line.endswith("\\ ") else line.rstrip()
+    if not text or text.startswith("#"):
+        return None
+    body = text.removeprefix("!")
+    only_directories = body.endswith("/")
+    body = body.removesuffix("/")
+    parts = body.removeprefix("/").split("/")
+    if not body or not {".", ".."}.isdisjoint(parts):
+        return None
+    glob = "/".join(parts) if "/" in body else f"**/{body}"
     try:
-        return [GitIgnoreSpecPattern(spelled)] if spelled.strip() else []
-    except (ValueError, re.error):
-        return []
+        regex = glob_regex(glob, strict=True)
+        return re.compile(regex + ("/" if only_directories else "/?")), not text.startswith("!")
+    except (BadGlob, re.error):
+        return None
 
 
 def enter(directory: Path, base: str, parent: IgnoreLevel | None, rules: SearchRules) -> IgnoreLevel | None:
     """The level of a directory that is being entered; `parent` itself when it adds nothing."""
     if not rules.use_ignore_files:
         return None
-    specs = tuple(read_spec(directory / name) for name in IGNORE_FILES)
+    files = tuple(read_ignore_file(directory / name) for name in IGNORE_FILES)
     repository = (directory / ".git").exists()
-    if not repository and not any(specs):
+    if not repository and not any(files):
         return parent
-    return IgnoreLevel(parent, base, specs, repository)
+    return IgnoreLevel(parent, base, files, repository)
 
 
-def is_ignored(relative: str, level: IgnoreLevel | None, extra: tuple[GitIgnoreSpec, ...]) -> bool:
+def is_ignored(relative: str, level: IgnoreLevel | None, extra: tuple[IgnoreFile, ...]) -> bool:
     """Whether the path (relative to the folder, directories with a `/` at the end) is ignored.
 
     The directories above it are not asked again: a walk never enters an ignored one. `extra` are the
@@ -100,15 +133,15 @@ def is_ignored(relative: str, level: IgnoreLevel | None, extra: tuple[GitIgnoreS
     for kind, name in enumerate(IGNORE_FILES):
         current = level
         while current is not None:
-            spec = current.specs[kind]
-            verdict = spec.check_file(relative[len(current.base) :]).include if spec else None
+            file = current.files[kind]
+            verdict = file.verdict(relative[len(current.base) :]) if file else None
             if verdict is not None:
                 return verdict
             if name == ".gitignore" and current.repository:
                 break
             current = current.parent
-    for spec in reversed(extra):
-        verdict = spec.check_file(relative).include
+    for file in reversed(extra):
+        verdict = file.verdict(relative)
         if verdict is not None:
             return verdict
     return False

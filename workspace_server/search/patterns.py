@@ -1,7 +1,7 @@
 """Glob patterns of queries, include patterns and exclude settings, as compiled path filters (T-125, T-127).
 
-The dialect is the editors' one: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, `**` as a whole path component. Not for
-ignore files; those speak git's dialect (`ignore.py`). Pure but for the links of absolute patterns.
+The dialect is the editors' one: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, `**` as a whole path component. Ignore
+files speak git's dialect (`ignore.py`), which shares `glob_regex`. Pure but for the links of absolute patterns.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_ALTERNATIVES: Final = 256
 _WILD: Final = re.compile(r"[*?\[]")
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:/")
 _TOKEN: Final = re.compile(
-    r"(?P<star>\*+)|(?P<one>\?)|\[(?P<class>[!^]?\]?[^\]/]*)\]|(?P<literal>.)", re.DOTALL
+    r"(?P<star>\*+)|(?P<one>\?)|\[(?P<class>[!^]?\]?[^\]/]*)\]|\\(?P<escaped>.)|(?P<literal>.)", re.DOTALL
 )
 _PORTABLE: Final = re.compile(r"\*\*|(?!.*\*\*)[A-Za-z0-9_.@+=~%?*-]+")
 _NOTHING: Final = re.compile(r"(?!)")
@@ -66,7 +66,7 @@ def compile_filter(globs: Iterable[str], *, contents: bool = False) -> PathFilte
     plain = tuple(dict.fromkeys(single for glob in globs for single in expand_braces(glob)))
     tail = "(?:/.+)?" if contents else ""
     try:
-        regex = re.compile("|".join(f"(?:{_translate(glob)}){tail}" for glob in plain)) if plain else _NOTHING
+        regex = re.compile("|".join(f"(?:{glob_regex(glob)}){tail}" for glob in plain)) if plain else _NOTHING
     except re.error as error:
         raise BadGlob(str(error.msg)) from None
     return PathFilter(regex, plain)
@@ -189,18 +189,21 @@ def _with_contents(glob: str) -> list[str]:
     return [glob, f"{glob}/**"] if plain else [glob]
 
 
-def _translate(glob: str) -> str:
-    """One plain, anchored glob as a regular expression for `fullmatch`.
+def glob_regex(glob: str, *, strict: bool = False) -> str:
+    """One plain, anchored glob as a regular expression for `fullmatch`; `\\` takes a character literally.
 
-    Every wildcard but the last of its kind is atomic: the leftmost fit is always as good as any other, and
+    `strict` refuses a bracket that is never closed, which otherwise stands for itself. Every wildcard but the last of its kind is atomic: the leftmost fit is always as good as any other, and
     a hostile pattern cannot make the match backtrack exponentially.
+
+    Raises:
+        BadGlob: see `strict`.
     """
     groups: list[list[str]] = [[]]
     for part in glob.split("/"):
         if part == "**":
             groups.append([])
         elif part not in {"", "."}:
-            groups[-1].append(_segment(part))
+            groups[-1].append(_segment(part, strict=strict))
     first, *later = groups
     if not later:
         return "/".join(first)
@@ -210,7 +213,7 @@ def _translate(glob: str) -> str:
     return regex + (f"(?:[^/]+/)*{'/'.join(last)}" if last else ".+")
 
 
-def _segment(part: str) -> str:
+def _segment(part: str, *, strict: bool) -> str:
     """One path component as a regular expression."""
     runs: list[str] = [""]
     for token in _TOKEN.finditer(part):
@@ -220,8 +223,10 @@ def _segment(part: str) -> str:
             runs[-1] += "[^/]"
         elif token["class"] is not None and token["class"] not in {"", "!", "^"}:
             runs[-1] += _character_class(token["class"])
+        elif strict and token["literal"] == "[":
+            raise BadGlob("'[' without ']'")
         else:
-            runs[-1] += re.escape(token.group())
+            runs[-1] += re.escape(token["escaped"] or token.group())
     if len(runs) == 1:
         return runs[0]
     atoms = "".join(f"(?>[^/]*?{run})" for run in runs[1:-1] if run)

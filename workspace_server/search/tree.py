@@ -12,10 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from pathspec import GitIgnoreSpec
-
 from workspace_server.search.editor_settings import SearchRules, read_rules
-from workspace_server.search.ignore import IgnoreLevel, enter, extra_ignore_files, is_ignored, read_spec
+from workspace_server.search.ignore import (
+    IgnoreFile,
+    IgnoreLevel,
+    enter,
+    extra_ignore_files,
+    is_ignored,
+    read_ignore_file,
+)
 from workspace_server.search.patterns import PathFilter, exclude_filter
 from workspace_server.workspace import Folder, Workspace
 
@@ -48,7 +53,7 @@ class Tree:
     rules: SearchRules
     excludes: PathFilter
     extra_files: tuple[Path, ...]
-    extra: tuple[GitIgnoreSpec, ...]
+    extra: tuple[IgnoreFile, ...]
 
     @classmethod
     def open(
@@ -62,8 +67,8 @@ class Tree:
         """Read the rules of a folder as they are now. `environ` names the user's git configuration."""
         rules = read_rules(workspace, folder, include_ignored=include_ignored)
         files = extra_ignore_files(folder.path, rules, environ)
-        specs = tuple(spec for spec in map(read_spec, files) if spec is not None)
-        return cls(workspace, folder, rules, exclude_filter(rules.excludes), files, specs)
+        extra = tuple(file for file in map(read_ignore_file, files) if file is not None)
+        return cls(workspace, folder, rules, exclude_filter(rules.excludes), files, extra)
 
     def level_of(self, relative: str) -> IgnoreLevel | None:
         """The ignore rules in force inside the directory `relative` ("" is the folder)."""

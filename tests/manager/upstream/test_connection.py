@@ -416,7 +416,7 @@ async def test_cancel_while_a_big_body_is_being_sent_closes_without_waiting_for_
     await until(lambda: server.peers)
     body = b"x" * 20_000_000
     task = asyncio.create_task(connection.exchange(request_head(b"POST", b"/", b"h", (), len(body)), body))
-    await until(lambda: connection.transport.get_write_buffer_size())
+    await until(connection.transport.get_write_buffer_size)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

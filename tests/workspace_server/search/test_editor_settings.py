@@ -38,7 +38,8 @@ def test_folder_beats_workspace_file_key_by_key(tmp_path: Path) -> None:
     root = write_tree(
         tmp_path / "proj",
         {
-            "a.code-workspace": '{"settings": {"files.exclude": {"x": true, "y": true}, "search.followSymlinks": false}}',
+            "a.code-workspace": '{"settings": {"files.exclude": {"x": true, "y": true}, '
+            '"search.followSymlinks": false}}',
             "b.code-workspace": '{"settings": 3}',
             ".vscode/settings.json": '{"files.exclude": {"y": false}, "search.exclude": {"z": true}}',
         },

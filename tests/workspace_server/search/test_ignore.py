@@ -68,7 +68,7 @@ CASES = {
     ),
     "excludes": (
         {
-            ".vscode/settings.json": '{ // why\n "files.exclude": {"**/*.gen": true, "out": true, "no": false,'
+            ".vscode/settings.json": '{ // y\n "files.exclude": {"**/*.gen": true, "out": true, "no": false,'
             ' "w": {"when": "x"},},'
             ' "search.exclude": {"vendor/{a,b}": true, "**/odd[!x]": true, "sub/de*/**": true,}, /* */ }',
             "a.gen": "",

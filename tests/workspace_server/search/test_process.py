@@ -40,7 +40,7 @@ class Output:
     def assert_all_gone(self) -> None:
         pids = [int(pid) for pid in self.data.split()]
         assert len(pids) == 2
-        gone, alive = psutil.wait_procs(
+        _, alive = psutil.wait_procs(
             [psutil.Process(pid) for pid in pids if psutil.pid_exists(pid)], timeout=5
         )
         assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []

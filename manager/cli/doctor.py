@@ -1,0 +1,43 @@
+"""The verb doctor: runs every check, prints what it found and what to do. The checks are `checks.py`."""
+
+from __future__ import annotations
+
+import click
+
+from manager import exit_codes
+from manager.cli.checks import Finding, Level, all_findings
+from manager.cli.output import print_json, printable
+from manager.cli.reach import user_paths
+
+_COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def doctor(as_json: bool) -> None:
+    """Look for what is wrong, and say what to do.
+
+    Changes nothing. Exit code 1 if anything failed.
+    """
+    findings = []
+    for finding in all_findings(user_paths()):
+        findings.append(finding)
+        if not as_json:
+            _print(finding)
+    failed = [one for one in findings if one.level is Level.FAIL]
+    if as_json:
+        print_json({"ok": not failed, "checks": [one.as_json() for one in findings]})
+    else:
+        warned = sum(1 for one in findings if one.level is Level.WARN)
+        click.echo(f"\n{len(findings)} checks: {len(failed)} failed, {warned} with a warning")
+    if failed:
+        raise SystemExit(exit_codes.FAILED)
+
+
+def _print(finding: Finding) -> None:
+    level = click.style(f"{finding.level.value.upper():4}", fg=_COLOURS[finding.level])
+    click.echo(f"{level}  {finding.check}: {printable(finding.text)}")
+    for line in finding.details:
+        click.echo(f"        {printable(line)}")
+    if finding.hint:
+        click.echo(f"      -> {printable(finding.hint)}")

@@ -1,0 +1,60 @@
+"""How a verb reaches the manager: the user's control socket, with faults turned into failures for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from manager import exit_codes
+from manager.cli.output import Failure
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.paths import Paths, UnsafePathError
+
+
+def user_paths() -> Paths:
+    """The user's paths. Fails with `HOPELESS` where an environment variable names an impossible one."""
+    try:
+        return Paths.of_user()
+    except UnsafePathError as error:
+        raise Failure(
+            f"{error.path} {error.reason}", error.hint, exit_code=exit_codes.HOPELESS, reason="unsafe_path"
+        ) from error
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turns what can go wrong on the way to the manager into a failure with a next step."""
+    try:
+        yield
+    except NoManager as error:
+        raise Failure(
+            "no manager is running",
+            "start it with: lmtb serve",
+            exit_code=exit_codes.NO_MANAGER,
+            reason="no_manager",
+        ) from error
+    except ControlRefusal as error:
+        raise Failure(str(error), "look closer with: lmtb doctor", reason=error.reason) from error
+    except ManagerFault as error:
+        raise Failure(str(error), "look closer with: lmtb doctor", reason="manager_fault") from error
+
+
+def ask(target: str) -> dict[str, Any]:
+    """What the manager says at a path of its control socket."""
+    with explained():
+        return Control(user_paths().control_socket).get(target)
+
+
+def mcp_address() -> str:
+    """The running manager's MCP endpoint, as it says itself: never that of a squatter (LM6)."""
+    address = ask("/status").get("address")
+    if not isinstance(address, str):
+        raise Failure("the running manager does not say its address", "restart it: lmtb stop; lmtb serve")
+    return address
+
+
+def objects(status: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
+    """The objects in a list of the status; [] where an older or newer manager has none."""
+    value = status.get(member)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

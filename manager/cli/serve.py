@@ -1,0 +1,92 @@
+"""The verb serve: runs the manager in the foreground. Every setting is also an option."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, get_args
+
+import click
+from pydantic.fields import FieldInfo
+
+from manager import __version__, exit_codes
+from manager.cli.output import Failure, printable
+from manager.cli.reach import user_paths
+from manager.settings import ConfigurationError, Settings, load_settings
+
+
+def _option(name: str, field: FieldInfo) -> click.Option:
+    """The option of a setting; None where it is not given, so that environment and file can speak."""
+    words = name.replace("_", "-")
+    text = f"{field.description} [default: {field.default}]"
+    if field.annotation is bool:
+        return click.Option([f"--{words}/--no-{words}"], default=None, help=text)
+    choices = get_args(field.annotation)
+    kind: Any = click.Choice([str(one) for one in choices]) if choices else field.annotation
+    return click.Option([f"--{words}"], type=kind, default=None, help=text)
+
+
+def _run(banner: bool | None, **flags: Any) -> None:
+    """Run the manager in the foreground.
+
+    Ctrl-C stops it: calls in flight may finish, then its workspace servers end. Another manager of this user
+    is left alone. Options beat environment variables (LMTB_HTTP_PORT ...), which beat config.toml.
+    """
+    paths = user_paths()
+    try:
+        settings = load_settings(paths.config_file, os.environ, flags)
+    except ConfigurationError as error:
+        raise Failure(
+            f"the configuration cannot be used: {error}",
+            "correct it and start again",
+            exit_code=exit_codes.HOPELESS,
+            reason="configuration",
+        ) from error
+    from manager.daemon import run  # noqa: PLC0415 - half a second that --help and mistakes need not wait for
+
+    wanted = sys.stdout.isatty() if banner is None else banner
+    raise SystemExit(run(settings, paths, on_ready=_greet if wanted else None))
+
+
+def _greet(address: str) -> None:
+    click.echo(banner_text(address))
+    sys.stdout.flush()
+
+
+def banner_text(address: str) -> str:
+    """What a person needs to know once the manager is ready: the address, how to connect, how to stop.
+
+    Single quotes around `${PWD}` matter: the client is to expand it, for each session anew.
+    """
+    where = printable(address)
+    return "\n".join(
+        (
+            f"LM Tools Bridge {__version__} is ready at {where}",
+            "",
+            "Connect an agent once, for all projects:",
+            f"  Claude Code   claude mcp add --transport http -s user lm-tools-bridge '{where}?cwd=${{PWD}}'",
+            "  Codex         in ~/.codex/config.toml:",
+            "                  [mcp_servers.lm-tools-bridge]",
+            f'                  url = "{where}"',
+            '                  env_http_headers = { "X-Workspace-Cwd" = "PWD" }',
+            "  others        see docs/clients",
+            "",
+            "How it is: lmtb status     Stop: Ctrl-C, or lmtb stop",
+        )
+    )
+
+
+serve = click.Command(
+    "serve",
+    callback=_run,
+    help=_run.__doc__,
+    params=[
+        click.Option(
+            ["--banner/--no-banner"],
+            default=None,
+            help="Say how to connect once it is ready. [default: on a terminal]",
+        ),
+        *(_option(name, field) for name, field in Settings.model_fields.items()),
+    ],
+)
+"""Built from the settings, so that no option can be missing or mean something else."""

@@ -1,0 +1,144 @@
+"""The verb stop: asks the manager to stop and waits until it and its servers are really gone."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from manager import exit_codes
+from manager.cli.output import Failure, print_json
+from manager.cli.reach import explained, objects, user_paths
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+
+_PAUSE_S: Final = 0.05
+_SAY_EVERY_S: Final = 3.0
+_UNIT: Final = "lm-tools-bridge.socket"
+
+
+@click.command()
+@click.option("--keep-servers", is_flag=True, help="Leave workspace servers running for the next manager.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="Longest to wait, in seconds.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def stop(keep_servers: bool, timeout: float, as_json: bool) -> None:
+    """Stop the manager and wait until it is gone.
+
+    Calls in flight may finish first. Stopping when no manager runs is no failure.
+    """
+    control = Control(user_paths().control_socket)
+    try:
+        with explained():
+            status = control.get("/status")
+            running = [] if keep_servers else objects(control.get("/list"), "instances")
+    except Failure as failure:
+        if failure.exit_code != exit_codes.NO_MANAGER:
+            raise
+        _say(as_json, stopped=False, text="no manager is running; nothing to stop")
+        return
+    watched = [_Process(int(status["pid"]))]
+    watched += [_Process(one["pid"]) for one in running if one.get("owner") == "manager" and one.get("pid")]
+    started = time.monotonic()
+    with explained():
+        control.post("/shutdown", {"reason": "lmtb stop", "keepServers": keep_servers})
+    if not _wait_until_gone(control, watched, started + timeout, quiet=as_json):
+        raise Failure(
+            f"the manager (pid {watched[0].pid}) is still running after {timeout:g} s",
+            f"wait and try again, or end it with: kill -KILL {watched[0].pid}",
+            reason="still_running",
+        )
+    _say(as_json, stopped=True, pid=watched[0].pid, text=f"stopped after {time.monotonic() - started:.1f} s")
+    if not as_json and _unit_installed():
+        click.echo(
+            f"systemd starts it again at the next connection; to stop for good: systemctl --user stop {_UNIT}"
+        )
+
+
+class _Process:
+    """A process that is watched until it is gone; with a pidfd, no later process is taken for it."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor: int | None = None
+        self._gone = False
+        try:
+            self._descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+        except ProcessLookupError:
+            self._gone = True
+        except OSError:
+            self._descriptor = None
+
+    def is_gone(self) -> bool:
+        """Whether it has ended; one that its parent has not asked about yet has ended, too."""
+        if self._gone:
+            return True
+        if self._descriptor is not None:
+            poller = select.poll()
+            poller.register(self._descriptor, select.POLLIN)
+            self._gone = bool(poller.poll(0))
+            if self._gone:
+                os.close(self._descriptor)
+            return self._gone
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            self._gone = True
+        except PermissionError:
+            pass
+        return self._gone
+
+
+def _wait_until_gone(control: Control, watched: list[_Process], deadline: float, *, quiet: bool) -> bool:
+    say_at = time.monotonic() + _SAY_EVERY_S
+    while not (all(process.is_gone() for process in watched) and not _answers(control)):
+        now = time.monotonic()
+        if now >= deadline:
+            return False
+        if now >= say_at and not quiet:
+            say_at = now + _SAY_EVERY_S
+            click.echo(f"still stopping{_what_remains(control)} ...")
+        time.sleep(_PAUSE_S)
+    return True
+
+
+def _answers(control: Control) -> bool:
+    try:
+        control.get("/health")
+    except (NoManager, ManagerFault):
+        return False
+    except ControlRefusal:
+        return True
+    return True
+
+
+def _what_remains(control: Control) -> str:
+    """What the manager is waiting for, as far as it still says so."""
+    try:
+        status: dict[str, Any] = control.get("/mcp/status")
+    except (NoManager, ManagerFault, ControlRefusal):
+        return ", its servers are ending"
+    calls = sum(
+        one["inFlight"] for one in objects(status, "instanceDetails") if isinstance(one.get("inFlight"), int)
+    )
+    return f", {calls} calls in flight" if calls else ""
+
+
+def _say(as_json: bool, *, stopped: bool, text: str, pid: int | None = None) -> None:
+    if as_json:
+        print_json({"ok": True, "stopped": stopped, "pid": pid})
+    else:
+        click.echo(text)
+
+
+def _unit_installed() -> bool:
+    config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(config, "systemd", "user", _UNIT).exists()

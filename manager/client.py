@@ -1,0 +1,232 @@
+"""Talks to a running manager: its control socket, and its MCP endpoint as a stateless client.
+
+For the command line, whose short verbs answer in less than 0.1 s: standard library only, and the control
+socket is asked in HTTP/1.0 by hand, because `http.client` alone takes 20 ms to import. It never starts a
+manager and repeats nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import stat
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+if TYPE_CHECKING:
+    import http.client
+
+ANSWER_S: Final = 5.0
+"""Longest the control socket may take to answer."""
+CALL_S: Final = 3630.0
+"""Longest an MCP answer may take; the manager's own deadline, an hour at most, comes first."""
+_READ_BYTES: Final = 64 * 1024
+
+
+class NoManager(Exception):
+    """Nobody answers on the control socket."""
+
+
+class ManagerFault(Exception):
+    """Somebody is there but the answer cannot be used; the message is for people."""
+
+
+class ControlRefusal(Exception):
+    """The manager said no. `status` is the HTTP status, `reason` its word for it, e.g. `forbidden`."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(f"the manager refused: {reason} (HTTP {status})")
+        self.status = status
+        self.reason = reason
+
+
+class Control:
+    """The control socket of one user's manager (contract group H)."""
+
+    def __init__(self, path: Path, timeout_s: float = ANSWER_S) -> None:
+        self._path = path
+        self._timeout_s = timeout_s
+
+    def get(self, target: str) -> dict[str, Any]:
+        """The JSON object at `target`, e.g. `/status`.
+
+        Raises:
+            NoManager: nobody listens.
+            ManagerFault: no answer in time, a broken answer, or the socket lies in somebody else's folder.
+            ControlRefusal: the manager answered with an HTTP error.
+        """
+        return self._ask(f"GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+
+    def post(self, target: str, payload: Mapping[str, object]) -> dict[str, Any]:
+        """Send a JSON object; otherwise as `get`."""
+        body = json.dumps(payload).encode()
+        head = (
+            f"POST {target} HTTP/1.0\r\nHost: localhost\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        return self._ask(head.encode() + body)
+
+    def _ask(self, request: bytes) -> dict[str, Any]:
+        deadline = time.monotonic() + self._timeout_s
+        with self._connect() as sock:
+            answer = bytearray()
+            try:
+                sock.sendall(request)
+                while chunk := _receive(sock, deadline):
+                    answer += chunk
+            except TimeoutError as error:
+                text = f"the manager did not answer on {self._path} within {self._timeout_s:g} s"
+                raise ManagerFault(text) from error
+            except OSError as error:
+                raise ManagerFault(f"the connection to the manager broke off: {error}") from error
+        return _decode(bytes(answer))
+
+    def _connect(self) -> socket.socket:
+        if sys.platform == "win32":
+            raise NoManager("there is no control socket on this system")
+        _refuse_foreign_folder(self._path.parent)
+        sock = socket.socket(socket.AF_UNIX)
+        sock.settimeout(self._timeout_s)
+        try:
+            sock.connect(os.fspath(self._path))
+        except (FileNotFoundError, ConnectionRefusedError, NotADirectoryError) as error:
+            sock.close()
+            raise NoManager(str(self._path)) from error
+        except OSError as error:
+            sock.close()
+            raise ManagerFault(f"{self._path} cannot be used: {error}") from error
+        return sock
+
+
+def _refuse_foreign_folder(folder: Path) -> None:
+    """A folder of another user may hold a socket that only pretends to be our manager (LM6)."""
+    try:
+        status = folder.lstat()
+    except FileNotFoundError as error:
+        raise NoManager(str(folder)) from error
+    except OSError as error:
+        raise ManagerFault(f"{folder} cannot be used: {error}") from error
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        raise ManagerFault(f"{folder} is not a folder of this user")
+
+
+def _receive(sock: socket.socket, deadline: float) -> bytes:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    sock.settimeout(left)
+    return sock.recv(_READ_BYTES)
+
+
+def _decode(answer: bytes) -> dict[str, Any]:
+    if not answer:
+        raise ManagerFault("the manager closed the connection without an answer")
+    head, _, body = answer.partition(b"\r\n\r\n")
+    words = head.split(b"\r\n", 1)[0].split()
+    try:
+        status, value = int(words[1]), json.loads(body)
+    except (IndexError, ValueError, RecursionError) as error:
+        raise ManagerFault("what answers on the control socket is not the manager") from error
+    if not isinstance(value, dict):
+        raise ManagerFault("what answers on the control socket is not the manager")
+    if status != 200:
+        raise ControlRefusal(status, str(value.get("reason") or value.get("error") or "unknown"))
+    return value
+
+
+class McpAnswer(NamedTuple):
+    """An answer: the JSON-RPC message with `result` or `error`, and the workspace that was asked, if any."""
+
+    message: dict[str, Any]
+    workspace: str | None
+    source: str | None
+
+
+class McpClient:
+    """A stateless MCP client of the manager for one folder, which travels as `?cwd=`."""
+
+    def __init__(self, address: str, cwd: str, version: str) -> None:
+        from urllib.parse import quote, urlsplit  # noqa: PLC0415 - only verbs that call pay for it
+
+        parts = urlsplit(address)
+        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
+        # bytes, because a path need not be UTF-8
+        self._target = f"{parts.path}?cwd={quote(os.fsencode(cwd), safe='/')}"
+        self._version = version
+
+    def request(self, method: str, params: Mapping[str, object]) -> McpAnswer:
+        """One request, one answer; notifications on the way are dropped.
+
+        Raises:
+            NoManager: nobody listens.
+            ManagerFault: the answer cannot be used.
+        """
+        import http.client  # noqa: PLC0415 - 20 ms that the short verbs do not need
+
+        from protocol import headers  # noqa: PLC0415
+
+        body, head = self._message(method, params)
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=CALL_S)
+        try:
+            connection.request("POST", self._target, body, head)
+            response = connection.getresponse()
+            message = _message_in(response)
+        except ConnectionRefusedError as error:
+            raise NoManager(f"{self._host}:{self._port}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise ManagerFault(f"the connection to the manager broke off: {error}") from error
+        finally:
+            connection.close()
+        if "result" not in message and "error" not in message:
+            raise ManagerFault(f"{self._host}:{self._port} does not answer like a manager")
+        return McpAnswer(
+            message, response.getheader(headers.WORKSPACE_ID), response.getheader(headers.WORKSPACE_SOURCE)
+        )
+
+    def _message(self, method: str, params: Mapping[str, object]) -> tuple[bytes, dict[str, str]]:
+        from protocol import headers, names  # noqa: PLC0415
+        from protocol.versions import LATEST_MODERN  # noqa: PLC0415
+
+        meta = {
+            names.META_VERSION: LATEST_MODERN,
+            names.META_CAPABILITIES: {},
+            names.META_CLIENT: {"name": "lmtb", "version": self._version},
+        }
+        message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {**params, "_meta": meta}}
+        head = {
+            "Content-Type": "application/json",
+            "Accept": "application/json, text/event-stream",
+            headers.VERSION: LATEST_MODERN,
+            headers.METHOD: method,
+        }
+        if method in names.NAMED_PARAM:
+            head[headers.NAME] = headers.encode_value(str(params[names.NAMED_PARAM[method]]))
+        return json.dumps(message).encode(), head
+
+
+def _message_in(response: http.client.HTTPResponse) -> dict[str, Any]:
+    """The JSON-RPC response in an HTTP answer, or {} where there is none."""
+    body = response.read()
+    if (response.getheader("Content-Type") or "").startswith("text/event-stream"):
+        from protocol import sse  # noqa: PLC0415
+
+        candidates = [event.data for event in sse.Decoder().feed(body)]
+    else:
+        candidates = [body]
+    for candidate in reversed(candidates):
+        try:
+            value = json.loads(candidate)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict) and ("result" in value or "error" in value):
+            return value if isinstance(value.get("error", {}), dict) else _refused(response, value)
+    return {}
+
+
+def _refused(response: http.client.HTTPResponse, value: Mapping[str, Any]) -> dict[str, Any]:
+    """The door's own errors are plain texts, not JSON-RPC."""
+    return {"error": {"code": response.status, "message": str(value["error"])}}

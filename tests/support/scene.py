@@ -1,0 +1,59 @@
+"""A manager, one scripted workspace server that registered itself with it, and clients of both eras."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession, ClientTimeout, TCPConnector
+
+from support.front_door import BOTH, LegacyClient, ModernClient
+from support.manager import RunningManager, running_manager
+from support.scripted_upstream import ScriptedUpstream
+
+
+@dataclass
+class Scene:
+    """Who plays. `http` is shared by all clients; its total time-out keeps tests bounded."""
+
+    manager: RunningManager
+    upstream: ScriptedUpstream
+    http: ClientSession
+
+    @property
+    def pure_url(self) -> str:
+        """The pure door of the scripted server's workspace."""
+        return f"{self.manager.address}?cwd={self.upstream.root}"
+
+    async def legacy(self, *, accept: str | None = BOTH, bound: bool = True) -> LegacyClient:
+        """A client with a session, by default bound to the scripted server's workspace."""
+        client = await LegacyClient.connect(self.http, self.manager.address, accept=accept)
+        if bound:
+            assert (await client.handshake(self.upstream.root)).payload["ok"] is True
+        return client
+
+    def modern(self, *, accept: str | None = BOTH, pure: bool = True) -> ModernClient:
+        """A stateless client, by default at the pure door of the scripted server's workspace."""
+        return ModernClient(self.http, self.pure_url if pure else self.manager.address, accept=accept)
+
+
+@contextlib.asynccontextmanager
+async def raw_http(seconds: float = 20.0) -> AsyncIterator[ClientSession]:
+    """HTTP connections for raw clients; no request may take longer than `seconds`."""
+    timeout = ClientTimeout(total=seconds)
+    async with ClientSession(connector=TCPConnector(limit=0), timeout=timeout) as http:
+        yield http
+
+
+@contextlib.asynccontextmanager
+async def scene(folder: Path, **settings: Any) -> AsyncIterator[Scene]:
+    """The whole scene below a temporary folder; keyword arguments are settings of the manager."""
+    root = folder / "scripted"
+    root.mkdir()
+    async with running_manager(folder / "manager", **settings) as manager, raw_http() as http:
+        upstream = ScriptedUpstream(root, manager.paths.control_socket)
+        async with upstream.serving():
+            yield Scene(manager, upstream, http)

@@ -24,8 +24,8 @@ from manager.routing import handshake as wording
 from manager.routing.discovery import Entry
 from manager.routing.ladder import Source
 from manager.routing.sessions import Session
-from manager.upstream.connection import UpstreamFailure
 from manager.upstream.instance import Instance
+from manager.upstream.response import UpstreamFailure
 from manager.upstream.supervisor import Surroundings
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import jsonrpc, names

@@ -94,7 +94,7 @@ def _result(answer: McpAnswer) -> dict[str, Any]:
         data = error.get("data")
         data = data if isinstance(data, dict) else {}
         raise Failure(
-            str(error.get("message", "error")),
+            str(error.get("message", "error")).partition(" Next step: ")[0].removesuffix("."),
             str(data.get("nextStep") or "list the tools with: lmtb tools"),
             reason=str(data.get("reason") or "error"),
         )

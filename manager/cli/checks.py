@@ -207,7 +207,8 @@ def _port(situation: Situation) -> Iterator[Finding]:
         yield Finding(Level.FAIL, "port", str(taken), hint)
     else:
         yield Finding(Level.WARN, "port", str(taken), "the manager waits up to 75 s for it")
-    yield from _ephemeral(port)
+    if isinstance(settings, Settings) and settings.http_port == port:
+        yield from _ephemeral(port)
 
 
 def _ephemeral(port: int) -> Iterator[Finding]:

@@ -26,8 +26,8 @@ from manager.routing.registrations import (
 )
 from manager.routing.workspace_id import workspace_id
 from manager.upstream import process
-from manager.upstream.connection import UpstreamFailure
 from manager.upstream.instance import Instance
+from manager.upstream.response import UpstreamFailure
 from manager.upstream.supervisor import Surroundings
 from protocol import launch
 from protocol.errors import Reason, Refusal

@@ -18,13 +18,13 @@ from typing import Final
 
 from manager.log import logger
 from manager.settings import Settings
-from manager.upstream.connection import (
+from manager.upstream.instance import Figures, Instance
+from manager.upstream.response import (
     Blame,
     ResponseTooLarge,
     UpstreamFailure,
     UpstreamResponse,
 )
-from manager.upstream.instance import Figures, Instance
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import names
 from protocol.errors import Reason, Refusal

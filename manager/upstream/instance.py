@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from manager.upstream.connection import ResponseHead
 from manager.upstream.pool import Pool
 from manager.upstream.process import Process
+from manager.upstream.response import ResponseHead
 from protocol import headers, launch, names
 
 Owner = Literal["manager", "external"]

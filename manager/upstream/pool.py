@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from manager.upstream.connection import (
+from manager.upstream.connection import Connection, request_head
+from manager.upstream.response import (
     Blame,
-    Connection,
     ResponseHead,
     ResponseTooLarge,
     UpstreamFailure,
     UpstreamResponse,
-    request_head,
 )
 
 MAX_IDENTITY_BODY = 64 * 1024

@@ -24,8 +24,8 @@ from manager.routing.lifecycle import Life, State
 from manager.settings import Settings
 from manager.store import InstanceRow, Store
 from manager.upstream import process
-from manager.upstream.connection import UpstreamFailure
 from manager.upstream.instance import Figures, Instance
+from manager.upstream.response import UpstreamFailure
 from protocol import launch, names
 from protocol.errors import Reason, Refusal
 

@@ -35,7 +35,7 @@ PeerCheck = Callable[[web.Request], Awaitable[bool] | bool]
 
 CONNECTIONS: Final = web.AppKey("CONNECTIONS", Connections)
 
-_FOREIGN: Final = DoorRefusal(403, "this server serves another user; start your own with lmtb up")
+_FOREIGN: Final = DoorRefusal(403, "this server serves another user; start your own with lmtb serve")
 _SLOW: Final = DoorRefusal(408, "the body did not arrive in time; send it at once")
 _BROKEN: Final = DoorRefusal(400, "the body's framing is broken; send Content-Length or well-formed chunks")
 _STARTED: Final = web.RequestKey("STARTED", web.StreamResponse)

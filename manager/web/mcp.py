@@ -193,7 +193,9 @@ class McpRoutes:
 def _exchange(
     request: web.Request, inbound: Inbound, message: Request, path: str | None, session: Session | None
 ) -> Exchange:
-    query = dict(parse_qsl(request.query_string, keep_blank_values=True, errors="surrogateescape"))
+    # undecoded: aiohttp's own decoding would come before this one, and `%2520` mean a blank
+    raw = request.rel_url.raw_query_string
+    query = dict(parse_qsl(raw, keep_blank_values=True, errors="surrogateescape"))
     header = request.headers.get(headers.WORKSPACE_CWD)
     claims = Claims(
         path=path,

@@ -149,14 +149,9 @@ class LegacyClient(Client):
     async def connect(cls, http: ClientSession, url: str, *, accept: str | None = BOTH) -> Self:
         """Initialize a session."""
         client = cls(http, url, accept=accept)
-        answer = await client.ask(
-            names.INITIALIZE,
-            {
-                "protocolVersion": cls.revision,
-                "capabilities": {},
-                "clientInfo": {"name": "t", "version": "1"},
-            },
-        )
+        me = {"name": "test", "version": "1"}
+        params = {"protocolVersion": cls.revision, "capabilities": {}, "clientInfo": me}
+        answer = await client.ask(names.INITIALIZE, params)
         client.session = answer.headers[headers.SESSION]
         assert (await client.notify(names.INITIALIZED)).status == 202
         return client

@@ -1,7 +1,8 @@
 """Glob patterns of queries, include patterns and exclude settings, as compiled path filters (T-125, T-127).
 
 The dialect is the editors' one: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, `**` as a whole path component. Ignore
-files speak git's dialect (`ignore.py`), which shares `glob_regex`. Pure but for the links of absolute patterns.
+files speak git's dialect (`ignore.py`), which shares `glob_regex`. Pure but for the links of absolute
+patterns.
 """
 
 from __future__ import annotations
@@ -192,8 +193,9 @@ def _with_contents(glob: str) -> list[str]:
 def glob_regex(glob: str, *, strict: bool = False) -> str:
     """One plain, anchored glob as a regular expression for `fullmatch`; `\\` takes a character literally.
 
-    `strict` refuses a bracket that is never closed, which otherwise stands for itself. Every wildcard but the last of its kind is atomic: the leftmost fit is always as good as any other, and
-    a hostile pattern cannot make the match backtrack exponentially.
+    `strict` refuses a bracket that is never closed, which otherwise stands for itself. Every wildcard but the
+    last of its kind is atomic: the leftmost fit is always as good as any other, and a hostile pattern
+    cannot make the match backtrack exponentially.
 
     Raises:
         BadGlob: see `strict`.

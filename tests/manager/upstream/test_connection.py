@@ -9,16 +9,8 @@ import socket
 
 import pytest
 
-from manager.upstream.connection import (
-    HIGH_WATER,
-    MAX_HEAD,
-    PIECE,
-    Blame,
-    ResponseHead,
-    ResponseTooLarge,
-    UpstreamFailure,
-    request_head,
-)
+from manager.upstream.connection import MAX_HEAD, PIECE, request_head
+from manager.upstream.response import HIGH_WATER, Blame, ResponseHead, ResponseTooLarge, UpstreamFailure
 
 BOUND = 5.0
 LIMIT = 1024 * 1024

@@ -9,7 +9,7 @@ import socket
 import pytest
 from aiohttp import web
 
-from manager.upstream.connection import Blame, UpstreamFailure
+from manager.upstream.response import Blame, UpstreamFailure
 
 BOUND = 5.0
 LIMIT = 1024 * 1024

@@ -24,7 +24,7 @@ def regex(text: str, *, case_sensitive: bool = False) -> TextQuery:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
+    (tmp_path / "home").mkdir(exist_ok=True)
     return write_tree(tmp_path / "proj", {"keep.txt": "needle\n"})
 
 

@@ -16,7 +16,7 @@ NEEDLE = TextQuery("needle", regex=False)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    (tmp_path / "home").mkdir()
+    (tmp_path / "home").mkdir(exist_ok=True)
     return write_tree(tmp_path / "proj", {"keep.txt": "needle\n"})
 
 

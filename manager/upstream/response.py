@@ -1,0 +1,184 @@
+"""The response that is arriving on a connection, and the ways in which it may not arrive.
+
+It holds what was received and not yet read; the bytes come from `connection.py`. Every failure says whether
+the request may have been read by the server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Protocol
+
+# Unread body at which the server is made to wait. One more read (256 KiB at most) can already be under way.
+HIGH_WATER = 256 * 1024
+
+
+class Blame(Enum):
+    """May the request have been read by the server? Only what was not delivered may be sent again."""
+
+    NOT_DELIVERED = auto()
+    MAYBE_DELIVERED = auto()
+
+
+class UpstreamFailure(Exception):
+    """No (complete) answer came.
+
+    `cause` is one of: connection_refused, connect_failed, timeout, identity_mismatch, connection_lost,
+    truncated_response, malformed_response, head_too_large, pool_closed, abandoned (by its own caller).
+    """
+
+    def __init__(self, blame: Blame, cause: str) -> None:
+        super().__init__(f"{cause} ({blame.name.lower()})")
+        self.blame = blame
+        self.cause = cause
+
+
+class ResponseTooLarge(Exception):
+    """The body is longer than the caller's `limit` in bytes."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"response body exceeds {limit} bytes")
+        self.limit = limit
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseHead:
+    """Status and fields, names in lower case; `content_length` in bytes, None if only the end tells."""
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    content_length: int | None
+
+    def header(self, name: bytes) -> bytes | None:
+        """Value of the first field of that name (any case), or None."""
+        wanted = name.lower()
+        return next((value for key, value in self.headers if key == wanted), None)
+
+
+class Carrier(Protocol):
+    """The connection a response arrives on, as far as the response needs it."""
+
+    def close(self, cause: str) -> None:
+        """End the connection at once."""
+
+    def resume_reading(self) -> None:
+        """Let the server send on."""
+
+
+class UpstreamResponse:
+    """A response whose head has arrived; its body is read once, by one reader, with `chunks()` or `read()`.
+
+    It owns what was received and not yet read: its connection is free again once the last byte is in.
+    """
+
+    __slots__ = ("_buffer", "_buffered", "_cause", "_connection", "_waiter", "head")
+
+    head: ResponseHead  # set before the response is handed out
+
+    def __init__(self, connection: Carrier) -> None:
+        self._connection: Carrier | None = connection  # None once the response has ended, well or badly
+        self._cause: str | None = None  # why it ended badly
+        self._buffer: deque[bytes] = deque()
+        self._buffered = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body as it arrives, never an empty piece; the server waits while 256 KiB are unread.
+
+        Raises UpstreamFailure where the body breaks off, after everything received before that.
+        """
+        return self
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    # An iterator object, not an async generator: nothing is left suspended when its reader breaks off.
+    async def __anext__(self) -> bytes:
+        while not self._buffer:
+            if self._connection is None:
+                self._raise_failure()
+                raise StopAsyncIteration
+            await self._news()
+        piece = self._buffer.popleft()
+        self._buffered -= len(piece)
+        if not self._buffer and self._connection is not None:
+            self._connection.resume_reading()
+        return piece
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body.
+
+        Raises ResponseTooLarge above `limit` bytes, as soon as that is known (a connection still busy with it
+        is closed), and UpstreamFailure if the body breaks off.
+        """
+        pieces: list[bytes] = []
+        size = 0
+        if (self.head.content_length or 0) > limit:
+            raise self._too_large(limit)
+        async for piece in self:
+            size += len(piece)
+            if size > limit:
+                raise self._too_large(limit)
+            pieces.append(piece)
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    async def aclose(self) -> None:
+        """Ends the interest in this response: an unfinished one closes its connection at once. Idempotent."""
+        self._abandon()
+
+    async def head_arrival(self) -> None:
+        """For the connection: returns when `head` is set, raises UpstreamFailure when it never will be."""
+        while not hasattr(self, "head"):
+            self._raise_failure()
+            await self._news()
+
+    def receive_head(self, head: ResponseHead) -> None:
+        """For the connection."""
+        self.head = head
+        self._wake()
+
+    def receive_body(self, piece: bytes) -> bool:
+        """For the connection: takes a piece of the body; True when the server should wait."""
+        self._buffer.append(piece)
+        self._buffered += len(piece)
+        self._wake()
+        return self._buffered > HIGH_WATER
+
+    def end(self, cause: str | None) -> None:
+        """For the connection: nothing more will come; `cause` is None after a complete response."""
+        self._connection = None
+        self._cause = cause
+        self._wake()
+
+    def _abandon(self) -> None:
+        self._buffer.clear()
+        self._buffered = 0
+        if self._connection is not None:
+            self._connection.close("abandoned")
+
+    def _too_large(self, limit: int) -> ResponseTooLarge:
+        self._abandon()
+        return ResponseTooLarge(limit)
+
+    def _raise_failure(self) -> None:
+        if self._cause is not None:
+            raise UpstreamFailure(Blame.MAYBE_DELIVERED, self._cause)
+
+    async def _news(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await self._waiter
+        except asyncio.CancelledError:
+            # Only through our own claim: the connection may be busy with another call already.
+            self._abandon()
+            raise
+        finally:
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)

@@ -1,0 +1,31 @@
+"""Folder names that URLs have their own ideas about still lead to the right workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from aiohttp import ClientSession
+from yarl import URL
+
+from manager.routing.workspace_id import workspace_id
+from protocol import headers, names
+from support.manager import RunningManager, make_project
+from support.modern import body_of, headers_of
+
+NAMES = ["a b", "a%20b", "100%", "c++", "q&a=1", "#1", "réf", "a;b"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_an_encoded_cwd_is_decoded_exactly_once(
+    manager: RunningManager, tmp_path: Path, name: str
+) -> None:
+    """M-112."""
+    project = make_project(tmp_path / name)
+    url = URL(f"{manager.address}?cwd={quote(str(project))}", encoded=True)
+    body = body_of(names.DISCOVER)
+    async with ClientSession() as client, client.post(url, json=body, headers=headers_of(body)) as response:
+        assert response.status == 200
+        assert response.headers[headers.WORKSPACE_SOURCE] == "query"
+        assert response.headers[headers.WORKSPACE_ID] == workspace_id(str(project))

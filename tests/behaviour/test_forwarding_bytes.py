@@ -1,0 +1,220 @@
+"""What passes through the manager byte for byte, and the few bytes it writes itself."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.front_door import EVENTS, JSON, Answer
+from support.scene import Scene, scene
+from support.scripted_upstream import Received, error, fixed, result
+
+from protocol import headers, names
+
+META = (
+    b'"io.modelcontextprotocol/protocolVersion": "2026-07-28",'
+    b' "io.modelcontextprotocol/clientCapabilities":{"x.y/z": {"deep": [1, {"q":null}]}}'
+)
+ARGUMENTS = (
+    b'{ "zeta": 1, "alpha": [1.10, 1e400, -0.0, 123456789012345678901234567890],\n'
+    b'\t"emoji": "\xf0\x9f\x9a\x80", "escaped": "\\u00e9\\ud83d\\ude00\\/",  "": {"": [ ]}, "alpha2" : 1.0E+2 }'
+)
+RESULT = (
+    b'{ "resultType":"complete" , "content":[ {"type":"text","text":"caf\\u00e9 \xe2\x98\x95","x-new":[1.10]} ],'
+    b'"structuredContent":{"n":123456789012345678901234567890,"f":1e400},\r\n "later": {"unknown": true},'
+    b'"_meta":{"a.b/c": 1.0} }'
+)
+TEMPLATE = b'{"z":0, "jsonrpc" : "2.0","id":%s,\n "method":"tools/call","params":%s, "unknown":{"k":[1.50]} }'
+
+
+def call_params(meta: bytes = META) -> bytes:
+    return b'{ "x-new": {"a":1.10}, "name":"echo", "_meta":{%s}, "arguments":%s }' % (meta, ARGUMENTS)
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path) as running:
+        yield running
+
+
+def only_call(play: Scene) -> Received:
+    (received,) = play.upstream.called()
+    return received
+
+
+@pytest.mark.parametrize("identity", [b"7", b'"seven \\u00e9"', b"123456789012345678901234567890"])
+async def test_a_modern_call_crosses_untouched_in_both_directions(play: Scene, identity: bytes) -> None:
+    """§2.4; M-89."""
+    body = TEMPLATE % (identity, call_params())
+    answered = b'{ "result" : %s ,"id":%s, "extra":1.10, "jsonrpc":"2.0"}\n' % (RESULT, identity)
+    play.upstream.plays["echo"] = fixed(answered)
+    answer = await play.modern().post(body)
+    assert only_call(play).body == body
+    assert (answer.status, answer.body) == (200, answered)
+
+
+async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: Scene) -> None:
+    """§2.4: unknown members, numbers, order and white space outside of `_meta` stay."""
+    client = await play.legacy()
+    params = b'{ "name":"echo" , "x-new": {"a":1.10}, "arguments":%s }' % ARGUMENTS
+    body = TEMPLATE % (b'"s-1"', params)
+    answered = b'{ "result" : %s ,"id":"s-1", "extra":1.10, "jsonrpc":"2.0"}\n' % RESULT
+    play.upstream.plays["echo"] = fixed(answered)
+    answer = await client.post(body)
+    sent = only_call(play).body
+    start, end = sent.index(b'"_meta":'), sent.index(b'"name":"echo"')
+    assert sent[:start].rstrip(b" ,") + b" " + sent[end:] == body
+    assert only_call(play).params["_meta"] == {
+        names.META_VERSION: "2026-07-28",
+        names.META_CAPABILITIES: {},
+        names.META_CLIENT: {"name": "test", "version": "1"},
+    }
+    assert (answer.status, answer.body) == (200, answered)
+
+
+async def test_a_legacy_call_with_meta_of_its_own_keeps_the_bytes_of_every_member(play: Scene) -> None:
+    """M-92: only the three keys of the revision are added."""
+    client = await play.legacy()
+    meta = b'{"a.b/c": [1.10, 1e400], "progressToken":12345678901234567890123}'
+    params = b'{ "x-new": {"a":1.10} ,"_meta":%s, "name":"echo","arguments":%s}' % (meta, ARGUMENTS)
+    await client.post(TEMPLATE % (b"5", params))
+    sent = only_call(play).body
+    for kept in (ARGUMENTS, b'{"a":1.10}', b"[1.10, 1e400]", b"12345678901234567890123", b'"unknown":{"k":[1.50]}'):
+        assert kept in sent
+    assert only_call(play).params["_meta"].keys() == {
+        "a.b/c",
+        "progressToken",
+        names.META_VERSION,
+        names.META_CAPABILITIES,
+        names.META_CLIENT,
+    }
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_wrapped_call_keeps_the_bytes_of_its_arguments(play: Scene, era: str) -> None:
+    """M-89, M-90: the name is trimmed, the arguments and unknown members are the client's bytes."""
+    client = await play.legacy() if era == "legacy" else play.modern()
+    meta = META if era == "modern" else b'"a.b/c":1.10'
+    params = (
+        b'{"name":"lmToolsBridge.callTool","x-new":1.10,"_meta":{%s},"arguments":{"arguments":%s,"name":" echo "}}'
+        % (meta, ARGUMENTS)
+    )
+    play.upstream.plays["echo"] = result(RESULT)
+    answer = await client.post(TEMPLATE % (b"5", params))
+    sent = only_call(play)
+    assert ARGUMENTS in sent.body
+    assert sent.params["name"] == "echo"
+    assert b'"x-new":1.10' in sent.body
+    assert sent.header(headers.NAME) == "echo"
+    assert RESULT in answer.body
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
+async def test_meta_reaches_the_tool_as_the_client_wrote_it(play: Scene, era: str, wrapped: bool) -> None:
+    """M-92: progress token, trace fields and unknown keys."""
+    client = await play.legacy() if era == "legacy" else play.modern()
+    meta = {
+        "progressToken": "tok \U0001f680",
+        "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        "tracestate": "a=b",
+        "baggage": "k=v",
+        "com.example/unknown": {"deep": [1, None]},
+    }
+    name, arguments = (names.CALL_TOOL, {"name": "echo", "arguments": {}}) if wrapped else ("echo", {})
+    await client.call(name, arguments, meta=meta)
+    received = only_call(play).params["_meta"]
+    assert {key: received[key] for key in meta} == meta
+
+
+async def test_wrapped_and_direct_calls_give_the_same_bytes(play: Scene) -> None:
+    """M-89."""
+    client = await play.legacy()
+    play.upstream.plays["echo"] = result(RESULT)
+    direct = await client.call("echo", identity=9)
+    wrapped = await client.call(names.CALL_TOOL, {"name": "echo"}, identity=9)
+    pure = await play.modern().call("echo", identity=9)
+    assert direct.body == wrapped.body == pure.body
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
+@pytest.mark.parametrize(
+    ("status", "era", "expected"),
+    [(404, "modern", 404), (400, "modern", 400), (404, "legacy", 200), (400, "legacy", 200)],
+)
+async def test_an_upstream_error_passes_with_code_message_and_data(
+    play: Scene, wrapped: bool, status: int, era: str, expected: int
+) -> None:
+    """M-27, M-176: the status, too, where the client does not take it for the loss of its session."""
+    client = await play.legacy() if era == "legacy" else play.modern()
+    data = {"why": ["x", 1.5], "nested": {"k": None}}
+    play.upstream.plays["echo"] = error(-32077, "no, not today", data, status)
+    name, arguments = (names.CALL_TOOL, {"name": "echo"}) if wrapped else ("echo", {})
+    answer = await client.call(name, arguments)
+    assert answer.error == {"code": -32077, "message": "no, not today", "data": data}
+    assert answer.status == expected
+
+
+async def test_a_session_outlives_an_upstream_404(play: Scene) -> None:
+    """M-27: the client must not be told that its session is gone."""
+    client = await play.legacy()
+    play.upstream.plays["echo"] = error(-32601, "gone", status=404)
+    await client.call("echo")
+    assert (await client.call("other")).result["content"]
+
+
+@pytest.mark.parametrize("method", ["prompts/get", "resources/read", "completion/complete", "vendor/own"])
+async def test_other_methods_cross_untouched_at_the_pure_door(play: Scene, method: str) -> None:
+    """M-15; unknown methods pass through."""
+    client = play.modern()
+    member = names.NAMED_PARAM.get(method)
+    play.upstream.plays[method] = result(RESULT)
+    params: dict[str, Any] = {} if member is None else {member: "thing://x"}
+    answer = await client.ask(method, {**params, "n": 1.5}, identity=3)
+    (received,) = play.upstream.received
+    assert received.body == client.body(method, {**params, "n": 1.5}, 3)
+    assert answer.body == b'{"jsonrpc":"2.0","id":3,"result":%s}' % RESULT
+
+
+async def test_parameter_headers_cross_and_credentials_do_not(play: Scene) -> None:
+    """G1, G11, SP17."""
+    client = play.modern()
+    client.extra = {
+        "Mcp-Param-Region": "eu",
+        "Authorization": "Bearer t",
+        "Cookie": "a=b",
+        "Mcp-Session-Id": "not-yours",
+        headers.SECRET: "guessed",
+        "X-Other": "1",
+    }
+    await client.call("echo")
+    received = only_call(play)
+    assert received.header("Mcp-Param-Region") == "eu"
+    assert received.header(headers.SECRET) == play.upstream.secret
+    for name in ("Authorization", "Cookie", "Mcp-Session-Id", "X-Other"):
+        assert received.header(name) is None
+
+
+async def test_a_name_that_is_not_ascii_travels_encoded(play: Scene) -> None:
+    """2026-07-28, Mcp-Name: what a legacy client only says in the body."""
+    client = await play.legacy()
+    await client.call("prüfe ☕")
+    packed = base64.b64encode("prüfe ☕".encode()).decode()
+    assert only_call(play).header(headers.NAME) == f"=?base64?{packed}?="
+
+
+@pytest.mark.parametrize("accept", [JSON, None, EVENTS])
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_result_of_20_mb_passes(play: Scene, era: str, accept: str | None) -> None:
+    """M-28; body limits are about requests."""
+    big = b'{"resultType":"complete","content":[{"type":"text","text":"' + b"x" * 20_000_000 + b'"}]}'
+    play.upstream.plays["echo"] = result(big)
+    client = await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
+    answer: Answer = await client.call("echo")
+    assert answer.is_stream == (accept == EVENTS)
+    assert big in answer.body
+    assert json.dumps(answer.message["id"]).encode() == only_call(play).id

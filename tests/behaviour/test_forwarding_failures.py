@@ -1,0 +1,198 @@
+"""What a caller is told when its workspace server fails it, and what it is never told twice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from support.front_door import EVENTS, JSON, Client
+from support.scene import Scene, scene
+from support.scripted_upstream import Play, broken_off, cut, event, fixed, held, never, result, stream
+
+from protocol import names
+
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+PROGRESS = {"jsonrpc": "2.0", "method": names.PROGRESS, "params": {"progressToken": 1, "progress": 1}}
+HALF = b'{"jsonrpc":"2.0","id":1,"result":{"content":['
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path) as running:
+        yield running
+
+
+async def client_of(play: Scene, era: str, accept: str | None = f"{JSON}, {EVENTS}") -> Client:
+    return await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
+
+
+@ERAS
+@pytest.mark.parametrize(
+    ("unusable", "status"),
+    [
+        (fixed(b"<html>Bad Gateway</html>", 502, "text/html"), 502),
+        (fixed(b"<html>hello</html>", 200, "text/html"), 200),
+        (fixed(b"Internal Server Error", 500, "text/plain"), 500),
+        (fixed(b"{broken", 500), 500),
+        (fixed(b"not json", 200), 200),
+        (fixed(b'{"hello":"world"}', 200), 200),
+        (fixed(b"[]", 200), 200),
+        (fixed(b"", 200), 200),
+        (fixed(b"", 202), 202),
+        (fixed(b'{"jsonrpc":"2.0","method":"notifications/x"}', 200), 200),
+    ],
+    ids=["html 502", "html", "plain 500", "broken", "no JSON", "no JSON-RPC", "array", "empty", "202", "notification"],
+)
+async def test_an_answer_that_is_no_mcp_message_is_an_internal_error(
+    play: Scene, era: str, unusable: Play, status: int
+) -> None:
+    """M-100."""
+    client = await client_of(play, era)
+    play.upstream.plays["odd"] = unusable
+    answer = await client.call("odd")
+    assert answer.status == 200
+    assert answer.error["code"] == -32603
+    assert answer.error["data"]["reason"] == "invalid_upstream_answer"
+    assert answer.error["data"]["delivered"] == "unknown"
+    assert answer.error["data"]["details"]["httpStatus"] == status
+
+
+@ERAS
+@pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
+async def test_a_stream_without_a_response_is_ended_with_an_error(play: Scene, era: str, accept: str) -> None:
+    """M-100: nobody is left waiting for an id that never comes."""
+    client = await client_of(play, era, accept)
+    play.upstream.plays["odd"] = stream(event(PROGRESS))
+    answer = await client.call("odd")
+    assert answer.error["code"] == -32603
+    assert answer.error["data"]["reason"] == "invalid_upstream_answer"
+
+
+@ERAS
+@pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
+@pytest.mark.parametrize(
+    "death",
+    [broken_off(HALF, 1000), broken_off(b"", 1000), cut(event(PROGRESS)), cut(event(PROGRESS)[:20])],
+    ids=["half a body", "no body", "after an event", "inside an event"],
+)
+async def test_a_server_that_dies_during_the_call_is_told_at_once_and_the_call_never_repeated(
+    play: Scene, era: str, accept: str, death: Play
+) -> None:
+    """M-97, M-173."""
+    client = await client_of(play, era, accept)
+    play.upstream.plays["dies"] = death
+    began = time.monotonic()
+    answer = await client.call("dies")
+    assert time.monotonic() - began < 0.5
+    assert answer.refusal["code"] == 47103
+    assert answer.refusal["reason"] == "workspace_server_died"
+    assert answer.refusal["message"] == "workspace server died during the call"
+    assert answer.refusal["delivered"] == "unknown"
+    assert len(play.upstream.called("dies")) == 1
+
+
+@ERAS
+@pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
+async def test_on_other_methods_the_death_is_a_json_rpc_error(play: Scene, era: str, method: str) -> None:
+    """Refusal shape: the same words as data of an error."""
+    client = await client_of(play, era)
+    play.upstream.plays[method] = broken_off(HALF, 1000)
+    answer = await client.ask(method, {names.NAMED_PARAM[method]: "x"})
+    assert answer.status == 200
+    assert answer.error["code"] == 47103
+    assert answer.error["data"]["delivered"] == "unknown"
+    assert answer.error["message"].endswith(f"Next step: {answer.error['data']['nextStep']}.")
+
+
+@ERAS
+async def test_a_large_body_that_breaks_off_is_never_taken_for_a_whole_one(play: Scene, era: str) -> None:
+    """M-97: an answer, or an unclean end, but nothing that can be parsed as the result."""
+    client = await client_of(play, era)
+    play.upstream.plays["dies"] = broken_off(HALF + b" " * 3_000_000, 6_000_000)
+    try:
+        answer = await client.call("dies")
+    except OSError:
+        assert era == "modern"
+    else:
+        assert answer.refusal["code"] == 47103
+    assert len(play.upstream.called("dies")) == 1
+    assert (await client.call("echo")).result["content"]
+
+
+@ERAS
+@pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
+@pytest.mark.parametrize("announced", [True, False], ids=["json", "stream"])
+async def test_an_answer_over_the_limit_is_refused(
+    tmp_path: Path, era: str, accept: str, announced: bool
+) -> None:
+    """47106; other calls are unaffected."""
+    big = json.dumps({"content": [{"type": "text", "text": "x" * 70_000}]}).encode()
+    async with scene(tmp_path, response_limit=65_536) as play:
+        client = await client_of(play, era, accept)
+        streamed = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":' + big + b"}")
+        play.upstream.plays["big"] = result(big) if announced else stream(streamed)
+        refusal = (await client.call("big")).refusal
+        assert refusal["code"] == 47106
+        assert refusal["reason"] == "response_too_large"
+        assert refusal["message"].startswith("response too large")
+        assert (await client.call("echo")).result["content"]
+
+
+@ERAS
+@pytest.mark.parametrize("accept", [JSON, EVENTS])
+@pytest.mark.parametrize(
+    "silence",
+    [never, stream(asyncio.Event()), stream(event(PROGRESS), asyncio.Event())],
+    ids=["no head", "no event", "no response"],
+)
+async def test_the_deadline_ends_a_call_and_cancels_it_upstream(
+    tmp_path: Path, era: str, accept: str, silence: Play
+) -> None:
+    """M-98, M-173: other calls go on."""
+    async with scene(tmp_path, call_timeout_s=0.4) as play:
+        client = await client_of(play, era, accept)
+        play.upstream.plays["hangs"] = silence
+        began = time.monotonic()
+        hung = asyncio.create_task(client.call("hangs"))
+        received = await play.upstream.arrival("hangs")
+        assert (await client.call("echo")).result["content"]
+        refusal = (await hung).refusal
+        assert 0.35 < time.monotonic() - began < 1.0
+        assert refusal["code"] == 47104
+        assert refusal["message"] == "call timed out after 0.4 s"
+        assert refusal["delivered"] == "unknown"
+        await asyncio.wait_for(received.gone.wait(), 1)
+        assert len(play.upstream.called("hangs")) == 1
+
+
+async def test_a_second_request_under_an_id_in_flight_is_refused(play: Scene) -> None:
+    """M-30: at once, and the first is unharmed; afterwards the id is free."""
+    client = await play.legacy()
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = held(gate, result({"content": [], "n": 1}))
+    first = asyncio.create_task(client.call("slow", identity=5))
+    await play.upstream.arrival("slow")
+    for body in (client.body("ping", {}, 5), client.body("tools/call", {"name": "echo"}, 5)):
+        second = await client.post(body)
+        assert (second.status, second.error["code"], second.message["id"]) == (400, -32600, 5)
+    assert (await client.call("echo", identity="5")).result["content"], "a string is another id"
+    gate.set()
+    assert (await first).result["n"] == 1
+    assert (await client.call("echo", identity=5)).result["content"]
+
+
+async def test_the_same_id_in_two_sessions_is_no_conflict(play: Scene) -> None:
+    """Ids belong to their session."""
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = held(gate, result({"content": []}))
+    one, other = await play.legacy(), await play.legacy()
+    first = asyncio.create_task(one.call("slow", identity=5))
+    await play.upstream.arrival("slow")
+    assert (await other.call("echo", identity=5)).result["content"]
+    assert (await play.modern().call("echo", identity=5)).result["content"]
+    gate.set()
+    assert (await first).status == 200

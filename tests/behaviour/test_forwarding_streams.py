@@ -1,0 +1,151 @@
+"""Event streams of a workspace server on their way to the client, and what each client accepts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from support.front_door import BOTH, EVENTS, JSON
+from support.scene import Scene, scene
+from support.scripted_upstream import Received, event, result, stream
+
+from protocol import names
+
+RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","content":[],"n":1.10}}'
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+WRAPPED = pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path) as running:
+        yield running
+
+
+def progress(count: int, token: str = "tok") -> dict[str, object]:
+    return {
+        "jsonrpc": "2.0",
+        "method": names.PROGRESS,
+        "params": {"progressToken": token, "progress": count},
+    }
+
+
+@ERAS
+@WRAPPED
+async def test_each_event_reaches_the_client_before_the_next_one_is_known(
+    play: Scene, era: str, wrapped: bool
+) -> None:
+    """§11, M-92, M-177: progress comes back on the request's own stream with the client's token."""
+    client = await play.legacy() if era == "legacy" else play.modern()
+    gates = [asyncio.Event() for _ in range(3)]
+    play.upstream.plays["slow"] = stream(
+        event(progress(0)), gates[0], event(progress(1)), gates[1], event(progress(2)), gates[2], event(RESPONSE)
+    )
+    name, arguments = (names.CALL_TOOL, {"name": "slow"}) if wrapped else ("slow", {})
+    params = {"name": name, "arguments": arguments, "_meta": {"progressToken": "tok"}}
+    async with asyncio.timeout(5), client.open(client.body(names.TOOLS_CALL, params, "r")) as response:
+        for count, gate in enumerate(gates):
+            frame = await response.content.readuntil(b"\n\n")
+            assert frame == event(progress(count))
+            gate.set()
+        assert await response.content.read() == event(RESPONSE.replace(b"%(id)s", b'"r"'))
+    assert response.headers["X-Accel-Buffering"] == "no"
+
+
+@ERAS
+async def test_an_event_cut_into_single_bytes_arrives_whole(play: Scene, era: str) -> None:
+    """An unfinished event is never handed out; comments and ids pass."""
+    client = await play.legacy() if era == "legacy" else play.modern()
+    whole = b": hello\n\nid: 7\n" + event(progress(1)) + event(RESPONSE)
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = stream(whole[:25], gate, whole[25:])
+    body = client.body(names.TOOLS_CALL, {"name": "slow"}, 4)
+    async with asyncio.timeout(5), client.open(body) as response:
+        assert await response.content.readuntil(b"\n\n") == b": hello\n\n"
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(response.content.readany(), 0.05)
+        gate.set()
+        assert await response.content.read() == whole[9:].replace(b"%(id)s", b"4")
+
+
+@ERAS
+@pytest.mark.parametrize("accept", [JSON, "*/*", None, "application/*"])
+async def test_a_client_that_takes_json_only_gets_json_from_a_streaming_server(
+    play: Scene, era: str, accept: str | None
+) -> None:
+    """M-28, M-189: the response alone, its bytes untouched."""
+    client = await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
+    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+    answer = await client.call("slow", identity=5)
+    assert answer.headers["Content-Type"].startswith(JSON)
+    assert (answer.status, answer.body) == (200, RESPONSE.replace(b"%(id)s", b"5"))
+
+
+@ERAS
+async def test_a_client_that_takes_streams_only_gets_a_stream_from_a_json_server(play: Scene, era: str) -> None:
+    """M-28; line breaks between members must not split the event."""
+    client = await play.legacy(accept=EVENTS) if era == "legacy" else play.modern(accept=EVENTS)
+    play.upstream.plays["slow"] = result(b'{ "content":[],\r\n "resultType":"complete", "n":1.10 }')
+    answer = await client.call("slow", identity=5)
+    assert answer.headers["Content-Type"].startswith(EVENTS)
+    assert answer.messages == [{"jsonrpc": "2.0", "id": 5, "result": answer.result}]
+    assert answer.result == {"content": [], "resultType": "complete", "n": 1.10}
+    assert b"[DONE]" not in answer.body
+
+
+@ERAS
+@pytest.mark.parametrize("accept", [BOTH, JSON])
+async def test_a_multi_line_event_is_read_as_one_message(play: Scene, era: str, accept: str) -> None:
+    """Two data lines are one message; CR LF ends are as good as LF."""
+    client = await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
+    head, tail = RESPONSE.split(b',"result"')
+    play.upstream.plays["slow"] = stream(b"data: " + head + b'\r\ndata: ,"result"' + tail + b"\r\n\r\n")
+    answer = await client.call("slow")
+    assert answer.result["content"] == []
+
+
+async def test_notifications_before_lists_and_handshakes_do_not_hide_the_result(play: Scene) -> None:
+    """M-175."""
+    tools = json.dumps({"resultType": "complete", "tools": [{"name": "a", "inputSchema": {"type": "object"}}]})
+    listing = b'{"jsonrpc":"2.0","id":%(id)s,"result":' + tools.encode() + b"}"
+    play.upstream.plays[names.TOOLS_LIST] = stream(event(progress(1)), event(listing))
+    schema = b'{"contents":[{"uri":"x","text":"{\\"inputSchema\\":{}}"}]}'
+    play.upstream.plays[names.RESOURCES_READ] = result(schema)
+    client = await play.legacy(bound=False)
+    payload = (await client.handshake(play.upstream.root)).payload
+    assert payload["discovery"]["partial"] is False
+    assert payload["discovery"]["bridgedTools"] == [{"name": "a", "description": ""}]
+    listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
+    assert [tool["name"] for tool in listed] == [names.HANDSHAKE, names.CALL_TOOL, "a"]
+
+
+@ERAS
+async def test_a_server_waits_for_a_reader_that_does_not_read(play: Scene, era: str) -> None:
+    """§11: back-pressure, not growing buffers."""
+    written = 0
+
+    async def flood(request: web.Request, received: Received) -> web.StreamResponse:
+        nonlocal written
+        response = web.StreamResponse(headers={"Content-Type": EVENTS})
+        await response.prepare(request)
+        for count in range(200):
+            await response.write(event(progress(count, "t" * 200_000)))
+            written += 1
+        await response.write(event(RESPONSE.replace(b"%(id)s", received.id)))
+        return response
+
+    client = await play.legacy() if era == "legacy" else play.modern()
+    play.upstream.plays["flood"] = flood
+    async with client.open(client.body(names.TOOLS_CALL, {"name": "flood"}, 1)) as response:
+        before = -1
+        while before != written:
+            before = written
+            await asyncio.sleep(0.1)
+        assert 0 < written < 150
+        size = sum([len(chunk) async for chunk in response.content.iter_any()])
+    assert written == 200
+    assert size > 200 * 200_000

@@ -1,0 +1,24 @@
+"""Fixtures of the tests with real manager processes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+from support.manager_process import ManagerHome, manager_home
+
+
+@pytest.fixture
+async def home(tmp_path: Path) -> AsyncIterator[ManagerHome]:
+    """Folders of a user on which managers can be started; nothing of them may outlive the test."""
+    async with manager_home(tmp_path / "user") as made:
+        yield made
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[ClientSession]:
+    """Connections of clients."""
+    async with ClientSession() as session:
+        yield session

@@ -1,0 +1,130 @@
+"""kill -9 of the manager, and the start after it: nobody has to begin anew, nothing is done twice (F8)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import signal
+import socket
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from aiohttp import ClientError, ClientSession
+from support.front_door import LegacyClient
+from support.manager import make_project
+from support.manager_process import ManagerHome, until
+from support.scripted_upstream import ScriptedUpstream
+
+SUM = {"expression": "6*7"}
+
+
+async def keep_calling(client: LegacyClient, count: Iterator[int], tool: str) -> set[str]:
+    """Call until the manager is gone; the answered call numbers."""
+    answered: set[str] = set()
+    with contextlib.suppress(ClientError, OSError):
+        while True:
+            number = f"{next(count)}"
+            answer = await client.call(tool, {"expression": number})
+            assert not answer.result.get("isError"), answer.result
+            answered.add(number)
+    return answered
+
+
+async def test_sessions_bindings_and_servers_survive_and_no_call_is_repeated(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-33, M-146, M-161, M-162, M-185: killed under load, restarted, everything goes on."""
+    manager = await home.start()
+    projects = [make_project(tmp_path / name) for name in ("one", "two")]
+    clients = [await LegacyClient.connect(http, manager.address) for _ in range(4)]
+    external = ScriptedUpstream(make_project(tmp_path / "external"), home.paths.control_socket)
+    external.tools = [{"name": "work", "inputSchema": {"type": "object"}}]
+    async with external.serving():
+        ids = []
+        for client, folder in zip(clients, [*projects, projects[0], external.root], strict=True):
+            ids.append((await client.handshake(folder)).payload["workspace"])
+        pids = {one: pid for one, pid in (await home.server_pids()).items() if one != ids[3]}
+        count = itertools.count()
+        tools = ["calculator", "calculator", "calculator", "work"]
+        load = [
+            asyncio.create_task(keep_calling(one, count, tool))
+            for one, tool in zip(clients, tools, strict=True)
+        ]
+        await until(lambda: next(count) > 100)
+        await manager.killed()
+        answered = await asyncio.gather(*load)
+        assert all(answered)
+        assert home.paths.control_socket.exists()
+        assert home.servers() == set(pids.values())
+
+        again = await home.start(http_port=manager.port, cwd=tmp_path)
+        before = len(external.called())
+        await external.register()
+        assert {one: pid for one, pid in (await home.server_pids()).items() if one != ids[3]} == pids
+        for client, workspace in zip(clients[:3], ids, strict=False):
+            answer = await client.call("calculator", SUM)
+            assert answer.payload == {"value": 42}
+            assert answer.headers["X-Workspace-Id"] == workspace
+            assert answer.headers["X-Workspace-Source"] == "session"
+        last = await clients[3].call("work", {"expression": "last"})
+        assert last.headers["X-Workspace-Id"] == ids[3]
+
+        arrived = [one.params["arguments"]["expression"] for one in external.called("work")]
+        assert len(arrived) == len(set(arrived)) == before + 1
+        assert answered[3] <= set(arrived)
+        assert len(arrived) - 1 - len(answered[3]) <= 1  # at most the one in flight at that moment is lost
+        assert home.servers() == set(pids.values())
+        again.send(signal.SIGTERM)
+        assert await again.ended() == 0
+    await home.emptied(5)
+
+
+async def test_servers_end_themselves_when_no_manager_comes_back(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-162: the grace over, nothing is left of a manager that was killed and never restarted."""
+    manager = await home.start(grace_s=0.5)
+    for name in ("one", "two"):
+        client = await LegacyClient.connect(http, manager.address)
+        await client.handshake(make_project(tmp_path / name))
+    assert len(home.servers()) == 2
+    await manager.killed()
+    await home.emptied(8)
+
+
+async def test_a_ledger_full_of_the_dead_does_no_harm(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-161: servers that died with their manager are started anew; a stranger with such a pid is left alone."""
+    manager = await home.start()
+    client = await LegacyClient.connect(http, manager.address)
+    workspace = (await client.handshake(make_project(tmp_path / "one"))).payload["workspace"]
+    pid = (await home.server_pids())[workspace]
+    await manager.killed()
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not home.servers())
+    with contextlib.closing(sqlite3.connect(home.paths.state_file)) as database:
+        database.execute("UPDATE instances SET pid=?", (os.getpid(),))
+        database.commit()
+    again = await home.start(http_port=manager.port)
+    assert (await client.call("calculator", SUM)).payload == {"value": 42}
+    assert (await home.server_pids())[workspace] != pid
+    assert again.process.returncode is None
+
+
+async def test_leftover_socket_and_lock_file_do_not_block_a_start(home: ManagerHome, tmp_path: Path) -> None:
+    """M-161, M-188: a socket nobody answers on and a lock file with nonsense in it are taken over."""
+    runtime = home.paths.runtime_dir
+    runtime.mkdir(mode=0o700)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(home.paths.control_socket))
+    home.paths.lock_file.write_text(f'{{"pid": {os.getpid()}, "address": "http://127.0.0.1:1/mcp"}}')
+    manager = await home.start(cwd=tmp_path)
+    assert (await asyncio.to_thread(home.control.get, "/health"))["ok"] is True
+    assert f'"pid": {manager.pid}' in home.paths.lock_file.read_text()
+    assert home.paths.control_socket.is_absolute()
+    assert home.paths.control_socket.stat().st_mode & 0o777 == 0o600
+    assert home.paths.control_socket.parent.stat().st_mode & 0o777 == 0o700

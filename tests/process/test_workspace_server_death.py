@@ -1,0 +1,124 @@
+"""A workspace server dies or hangs: its callers are told the truth, nobody else notices (F1, F2)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession
+from support.front_door import Answer, LegacyClient
+from support.manager import make_project
+from support.manager_process import ManagerHome, until
+
+SUM = {"expression": "6*7"}
+
+
+async def bound(http: ClientSession, address: str, project: Path) -> tuple[LegacyClient, str]:
+    """A client bound to a project, and the project's workspace id."""
+    client = await LegacyClient.connect(http, address)
+    return client, str((await client.handshake(project)).payload["workspace"])
+
+
+async def held_call(home: ManagerHome, client: LegacyClient, pid: int) -> asyncio.Task[Answer]:
+    """A call in flight at a stopped server."""
+    os.kill(pid, signal.SIGSTOP)
+    call = asyncio.create_task(client.call("calculator", SUM))
+    for _ in range(200):
+        details = (await home.status())["instanceDetails"]
+        if next(one["inFlight"] for one in details if one["pid"] == pid):
+            return call
+        await asyncio.sleep(0.01)
+    raise AssertionError("the call was never in flight")
+
+
+async def state_reached(home: ManagerHome, state: str) -> dict[str, Any]:
+    """The only instance's details once it is in that state."""
+    for _ in range(500):
+        detail: dict[str, Any] = (await home.status())["instanceDetails"][0]
+        if detail["state"] == state:
+            return detail
+        await asyncio.sleep(0.02)
+    raise AssertionError(detail)
+
+
+async def test_a_kill_during_a_call_is_told_at_once_and_the_next_call_is_served(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-97, M-166, F1: 47103 within half a second, `delivered: unknown`, no other workspace concerned."""
+    manager = await home.start()
+    one, first = await bound(http, manager.address, make_project(tmp_path / "one"))
+    other, second = await bound(http, manager.address, make_project(tmp_path / "other"))
+    pids = await home.server_pids()
+    doomed = await held_call(home, one, pids[first])
+    unhurt = await held_call(home, other, pids[second])
+
+    killed_at = time.monotonic()
+    os.kill(pids[first], signal.SIGKILL)
+    refusal = (await asyncio.wait_for(doomed, 5)).refusal
+    assert time.monotonic() - killed_at < 0.5
+    assert (refusal["code"], refusal["reason"]) == (47103, "workspace_server_died")
+    assert refusal["delivered"] == "unknown"
+
+    again = await one.call("calculator", SUM)
+    assert again.payload == {"value": 42}
+    assert not unhurt.done()
+    os.kill(pids[second], signal.SIGCONT)
+    assert (await asyncio.wait_for(unhurt, 5)).payload == {"value": 42}
+
+    now = await home.server_pids()
+    assert now[second] == pids[second]
+    assert now[first] != pids[first]
+    assert home.servers() == set(now.values())
+
+
+async def test_a_kill_between_calls_is_not_noticed_by_the_next_one(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-96, M-166: the call waits for the new server and is served."""
+    manager = await home.start()
+    client, workspace = await bound(http, manager.address, make_project(tmp_path / "one"))
+    pid = (await home.server_pids())[workspace]
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: pid not in home.servers())  # a dying one may still take a call in: another test
+    answer = await client.call("calculator", SUM)
+    assert answer.payload == {"value": 42}
+    assert answer.headers["X-Workspace-Source"] == "session"
+    assert home.servers() == set((await home.server_pids()).values()) != {pid}
+
+
+async def test_a_hung_server_is_replaced_and_calls_are_refused_until_then(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """F2: unhealthy after three missed answers, calls refused at once, killed and started anew."""
+    manager = await home.start(health_interval_s=0.1, health_timeout_s=0.1, hung_restart_s=1.5)
+    client, workspace = await bound(http, manager.address, make_project(tmp_path / "one"))
+    pid = (await home.server_pids())[workspace]
+    hanging = await held_call(home, client, pid)
+    await state_reached(home, "unhealthy")
+    asked_at = time.monotonic()
+    refusal = (await client.call("calculator", SUM)).refusal
+    assert time.monotonic() - asked_at < 1.0
+    assert (refusal["code"], refusal["details"]["cause"]) == (47102, "unhealthy")
+    assert refusal["delivered"] == "no"
+    assert (await asyncio.wait_for(hanging, 5)).refusal["code"] == 47103
+    await until(lambda: pid not in home.processes())
+    assert (await client.call("calculator", SUM)).payload == {"value": 42}
+
+
+async def test_a_server_that_wakes_up_in_time_is_kept(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """F2: stopped and continued before the deadline, it is healthy again, without a restart."""
+    manager = await home.start(health_interval_s=0.1, health_timeout_s=0.1, hung_restart_s=20)
+    client, workspace = await bound(http, manager.address, make_project(tmp_path / "one"))
+    pid = (await home.server_pids())[workspace]
+    os.kill(pid, signal.SIGSTOP)
+    await state_reached(home, "unhealthy")
+    os.kill(pid, signal.SIGCONT)
+    detail = await state_reached(home, "ready")
+    assert (detail["pid"], detail["restarts"]) == (pid, 0)
+    assert (await client.call("calculator", SUM)).payload == {"value": 42}

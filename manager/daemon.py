@@ -267,6 +267,7 @@ class Daemon:
             systemd.notify(WATCHDOG=1)
             await keeper.housekeep()
             await workspaces.stop_idle(keeper.active_workspaces(idle_s))
+            keeper.announce_missed({one.id for one in workspaces if one.supervisor.is_serving})
             await asyncio.sleep(pause)
 
     # -- release ------------------------------------------------------------------------------------------

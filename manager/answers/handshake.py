@@ -43,6 +43,9 @@ class Sessionkeeper(Protocol):
     async def announce(self, session: Session) -> bool:
         """Tell the session's open stream that lists changed; False where there is no stream."""
 
+    def expect_listing(self, session: Session) -> None:
+        """From now on `relisted` waits for a new listing."""
+
     async def relisted(self, session: Session, seconds: float) -> None:
         """Wait until the session has listed its tools again, at the longest so many seconds."""
 
@@ -188,6 +191,7 @@ class Handshakes:
         if (session.shown or fingerprint([])) == now_shown:
             return
         hold = self._around.settings.announce_hold_s
+        self._keeper.expect_listing(session)
         if await self._keeper.announce(session):
             await self._keeper.relisted(session, hold)
         elif exchange.accepts_events:

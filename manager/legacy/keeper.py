@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 import msgspec
@@ -135,12 +135,23 @@ class Keeper:
         stream = self.streams.get(session.id)
         if stream is None:
             return False
-        self._of(session).relisted.clear()
         stream.announce_lists()
         return True
 
+    def announce_missed(self, serving: Collection[str]) -> None:
+        """Tell streams of lists that were incomplete while their workspace was in trouble (M-183)."""
+        for session in self.sessions:
+            stream = self.streams.get(session.id)
+            if session.unannounced and stream is not None and session.workspace in serving:
+                session.unannounced = False
+                stream.announce_lists()
+
+    def expect_listing(self, session: Session) -> None:
+        """From now on `relisted` waits for a new listing."""
+        self._of(session).relisted.clear()
+
     async def relisted(self, session: Session, seconds: float) -> None:
-        """Wait until the session has listed its tools again, at the longest so many seconds (M-47)."""
+        """Wait until the session has listed its tools since `expect_listing`, at the longest so long (M-47)."""
         try:
             async with asyncio.timeout(seconds):
                 await self._of(session).relisted.wait()

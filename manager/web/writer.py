@@ -13,7 +13,7 @@ from typing import Final
 from aiohttp import ClientConnectionResetError, web
 
 from manager.answers import dialect
-from manager.answers.collect import response_of
+from manager.answers.collect import is_response, response_of, unusable
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.upstream.forward import COLLECTED, Answer, InterruptedAnswerError
 from protocol import sse
@@ -21,7 +21,8 @@ from protocol.errors import Reason, Refusal
 
 JSON: Final = "application/json"
 EVENTS: Final = "text/event-stream"
-_BOUNDARIES: Final = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_LONGEST_BOUNDARY: Final = b"\r\n\r\n"
+_BOUNDARIES: Final = (b"\n\n", _LONGEST_BOUNDARY, b"\r\r")
 
 
 class Writer:
@@ -120,23 +121,26 @@ class Writer:
         return await self._finish()
 
     async def _relay_events(self, answer: Answer) -> web.StreamResponse:
-        """An event stream, flushed event by event; an unfinished event is never handed out."""
+        """An event stream, flushed event by event; an unfinished event is never handed out.
+
+        One that ends or breaks off without a response gets one from us.
+        """
         await self._start_events()
-        tail = b""
+        events = _WholeEvents()
+        problem = unusable(answer.status)
         try:
             async with aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:
-                    tail += chunk
-                    cut = _last_boundary(tail)
-                    if cut:
-                        await self._send(tail[:cut])
-                        tail = tail[cut:]
-                    if len(tail) > self._limit:
+                    if whole := events.take(chunk):
+                        await self._send(whole)
+                    if events.waiting > self._limit:
                         raise InterruptedAnswerError(
                             Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
                         )
         except InterruptedAnswerError as interrupted:
-            await self._send(sse.encode(dialect.refusal(self._exchange, interrupted.refusal)))
+            problem = interrupted.refusal
+        if not events.end_in_response:
+            await self._send(sse.encode(dialect.refusal(self._exchange, problem)))
         return await self._finish()
 
     # -- the connection ----------------------------------------------------------------------------
@@ -169,7 +173,33 @@ def _is_notification(message: bytes) -> bool:
     return message.startswith(b'{"jsonrpc":"2.0","method"')
 
 
-def _last_boundary(data: bytes) -> int:
-    """Index behind the last complete event; 0 when there is none."""
-    ends = (data.rfind(boundary) + len(boundary) for boundary in _BOUNDARIES if boundary in data)
-    return max(ends, default=0)
+class _WholeEvents:
+    """Cuts a stream's bytes between events, and remembers the last ones to know whether it was answered."""
+
+    def __init__(self) -> None:
+        self._tail = bytearray()
+        self._last = b""
+
+    @property
+    def waiting(self) -> int:
+        """Bytes of the event that is not complete yet."""
+        return len(self._tail)
+
+    @property
+    def end_in_response(self) -> bool:
+        """Whether a response was among the last events."""
+        return any(is_response(one.data) for one in sse.Decoder().feed(self._last))
+
+    def take(self, chunk: bytes) -> bytes:
+        """Take the next bytes, and return all events that are complete now."""
+        searched = max(0, len(self._tail) - len(_LONGEST_BOUNDARY))
+        self._tail += chunk
+        end = max(
+            (found + len(one) for one in _BOUNDARIES if (found := self._tail.rfind(one, searched)) >= 0),
+            default=0,
+        )
+        whole = bytes(memoryview(self._tail)[:end])
+        del self._tail[:end]
+        if b"data" in whole:
+            self._last = whole
+        return whole

@@ -83,7 +83,13 @@ async def test_a_legacy_call_with_meta_of_its_own_keeps_the_bytes_of_every_membe
     params = b'{ "x-new": {"a":1.10} ,"_meta":%s, "name":"echo","arguments":%s}' % (meta, ARGUMENTS)
     await client.post(TEMPLATE % (b"5", params))
     sent = only_call(play).body
-    for kept in (ARGUMENTS, b'{"a":1.10}', b"[1.10, 1e400]", b"12345678901234567890123", b'"unknown":{"k":[1.50]}'):
+    for kept in (
+        ARGUMENTS,
+        b'{"a":1.10}',
+        b"[1.10, 1e400]",
+        b"12345678901234567890123",
+        b'"unknown":{"k":[1.50]}',
+    ):
         assert kept in sent
     assert only_call(play).params["_meta"].keys() == {
         "a.b/c",

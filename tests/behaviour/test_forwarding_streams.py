@@ -43,7 +43,13 @@ async def test_each_event_reaches_the_client_before_the_next_one_is_known(
     client = await play.legacy() if era == "legacy" else play.modern()
     gates = [asyncio.Event() for _ in range(3)]
     play.upstream.plays["slow"] = stream(
-        event(progress(0)), gates[0], event(progress(1)), gates[1], event(progress(2)), gates[2], event(RESPONSE)
+        event(progress(0)),
+        gates[0],
+        event(progress(1)),
+        gates[1],
+        event(progress(2)),
+        gates[2],
+        event(RESPONSE),
     )
     name, arguments = (names.CALL_TOOL, {"name": "slow"}) if wrapped else ("slow", {})
     params = {"name": name, "arguments": arguments, "_meta": {"progressToken": "tok"}}
@@ -86,7 +92,9 @@ async def test_a_client_that_takes_json_only_gets_json_from_a_streaming_server(
 
 
 @ERAS
-async def test_a_client_that_takes_streams_only_gets_a_stream_from_a_json_server(play: Scene, era: str) -> None:
+async def test_a_client_that_takes_streams_only_gets_a_stream_from_a_json_server(
+    play: Scene, era: str
+) -> None:
     """M-28; line breaks between members must not split the event."""
     client = await play.legacy(accept=EVENTS) if era == "legacy" else play.modern(accept=EVENTS)
     play.upstream.plays["slow"] = result(b'{ "content":[],\r\n "resultType":"complete", "n":1.10 }')
@@ -110,7 +118,9 @@ async def test_a_multi_line_event_is_read_as_one_message(play: Scene, era: str, 
 
 async def test_notifications_before_lists_and_handshakes_do_not_hide_the_result(play: Scene) -> None:
     """M-175."""
-    tools = json.dumps({"resultType": "complete", "tools": [{"name": "a", "inputSchema": {"type": "object"}}]})
+    tools = json.dumps(
+        {"resultType": "complete", "tools": [{"name": "a", "inputSchema": {"type": "object"}}]}
+    )
     listing = b'{"jsonrpc":"2.0","id":%(id)s,"result":' + tools.encode() + b"}"
     play.upstream.plays[names.TOOLS_LIST] = stream(event(progress(1)), event(listing))
     schema = b'{"contents":[{"uri":"x","text":"{\\"inputSchema\\":{}}"}]}'

@@ -15,7 +15,7 @@ from pathlib import Path
 from aiohttp import ClientError, ClientSession
 from support.front_door import LegacyClient
 from support.manager import make_project
-from support.manager_process import ManagerHome, until
+from support.manager_home import ManagerHome, until
 from support.scripted_upstream import ScriptedUpstream
 
 SUM = {"expression": "6*7"}

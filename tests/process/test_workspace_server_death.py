@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import ClientSession
 from support.front_door import Answer, LegacyClient
 from support.manager import make_project
-from support.manager_process import ManagerHome, until
+from support.manager_home import ManagerHome, until
 
 SUM = {"expression": "6*7"}
 

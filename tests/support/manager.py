@@ -48,7 +48,6 @@ def manager_paths(folder: Path) -> Paths:
     )
 
 
-
 @contextlib.asynccontextmanager
 async def running_manager(folder: Path, **settings: Any) -> AsyncIterator[RunningManager]:
     """Run a manager for as long as the block lasts, then stop it and everything it started."""

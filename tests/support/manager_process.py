@@ -1,18 +1,14 @@
-"""Managers as real processes, `python -m manager serve`, for what only signals and sudden deaths can show.
-
-Everything that a manager starts inherits HOME, which here is a folder of the test's own: so the process table
-itself tells what is left (`ManagerHome.processes`), whatever the manager believes.
-"""
+"""A real manager in folders of the test's own, on a port that the system chooses; nothing of it may be left."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,160 +18,122 @@ import psutil
 from manager.client import Control, ManagerFault, NoManager
 from manager.paths import Paths
 
-QUICK: dict[str, object] = {"match_wait_s": 0, "announce_hold_s": 0.05, "grace_s": 5}
-"""Settings that keep tests short. Each can be overridden."""
-START_S = 20.0
-STOP_S = 20.0
+READY_S = 30.0
+STOP_S = 45.0
+RETRY_S = 0.02
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """The environment of a user whose home and folders all lie in `folder`."""
+    passed_on = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    places = {f"LMTB_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "STATE", "RUNTIME")}
+    home = folder / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    return {**passed_on, **places, "HOME": str(home), "LMTB_HTTP_PORT": "0"}
 
 
 @dataclass(slots=True)
 class ManagerProcess:
-    """One manager. `log` holds its standard error; `address` is empty until it is ready."""
+    """One running manager.
 
-    process: asyncio.subprocess.Process
-    log: Path
-    address: str = ""
-
-    @property
-    def pid(self) -> int:
-        """Its process id."""
-        return self.process.pid
-
-    @property
-    def port(self) -> int:
-        """The port of its endpoint."""
-        return int(self.address.removesuffix("/mcp").rpartition(":")[2])
-
-    def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
-        self.process.send_signal(number)
-
-    async def ended(self, within_s: float = STOP_S) -> int:
-        """Its exit code, once it has ended by itself."""
-        return await asyncio.wait_for(self.process.wait(), within_s)
-
-    async def killed(self) -> None:
-        """Kill it, and only it, without a word."""
-        self.send(signal.SIGKILL)
-        await self.ended()
-
-
-class ManagerHome:
-    """One user's folders, on which managers are started."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._environ = {
-            "PATH": os.environ.get("PATH", os.defpath),
-            "HOME": str(folder / "home"),
-            "LMTB_CONFIG_DIR": str(folder / "config"),
-            "LMTB_STATE_DIR": str(folder / "state"),
-            "LMTB_RUNTIME_DIR": str(folder / "run"),
-        }
-        (folder / "home").mkdir(parents=True)
-        self.paths = Paths.of_user(self._environ)
-        self.control = Control(self.paths.control_socket)
-        self._count = 0
-
-    async def launch(
-        self, *, cwd: Path | None = None, prefix: Sequence[str] = (), **settings: object
-    ) -> ManagerProcess:
-        """Start a manager and do not wait for it. `prefix` is a program that is to start it."""
-        self._count += 1
-        log = self.folder / f"manager-{self._count}.log"
-        flags = [
-            text
-            for name, value in {"http_port": 0, **QUICK, **settings}.items()
-            for text in (f"--{name.replace('_', '-')}", str(value))
-        ]
-        with log.open("wb") as stream:
-            process = await asyncio.create_subprocess_exec(
-                *prefix, sys.executable, "-I", "-m", "manager", "serve", *flags,
-                stdin=asyncio.subprocess.DEVNULL, stdout=stream, stderr=stream,
-                cwd=cwd or self.folder, env=self._environ,
-            )  # fmt: skip
-        return ManagerProcess(process, log)
-
-    async def start(self, **options: Any) -> ManagerProcess:
-        """Start a manager and wait until it answers on its control socket."""
-        manager = await self.launch(**options)
-        await self.ready(manager)
-        return manager
-
-    async def ready(self, manager: ManagerProcess) -> None:
-        """Wait until this manager, and no other one, answers on the control socket."""
-        deadline = time.monotonic() + START_S
-        while True:
-            with contextlib.suppress(NoManager, ManagerFault):
-                status = await asyncio.to_thread(self.control.get, "/status")
-                if status["pid"] == manager.pid:
-                    manager.address = status["address"]
-                    return
-            assert manager.process.returncode is None, manager.log.read_text()
-            assert time.monotonic() < deadline, manager.log.read_text()
-            await asyncio.sleep(0.02)
-
-    async def status(self) -> dict[str, Any]:
-        """The running manager's whole status."""
-        return await asyncio.to_thread(self.control.get, "/mcp/status")
-
-    async def server_pids(self) -> dict[str, int]:
-        """Workspace id -> process id of its server, as the running manager says."""
-        return {one["workspace"]: one["pid"] for one in (await self.status())["instanceDetails"]}
-
-    def processes(self, word: str = "") -> dict[int, str]:
-        """Process id -> command line of everything that lives on these folders; `word` is part of it."""
-        found = {}
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error):
-                if process.environ().get("HOME") == self._environ["HOME"]:
-                    found[process.pid] = " ".join(process.cmdline())
-        return {pid: line for pid, line in found.items() if word in line}
-
-    def servers(self) -> set[int]:
-        """Process ids of all workspace servers, known to a manager or not."""
-        return set(self.processes("workspace_server"))
-
-    async def emptied(self, within_s: float) -> None:
-        """Wait until nothing is left of these folders.
-
-        Raises:
-            AssertionError: something still lives after so many seconds.
-        """
-        await until(lambda: not self.processes(), within_s, self.processes)
-
-    async def close(self) -> None:
-        """Stop what still runs, in order; then nothing may be left, whatever the test did."""
-        for pid in self.processes("manager serve"):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-        try:
-            await self.emptied(STOP_S)
-        finally:
-            for pid in self.processes():
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-
-
-@contextlib.asynccontextmanager
-async def manager_home(folder: Path) -> AsyncIterator[ManagerHome]:
-    """Folders for managers. At the end all of them are stopped, and none may have left a process behind."""
-    home = ManagerHome(folder)
-    try:
-        yield home
-    finally:
-        await home.close()
-
-
-async def until(
-    holds: Callable[[], object], within_s: float = 10.0, explain: Callable[[], object] = lambda: ""
-) -> None:
-    """Wait until it holds.
-
-    Raises:
-        AssertionError: it still does not after so many seconds; with the explanation.
+    Attributes:
+        process: the daemon.
+        environ: what a command of the same user runs with.
+        address: its MCP endpoint.
+        control: its control socket.
+        log: what it wrote to standard output and error.
     """
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, explain()
-        await asyncio.sleep(0.02)
+
+    process: subprocess.Popen[bytes]
+    environ: dict[str, str]
+    address: str
+    control: Control
+    log: Path
+
+    def status(self) -> dict[str, Any]:
+        """The whole status."""
+        return self.control.get("/mcp/status")
+
+    def lmtb(self, *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+        """Run a verb as this user."""
+        return lmtb(self.environ, *arguments, **options)
+
+    def kill(self) -> None:
+        """End the daemon as `kill -9` does; its workspace servers go on."""
+        self.process.kill()
+        self.process.wait(STOP_S)
+
+    def stop(self) -> int:
+        """End it in order (SIGTERM) and return the exit code."""
+        with suppress(ProcessLookupError):
+            self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(STOP_S)
+
+
+def lmtb(environ: Mapping[str, str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end."""
+    options = {"capture_output": True, "text": True, "timeout": 60, "check": False, **options}
+    return subprocess.run([sys.executable, "-I", "-m", "manager", *arguments], env=environ, **options)
+
+
+@contextmanager
+def running_manager(
+    folder: Path, *options: str, env: Mapping[str, str] | None = None
+) -> Iterator[ManagerProcess]:
+    """Start a manager, wait until it serves, and stop it at the end: no process of it may then be left.
+
+    Args:
+        folder: where its folders and its home are made; starting again in the same one is a restart.
+        options: further options of `serve`.
+        env: what comes on top of its environment.
+    """
+    environ = {**environment(folder), **(env or {})}
+    paths = Paths.of_user(environ)
+    control = Control(paths.control_socket)
+    log = folder / "manager.log"
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-m", "manager", "serve", *options],
+            env=environ,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+    try:
+        address = _wait_until_ready(process, control, log)
+        yield ManagerProcess(process, environ, address, control, log)
+        killed = process.poll() == -signal.SIGKILL
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(STOP_S) == 0, log.read_text()
+        assert killed or not left_behind(environ), log.read_text()
+    finally:
+        for one in left_behind(environ):
+            with suppress(psutil.Error):
+                one.kill()
+        process.kill()
+        process.wait()
+
+
+def left_behind(environ: Mapping[str, str]) -> list[psutil.Process]:
+    """Living processes that belong to the home of this environment."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if process.environ().get("HOME") == environ["HOME"] and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def _wait_until_ready(process: subprocess.Popen[bytes], control: Control, log: Path) -> str:
+    """The address, as soon as the very process that was started says it."""
+    deadline = time.monotonic() + READY_S
+    while time.monotonic() < deadline and process.poll() is None:
+        with suppress(NoManager, ManagerFault):
+            status = control.get("/status")
+            if status["pid"] == process.pid:
+                return str(status["address"])
+        time.sleep(RETRY_S)
+    raise AssertionError(f"the manager did not start (exit code {process.poll()}):\n{log.read_text()}")

@@ -89,8 +89,8 @@ def error(code: int, message: str, data: Any = None, status: int = 200) -> Play:
     return play
 
 
-def stream(*pieces: bytes | asyncio.Event) -> Play:
-    """An event stream in pieces; an `Event` among them is waited for before what follows it.
+def stream(*pieces: bytes | asyncio.Event | None) -> Play:
+    """An event stream in pieces; an `Event` among them is waited for before what follows it, None for ever.
 
     `%(id)s` in a piece stands for the request's id.
     """
@@ -99,8 +99,8 @@ def stream(*pieces: bytes | asyncio.Event) -> Play:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for piece in pieces:
-            if isinstance(piece, asyncio.Event):
-                await piece.wait()
+            if piece is None or isinstance(piece, asyncio.Event):
+                await (piece or asyncio.Event()).wait()
             else:
                 await response.write(piece.replace(b"%(id)s", received.id))
         await response.write_eof()

@@ -116,7 +116,7 @@ async def _search(
                 program = await _with_either(search, program, scope, budget, found)
         except TimeoutError:
             late = True
-        results += [convert(scope, item) for item in found.items[:budget]]
+        results += await asyncio.to_thread(lambda: [convert(scope, item) for item in found.items[:budget]])
         if late or len(results) > limit:
             break
     return Found(tuple(results[:limit]), late or len(results) > limit, late)

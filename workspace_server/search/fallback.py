@@ -56,21 +56,26 @@ async def find_lines(scope: Scope, query: TextQuery, limit: int, found: Findings
     """
     files: Findings[str] = Findings()
     await list_files(scope, sys.maxsize, files)
+    stdin = await asyncio.to_thread(_request, scope, query, limit, files.items)
+    replies = _Replies(files.items, found)
+    command = [sys.executable, "-I", "-S", "-X", "utf8", str(_MATCHER)]
+    ended = await run(command, _MATCHER.parent, replies.feed, stdin=stdin)
+    if not replies.done:
+        raise EngineUnavailable(f"the line matcher failed: {ended.stderr[-500:]}")
+    found.complete = len(found.items) < limit
+
+
+def _request(scope: Scope, query: TextQuery, limit: int, files: list[str]) -> bytes:
     request = {
         "pattern": query.text,
         "literal": not query.regex,
         "ignoreCase": query.ignore_case,
         "limit": limit,
         "headBytes": HEAD_BYTES,
-        "files": [os.fsencode(name).decode("latin-1") for name in files.items],
+        "root": os.fsencode(scope.tree.folder.path).decode("latin-1"),
+        "files": [os.fsencode(name).decode("latin-1") for name in files],
     }
-    replies = _Replies(files.items, found)
-    command = [sys.executable, "-I", "-S", "-X", "utf8", str(_MATCHER)]
-    stdin = msgspec.json.encode(request)
-    ended = await run(command, scope.tree.folder.path, replies.feed, stdin=stdin)
-    if not replies.done:
-        raise EngineUnavailable(f"the line matcher failed: {ended.stderr[-500:]}")
-    found.complete = len(found.items) < limit
+    return msgspec.json.encode(request)
 
 
 class _Replies:

@@ -3,8 +3,8 @@
 A regular expression can keep Python's `re` busy for ever and `re` cannot be interrupted, hence a process.
 It runs as a script (`python -I line_matcher.py`) and imports only the standard library.
 
-It reads one JSON request from stdin: `{pattern, literal, ignoreCase, limit, headBytes, files}`, file names
-relative to its working directory, their bytes as Latin-1. It writes one JSON array per matching line,
+It reads one JSON request from stdin: `{pattern, literal, ignoreCase, limit, headBytes, root, files}`, the
+files relative to the root, all their bytes as Latin-1. It writes one JSON array per matching line,
 `[file index, line number, head, longer, start, occurrences]` with `head` as Latin-1, and ends with
 `{"done": true}` or `{"error": reason, "position": n}`.
 """
@@ -145,6 +145,7 @@ def main() -> None:
     request = json.loads(sys.stdin.buffer.read())
     literal: bool = request["literal"]
     left: int = request["limit"]
+    root: bytes = request["root"].encode("latin-1")
 
     def say(value: object) -> None:
         sys.stdout.write(json.dumps(value) + "\n")
@@ -157,7 +158,7 @@ def main() -> None:
     for index, name in enumerate(request["files"]):
         if left <= 0:
             break
-        path = name.encode("latin-1")
+        path = os.path.join(root, name.encode("latin-1"))  # noqa: PTH118 - bytes, which pathlib does not take
         found = matches_in(path, regex, literal=literal, limit=left, head_bytes=request["headBytes"])
         left -= len(found)
         for line in found:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from workspace_server.search.engine import Found, Where, find_files
@@ -80,6 +82,10 @@ async def call(
     limit = int(arguments.get("maxResults", DEFAULT_MAX_RESULTS))
     settings = settings or SearchSettings()
     found = await find_files(workspace, where, limit, settings)
+    return await asyncio.to_thread(_result, workspace, found, settings)
+
+
+def _result(workspace: Workspace, found: Found[Path], settings: SearchSettings) -> ToolResult:
     structured = {
         "count": len(found.items),
         "capped": found.capped,

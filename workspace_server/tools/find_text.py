@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -116,7 +117,7 @@ async def call(
         found = await find_text(workspace, query, where, limit, settings)
     except BadRegex as error:
         raise _regex_error(error) from None
-    return _result(workspace, found, settings)
+    return await asyncio.to_thread(_result, workspace, found, settings)
 
 
 def _query(arguments: Mapping[str, Any]) -> TextQuery:

@@ -72,6 +72,7 @@ async def test_folder_that_is_gone_has_no_files(engine: str, tmp_path: Path) -> 
     workspace = workspace_of(tmp_path / "gone")
     settings = settings_of(engine, tmp_path)
     assert (await find_files(workspace, Where("", ""), 9, settings)).items == ()
+    assert (await find_text(workspace, literal("x"), Where("", ""), 9, settings)).items == ()
 
 
 # --- links --------------------------------------------------------------------------------------------------

@@ -87,7 +87,14 @@ def test_what_both_understand_is_accepted(pattern: str) -> None:
 def test_matcher_needs_nothing_but_the_standard_library(root: Path) -> None:
     """Planted modules beside the searched files are not imported."""
     write_tree(root, {"json.py": "raise SystemExit(9)", "re.py": "raise SystemExit(9)"})
-    request = {"pattern": "aaa", "literal": True, "ignoreCase": False, "limit": 1, "headBytes": 10}
+    request = {
+        "pattern": "aaa",
+        "literal": True,
+        "ignoreCase": False,
+        "limit": 1,
+        "headBytes": 10,
+        "root": str(root),
+    }
     done = subprocess.run(
         [sys.executable, "-I", "-S", str(line_matcher.__file__)],
         input=json.dumps({**request, "files": ["1.txt", "3.txt"]}).encode(),

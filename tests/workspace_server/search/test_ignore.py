@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from support.file_tree import ENGINES, lines, names, write_tree
+from workspace_server.search.ignore import IgnoreFile
 from workspace_server.search.query import TextQuery
 
 pytestmark = pytest.mark.parametrize("engine", ENGINES)
@@ -177,3 +179,14 @@ async def test_include_pattern_does_not_bring_ignored_files_back(engine: str, ro
     assert await lines(engine, root, NEEDLE, "*.log") == []
     assert await names(engine, root, "*.log") == []
     assert await names(engine, root, "keep.txt") == ["keep.txt"]
+
+
+def test_hostile_ignore_file_does_not_backtrack_for_ever(engine: str) -> None:
+    """T-128."""
+    del engine
+    hostile = IgnoreFile.of(["*a" * 40 + "b", "!" + "**/a/" * 30 + "b"])
+    assert hostile is not None
+    started = time.process_time()
+    assert hostile.verdict("a" * 250) is None
+    assert hostile.verdict("a/" * 200) is None
+    assert time.process_time() - started < 5

@@ -1,0 +1,143 @@
+"""Stopping: calls in flight are answered, children end, the exit code is 0, and it takes a bounded time (F9)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientConnectorError, ClientSession
+from support.front_door import Answer, LegacyClient, ModernClient
+from support.manager import make_project
+from support.manager_home import ManagerHome, ManagerProcess
+from support.scripted_upstream import COMPLETE, ScriptedUpstream, held, result
+
+from protocol import names
+
+SUM = {"expression": "6*7"}
+
+
+class Held:
+    """A manager with one call in flight at a server of somebody else, which answers when `gate` is opened."""
+
+    def __init__(self, home: ManagerHome, http: ClientSession, folder: Path) -> None:
+        self.home = home
+        self.http = http
+        self.gate = asyncio.Event()
+        self.upstream = ScriptedUpstream(make_project(folder), home.paths.control_socket)
+        self.upstream.tools = [{"name": "work", "inputSchema": {"type": "object"}}]
+        self.upstream.plays["work"] = held(self.gate, result(COMPLETE))
+
+    async def call(self, manager: ManagerProcess) -> asyncio.Task[Answer]:
+        """The call, in flight."""
+        client = await LegacyClient.connect(self.http, manager.address)
+        await client.handshake(self.upstream.root)
+        call = asyncio.create_task(client.call("work"))
+        await self.upstream.arrival("work")
+        return call
+
+
+async def own_server(http: ClientSession, manager: ManagerProcess, project: Path) -> LegacyClient:
+    """A client bound to a workspace server of the manager's own."""
+    client = await LegacyClient.connect(http, manager.address)
+    await client.handshake(project)
+    return client
+
+
+async def test_a_call_in_flight_is_answered_before_the_exit(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-165, F9: what is new is refused at once, what is under way may finish."""
+    manager = await home.start()
+    held_one = Held(home, http, tmp_path / "external")
+    async with held_one.upstream.serving(), http.get(manager.address.replace("/mcp", "/mcp/health")):
+        other = await own_server(http, manager, make_project(tmp_path / "proj"))
+        async with other.stream() as stream:
+            call = await held_one.call(manager)
+            manager.send(signal.SIGTERM)
+            assert await asyncio.wait_for(stream.content.read(), 5) == b""  # ended properly, not cut off
+        assert not call.done()
+        with pytest.raises(ClientConnectorError):
+            async with ClientSession() as fresh:
+                await LegacyClient.connect(fresh, manager.address)
+        held_one.gate.set()
+        answer = await asyncio.wait_for(call, 5)
+        assert answer.result["content"] == COMPLETE["content"]
+        assert await manager.ended() == 0
+    await home.emptied(1)
+    assert not home.paths.control_socket.exists()
+
+
+async def test_a_call_that_never_ends_gets_an_answer_when_the_time_is_over(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-165, F9: also where the server is not ours to stop, and though one of ours is hung."""
+    manager = await home.start(drain_s=0.5)
+    held_one = Held(home, http, tmp_path / "external")
+    async with held_one.upstream.serving():
+        call = await held_one.call(manager)
+        asked_at = time.monotonic()
+        manager.send(signal.SIGTERM)
+        answer = await asyncio.wait_for(call, 10)
+        assert (answer.refusal["code"], answer.refusal["delivered"]) == (47103, "unknown")
+        assert await manager.ended() == 0
+        assert 0.5 <= time.monotonic() - asked_at < 5
+        await asyncio.wait_for(held_one.upstream.arrival("work"), 1)
+        assert (await held_one.upstream.arrival("work")).gone.is_set()
+
+
+async def test_a_second_signal_does_not_wait_for_calls(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-165: asked twice, it stops at once; the call still gets an answer."""
+    manager = await home.start(drain_s=60)
+    held_one = Held(home, http, tmp_path / "external")
+    async with held_one.upstream.serving():
+        call = await held_one.call(manager)
+        manager.send(signal.SIGTERM)
+        while (await home.status())["state"] != "draining":
+            await asyncio.sleep(0.01)
+        assert not call.done()
+        manager.send(signal.SIGTERM)
+        assert (await asyncio.wait_for(call, 5)).refusal["code"] == 47103
+        assert await manager.ended(5) == 0
+
+
+async def test_a_hung_server_is_killed_in_the_end(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-165, F29: it ignores the request to stop; the manager ends it and leaves with 0."""
+    manager = await home.start(drain_s=0)
+    client = await own_server(http, manager, make_project(tmp_path / "proj"))
+    (pid,) = home.servers()
+    os.kill(pid, signal.SIGSTOP)
+    call = asyncio.create_task(client.call("calculator", SUM))
+    while not (await home.status())["instanceDetails"][0]["inFlight"]:
+        await asyncio.sleep(0.01)
+    manager.send(signal.SIGINT)
+    assert (await asyncio.wait_for(call, 10)).refusal["code"] == 47103
+    assert await manager.ended(10) == 0
+    assert not home.processes()
+
+
+async def test_servers_can_be_left_for_the_next_manager(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-149, M-167: the order of an upgrade; the listen stream ends with its result, not with a cut."""
+    manager = await home.start()
+    client = await own_server(http, manager, make_project(tmp_path / "proj"))
+    modern = ModernClient(http, manager.address)
+    body = modern.body(names.LISTEN, {"notifications": {"toolsListChanged": True}}, "l-1")
+    async with modern.open(body) as listening:
+        await listening.content.readuntil(b"\n\n")
+        servers = home.servers()
+        await asyncio.to_thread(home.control.post, "/shutdown", {"reason": "upgrade", "keepServers": True})
+        assert b'"id":"l-1"' in await asyncio.wait_for(listening.content.read(), 5)
+    assert await manager.ended() == 0
+    assert home.servers() == servers
+    await home.start(http_port=manager.port)
+    assert (await client.call("calculator", SUM)).payload == {"value": 42}
+    assert home.servers() == servers

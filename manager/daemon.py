@@ -91,6 +91,7 @@ class Daemon:
         self._log = logger()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stop_asked = asyncio.Event()
+        self._stop_forced = asyncio.Event()
         self._streams_end = asyncio.Event()
         self._keep_servers = False
         self._started_at = time.monotonic()
@@ -98,13 +99,19 @@ class Daemon:
     async def serve(self) -> int:
         """Acquire, serve until asked to stop, release; the exit code."""
         try:
-            for folder in (self._paths.runtime_dir, self._paths.control_socket.parent, self._paths.state_dir):
+            for folder in (self._paths.runtime_dir, self._paths.control_socket.parent):
                 make_private(folder)
-            make_private(self._paths.logs_dir)
+            with contextlib.suppress(OSError):  # served from memory then; the store says so (F14)
+                for folder in (self._paths.state_dir, self._paths.logs_dir):
+                    make_private(folder)
+            lock = Lock.acquire(self._paths.lock_file)
         except UnsafePathError as error:
             self._log.error("start.refused", why=str(error), hint=error.hint)
             return exit_codes.HOPELESS
-        lock = Lock.acquire(self._paths.lock_file)
+        except OSError as error:
+            hint = f"make {self._paths.runtime_dir} writable, or set LMTB_RUNTIME_DIR"
+            self._log.error("start.refused", why=f"the runtime folder cannot be used: {error}", hint=hint)
+            return exit_codes.HOPELESS
         if isinstance(lock, Held):
             self._log.warning("start.refused", why=f"another manager serves already: {lock}")
             return exit_codes.OK
@@ -191,6 +198,7 @@ class Daemon:
         for server in servers:
             server.close()
         await self._drain(routes, keeper)
+        await externals.close()  # whatever is still in flight there ends with an answer, too
         await workspaces.close(keep=self._keep_servers)
         await routes.settled(FLUSH_ANSWERS_S)
         await runner.cleanup()
@@ -247,8 +255,7 @@ class Daemon:
         """Begin to stop; asked a second time, stop at once."""
         if self._stop_asked.is_set():
             self._log.warning("shutdown", state="forced", why=reason)
-            self._settings = self._settings.model_copy(update={"drain_s": 0})
-            self._streams_end.set()
+            self._stop_forced.set()
             return
         self._log.info("shutdown", state="begun", why=reason)
         self._keep_servers = keep_servers
@@ -273,11 +280,13 @@ class Daemon:
     # -- release ------------------------------------------------------------------------------------------
 
     async def _drain(self, routes: McpRoutes, keeper: Keeper) -> None:
-        """Refuse what is new, end the streams, wait for calls in flight."""
+        """Refuse what is new, end the streams, wait for calls in flight unless the stop is forced."""
         routes.is_draining = True
         keeper.streams.close_all()
         self._streams_end.set()
-        await routes.settled(self._settings.drain_s)
+        settled = self.own(routes.settled(self._settings.drain_s), "calls in flight")
+        forced = self.own(self._stop_forced.wait(), "forced stop")
+        await asyncio.wait({settled, forced}, return_when=asyncio.FIRST_COMPLETED)
 
     async def _cancel_tasks(self) -> None:
         for task in self._tasks:

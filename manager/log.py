@@ -103,6 +103,13 @@ class _SafePrintLogger:
     log = debug = info = warn = warning = error = critical = exception = fatal = failure = msg
 
 
+class _SafeHandler(logging.StreamHandler[TextIO]):
+    """The same for the standard library's logging, which would report the failure on the very stream."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  the base class's name
+        _SafePrintLogger.dropped += 1
+
+
 class _SafePrintLoggerFactory:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -113,7 +120,7 @@ class _SafePrintLoggerFactory:
 
 def _catch_foreign(shared: list[Processor], ending: Processor, stream: TextIO) -> None:
     """Lines of libraries (aiohttp, asyncio) take the same shape."""
-    handler = logging.StreamHandler(stream)
+    handler = _SafeHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,

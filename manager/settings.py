@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -105,6 +105,13 @@ class Settings(BaseSettings):
     workspace_in_flight_limit: int = Field(
         256, ge=1, description="Most calls in flight at a time in one workspace."
     )
+
+    @field_validator("port_range_end")
+    @classmethod
+    def _range_holds_a_port(cls, end: int, info: ValidationInfo) -> int:
+        if end < info.data.get("port_range_start", end):
+            raise ValueError("is less than port_range_start")
+        return end
 
     @classmethod
     def settings_customise_sources(

@@ -135,7 +135,7 @@ class Store:
         except (sqlite3.OperationalError, OSError) as error:
             self._degrade(f"state cannot be opened: {error}")
             return Loaded()
-        except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError) as error:
+        except (sqlite3.DatabaseError, OverflowError, TypeError, ValueError) as error:
             self._set_aside(str(error))
         try:
             return self._connect()
@@ -156,13 +156,16 @@ class Store:
         return loaded
 
     def _prepare(self, database: sqlite3.Connection) -> Loaded:
-        database.execute("PRAGMA journal_mode=WAL")
-        database.execute("PRAGMA synchronous=NORMAL")
         version = database.execute("PRAGMA user_version").fetchone()[0]
         if version > SCHEMA_VERSION:
             raise sqlite3.OperationalError(
                 f"{self._path} was written by a newer version (schema {version}); it is left untouched"
             )
+        database.execute("PRAGMA journal_mode=WAL")
+        database.execute("PRAGMA synchronous=NORMAL")
+        # also finds values of the wrong type, which reading alone would hand on
+        if (found := database.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+            raise sqlite3.DatabaseError(found)
         if version == 0:
             database.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
         return Loaded(

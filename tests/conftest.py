@@ -14,7 +14,7 @@ from support.manager import RunningManager, running_manager
 @pytest.fixture(autouse=True)
 def _no_user_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the user's home, configuration or running manager."""
-    home = tmp_path / "home"
+    home = tmp_path / ".user-home"
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     for name in list(os.environ):

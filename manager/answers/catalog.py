@@ -108,13 +108,13 @@ class Catalog:
         listing = await self.tools(workspace)
         issues = [*listing.issues, *([listing.failure] if listing.failure else [])]
         gate = asyncio.Semaphore(SCHEMA_READS)
+        deadline = asyncio.get_running_loop().time() + SCHEMA_DEADLINE_S
 
         async def one(entry: Entry) -> tuple[dict[str, str], Issue | None]:
             schema = found.schema_in_list(entry)
             problem: Issue | None = None
             if instance.owner == "external" and not (schema or {}).get("properties"):
-                async with gate:
-                    schema, problem = await self._read_schema(workspace, entry.name)
+                schema, problem = await self._read_schema(workspace, entry.name, gate, deadline)
             elif schema is None:
                 problem = found.issue("SCHEMA_INPUT_MISSING", entry.name)
             return found.bridged_tool(entry, schema), problem
@@ -124,11 +124,12 @@ class Catalog:
         return found.discovery([tool for tool, _ in described], issues), listing.entries
 
     async def _read_schema(
-        self, workspace: Workspace, name: str
+        self, workspace: Workspace, name: str, gate: asyncio.Semaphore, deadline: float
     ) -> tuple[Mapping[str, Any] | None, Issue | None]:
+        """One schema. All reads of a discovery share the deadline: slow ones must not add up (M-192)."""
         uri = names.URI_SCHEMA + quote(name, safe="")
         try:
-            async with asyncio.timeout(SCHEMA_DEADLINE_S):
+            async with asyncio.timeout_at(deadline), gate:
                 result = await self.ask(workspace, names.RESOURCES_READ, {"uri": uri})
         except TimeoutError:
             return None, found.issue("SCHEMA_READ_REQUEST_FAILED", name, "no answer in time")

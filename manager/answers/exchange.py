@@ -5,7 +5,8 @@ The writer (`web/writer.py`) turns a reply into HTTP; nothing here knows sockets
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -110,6 +111,14 @@ class Events:
 
 
 @dataclass(frozen=True, slots=True)
+class Ending:
+    """How a stream without an end of its own ends: when `event` is set, with the response `farewell`."""
+
+    event: asyncio.Event
+    farewell: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Relayed:
     """A workspace server's own answer, passed on as it comes.
 
@@ -118,7 +127,7 @@ class Relayed:
 
     answer: Answer
     keep_status: bool
+    ending: Ending | None = None
 
 
 Reply = Plain | Events | Relayed
-Progress = Callable[[str], Awaitable[None]]

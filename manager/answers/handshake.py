@@ -163,9 +163,11 @@ class Handshakes:
                 return instance
             try:
                 await instance.check(settings.health_timeout_s, self._around.now())
-            except UpstreamFailure:
+            except UpstreamFailure as failure:
                 if instance.owner == "external":
-                    return workspace.supervisor.offline("unhealthy")
+                    stranger = failure.cause == "identity_mismatch"
+                    cause = "identity_mismatch" if stranger else "unhealthy"
+                    return workspace.supervisor.offline(cause, retry_after_ms=1000)
                 workspace.supervisor.replace(instance, "did not answer a handshake")
             else:
                 return instance

@@ -105,7 +105,7 @@ class Stage:
         return next((int(one["pid"]) for one in servers if one["root"] == root), 0)
 
     def kill(self, pid: int) -> None:
-        """End a process as `kill -9` does and wait until it is gone: a call on the way to it would be lost."""
+        """End a process as `kill -9` does and wait until it is gone; a call on its way would be lost."""
         process = psutil.Process(pid)
         process.kill()
         process.wait(STOP_S)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from manager import exit_codes
@@ -36,7 +38,8 @@ def doctor(as_json: bool) -> None:
 
 def _print(finding: Finding) -> None:
     level = click.style(f"{finding.level.value.upper():4}", fg=_COLOURS[finding.level])
-    click.echo(f"{level}  {finding.check}: {printable(finding.text)}")
+    colour = False if os.environ.get("NO_COLOR") else None  # None: as the terminal is
+    click.echo(f"{level}  {finding.check}: {printable(finding.text)}", color=colour)
     for line in finding.details:
         click.echo(f"        {printable(line)}")
     if finding.hint:

@@ -143,12 +143,10 @@ def _workspace_row(row: Mapping[str, Any]) -> tuple[object, ...]:
 
 def _session_row(session: Mapping[str, Any]) -> tuple[object, ...]:
     client = session.get("client")
-    who = (
-        f"{client.get('name', '?')} {client.get('version', '')}".strip() if isinstance(client, dict) else None
-    )
+    words = [client.get("name"), client.get("version")] if isinstance(client, dict) else []
     return (
         session.get("sessionId"),
-        who,
+        " ".join(str(word) for word in words if word) or None,
         session.get("protocolVersion"),
         session.get("workspace"),
         session.get("lastSource"),

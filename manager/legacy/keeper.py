@@ -56,10 +56,14 @@ class Keeper:
         self._flushed_at = now()
 
     def restore(self, rows: tuple[SessionRow, ...]) -> None:
-        """Know again the sessions of a former manager; their ages are clamped, whatever the clock did."""
+        """Know again the sessions of a former manager, none of them expired.
+
+        Only awake time counts, and wall-clock time tells little about it (a clock jump, a machine that was
+        off): at most half of a session's time counts as gone.
+        """
         for row in rows:
             longest = self._settings.session_idle_s if row.used else self._settings.session_unused_s
-            age = min(max(0.0, self._wall() - row.seen), longest)
+            age = min(max(0.0, self._wall() - row.seen), longest / 2)
             self.sessions.add(
                 Session(
                     row.id, row.revision, row.client_name, row.client_version, row.capabilities,
@@ -78,8 +82,7 @@ class Keeper:
             capabilities: its capabilities as they came.
             identity: an id of the client's own to take up again (M-26).
         """
-        if self.sessions.is_full:
-            self.sweep()
+        expired = self.sweep() if self.sessions.is_full else []
         if self.sessions.is_full:
             return None
         info = jsonrpc.members_of(client) if client else {}
@@ -92,6 +95,7 @@ class Keeper:
             self._now(),
         )
         self.sessions.add(session)
+        await self._store.drop_sessions([one.id for one in expired])
         await self._store.save_sessions([self._row(session)])
         logger().info("session", opened=short(session.id), client=session.client_name, revision=revision)
         return session
@@ -151,7 +155,7 @@ class Keeper:
         self._of(session).relisted.clear()
 
     async def relisted(self, session: Session, seconds: float) -> None:
-        """Wait until the session has listed its tools since `expect_listing`, at the longest so long (M-47)."""
+        """Wait for a listing of its tools since `expect_listing`, at the longest so many seconds (M-47)."""
         try:
             async with asyncio.timeout(seconds):
                 await self._of(session).relisted.wait()

@@ -77,7 +77,8 @@ def foreign_issues(value: object) -> list[Issue]:
     """What a workspace server reported about its own sources (M-84 to M-87), well-formed ones only."""
     found: list[Issue] = []
     for one in value if isinstance(value, list) else []:
-        if not isinstance(one, Mapping) or one.get("level") not in {"error", "warning"}:
+        # a tuple: what came may be a list or an object, which cannot be looked up in a set
+        if not isinstance(one, Mapping) or one.get("level") not in ("error", "warning"):
             continue
         texts = {key: one.get(key) for key in ("category", "code", "message", "toolName", "details")}
         if all(isinstance(texts[key], str) for key in ("category", "code", "message")):

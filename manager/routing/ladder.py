@@ -34,7 +34,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """Everything one request says about its workspace; None where it says nothing."""
+    """Everything one request says about its workspace; None where it says nothing.
+
+    A `+` in `query` is kept: it is tried as it stands, then as the blank that a form would mean.
+    """
 
     path: str | None = None
     argument_workspace: object = None
@@ -58,7 +61,12 @@ class Claims:
 
     def ambient(self) -> tuple[Claim, ...]:
         """What the client's configuration says on every request: a miss falls to the next (rung 4)."""
-        claims = (Claim(Source.QUERY, self.query), Claim(Source.HEADER, self.header))
+        form = self.query.replace("+", " ") if self.query is not None and "+" in self.query else None
+        claims = (
+            Claim(Source.QUERY, self.query),
+            Claim(Source.QUERY, form),
+            Claim(Source.HEADER, self.header),
+        )
         return tuple(claim for claim in claims if claim.text is not None)
 
 

@@ -132,11 +132,11 @@ class ExternalServers:
             self.leases.sweep(now)
 
     async def close(self) -> None:
-        """Close the connections; the servers go on."""
+        """Close the connections, which ends calls in flight; the servers go on. Idempotent."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for instance in self._instances.values():
+        for instance in tuple(self._instances.values()):
             await instance.pool.close()
             if instance.process is not None:
                 instance.process.release()

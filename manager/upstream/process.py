@@ -88,6 +88,8 @@ class Process:
 
     async def wait(self) -> int | None:
         """Wait for its end and return the exit code (negative: the signal), None for one we did not start."""
+        if self._gone:
+            return self.exit_code  # its number may belong to somebody else by now
         if self._pidfd is not None:
             await _readable(self._pidfd)
         else:
@@ -147,9 +149,7 @@ def spawn(
     Raises:
         OSError: it could not be started.
     """
-    if log.exists() and log.stat().st_size > _LOG_LIMIT:
-        log.replace(log.with_suffix(".old.log"))
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
+    descriptor = _open_log(log)
     try:
         popen = subprocess.Popen(
             [sys.executable, "-I", "-m", "workspace_server"],
@@ -167,6 +167,16 @@ def spawn(
     with contextlib.suppress(BrokenPipeError), popen.stdin as orders_pipe:
         orders_pipe.write(orders)
     return Process(popen.pid, start_time(popen.pid) or "", popen)
+
+
+def _open_log(log: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        if log.exists() and log.stat().st_size > _LOG_LIMIT:
+            log.replace(log.with_suffix(".old.log"))
+        return os.open(log, flags, 0o600)
+    except OSError:  # a disk that cannot be written must not keep the server from working (F14)
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def tail(log: Path) -> list[str]:

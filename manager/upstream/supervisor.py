@@ -63,6 +63,7 @@ class Supervisor:
         self._stopping: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
+        self._discarded: Instance | None = None
         self._closed = False
 
     @property
@@ -103,11 +104,14 @@ class Supervisor:
     @property
     def is_serving(self) -> bool:
         """Whether a live process answers; its end counts at once, before it was acted upon."""
-        return self.instance is not None and self.life.is_serving and self.instance.is_alive
+        if self.instance is None or self.instance is self._discarded:
+            return False
+        return self.life.is_serving and self.instance.is_alive
 
     def replace(self, instance: Instance, why: str) -> None:
-        """End a server that does not answer; the next one is started when it is gone."""
+        """End a server that does not answer; the next one is started, without back-off, when it is gone."""
         if self.instance is instance and instance.process is not None:
+            self._discarded = instance
             self._log.warning("workspace.replaced", why=why, pid=instance.pid)
             instance.process.kill_group()
 
@@ -206,7 +210,8 @@ class Supervisor:
         instance: Instance | None = None
         ready = False
         try:
-            instance = await self._spawn()
+            instance = self._prepare()
+            await self._spawn(instance)
             ready = await self._await_first_answer(instance)
         except OSError as error:
             self.figures.last_error = f"cannot be started: {error}"
@@ -218,17 +223,21 @@ class Supervisor:
             self._serve(instance)
             self._log.info("workspace.ready", pid=instance.pid, port=instance.port)
 
-    async def _spawn(self) -> Instance:
-        around = self._around
+    def _prepare(self) -> Instance:
+        settings = self._around.settings
         if self._listener is None:
-            ports = range(around.settings.port_range_start, around.settings.port_range_end + 1)
-            self._listener = reserve(around.rng, ports)
-        instance = self._instance(
+            ports = range(settings.port_range_start, settings.port_range_end + 1)
+            self._listener = reserve(self._around.rng, ports)
+        return self._instance(
             f"i-{secrets.token_hex(4)}",
             self._listener.getsockname()[1],
             secrets.token_urlsafe(24),
             secrets.token_urlsafe(32),
         )
+
+    async def _spawn(self, instance: Instance) -> None:
+        around = self._around
+        assert self._listener is not None  # noqa: S101  narrows the type: `_prepare` made it
         await self._enter(instance)  # before the start: a ledger that knows too much can be checked
         orders = launch.Launch(
             workspace=self.workspace,
@@ -244,7 +253,6 @@ class Supervisor:
         )
         instance.pid = instance.process.pid
         await self._enter(instance)
-        return instance
 
     async def _await_first_answer(self, instance: Instance) -> bool:
         """Ready means it answered: the socket listens from the start, so the request waits in its backlog."""
@@ -304,13 +312,17 @@ class Supervisor:
         asked_for = self.life.state is State.STOPPING
         self.instance = None
         self.life.exited(self._around.now(), self._around.rng.random())
+        if instance is self._discarded:
+            self._discarded = None
+            self.life.forgive()
         self._wake.set()
         if not asked_for:
             self.figures.last_error = f"ended with code {self.last_exit}"
             self._log.warning("workspace.exited", pid=instance.pid, code=self.last_exit)
         await instance.pool.close()
         await self._around.store.drop_instance(self.workspace, instance.id)
-        if not asked_for and not self._closed and self.life.state is not State.CRASH_LOOPING:
+        unwanted = asked_for or self._closed or self._stopping is not None
+        if not unwanted and self.life.state is not State.CRASH_LOOPING:
             self._ensure_started()
 
     async def _ask_health(self, instance: Instance) -> None:

@@ -29,7 +29,7 @@ class Status(msgspec.Struct, frozen=True):
     version: str
     pid: int
     now: int
-    address: str = ""
+    address: str
 
 
 class ListedInstance(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -193,8 +193,9 @@ class McpRoutes:
 def _exchange(
     request: web.Request, inbound: Inbound, message: Request, path: str | None, session: Session | None
 ) -> Exchange:
-    # undecoded: aiohttp's own decoding would come before this one, and `%2520` mean a blank
-    raw = request.rel_url.raw_query_string
+    # undecoded: aiohttp's own decoding would come before this one, and `%2520` mean a blank; a `+` stays one,
+    # because clients put a folder into the URL as it is (the ladder also tries it as a form's blank)
+    raw = request.rel_url.raw_query_string.replace("+", "%2B")
     query = dict(parse_qsl(raw, keep_blank_values=True, errors="surrogateescape"))
     header = request.headers.get(headers.WORKSPACE_CWD)
     claims = Claims(

@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from manager.answers import dialect
 from manager.answers.dispatch import Dispatch
-from manager.answers.exchange import Events, Exchange, Located, Plain, Reply, Unlocated
+from manager.answers.exchange import (
+    Ending,
+    Events,
+    Exchange,
+    Located,
+    Plain,
+    Relayed,
+    Reply,
+    Unlocated,
+)
 from manager.answers.locate import locate
 from protocol import jsonrpc, names
 from protocol.errors import Refusal
@@ -63,9 +73,12 @@ class ModernEndpoint:
         if isinstance(located, Refusal):
             return dialect.refuse(exchange, located)
         exchange.decided(located)
-        if isinstance(located, Located):
-            return await self._dispatch.forward(exchange, located)
-        return Events(self._quiet_stream(exchange))
+        if not isinstance(located, Located):
+            return Events(self._quiet_stream(exchange))
+        reply = await self._dispatch.forward(exchange, located)
+        if isinstance(reply, Relayed):
+            return replace(reply, ending=Ending(self._stopping, self._completed(exchange)))
+        return reply
 
     async def _quiet_stream(self, exchange: Exchange) -> AsyncIterator[bytes]:
         identity = msgspec.Raw(exchange.message.id)
@@ -74,7 +87,13 @@ class ModernEndpoint:
         meta = {names.META_SUBSCRIPTION: identity}
         yield jsonrpc.notification(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
         await self._stopping.wait()
-        yield dialect.result(exchange, {"_meta": meta})
+        yield self._completed(exchange)
+
+    def _completed(self, exchange: Exchange) -> bytes:
+        """The response that ends a listen stream in good order."""
+        return dialect.result(
+            exchange, {"_meta": {names.META_SUBSCRIPTION: msgspec.Raw(exchange.message.id)}}
+        )
 
 
 _FALSE: Final = msgspec.Raw(b"false")

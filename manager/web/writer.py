@@ -6,7 +6,8 @@ a proper response, so that nobody waits for an id that never comes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -14,7 +15,7 @@ from aiohttp import ClientConnectionResetError, web
 
 from manager.answers import dialect
 from manager.answers.collect import is_response, response_of, unusable
-from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
+from manager.answers.exchange import Ending, Events, Exchange, Plain, Relayed, Reply
 from manager.upstream.forward import COLLECTED, Answer, InterruptedAnswerError
 from protocol import sse
 from protocol.errors import Reason, Refusal
@@ -92,7 +93,7 @@ class Writer:
         status = answer.status if reply.keep_status else 200
         try:
             if answer.is_events and self._exchange.accepts_events:
-                return await self._relay_events(answer)
+                return await self._relay_events(reply)
             small = answer.length is not None and answer.length <= COLLECTED
             if small or answer.is_events or not self._exchange.accepts_json or not reply.keep_status:
                 body = await response_of(answer, self._limit)
@@ -120,17 +121,17 @@ class Writer:
             return response
         return await self._finish()
 
-    async def _relay_events(self, answer: Answer) -> web.StreamResponse:
+    async def _relay_events(self, reply: Relayed) -> web.StreamResponse:
         """An event stream, flushed event by event; an unfinished event is never handed out.
 
         One that ends or breaks off without a response gets one from us.
         """
         await self._start_events()
         events = _WholeEvents()
-        problem = unusable(answer.status)
+        problem = unusable(reply.answer.status)
         try:
-            async with aclosing(answer.chunks()) as chunks:
-                async for chunk in chunks:
+            async with aclosing(reply.answer.chunks()) as chunks:
+                async for chunk in _until(chunks, reply.ending):
                     if whole := events.take(chunk):
                         await self._send(whole)
                     if events.waiting > self._limit:
@@ -140,8 +141,14 @@ class Writer:
         except InterruptedAnswerError as interrupted:
             problem = interrupted.refusal
         if not events.end_in_response:
-            await self._send(sse.encode(dialect.refusal(self._exchange, problem)))
+            await self._send(sse.encode(self._last_word(reply, problem)))
         return await self._finish()
+
+    def _last_word(self, reply: Relayed, problem: Refusal) -> bytes:
+        """The response for a stream that brought none: its regular end, or what went wrong."""
+        if reply.ending is not None and reply.ending.event.is_set():
+            return reply.ending.farewell
+        return dialect.refusal(self._exchange, problem)
 
     # -- the connection ----------------------------------------------------------------------------
 
@@ -169,6 +176,29 @@ class Writer:
                 raise
 
 
+async def _until(chunks: AsyncGenerator[bytes], ending: Ending | None) -> AsyncIterator[bytes]:
+    """The pieces of a body, until it ends or is to be ended."""
+    if ending is None:
+        async for chunk in chunks:
+            yield chunk
+        return
+    over = asyncio.create_task(ending.event.wait(), name="stream ending")
+    try:
+        while True:
+            following = asyncio.ensure_future(anext(chunks, b""))
+            try:
+                await asyncio.wait({following, over}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not following.done():
+                    following.cancel()
+                    await asyncio.wait({following})
+            if following.cancelled() or not (chunk := following.result()):
+                return
+            yield chunk
+    finally:
+        over.cancel()
+
+
 def _is_notification(message: bytes) -> bool:
     return message.startswith(b'{"jsonrpc":"2.0","method"')
 
@@ -188,7 +218,7 @@ class _WholeEvents:
     @property
     def end_in_response(self) -> bool:
         """Whether a response was among the last events."""
-        return any(is_response(one.data) for one in sse.Decoder().feed(self._last))
+        return any(is_response(one.data) for one in sse.Decoder(len(self._last)).feed(self._last))
 
     def take(self, chunk: bytes) -> bytes:
         """Take the next bytes, and return all events that are complete now."""

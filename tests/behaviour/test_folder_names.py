@@ -29,3 +29,15 @@ async def test_an_encoded_cwd_is_decoded_exactly_once(
         assert response.status == 200
         assert response.headers[headers.WORKSPACE_SOURCE] == "query"
         assert response.headers[headers.WORKSPACE_ID] == workspace_id(str(project))
+
+
+@pytest.mark.parametrize(("name", "written"), [("c++", "c++"), ("a b", "a+b")])
+async def test_a_plus_means_itself_and_else_a_blank(
+    manager: RunningManager, tmp_path: Path, name: str, written: str
+) -> None:
+    """M-112: clients paste the folder into the URL as it is; forms write a blank as a plus."""
+    project = make_project(tmp_path / name)
+    url = URL(f"{manager.address}?cwd={quote(str(tmp_path))}/{written}", encoded=True)
+    body = body_of(names.DISCOVER)
+    async with ClientSession() as client, client.post(url, json=body, headers=headers_of(body)) as response:
+        assert response.headers[headers.WORKSPACE_ID] == workspace_id(str(project))

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.front_door import EVENTS, JSON, Answer
-from support.scene import Scene, scene
-from support.scripted_upstream import Received, error, fixed, result
 
 from protocol import headers, names
+from support.front_door import EVENTS, JSON, Answer
+from support.scene import Scene, scene
+from support.scripted_upstream import Received, error, event, fixed, result, stream
 
 META = (
     b'"io.modelcontextprotocol/protocolVersion": "2026-07-28",'
@@ -21,10 +21,12 @@ META = (
 )
 ARGUMENTS = (
     b'{ "zeta": 1, "alpha": [1.10, 1e400, -0.0, 123456789012345678901234567890],\n'
-    b'\t"emoji": "\xf0\x9f\x9a\x80", "escaped": "\\u00e9\\ud83d\\ude00\\/",  "": {"": [ ]}, "alpha2" : 1.0E+2 }'
+    b'\t"emoji": "\xf0\x9f\x9a\x80", "escaped": "\\u00e9\\ud83d\\ude00\\/",  "": {"": [ ]},'
+    b' "alpha2" : 1.0E+2 }'
 )
 RESULT = (
-    b'{ "resultType":"complete" , "content":[ {"type":"text","text":"caf\\u00e9 \xe2\x98\x95","x-new":[1.10]} ],'
+    b'{ "resultType":"complete" , '
+    b'"content":[ {"type":"text","text":"caf\\u00e9 \xe2\x98\x95","x-new":[1.10]} ],'
     b'"structuredContent":{"n":123456789012345678901234567890,"f":1e400},\r\n "later": {"unknown": true},'
     b'"_meta":{"a.b/c": 1.0} }'
 )
@@ -106,8 +108,8 @@ async def test_a_wrapped_call_keeps_the_bytes_of_its_arguments(play: Scene, era:
     client = await play.legacy() if era == "legacy" else play.modern()
     meta = META if era == "modern" else b'"a.b/c":1.10'
     params = (
-        b'{"name":"lmToolsBridge.callTool","x-new":1.10,"_meta":{%s},"arguments":{"arguments":%s,"name":" echo "}}'
-        % (meta, ARGUMENTS)
+        b'{"name":"lmToolsBridge.callTool","x-new":1.10,"_meta":{%s},'
+        b'"arguments":{"arguments":%s,"name":" echo "}}' % (meta, ARGUMENTS)
     )
     play.upstream.plays["echo"] = result(RESULT)
     answer = await client.post(TEMPLATE % (b"5", params))
@@ -213,12 +215,15 @@ async def test_a_name_that_is_not_ascii_travels_encoded(play: Scene) -> None:
     assert only_call(play).header(headers.NAME) == f"=?base64?{packed}?="
 
 
-@pytest.mark.parametrize("accept", [JSON, None, EVENTS])
+@pytest.mark.parametrize(
+    ("accept", "streamed"), [(JSON, False), (EVENTS, False), (None, True), (EVENTS, True)]
+)
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_result_of_20_mb_passes(play: Scene, era: str, accept: str | None) -> None:
+async def test_a_result_of_20_mb_passes(play: Scene, era: str, accept: str | None, streamed: bool) -> None:
     """M-28; body limits are about requests."""
     big = b'{"resultType":"complete","content":[{"type":"text","text":"' + b"x" * 20_000_000 + b'"}]}'
-    play.upstream.plays["echo"] = result(big)
+    response = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":' + big + b"}")
+    play.upstream.plays["echo"] = stream(response) if streamed else result(big)
     client = await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
     answer: Answer = await client.call("echo")
     assert answer.is_stream == (accept == EVENTS)

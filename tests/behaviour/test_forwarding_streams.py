@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 from aiohttp import web
+
+from protocol import names
 from support.front_door import BOTH, EVENTS, JSON
 from support.scene import Scene, scene
 from support.scripted_upstream import Received, event, result, stream
-
-from protocol import names
 
 RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","content":[],"n":1.10}}'
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])

@@ -108,3 +108,57 @@ def test_endpoint_where_nobody_listens_means_no_manager() -> None:
         taken.bind(("127.0.0.1", 0))  # bound, so that nobody else gets it, but not listening
         with pytest.raises(NoManager):
             McpClient(f"http://127.0.0.1:{taken.getsockname()[1]}/mcp", "/", "1").request("tools/list", {})
+
+
+def endpoint(answer: bytes) -> tuple[str, threading.Thread, list[bytes]]:
+    """An MCP endpoint that answers one request with these bytes, and what it was sent."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    asked: list[bytes] = []
+
+    def once() -> None:
+        with listener:
+            connection, _ = listener.accept()
+        with connection:
+            # all of it: closing with bytes unread would reset the connection under the answer
+            with connection.makefile("rb") as file:
+                head = b"".join(iter(file.readline, b"\r\n"))
+                asked.append(head)
+                file.read(int(head.lower().split(b"content-length:")[1].split()[0]))
+            connection.sendall(answer)
+
+    thread = threading.Thread(target=once, daemon=True)
+    port = listener.getsockname()[1]
+    thread.start()
+    return f"http://127.0.0.1:{port}/mcp", thread, asked
+
+
+STREAM = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Workspace-Id: w-1\r\nConnection: close\r\n\r\n"
+    b'data: {"jsonrpc":"2.0","method":"notifications/progress","params":{}}\n\n'
+    b'data: {"jsonrpc":"2.0","id":1,"result":{"tools":[]}}\n\n'
+)
+
+
+def test_answer_of_a_stream_is_its_response_and_the_folder_travels_as_bytes() -> None:
+    address, thread, asked = endpoint(STREAM)
+    answer = McpClient(address, os.fsdecode(b"/a b/\xff?&"), "1").request("tools/list", {})
+    thread.join(5)
+    assert answer.message["result"] == {"tools": []}
+    assert answer.workspace == "w-1"
+    assert asked[0].startswith(b"POST /mcp?cwd=/a%20b/%FF%3F%26 HTTP/1.1\r\n")
+
+
+def test_refusal_of_the_door_is_an_error_with_its_text() -> None:
+    head = b"HTTP/1.1 403 Forbidden\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n"
+    address, thread, _ = endpoint(head + b'{"error": "this server serves another user"}')
+    answer = McpClient(address, "/", "1").request("tools/list", {})
+    thread.join(5)
+    assert answer.message["error"] == {"code": 403, "message": "this server serves another user"}
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n<html>"])
+def test_endpoint_that_answers_something_else_is_a_fault(answer: bytes) -> None:
+    address, thread, _ = endpoint(answer)
+    with pytest.raises(ManagerFault):
+        McpClient(address, "/", "1").request("tools/list", {})
+    thread.join(5)

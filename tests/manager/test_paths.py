@@ -177,10 +177,8 @@ def test_folder_of_another_user_is_refused_and_left_alone(tmp_path: Path) -> Non
 
 def test_importing_paths_loads_no_slow_library() -> None:
     slow = "{'aiohttp', 'asyncio', 'pydantic', 'psutil', 'platformdirs', 'socket', 'hashlib', 'tempfile'}"
-    code = (
-        f"import sys; import manager.paths as p; p.Paths.of_user(); print(sorted({slow} & set(sys.modules)))"
-    )
+    code = f"import sys; import manager.paths as p; p.Paths.of_user({{'HOME': '/h'}}); print(sorted({slow} & set(sys.modules)))"
     if sys.platform != "linux":
-        code = code.replace("p.Paths.of_user(); ", "")
+        code = code.replace("p.Paths.of_user({'HOME': '/h'}); ", "")
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

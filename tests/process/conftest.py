@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientSession
+
 from support.manager_home import ManagerHome, manager_home
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from aiohttp import ClientError, ClientSession
+
 from support.front_door import LegacyClient
 from support.manager import make_project
 from support.manager_home import ManagerHome, until
@@ -98,7 +99,7 @@ async def test_servers_end_themselves_when_no_manager_comes_back(
 async def test_a_ledger_full_of_the_dead_does_no_harm(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-161: servers that died with their manager are started anew; a stranger with such a pid is left alone."""
+    """M-161: servers that died with their manager are started anew; a stranger with their pid lives on."""
     manager = await home.start()
     client = await LegacyClient.connect(http, manager.address)
     workspace = (await client.handshake(make_project(tmp_path / "one"))).payload["workspace"]

@@ -1,4 +1,4 @@
-"""Exactly one manager per user serves; who cannot start says why, and harms nobody (M-159, M-160; F7, F10)."""
+"""Exactly one manager per user serves; who cannot start says why and harms nobody (M-159, M-160, F7, F10)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import psutil
 from aiohttp import ClientSession
+
+from manager import exit_codes
 from support.front_door import LegacyClient
 from support.manager import make_project
 from support.manager_home import ManagerHome
-
-from manager import exit_codes
 
 HANDSHAKEN = {"expression": "6*7"}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientSession
+
 from support.front_door import Answer, LegacyClient
 from support.manager import make_project
 from support.manager_home import ManagerHome, until

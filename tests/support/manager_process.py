@@ -1,4 +1,4 @@
-"""A real manager in folders of the test's own, on a port that the system chooses; nothing of it may be left."""
+"""A real manager in folders of the test's own, on a port the system chooses; nothing of it may be left."""
 
 from __future__ import annotations
 
@@ -72,8 +72,9 @@ class ManagerProcess:
 
 def lmtb(environ: Mapping[str, str], *arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run the command line to its end."""
-    options = {"capture_output": True, "text": True, "timeout": 60, "check": False, **options}
-    return subprocess.run([sys.executable, "-I", "-m", "manager", *arguments], env=environ, **options)
+    options = {"capture_output": True, "text": True, "timeout": 60, **options}
+    command = [sys.executable, "-I", "-m", "manager", *arguments]
+    return subprocess.run(command, env=environ, check=False, **options)
 
 
 @contextmanager

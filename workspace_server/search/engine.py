@@ -109,6 +109,9 @@ async def _search(
     results: list[T] = []
     late = False
     for scope in scopes:
+        if loop.time() >= deadline:
+            late = True
+            break
         budget = limit + 1 - len(results)  # one more than wanted tells whether there is more
         found: Findings[R] = Findings()
         try:
@@ -116,10 +119,14 @@ async def _search(
                 program = await _with_either(search, program, scope, budget, found)
         except TimeoutError:
             late = True
-        results += await asyncio.to_thread(lambda: [convert(scope, item) for item in found.items[:budget]])
+        results += await asyncio.to_thread(_converted, convert, scope, found.items[:budget])
         if late or len(results) > limit:
             break
     return Found(tuple(results[:limit]), late or len(results) > limit, late)
+
+
+def _converted(convert: Callable[[Scope, R], T], scope: Scope, items: Sequence[R]) -> list[T]:
+    return [convert(scope, item) for item in items]
 
 
 async def _with_either(

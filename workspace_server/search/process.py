@@ -7,10 +7,11 @@ import contextlib
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, cast
+from typing import IO, Final, cast
 
 from workspace_server.search.query import EngineUnavailable
 
@@ -43,22 +44,17 @@ async def run(
     """
     pipe = asyncio.subprocess.PIPE
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=cwd,
-            stdin=asyncio.subprocess.DEVNULL if stdin is None else pipe,
-            stdout=pipe,
-            stderr=pipe,
-            start_new_session=True,
-        )
+        with contextlib.ExitStack() as stack:
+            fed = asyncio.subprocess.DEVNULL if stdin is None else stack.enter_context(_file_of(stdin))
+            process = await asyncio.create_subprocess_exec(
+                *command, cwd=cwd, stdin=fed, stdout=pipe, stderr=pipe, start_new_session=True
+            )
     except (OSError, ValueError) as error:
         raise EngineUnavailable(str(error)) from None
-    # all three are pipes, as asked for above; the types cannot say so
+    # both are pipes, as asked for above; the types cannot say so
     stdout, stderr = cast(asyncio.StreamReader, process.stdout), cast(asyncio.StreamReader, process.stderr)
     complaints = asyncio.create_task(_read_capped(stderr), name="search-stderr")
     try:
-        if stdin is not None:
-            await _feed(cast(asyncio.StreamWriter, process.stdin), stdin)
         finished = await _read(stdout, consume)
         code = await process.wait() if finished else None
         return Exit(code, (await complaints).decode("utf-8", "replace") if finished else "")
@@ -66,11 +62,19 @@ async def run(
         await _end(process, stdout, complaints)
 
 
-async def _feed(stream: asyncio.StreamWriter, data: bytes) -> None:
-    with contextlib.suppress(ConnectionError):  # it ended early; its exit code will say why
-        stream.write(data)
-        await stream.drain()
-    stream.close()
+def _file_of(data: bytes) -> IO[bytes]:
+    """A nameless file to be read as standard input.
+
+    Not a pipe: under uvloop that is a socket, which a program cannot open as `/dev/stdin`.
+    """
+    file = tempfile.TemporaryFile()  # noqa: SIM115  the caller closes it
+    try:
+        file.write(data)
+        file.seek(0)
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 async def _read(stream: asyncio.StreamReader, consume: Callable[[bytes], bool]) -> bool:

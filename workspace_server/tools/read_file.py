@@ -1,6 +1,6 @@
 """lm_readFile: a file of the workspace, or a range of its lines (T-129).
 
-The file is streamed, so its size costs time but no memory. Blocks only in a thread.
+The file is streamed in a thread, so its size costs time but no memory.
 """
 
 from __future__ import annotations

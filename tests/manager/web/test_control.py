@@ -51,7 +51,9 @@ class Daemon:
         return pid == os.getpid()
 
     def status(self) -> Status:
-        return Status(version="1.2.3", pid=os.getpid(), now=round(time.time() * 1000))
+        return Status(
+            version="1.2.3", pid=os.getpid(), address="http://127.0.0.1:1/mcp", now=round(time.time() * 1000)
+        )
 
     def list_instances(self) -> Iterable[ListedInstance]:
         return [
@@ -182,7 +184,7 @@ async def test_health_and_status_say_who_we_are(control: Socket) -> None:
     status, body = await control.get("/status")
     assert status == 200
     assert abs(body.pop("now") - time.time() * 1000) < 60_000
-    assert body == {"ok": True, "version": "1.2.3", "pid": os.getpid()}
+    assert body == {"ok": True, "version": "1.2.3", "pid": os.getpid(), "address": "http://127.0.0.1:1/mcp"}
 
 
 async def test_heartbeat_registers_and_list_shows_it_without_secrets(control: Socket) -> None:
@@ -473,7 +475,6 @@ async def test_allocate_on_the_port_refuses_as_on_the_socket(
         assert (response.status, (await response.json())["field"]) == (400, "preferredPort")
     async with tcp.get("/allocate") as response:
         assert (response.status, response.headers["Allow"]) == (405, "POST")
-        assert await response.json() == {"ok": False, "reason": "method_not_allowed"}
     ask = {"sessionId": "b", "preferredPort": 12000}
     async with tcp.post("/allocate", json=ask, headers={"Authorization": "Bearer guess"}) as response:
         assert (response.status, await response.json()) == (403, {"ok": False, "reason": "forbidden"})

@@ -99,3 +99,13 @@ async def test_failing_reader_kills_the_program(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match="no"):
         await asyncio.wait_for(run(python(PARENT_AND_CHILD), tmp_path, fail), 20)
     output.assert_all_gone()
+
+
+def test_standard_input_can_be_opened_by_name_under_uvloop(tmp_path: Path) -> None:
+    """The daemon's loop: its pipes are sockets, which nothing can open as `/dev/stdin`."""
+    uvloop = pytest.importorskip("uvloop", reason="uvloop does not exist on this platform")
+    output = Output()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        code = "import sys; sys.stdout.write(open('/dev/stdin').read())"
+        ended = runner.run(run(python(code), tmp_path, output, stdin=b"fed"))
+    assert (ended.code, output.data) == (0, b"fed")

@@ -1,0 +1,16 @@
+"""Fixtures of the tests through the front door."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import ClientSession
+from support.scene import raw_http
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[ClientSession]:
+    """Connections of raw clients."""
+    async with raw_http() as session:
+        yield session

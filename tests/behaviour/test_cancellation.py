@@ -1,0 +1,150 @@
+"""Who ends a call that is under way, and what the workspace server and the client see of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import headers, names
+from support.front_door import EVENTS, JSON, LegacyClient
+from support.scene import Scene, scene
+from support.scripted_upstream import event, held, never, result, stream
+
+PROGRESS = {"jsonrpc": "2.0", "method": names.PROGRESS, "params": {"progressToken": 1, "progress": 1}}
+STARTED = stream(event(PROGRESS), None)
+WITHIN_S = 1.0
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path) as running:
+        yield running
+
+
+async def cancel(client: LegacyClient, identity: Any) -> None:
+    answer = await client.notify(names.CANCELLED, {"requestId": identity, "reason": "test"})
+    assert (answer.status, answer.body) == (202, b"")
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
+@pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
+async def test_a_modern_client_that_leaves_cancels_its_call(
+    play: Scene, wrapped: bool, has_begun: bool
+) -> None:
+    """M-99, M-174: within a second; nobody else is touched."""
+    client = play.modern(pure=not wrapped)
+    play.upstream.plays["slow"] = STARTED if has_begun else never
+    inner = {"name": "slow", "arguments": {}, "cwd": str(play.upstream.root)}
+    call = client.call(names.CALL_TOOL, inner) if wrapped else client.call("slow")
+    leaving = asyncio.create_task(call)
+    gate = asyncio.Event()
+    play.upstream.plays["other"] = held(gate, result({"content": []}))
+    staying = asyncio.create_task(play.modern().call("other"))
+    received = await play.upstream.arrival("slow")
+    other = await play.upstream.arrival("other")
+    leaving.cancel()
+    await asyncio.wait_for(received.gone.wait(), WITHIN_S)
+    assert not other.gone.is_set()
+    gate.set()
+    assert (await staying).status == 200
+
+
+@pytest.mark.parametrize("accept", [JSON, EVENTS])
+@pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
+async def test_a_legacy_client_that_leaves_does_not_cancel_its_call(
+    play: Scene, accept: str, has_begun: bool
+) -> None:
+    """L15: in that era a disconnect is no cancellation; the id stays in flight until the call is done."""
+    client = await play.legacy(accept=accept)
+    gate = asyncio.Event()
+    response = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":{"content":[]}}')
+    done = stream(event(PROGRESS), gate, response) if has_begun else held(gate, result({"content": []}))
+    play.upstream.plays["slow"] = done
+    leaving = asyncio.create_task(client.call("slow", identity=5))
+    received = await play.upstream.arrival("slow")
+    await asyncio.sleep(0.05)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    assert (await client.ask("ping", identity=5)).status == 400, "still in flight"
+    assert not received.gone.is_set()
+    gate.set()
+    async with asyncio.timeout(WITHIN_S):
+        while (await client.ask("ping", identity=5)).status == 400:
+            await asyncio.sleep(0.01)
+    assert not received.gone.is_set()
+    assert len(play.upstream.called("slow")) == 1
+
+
+@pytest.mark.parametrize("accept", [JSON, EVENTS])
+@pytest.mark.parametrize("identity", [5, "five é"])
+@pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
+async def test_a_cancel_notification_ends_the_call_and_silences_it(
+    play: Scene, accept: str, identity: Any, has_begun: bool
+) -> None:
+    """M-99, M-174: the server sees it within a second; no response follows; the id is free again."""
+    client = await play.legacy(accept=accept)
+    play.upstream.plays["slow"] = STARTED if has_begun else never
+    call = asyncio.create_task(client.post(client.body(names.TOOLS_CALL, {"name": "slow"}, identity)))
+    received = await play.upstream.arrival("slow")
+    await asyncio.sleep(0.02 if has_begun else 0)
+    await cancel(client, identity)
+    await asyncio.wait_for(received.gone.wait(), WITHIN_S)
+    answer = await asyncio.wait_for(call, WITHIN_S)
+    assert answer.body in {b"", event(PROGRESS)}
+    assert (await client.call("echo", identity=identity)).result["content"]
+
+
+async def test_a_cancel_notification_only_means_its_own_session_and_id(play: Scene) -> None:
+    """M-99: the same id elsewhere, the number spelt as text, and rubbish end nothing."""
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = held(gate, result({"content": []}))
+    client, other = await play.legacy(), await play.legacy()
+    call = asyncio.create_task(client.call("slow", identity=5))
+    received = await play.upstream.arrival("slow")
+    await cancel(other, 5)
+    for identity in ("5", 6, None, [5], {"id": 5}, 5.0, True):
+        await cancel(client, identity)
+    assert (await client.notify(names.CANCELLED)).status == 202
+    assert (await client.notify(names.CANCELLED, {})).status == 202
+    gate.set()
+    assert (await call).result == {"content": []}
+    assert not received.gone.is_set()
+
+
+async def test_a_deleted_session_cancels_its_calls(play: Scene) -> None:
+    """M-31."""
+    client = await play.legacy()
+    play.upstream.plays["slow"] = never
+    call = asyncio.create_task(client.call("slow"))
+    received = await play.upstream.arrival("slow")
+    sent = {headers.SESSION: client.session or ""}
+    async with play.http.delete(client.url, headers=sent) as response:
+        assert json.loads(await response.read())["deleted"] is True
+    await asyncio.wait_for(received.gone.wait(), WITHIN_S)
+    assert (await asyncio.wait_for(call, WITHIN_S)).body == b""
+
+
+async def test_many_cancelled_calls_leave_no_place_taken(tmp_path: Path) -> None:
+    """M-174: the slot is free; admission counts only what runs."""
+    async with scene(tmp_path, workspace_in_flight_limit=5) as play:
+        play.upstream.plays["slow"] = never
+        for _ in range(3):
+            calls = [asyncio.create_task(play.modern().call("slow")) for _ in range(5)]
+            before = len(play.upstream.called("slow"))
+            async with asyncio.timeout(5):
+                while len(play.upstream.called("slow")) < before + 5:
+                    await asyncio.sleep(0.005)
+            refused = (await play.modern().call("echo")).refusal
+            assert (refused["code"], refused["delivered"]) == (47105, "no")
+            assert refused["retryAfterMs"] > 0
+            for call in calls:
+                call.cancel()
+            async with asyncio.timeout(WITHIN_S):
+                for received in play.upstream.called("slow"):
+                    await received.gone.wait()
+        assert (await play.modern().call("echo")).result["content"]

@@ -1,0 +1,189 @@
+"""What a handshake says a workspace offers: names, hints, order, and where the schemas came from."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from manager.answers import catalog
+from protocol import names
+from support.scene import Scene, scene
+from support.scripted_upstream import Received, result
+
+EXAMPLE = {
+    "type": "object",
+    "properties": {
+        "query": {"type": "string"},
+        "isRegexp": {"type": "boolean"},
+        "mode": {"enum": ["a", "b"]},
+        "opt": {"type": ["string", "null"]},
+        "obj": {"properties": {}},
+        "arr": {"items": {}},
+        "any": {},
+    },
+    "required": ["query", "isRegexp"],
+}
+HINT = (
+    "Input: { query: string, isRegexp: boolean, mode?: enum, opt?: string|null, obj?: object,"
+    " arr?: array, any?: unknown }."
+)
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path.resolve()) as running:
+        yield running
+
+
+async def discovery(play: Scene) -> dict[str, Any]:
+    """What a fresh stateless handshake finds."""
+    payload = (await play.modern(pure=False).handshake(play.upstream.root)).payload
+    assert payload["ok"] is True
+    found: dict[str, Any] = payload["discovery"]
+    return found
+
+
+def tool(name: str, description: str | None = None, schema: Any = None) -> dict[str, Any]:
+    entry: dict[str, Any] = {"name": name, "inputSchema": schema or {"properties": {"a": {"type": "string"}}}}
+    return entry if description is None else {**entry, "description": description}
+
+
+def schema_result(schema: Any) -> dict[str, Any]:
+    return {"contents": [{"uri": "x", "text": json.dumps({"name": "x", "inputSchema": schema})}]}
+
+
+@pytest.mark.parametrize(
+    ("description", "schema", "shown"),
+    [
+        ("Finds things", EXAMPLE, f"Finds things. {HINT}"),
+        ("  Finds things. ", EXAMPLE, f"Finds things. {HINT}"),
+        (None, EXAMPLE, HINT),
+        ("", EXAMPLE, HINT),
+        ("Has one. Input: { own }.", EXAMPLE, "Has one. Input: { own }."),
+        (
+            "String enum",
+            {"properties": {"m": {"type": "string", "enum": []}}},
+            "String enum. Input: { m?: string }.",
+        ),
+    ],
+)
+async def test_a_description_ends_with_its_hint(
+    play: Scene, description: str | None, schema: Any, shown: str
+) -> None:
+    """M-66 to M-69."""
+    play.upstream.tools = [tool("x", description, schema)]
+    assert (await discovery(play))["bridgedTools"] == [{"name": "x", "description": shown}]
+
+
+@pytest.mark.parametrize(("description", "shown"), [("Plain", "Plain"), (None, "")])
+async def test_without_properties_there_is_no_hint(play: Scene, description: str | None, shown: str) -> None:
+    """M-66, M-68."""
+    play.upstream.tools = [tool("x", description, {"type": "object"})]
+    play.upstream.plays[names.RESOURCES_READ] = result(schema_result({"type": "object"}))
+    found = await discovery(play)
+    assert found["bridgedTools"] == [{"name": "x", "description": shown}]
+    assert found["issues"] == []
+
+
+async def test_tools_are_ordered_by_lower_cased_name(play: Scene) -> None:
+    """M-63: the same input gives the same bytes."""
+    listed = ["b", "B", "a_2", "ä", "C", "a", "A", "Z", "é"]
+    play.upstream.tools = [tool(name) for name in listed]
+    first = await discovery(play)
+    assert [one["name"] for one in first["bridgedTools"]] == ["A", "a", "a_2", "B", "b", "C", "Z", "ä", "é"]
+    play.upstream.tools = [tool(name) for name in reversed(listed)]
+    assert json.dumps(await discovery(play)) == json.dumps(first)
+
+
+async def test_all_pages_are_followed(play: Scene) -> None:
+    """M-59: a cursor that comes again ends it."""
+    pages = {None: ("one", "c1"), "c1": ("two", "c2"), "c2": ("three", "c1")}
+
+    async def page(request: web.Request, received: Received) -> web.StreamResponse:
+        name, cursor = pages[received.params.get("cursor")]
+        return await result({"tools": [tool(name)], "nextCursor": cursor})(request, received)
+
+    play.upstream.plays[names.TOOLS_LIST] = page
+    found = await discovery(play)
+    assert [one["name"] for one in found["bridgedTools"]] == ["one", "three", "two"]
+    assert found["partial"] is False
+
+
+async def test_the_manager_s_own_requests_have_ids_and_the_schema_s_name_is_encoded(play: Scene) -> None:
+    """M-65: no read where the list carries the schema."""
+    play.upstream.tools = [tool("carried"), {"name": "a b/ü", "inputSchema": {"type": "object"}}]
+    play.upstream.plays[names.RESOURCES_READ] = result(schema_result(EXAMPLE))
+    found = await discovery(play)
+    assert found["bridgedTools"][0] == {"name": "a b/ü", "description": HINT}
+    read = [
+        one.params["uri"] for one in play.upstream.received if one.message["method"] == names.RESOURCES_READ
+    ]
+    assert read == ["lm-tools://schema/a%20b%2F%C3%BC"]
+    assert all(one.message["id"] for one in play.upstream.received)
+    assert len({one.id for one in play.upstream.received}) == len(play.upstream.received)
+
+
+async def test_at_most_eight_schemas_are_read_at_a_time(play: Scene) -> None:
+    """M-65."""
+    now, most = 0, 0
+
+    async def read(request: web.Request, received: Received) -> web.StreamResponse:
+        nonlocal now, most
+        now += 1
+        most = max(most, now)
+        await asyncio.sleep(0.01)
+        now -= 1
+        return await result(schema_result(EXAMPLE))(request, received)
+
+    play.upstream.plays[names.RESOURCES_READ] = read
+    play.upstream.tools = [{"name": f"t{number}"} for number in range(40)]
+    found = await discovery(play)
+    assert most == 8
+    assert all(one["description"] == HINT for one in found["bridgedTools"])
+
+
+async def test_slow_schemas_do_not_add_up(play: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    """M-65, M-192: bounded time; each costs a warning and its hint, the others stay."""
+    monkeypatch.setattr(catalog, "SCHEMA_DEADLINE_S", 0.3)
+
+    async def read(request: web.Request, received: Received) -> web.StreamResponse:
+        await asyncio.sleep(3600)
+        raise AssertionError("unreachable")
+
+    play.upstream.plays[names.RESOURCES_READ] = read
+    play.upstream.tools = [tool("quick"), *({"name": f"slow{number:02}"} for number in range(30))]
+    async with asyncio.timeout(1):
+        found = await discovery(play)
+    assert found["partial"] is False
+    assert [one["code"] for one in found["issues"]] == ["SCHEMA_READ_REQUEST_FAILED"] * 30
+    assert found["bridgedTools"][0]["description"] == "Input: { a?: string }."
+    assert {one["description"] for one in found["bridgedTools"][1:]} == {""}
+
+
+async def test_500_tools_with_bad_and_missing_schemas(play: Scene) -> None:
+    """M-192: one warning a bad tool, `partial` false, the same bytes each time whatever answers first."""
+
+    async def read(request: web.Request, received: Received) -> web.StreamResponse:
+        number = int(received.params["uri"][-3:])
+        await asyncio.sleep(0.002 * (hash(received.id) % 5))
+        return await result({"contents": []} if number % 2 else schema_result(EXAMPLE))(request, received)
+
+    play.upstream.plays[names.RESOURCES_READ] = read
+    play.upstream.tools = [
+        {"name": f"tool_{number:03}", "inputSchema": "bad"} if number % 10 < 2 else tool(f"tool_{number:03}")
+        for number in range(500)
+    ]
+    runs = {json.dumps(await discovery(play)) for _ in range(5)}
+    assert len(runs) == 1
+    found = json.loads(runs.pop())
+    assert len(found["bridgedTools"]) == 500
+    assert found["partial"] is False
+    assert [(one["code"], one["toolName"]) for one in found["issues"]] == [
+        ("SCHEMA_CONTENT_MISSING", f"tool_{number:03}") for number in range(1, 500, 10)
+    ]

@@ -1,0 +1,211 @@
+"""What is wrong with a workspace's lists is said, sorted and never hides what is right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import names
+from support.front_door import LegacyClient
+from support.scene import Scene, scene
+from support.scripted_upstream import Play, broken_off, error, event, fixed, never, result, stream
+
+MESSAGES = {
+    "TOOLS_LIST_FETCH_FAILED": "tools/list could not be fetched",
+    "TOOLS_LIST_INVALID_RESULT": "tools/list gave no usable result",
+    "TOOL_ENTRY_INVALID": "an entry of tools/list was dropped",
+    "TOOL_NAME_DUPLICATE": "duplicate tool name dropped",
+    "TOOL_NAME_RESERVED": "reserved tool name dropped",
+    "SCHEMA_READ_REQUEST_FAILED": "schema could not be fetched",
+    "SCHEMA_READ_RPC_ERROR": "schema read was refused",
+    "SCHEMA_CONTENT_MISSING": "schema resource is empty",
+    "SCHEMA_CONTENT_INVALID": "schema resource is malformed",
+    "SCHEMA_TEXT_MISSING": "schema resource has no text",
+    "SCHEMA_JSON_PARSE_FAILED": "schema text is not JSON",
+    "SCHEMA_JSON_INVALID": "schema text is no object",
+    "SCHEMA_INPUT_MISSING": "no usable inputSchema",
+}
+GOOD = {"name": "good", "inputSchema": {"properties": {"a": {"type": "string"}}}}
+SHOWN = {"name": "good", "description": "Input: { a?: string }."}
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path.resolve(), call_timeout_s=0.5) as running:
+        yield running
+
+
+async def discovery(play: Scene) -> dict[str, Any]:
+    payload = (await play.modern(pure=False).handshake(play.upstream.root)).payload
+    assert payload["ok"] is True
+    steps = " ".join(payload["guidance"]["nextSteps"])
+    found: dict[str, Any] = payload["discovery"]
+    assert ("list the tools again" in steps) == bool(found["issues"])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("listing", "code"),
+    [
+        (fixed(b"<html>", 502, "text/html"), "TOOLS_LIST_FETCH_FAILED"),
+        (fixed(b"not json"), "TOOLS_LIST_FETCH_FAILED"),
+        (broken_off(b'{"jsonrpc', 100), "TOOLS_LIST_FETCH_FAILED"),
+        (stream(event({"jsonrpc": "2.0", "method": "notifications/x"})), "TOOLS_LIST_FETCH_FAILED"),
+        (never, "TOOLS_LIST_FETCH_FAILED"),
+        (error(-32000, "the list is closed"), "TOOLS_LIST_INVALID_RESULT"),
+        (result(5), "TOOLS_LIST_INVALID_RESULT"),
+        (result(None), "TOOLS_LIST_INVALID_RESULT"),
+        (result({}), "TOOLS_LIST_INVALID_RESULT"),
+        (result({"tools": {}}), "TOOLS_LIST_INVALID_RESULT"),
+        (result({"tools": None}), "TOOLS_LIST_INVALID_RESULT"),
+    ],
+)
+async def test_a_list_that_fails_makes_discovery_partial(play: Scene, listing: Play, code: str) -> None:
+    """M-61, M-62, M-70, M-71: the handshake itself succeeds."""
+    play.upstream.plays[names.TOOLS_LIST] = listing
+    found = await discovery(play)
+    assert found["partial"] is True
+    assert found["bridgedTools"] == []
+    (issue,) = found["issues"]
+    assert isinstance(issue.pop("details"), str)
+    assert issue == {"level": "error", "category": "tools/list", "code": code, "message": MESSAGES[code]}
+
+
+async def test_the_upstream_s_own_words_are_details(play: Scene) -> None:
+    """M-61."""
+    play.upstream.plays[names.TOOLS_LIST] = error(-32000, "the list is closed")
+    assert (await discovery(play))["issues"][0]["details"] == "the list is closed"
+
+
+@pytest.mark.parametrize(
+    ("entry", "code", "tool"),
+    [
+        (5, "TOOL_ENTRY_INVALID", None),
+        (None, "TOOL_ENTRY_INVALID", None),
+        ({}, "TOOL_ENTRY_INVALID", None),
+        ({"name": " "}, "TOOL_ENTRY_INVALID", None),
+        ({"name": 5}, "TOOL_ENTRY_INVALID", None),
+        ({"name": " good ", "description": "another"}, "TOOL_NAME_DUPLICATE", "good"),
+        ({"name": "lmToolsBridge.callTool"}, "TOOL_NAME_RESERVED", "lmToolsBridge.callTool"),
+        ({"name": "callTool"}, "TOOL_NAME_RESERVED", "callTool"),
+        ({"name": " requestWorkspaceMCPServer"}, "TOOL_NAME_RESERVED", "requestWorkspaceMCPServer"),
+    ],
+)
+async def test_an_entry_that_cannot_be_offered_is_dropped_everywhere(
+    play: Scene, entry: Any, code: str, tool: str | None
+) -> None:
+    """M-64, M-72 to M-74, M-193: the first of a name stays."""
+    play.upstream.tools = [GOOD, entry]
+    found = await discovery(play)
+    assert found["bridgedTools"] == [SHOWN]
+    assert found["partial"] is False
+    expected = {"level": "warning", "category": "tools/list", "code": code, "message": MESSAGES[code]}
+    assert found["issues"] == [expected | ({} if tool is None else {"toolName": tool})]
+    client = await play.legacy()
+    listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
+    assert [one["name"] for one in listed] == [names.HANDSHAKE, names.CALL_TOOL, "good"]
+    assert listed[2] == GOOD
+
+
+def text(value: str) -> Play:
+    return result({"contents": [{"uri": "x", "text": value}]})
+
+
+@pytest.mark.parametrize(
+    ("reading", "code"),
+    [
+        (fixed(b"<html>", 500, "text/html"), "SCHEMA_READ_REQUEST_FAILED"),
+        (broken_off(b"{", 100), "SCHEMA_READ_REQUEST_FAILED"),
+        (never, "SCHEMA_READ_REQUEST_FAILED"),
+        (error(-32602, "no such schema"), "SCHEMA_READ_RPC_ERROR"),
+        (result({}), "SCHEMA_CONTENT_MISSING"),
+        (result({"contents": []}), "SCHEMA_CONTENT_MISSING"),
+        (result({"contents": ["x"]}), "SCHEMA_CONTENT_INVALID"),
+        (result({"contents": [{"blob": "eA=="}]}), "SCHEMA_TEXT_MISSING"),
+        (text("{nope"), "SCHEMA_JSON_PARSE_FAILED"),
+        (text("[1]"), "SCHEMA_JSON_INVALID"),
+        (text('{"name":"bare"}'), "SCHEMA_INPUT_MISSING"),
+        (text('{"inputSchema":[]}'), "SCHEMA_INPUT_MISSING"),
+    ],
+)
+async def test_a_schema_that_cannot_be_read_costs_a_warning_and_its_hint(
+    play: Scene, reading: Play, code: str
+) -> None:
+    """M-65, M-75 to M-82: the tool itself stays, and so do the others."""
+    play.upstream.tools = [{"name": "bare", "description": "Bare."}, GOOD]
+    play.upstream.plays[names.RESOURCES_READ] = reading
+    found = await discovery(play)
+    assert found["bridgedTools"] == [{"name": "bare", "description": "Bare."}, SHOWN]
+    assert found["partial"] is False
+    (issue,) = found["issues"]
+    details = issue.pop("details", None)
+    assert details == "no such schema" if code == "SCHEMA_READ_RPC_ERROR" else details != ""
+    assert issue == {
+        "level": "warning",
+        "category": "schema",
+        "code": code,
+        "message": MESSAGES[code],
+        "toolName": "bare",
+    }
+
+
+async def test_issues_of_the_workspace_s_sources_are_passed_on_in_order(play: Scene) -> None:
+    """M-63, M-84 to M-87: errors first, then category, tool and code; what is malformed is left out."""
+    trust = {
+        **{"level": "warning", "category": "trust", "code": "TRUST_PENDING"},
+        **{"message": "pending until trusted", "details": "lmtb trust /p"},
+    }
+    down = {
+        **{"level": "error", "category": "source", "code": "SOURCE_UNAVAILABLE"},
+        **{"message": "source is down, tools are missing", "details": "git"},
+    }
+    clash = {
+        **{"level": "warning", "category": "names", "code": "TOOL_NAME_CLASH"},
+        **{"message": "tool name clash", "toolName": "b"},
+    }
+    told = [trust, clash, {**clash, "toolName": "a"}, down, {"level": "loud"}, {"level": ["error"]}, 5, None]
+    play.upstream.plays[names.TOOLS_LIST] = result({"tools": [GOOD], "_meta": {names.META_ISSUES: told}})
+    payload = (await play.modern(pure=False).handshake(play.upstream.root)).payload
+    assert payload["discovery"]["issues"] == [down, {**clash, "toolName": "a"}, clash, trust]
+    assert payload["discovery"]["partial"] is True
+    assert any("lmtb trust" in step for step in payload["guidance"]["nextSteps"])
+
+
+async def listed(client: LegacyClient) -> tuple[list[str], list[str]]:
+    """Names of the tools, and codes of the issues, that a list shows."""
+    found = (await client.ask(names.TOOLS_LIST)).result
+    issues = found.get("_meta", {}).get(names.META_ISSUES, [])
+    return [one["name"] for one in found["tools"]], [one["code"] for one in issues]
+
+
+async def test_a_list_that_fails_later_shows_the_last_one_with_an_issue(play: Scene) -> None:
+    """M-183: tools never vanish in silence."""
+    own = [names.HANDSHAKE, names.CALL_TOOL]
+    play.upstream.tools = [GOOD]
+    client = await play.legacy()
+    assert await listed(client) == ([*own, "good"], [])
+    play.upstream.plays[names.TOOLS_LIST] = error(-32603, "out of order")
+    shown, issues = await listed(client)
+    assert shown == [*own, "good"]
+    assert len(issues) == 1
+    found = await discovery(play)
+    assert found["bridgedTools"] == [SHOWN]
+    assert (found["partial"], len(found["issues"])) == (True, 1)
+    del play.upstream.plays[names.TOOLS_LIST]
+    assert await listed(client) == ([*own, "good"], [])
+
+
+async def test_a_list_that_never_came_shows_the_manager_s_tools_with_an_issue(play: Scene) -> None:
+    """M-183: at the fixed door with the reason, at the pure door as the refusal it is."""
+    play.upstream.plays[names.TOOLS_LIST] = fixed(b"<html>", 502, "text/html")
+    client = await play.legacy()
+    shown, issues = await listed(client)
+    assert shown == [names.HANDSHAKE, names.CALL_TOOL]
+    assert issues == ["TOOLS_LIST_FETCH_FAILED"]
+    pure = await play.modern().ask(names.TOOLS_LIST)
+    assert pure.error["code"] == -32603
+    assert json.dumps(pure.error["data"]["details"]) == '{"httpStatus": 502}'

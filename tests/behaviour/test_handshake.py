@@ -1,0 +1,220 @@
+"""A handshake that works: how it may be called, what it answers, what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from protocol import headers, names
+from support.front_door import EVENTS, JSON
+from support.scene import Scene, scene
+from support.scripted_upstream import ScriptedUpstream, held, result
+
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+TOOLS = [
+    {"name": "beta", "description": "Second", "inputSchema": {"properties": {"q": {"type": "string"}}}},
+    {"name": "Alpha", "description": "First.", "inputSchema": {"properties": {"n": {"type": "integer"}}}},
+]
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path.resolve()) as running:
+        running.upstream.tools = TOOLS
+        yield running
+
+
+@ERAS
+async def test_the_manager_s_two_tools_come_first(play: Scene, era: str) -> None:
+    """M-35, M-88: with these schemas, hints and nothing else that a client could misread."""
+    client = await play.legacy() if era == "legacy" else play.modern(pure=False)
+    listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
+    handshake, call_tool = listed[:2]
+    assert [tool["name"] for tool in listed[2:]] == (["beta", "Alpha"] if era == "legacy" else [])
+    assert handshake["name"] == "lmToolsBridge.requestWorkspaceMCPServer"
+    described = handshake["inputSchema"]["properties"]["cwd"].pop("description")
+    assert isinstance(described, str)
+    assert handshake["inputSchema"] == {
+        "type": "object",
+        "properties": {"cwd": {"type": "string"}},
+        "required": ["cwd"],
+    }
+    assert handshake["description"].endswith("Input: { cwd: string }.")
+    assert call_tool["name"] == "lmToolsBridge.callTool"
+    assert call_tool["description"].endswith(
+        "Input: { name: string, arguments?: object, workspace?: string, cwd?: string }."
+    )
+    assert call_tool["inputSchema"]["required"] == ["name"]
+    types = {key: sub["type"] for key, sub in call_tool["inputSchema"]["properties"].items()}
+    assert types == {"name": "string", "arguments": "object", "workspace": "string", "cwd": "string"}
+    assert "outputSchema" not in handshake
+    assert "outputSchema" not in call_tool
+
+
+@ERAS
+@pytest.mark.parametrize("name", ["lmToolsBridge.requestWorkspaceMCPServer", "requestWorkspaceMCPServer"])
+async def test_the_tool_answers_to_both_names(play: Scene, era: str, name: str) -> None:
+    """M-36; unknown further arguments are ignored (M-37)."""
+    client = await play.legacy(bound=False) if era == "legacy" else play.modern(pure=False)
+    answer = await client.call(name, {"cwd": str(play.upstream.root), "later": {"unknown": 1}})
+    assert answer.payload["ok"] is True
+    assert ("mcpSessionId" in answer.payload) == (era == "legacy")
+    assert answer.headers[headers.WORKSPACE_SOURCE] == "argument"
+    assert answer.headers[headers.WORKSPACE_ID] == answer.payload["workspace"]
+
+
+@pytest.mark.parametrize("method", ["lmToolsBridge.requestWorkspaceMCPServer", "requestWorkspaceMCPServer"])
+async def test_the_bare_method_answers_the_payload_itself(play: Scene, method: str) -> None:
+    """M-36: legacy only; a refusal is a JSON-RPC error."""
+    client = await play.legacy(bound=False)
+    bare = (await client.ask(method, {"cwd": str(play.upstream.root)})).result
+    wrapped = (await client.handshake(play.upstream.root)).payload
+    assert bare == wrapped
+    refused = await client.ask(method, {"cwd": "relative"})
+    assert (refused.status, refused.error["code"]) == (200, -32602)
+    assert refused.error["data"]["reason"] == "invalid_cwd"
+    assert (await client.ask(method)).error["data"]["reason"] == "invalid_arguments"
+    modern = await play.modern(pure=False).ask(method, {"cwd": str(play.upstream.root)})
+    assert (modern.status, modern.error["code"]) == (404, -32601)
+
+
+async def test_the_payload_says_where_what_and_how(play: Scene) -> None:
+    """M-50 to M-56, M-58, M-60."""
+    client = await play.legacy(bound=False)
+    deep = play.upstream.root / "src" / "deep"
+    deep.mkdir(parents=True)
+    (play.upstream.root / "link").symlink_to(deep)
+    answer = await client.handshake(play.upstream.root / "link")
+    payload = answer.payload
+    assert payload.keys() == {
+        *("ok", "mcpSessionId", "workspace", "cwd", "target", "online", "health", "discovery", "guidance")
+    }
+    assert payload["ok"] is payload["online"] is True
+    assert payload["mcpSessionId"] == client.session == answer.headers[headers.SESSION]
+    assert payload["cwd"] == str(deep)
+    assert payload["target"] == {
+        "sessionId": play.upstream.session_id,
+        "host": "127.0.0.1",
+        "port": play.upstream.port,
+        "workspaceFolders": [str(play.upstream.root)],
+        "workspaceFile": None,
+    }
+    assert payload["health"] == {
+        "ok": True,
+        "status": 200,
+        "data": {"ok": True, "extra": {"kept": [1, None]}},
+    }
+    assert payload["discovery"]["bridgedTools"] == [
+        {"name": "Alpha", "description": "First. Input: { n?: integer }."},
+        {"name": "beta", "description": "Second. Input: { q?: string }."},
+    ]
+    assert payload["discovery"]["resourceTemplates"] == [
+        {"name": "Tool URI template", "uriTemplate": "lm-tools://tool/{name}"},
+        {"name": "Schema URI template", "uriTemplate": "lm-tools://schema/{name}"},
+    ]
+    listed = (await client.ask(names.TOOLS_LIST)).result["tools"][1]
+    assert payload["discovery"]["callTool"] == {
+        key: listed[key] for key in ("name", "description", "inputSchema")
+    }
+    steps = payload["guidance"]["nextSteps"]
+    assert payload["workspace"] in steps[0]
+    assert any("lm-tools://schema/{name}" in step for step in steps)
+    assert not {play.upstream.nonce, play.upstream.secret} & set(answer.body.decode().split('"'))
+
+
+@ERAS
+async def test_the_text_repeats_the_payload_line_by_line(play: Scene, era: str) -> None:
+    """M-57."""
+    play.upstream.tools = [*TOOLS, {"name": "lmToolsBridge.callTool"}, {"name": " "}]
+    client = await play.legacy(bound=False) if era == "legacy" else play.modern(pure=False)
+    answer = await client.handshake(play.upstream.root)
+    payload = answer.payload
+    (content,) = answer.result["content"]
+    assert content["type"] == "text"
+    assert content["text"].split("\n") == [
+        "Workspace handshake summary",
+        "ok: true",
+        f"workspace: {payload['workspace']}",
+        f"cwd: {play.upstream.root}",
+        f"target: 127.0.0.1:{play.upstream.port}",
+        "workspaceFolders: 1",
+        "online: true",
+        "discovery.partial: false",
+        "bridgedTools: 2",
+        "tools:",
+        "  - Alpha",
+        "  - beta",
+        "Issues:",
+        "- [warning][tools/list][TOOL_ENTRY_INVALID] an entry of tools/list was dropped",
+        "- [warning][tools/list][TOOL_NAME_RESERVED][lmToolsBridge.callTool] reserved tool name dropped",
+        "Guidance:",
+        "  nextSteps:",
+        *(f"  - {step}" for step in payload["guidance"]["nextSteps"]),
+    ]
+
+
+async def test_the_text_of_a_workspace_without_tools(play: Scene) -> None:
+    """M-57."""
+    play.upstream.tools = []
+    client = await play.legacy(bound=False)
+    text = (await client.handshake(play.upstream.root)).result["content"][0]["text"]
+    assert "\nbridgedTools: 0\ntools:\n  (none)\nIssues: none\nGuidance:\n" in text
+
+
+@pytest.mark.parametrize(("accept", "is_stream"), [(EVENTS, True), (JSON, False), (None, False)])
+async def test_the_form_of_the_answer(play: Scene, accept: str | None, is_stream: bool) -> None:
+    """M-28, M-49: one JSON object an event, the stream ends after the result, no `[DONE]`."""
+    client = await play.legacy(bound=False, accept=accept)
+    answer = await client.handshake(play.upstream.root)
+    assert answer.is_stream == is_stream
+    assert answer.payload["ok"] is True
+    assert b"[DONE]" not in answer.body
+    if is_stream:
+        frames = answer.body.removesuffix(b"\n\n").split(b"\n\n")
+        assert all(frame.startswith(b"event: message\ndata: {") for frame in frames)
+        assert all(frame.count(b"\n") == 1 for frame in frames)
+
+
+async def test_a_ready_server_is_asked_for_its_health_each_time(play: Scene) -> None:
+    """M-39: a real request, not what was known before."""
+    client = await play.legacy(bound=False)
+    for _ in range(3):
+        before = play.upstream.health_asked
+        await client.handshake(play.upstream.root)
+        assert play.upstream.health_asked > before
+
+
+async def test_a_second_handshake_switches_and_calls_in_flight_stay(play: Scene, tmp_path: Path) -> None:
+    """M-44: idempotent for the same workspace; another one moves the binding, not what is under way."""
+    other_root = tmp_path.resolve() / "other"
+    other_root.mkdir()
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = held(gate, result({"content": [], "from": "first"}))
+    async with ScriptedUpstream(other_root, play.manager.paths.control_socket).serving() as other:
+        other.plays["slow"] = result({"content": [], "from": "other"})
+        client = await play.legacy()
+        first = (await client.handshake(play.upstream.root)).payload
+        assert (await client.handshake(play.upstream.root)).payload == first
+        under_way = asyncio.create_task(client.call("slow"))
+        await play.upstream.arrival("slow")
+        assert (await client.handshake(other_root)).payload["workspace"] != first["workspace"]
+        assert (await client.call("slow")).result["from"] == "other"
+        gate.set()
+        assert (await under_way).result["from"] == "first"
+        assert (await client.call(names.CALL_TOOL, {"name": "slow"})).result["from"] == "other"
+
+
+async def test_a_stateless_handshake_binds_nothing(play: Scene) -> None:
+    """M-46: the guidance shows the handle, which the next call must carry."""
+    client = play.modern(pure=False)
+    payload = (await client.handshake(play.upstream.root)).payload
+    assert f'"workspace": "{payload["workspace"]}"' in payload["guidance"]["nextSteps"][0]
+    assert (await client.call(names.CALL_TOOL, {"name": "x"})).refusal["code"] == 47100
+    assert (await client.call("x")).refusal["code"] == 47100
+    handle = {"name": "x", "workspace": payload["workspace"]}
+    assert (await client.call(names.CALL_TOOL, handle)).result["content"]
+    listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
+    assert [tool["name"] for tool in listed] == [names.HANDSHAKE, names.CALL_TOOL]

@@ -1,0 +1,131 @@
+"""What a session is told about changed lists, when, and on which stream (M-47, M-48)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientResponse
+
+from protocol import names, sse
+from support.front_door import BOTH, EVENTS, JSON
+from support.scene import scene
+
+CHANGED = [names.RESOURCES_CHANGED, names.PROMPTS_CHANGED, names.TOOLS_CHANGED]
+TOOLS = [{"name": "a", "inputSchema": {"properties": {"q": {}}}}]
+
+
+async def told(response: ClientResponse, count: int) -> list[str]:
+    """The methods of the next notifications on a standing stream."""
+    found: list[str] = []
+    decoder = sse.Decoder()
+    async with asyncio.timeout(5):
+        while len(found) < count:
+            frame = await response.content.readuntil(b"\n\n")
+            found += [json.loads(one.data)["method"] for one in decoder.feed(frame)]
+    return found
+
+
+async def test_the_standing_stream_is_told_first_and_the_answer_waits_for_the_new_list(
+    tmp_path: Path,
+) -> None:
+    """M-47: on the stream, not on the call; the answer follows the client's next tools/list."""
+    async with scene(tmp_path, announce_hold_s=10) as play:
+        play.upstream.tools = TOOLS
+        client = await play.legacy(bound=False, accept=EVENTS)
+        async with client.stream() as stream:
+            handshake = asyncio.create_task(client.handshake(play.upstream.root))
+            assert await told(stream, 3) == CHANGED
+            assert not handshake.done()
+            listed = await client.ask(names.TOOLS_LIST)
+            assert [tool["name"] for tool in listed.result["tools"]][2:] == ["a"]
+            answer = await asyncio.wait_for(handshake, 1)
+            assert len(answer.messages) == 1
+
+
+async def test_the_answer_waits_no_longer_than_its_hold(tmp_path: Path) -> None:
+    """M-47: for clients that never list again."""
+    async with scene(tmp_path, announce_hold_s=0.3) as play:
+        play.upstream.tools = TOOLS
+        client = await play.legacy(bound=False)
+        async with client.stream() as stream:
+            began = time.monotonic()
+            answer = await client.handshake(play.upstream.root)
+            assert 0.3 <= time.monotonic() - began < 0.8
+            assert await told(stream, 3) == CHANGED
+    assert not answer.is_stream
+
+
+async def test_without_a_standing_stream_the_call_s_own_is_told(tmp_path: Path) -> None:
+    """M-47: in this order, then the result."""
+    async with scene(tmp_path) as play:
+        play.upstream.tools = TOOLS
+        client = await play.legacy(bound=False, accept=BOTH)
+        answer = await client.handshake(play.upstream.root)
+        assert [one.get("method") for one in answer.messages] == [*CHANGED, None]
+        assert answer.payload["ok"] is True
+        async with client.stream() as stream:
+            assert await nothing_on(stream)
+
+
+async def test_the_call_s_own_stream_speaks_before_the_answer_is_due(tmp_path: Path) -> None:
+    """M-47: the notifications are flushed, the result follows the new list."""
+    async with scene(tmp_path, announce_hold_s=10) as play:
+        play.upstream.tools = TOOLS
+        client = await play.legacy(bound=False)
+        params = {"name": names.HANDSHAKE, "arguments": {"cwd": str(play.upstream.root)}}
+        async with asyncio.timeout(5), client.open(client.body(names.TOOLS_CALL, params, 1)) as response:
+            assert await told(response, 3) == CHANGED
+            await client.ask(names.TOOLS_LIST)
+            (last,) = sse.Decoder().feed(await response.content.read())
+            assert json.loads(last.data)["id"] == 1
+
+
+async def test_a_client_that_takes_json_only_is_told_on_its_next_stream(tmp_path: Path) -> None:
+    """M-48: plain JSON, no delay, nothing lost and nothing said twice."""
+    async with scene(tmp_path, announce_hold_s=10) as play:
+        play.upstream.tools = TOOLS
+        client = await play.legacy(bound=False, accept=JSON)
+        answer = await asyncio.wait_for(client.handshake(play.upstream.root), 1)
+        assert not answer.is_stream
+        async with client.stream() as stream:
+            assert await told(stream, 3) == CHANGED
+        async with client.stream() as stream:
+            assert await nothing_on(stream)
+
+
+async def test_lists_that_did_not_change_are_not_announced(tmp_path: Path) -> None:
+    """M-48: no notification, no delay; not for a workspace without tools, not the second time."""
+    async with scene(tmp_path, announce_hold_s=10) as play:
+        client = await play.legacy(bound=False)
+        empty = await asyncio.wait_for(client.handshake(play.upstream.root), 1)
+        assert not empty.is_stream
+        play.upstream.tools = TOOLS
+        await client.ask(names.TOOLS_LIST)
+        again = await asyncio.wait_for(client.handshake(play.upstream.root), 1)
+        assert not again.is_stream
+        async with client.stream() as stream:
+            assert await nothing_on(stream)
+
+
+async def test_only_the_session_that_changed_is_told(tmp_path: Path) -> None:
+    """L9: a server message goes on exactly one stream."""
+    async with scene(tmp_path) as play:
+        play.upstream.tools = TOOLS
+        client, other = await play.legacy(bound=False), await play.legacy(bound=False)
+        async with client.stream() as mine, other.stream() as theirs:
+            await client.handshake(play.upstream.root)
+            assert await told(mine, 3) == CHANGED
+            assert await nothing_on(theirs)
+
+
+async def nothing_on(stream: Any) -> bool:
+    """Whether a stream stays silent for a moment."""
+    try:
+        async with asyncio.timeout(0.1):
+            return not await stream.content.readany()
+    except TimeoutError:
+        return True

@@ -1,0 +1,135 @@
+"""A handshake brings a lost session back; everything else under an unknown id is refused."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import headers, names
+from support.front_door import LegacyClient
+from support.scene import Scene, scene
+
+LOST = "83795f1e-eb58-4caa-9256-2a257a64e4b4"
+FORMS = pytest.mark.parametrize("bare", [False, True], ids=["tool", "bare method"])
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path.resolve()) as running:
+        yield running
+
+
+class Stray(LegacyClient):
+    """A client that believes in a session nobody knows; with None it sends no id at all."""
+
+    def header(self, body: bytes) -> dict[str, str]:
+        return {key: value for key, value in super().header(body).items() if key not in self.without}
+
+    without: tuple[str, ...] = (headers.VERSION,)
+
+
+def stray(play: Scene, identity: str | None) -> Stray:
+    client = Stray(play.http, play.manager.address)
+    client.session = identity
+    return client
+
+
+async def handshake(client: LegacyClient, cwd: Any, bare: bool) -> tuple[Any, Any]:
+    """The answer, and its payload, whichever form it has."""
+    if bare:
+        answer = await client.ask(names.HANDSHAKE, {"cwd": str(cwd)})
+        return answer, answer.message.get("result")
+    answer = await client.handshake(cwd)
+    return answer, answer.result.get("structuredContent")
+
+
+async def revision_of(play: Scene, session: str) -> str:
+    async with play.http.get(f"{play.manager.base}/mcp/status?format=json") as response:
+        details = (await response.json())["sessionDetails"]
+    (found,) = [one["protocolVersion"] for one in details if one["sessionId"].startswith(session[:8])]
+    return str(found)
+
+
+@FORMS
+@pytest.mark.parametrize("identity", [None, "x" * 129, "two words", "tab\tinside"])
+async def test_a_missing_or_malformed_id_gets_a_new_one(
+    play: Scene, bare: bool, identity: str | None
+) -> None:
+    """M-25: in the header and in the payload; the next call with it works."""
+    client = stray(play, identity)
+    answer, payload = await handshake(client, play.upstream.root, bare)
+    given = answer.headers[headers.SESSION]
+    assert given != identity
+    assert payload["mcpSessionId"] == given
+    assert await revision_of(play, given) == "2025-03-26"
+    client.session = given
+    assert (await client.call("echo")).headers[headers.WORKSPACE_SOURCE] == "session"
+
+
+@FORMS
+async def test_an_unknown_id_is_taken_up_again(play: Scene, bare: bool) -> None:
+    """M-26: a session under the client's own id, and the next call with it works (M-195)."""
+    client = stray(play, LOST)
+    answer, payload = await handshake(client, play.upstream.root, bare)
+    assert answer.headers[headers.SESSION] == payload["mcpSessionId"] == LOST
+    called = await client.call(names.CALL_TOOL, {"name": "echo"})
+    assert called.result["content"]
+    assert called.headers[headers.SESSION] == LOST
+
+
+@FORMS
+@pytest.mark.parametrize("identity", [None, LOST])
+async def test_a_refused_handshake_recovers_the_session_as_well(
+    play: Scene, bare: bool, identity: str | None
+) -> None:
+    """M-25: the id is in the header also on a refusal."""
+    client = stray(play, identity)
+    answer, _ = await handshake(client, "relative", bare)
+    assert answer.status == 200
+    client.session = answer.headers[headers.SESSION]
+    assert client.session if identity is None else client.session == LOST
+    assert (await client.call("echo")).refusal["code"] == 47100
+
+
+async def test_the_version_header_says_the_recovered_revision(play: Scene) -> None:
+    """M-25."""
+    client = stray(play, None)
+    client.without = ()
+    client.extra = {headers.VERSION: "2025-06-18"}
+    client.revision = "2025-06-18"
+    answer = await client.handshake(play.upstream.root)
+    assert await revision_of(play, answer.headers[headers.SESSION]) == "2025-06-18"
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "resources/list", "ping", "vendor/own"])
+async def test_anything_else_under_an_unknown_id_is_404(play: Scene, method: str) -> None:
+    """M-24, M-180: so that clients initialize anew; the id is echoed."""
+    answer = await stray(play, LOST).ask(method, {"name": "echo"}, identity="é-1")
+    assert (answer.status, answer.error["code"]) == (404, -32600)
+    assert answer.error["data"]["reason"] == "unknown_session"
+
+
+@pytest.mark.parametrize("method", ["tools/list", "tools/call", "ping"])
+async def test_anything_else_without_an_id_is_400(play: Scene, method: str) -> None:
+    """M-23: never attributed to the only session there is."""
+    await play.legacy()
+    answer = await stray(play, None).ask(method, {"name": "echo"}, identity=77)
+    assert (answer.status, answer.error["code"]) == (400, -32600)
+    assert answer.error["data"]["reason"] == "missing_session"
+
+
+async def test_one_session_too_many_is_refused(tmp_path: Path) -> None:
+    """M-32: initialize and recovery only; who is in stays in."""
+    async with scene(tmp_path, session_limit=2) as play:
+        inside = [await play.legacy() for _ in range(2)]
+        for answer in (
+            await stray(play, None).ask(names.INITIALIZE, {"protocolVersion": "2025-11-25"}),
+            await stray(play, LOST).handshake(play.upstream.root),
+        ):
+            assert (answer.status, answer.error["code"]) == (503, 47111)
+            assert int(answer.headers["Retry-After"]) > 0
+        for client in inside:
+            assert (await client.handshake(play.upstream.root)).payload["ok"] is True

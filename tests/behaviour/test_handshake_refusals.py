@@ -1,0 +1,196 @@
+"""A handshake that is refused: at once, with what to do next, and without touching what was bound before."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import headers, names
+from support.front_door import Client, LegacyClient, ModernClient
+from support.manager import make_project, running_manager
+from support.scene import Scene, raw_http, scene
+
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path.resolve()) as running:
+        yield running
+
+
+async def client_of(play: Scene, era: str) -> Client:
+    return await play.legacy() if era == "legacy" else play.modern(pure=False)
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "arguments", [{}, *({"cwd": cwd} for cwd in ("", "  ", "\t", None, 5, True, ["/"], {}))]
+)
+async def test_without_a_cwd_nothing_is_looked_for(tmp_path: Path, era: str, arguments: Any) -> None:
+    """M-37: at once, although the manager would wait for servers that register."""
+    async with scene(tmp_path, match_wait_s=5) as play:
+        client = await client_of(play, era)
+        began = time.monotonic()
+        refusal = (await client.call(names.HANDSHAKE, arguments)).refusal
+        assert time.monotonic() - began < 1
+        assert (refusal["code"], refusal["reason"]) == (-32602, "invalid_arguments")
+        assert refusal["message"] == "expected cwd (string)"
+
+
+IMPOSSIBLE = [
+    pytest.param("src/app", "relative", id="relative"),
+    pytest.param("./", "relative", id="dot"),
+    pytest.param("~/x", "relative", id="tilde"),
+    pytest.param("${workspaceFolder}", "relative", id="placeholder"),
+    pytest.param("{folder}/gone", "missing", id="missing"),
+    pytest.param("{folder}/file.txt", "not_a_directory", id="file"),
+    pytest.param("{folder}/file.txt/x", "not_a_directory", id="below a file"),
+    pytest.param("{folder}/no\0pe", "malformed", id="NUL"),
+    pytest.param("file://elsewhere/x", "malformed", id="URI of another host"),
+    pytest.param("/" + "x" * 4096, "too_long", id="too long"),
+    pytest.param("/" + "é" * 2048, "too_long", id="too long in bytes"),
+]
+
+
+@ERAS
+@pytest.mark.parametrize(("cwd", "problem"), IMPOSSIBLE)
+async def test_an_impossible_cwd_is_refused_at_once(tmp_path: Path, era: str, cwd: str, problem: str) -> None:
+    """M-38, M-191: nothing started, binding untouched."""
+    async with scene(tmp_path.resolve(), match_wait_s=5) as play:
+        (tmp_path / "file.txt").write_text("x")
+        client = await client_of(play, era)
+        before = await play.upstream.control("GET", "/list")
+        began = time.monotonic()
+        refusal = (await client.handshake(cwd.replace("{folder}", str(tmp_path)))).refusal
+        assert time.monotonic() - began < 1
+        assert (refusal["code"], refusal["reason"]) == (-32602, "invalid_cwd")
+        assert refusal["message"].startswith("cwd is ")
+        assert len(refusal["message"]) < 300
+        assert refusal["details"]["problem"] == problem
+        after = await play.upstream.control("GET", "/list")
+        assert [one["sessionId"] for one in after["instances"]] == [
+            one["sessionId"] for one in before["instances"]
+        ]
+        if isinstance(client, LegacyClient):
+            assert (await client.call("echo")).headers[headers.WORKSPACE_SOURCE] == "session"
+
+
+async def test_for_a_file_the_next_step_names_its_folder(play: Scene) -> None:
+    """M-38."""
+    file = play.upstream.root / "notes.md"
+    file.write_text("x")
+    refusal = (await play.modern(pure=False).handshake(file)).refusal
+    assert str(play.upstream.root) in refusal["nextStep"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
+async def test_a_folder_that_may_not_be_read_is_said_to_be_unreadable(play: Scene) -> None:
+    """M-38."""
+    closed = play.upstream.root / "closed"
+    (closed / "inner").mkdir(parents=True)
+    closed.chmod(0)
+    try:
+        refusal = (await play.modern(pure=False).handshake(closed / "inner")).refusal
+    finally:
+        closed.chmod(0o700)
+    assert refusal["details"]["problem"] == "unreadable"
+
+
+@ERAS
+async def test_a_folder_of_no_workspace_is_not_matched(play: Scene, tmp_path: Path, era: str) -> None:
+    """M-41, 47101: up to ten known workspaces are named."""
+    nowhere = tmp_path.resolve() / "nowhere"
+    nowhere.mkdir()
+    client = await client_of(play, era)
+    known = (await client.handshake(play.upstream.root)).payload["workspace"]
+    refusal = (await client.handshake(nowhere)).refusal
+    assert (refusal["code"], refusal["reason"]) == (47101, "workspace_not_matched")
+    assert refusal["message"] == f"workspace not matched: {nowhere}"
+    assert refusal["details"]["known"] == [known]
+
+
+@pytest.mark.parametrize("cwd", ["relative", "/proc", None], ids=["impossible", "not matched", "absent"])
+async def test_a_failed_handshake_leaves_the_old_binding(play: Scene, cwd: str | None) -> None:
+    """M-44, M-186."""
+    client = await play.legacy()
+    assert (await client.handshake(cwd)).refusal
+    for name, arguments in (("echo", {}), (names.CALL_TOOL, {"name": "echo"})):
+        answer = await client.call(name, arguments)
+        assert answer.result["content"]
+        assert answer.headers[headers.WORKSPACE_SOURCE] == "session"
+
+
+@ERAS
+async def test_an_external_server_that_does_not_answer_is_offline(play: Scene, era: str) -> None:
+    """M-42: it is only marked, never restarted; the binding stays, and so does the workspace's name."""
+    client = await client_of(play, era)
+    workspace = (await client.handshake(play.upstream.root)).payload["workspace"]
+    play.upstream.is_healthy = False
+    refusal = (await client.handshake(play.upstream.root)).refusal
+    assert (refusal["code"], refusal["reason"]) == (47102, "workspace_server_offline")
+    assert refusal["message"].startswith("resolved MCP server is offline: ")
+    assert refusal["details"]["workspace"] == workspace
+    assert refusal["details"]["cause"] in {"unhealthy", "identity_mismatch"}
+    assert refusal["retryAfterMs"] > 0
+    play.upstream.is_healthy = True
+    assert (await client.handshake(play.upstream.root)).payload["workspace"] == workspace
+
+
+async def test_a_stranger_on_the_port_gets_nothing(play: Scene) -> None:
+    """M-42, M-144, M-169: another nonce, so no byte of a call and no secret goes there."""
+    client = await play.legacy()
+    before = len(play.upstream.received)
+    play.upstream.nonce = "another"
+    refusal = (await client.handshake(play.upstream.root)).refusal
+    assert refusal["code"] == 47102
+    assert refusal["details"]["cause"] == "identity_mismatch"
+    assert len(play.upstream.received) == before
+
+
+async def test_a_path_and_a_cwd_that_disagree_are_refused(play: Scene, tmp_path: Path) -> None:
+    """M-16: on `/w/…` with another workspace; on `/mcp?cwd=` the argument wins."""
+    other = make_project(tmp_path.resolve() / "other")
+    one = (await play.modern(pure=False).handshake(play.upstream.root)).payload["workspace"]
+    two = (await play.upstream.control("POST", "/resolve", {"cwd": str(other)}))["match"]["workspace"]
+    at_path = ModernClient(play.http, f"{play.manager.base}/w/{two}/mcp")
+    refusal = (await at_path.handshake(play.upstream.root)).refusal
+    assert refusal["code"] == 47110
+    assert refusal["message"] == f"conflicting workspace: {two} and {one}"
+    at_query = ModernClient(play.http, f"{play.manager.address}?cwd={other}")
+    assert (await at_query.handshake(play.upstream.root)).payload["workspace"] == one
+    named = {"name": "echo", "workspace": one}
+    assert (await at_path.call(names.CALL_TOOL, named)).refusal["code"] == 47110
+    assert (await at_query.call(names.CALL_TOOL, named)).headers[headers.WORKSPACE_ID] == one
+
+
+async def test_a_server_that_cannot_start_in_time_is_offline(tmp_path: Path) -> None:
+    """M-40: the start deadline."""
+    project = make_project(tmp_path / "proj")
+    async with running_manager(tmp_path / "manager", start_timeout_s=0.02) as manager, raw_http() as http:
+        refusal = (await ModernClient(http, manager.address).handshake(project)).refusal
+    assert refusal["code"] == 47102
+    assert refusal["details"]["cause"] == "start_timeout"
+    assert refusal["message"] == "resolved MCP server is offline: start_timeout"
+    assert refusal["retryAfterMs"] > 0
+
+
+async def test_a_server_of_ours_that_hangs_is_replaced_by_a_handshake(tmp_path: Path) -> None:
+    """M-42: one restart at once; the caller is served."""
+    project = make_project(tmp_path / "proj")
+    async with running_manager(tmp_path / "manager", health_timeout_s=0.3) as manager, raw_http() as http:
+        client = await LegacyClient.connect(http, manager.address)
+        first = (await client.handshake(project)).payload
+        pid = first["health"]["data"]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        second = (await client.handshake(project)).payload
+        assert second["workspace"] == first["workspace"]
+        assert second["target"]["sessionId"] != first["target"]["sessionId"]
+        assert second["health"]["data"]["pid"] != pid
+        assert (await client.call("calculator", {"expression": "6*7"})).payload == {"value": 42}

@@ -1,0 +1,249 @@
+"""What lives as long as a session: its stream, its ids in flight, its end (M-24, M-28 to M-32, M-34)."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse, ClientSession
+from support.front_door import BOTH, EVENTS, JSON, LegacyClient
+from support.manager import RunningManager, running_manager
+from support.scene import scene
+from support.scripted_upstream import COMPLETE, held, never, result
+
+from manager.routing.descriptors import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
+from protocol import headers, jsonrpc, names
+
+WORK = {"name": "work", "inputSchema": {"type": "object"}}
+
+
+async def status(http: ClientSession, manager: RunningManager) -> dict[str, Any]:
+    async with http.get(manager.base + "/mcp/status") as response:
+        shown: dict[str, Any] = await response.json()
+    return shown
+
+
+async def at_end(response: ClientResponse) -> bytes:
+    """What is left of a stream, which must end by itself."""
+    return await asyncio.wait_for(response.content.read(), 5)
+
+
+# -- forms of an answer ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("accept", "as_stream"),
+    [
+        (None, False),
+        ("*/*", False),
+        (JSON, False),
+        (BOTH, False),
+        ("application/*", False),
+        (EVENTS, True),
+        (EVENTS.upper(), True),
+    ],
+)
+async def test_the_form_of_an_answer_is_one_the_client_takes(
+    manager: RunningManager, http: ClientSession, accept: str | None, as_stream: bool
+) -> None:
+    """M-28, L7, L13: nobody is refused for what it accepts."""
+    client = await LegacyClient.connect(http, manager.address, accept=accept)
+    answer = await client.ask(names.TOOLS_LIST)
+    assert (answer.status, answer.is_stream) == (200, as_stream)
+    assert len(answer.messages) == 1
+    assert answer.result["tools"]
+
+
+# -- the standing stream -----------------------------------------------------------------------------------
+
+
+async def test_a_session_has_one_stream_and_the_first_stays(
+    manager: RunningManager, http: ClientSession
+) -> None:
+    """M-29, L8, SP7: 409 for the second; free again when the first is gone; ended by DELETE."""
+    client = await LegacyClient.connect(http, manager.address)
+    async with client.stream() as first:
+        assert (first.status, first.content_type) == (200, EVENTS)
+        async with client.stream() as second:
+            assert second.status == 409
+        assert (await status(http, manager))["sessionDetails"][0]["streaming"] is True
+    async with asyncio.timeout(5):
+        while (await status(http, manager))["sessionDetails"][0]["streaming"]:
+            await asyncio.sleep(0.01)
+    async with client.stream() as again:
+        assert again.status == 200
+        async with http.delete(manager.address, headers={headers.SESSION: client.session or ""}) as gone:
+            assert gone.status == 200
+        assert await at_end(again) == b""
+
+
+async def test_a_silent_stream_gets_a_comment_now_and_then(
+    manager: RunningManager, http: ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-29: it must stay visible that somebody is there."""
+    monkeypatch.setattr("manager.web.mcp.KEEP_ALIVE_S", 0.02)
+    client = await LegacyClient.connect(http, manager.address)
+    async with client.stream() as stream:
+        line = await asyncio.wait_for(stream.content.readuntil(b"\n\n"), 5)
+    assert line.startswith(b":")
+
+
+NO_STREAM: list[tuple[dict[str, str], int]] = [
+    ({}, 405),
+    ({headers.VERSION: "2026-07-28"}, 405),
+    ({headers.VERSION: "2026-07-28", headers.SESSION: "known"}, 405),
+    ({headers.VERSION: "2099-01-01", headers.SESSION: "known"}, 405),
+    ({headers.SESSION: "nobody"}, 404),
+]
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@pytest.mark.parametrize(("sent", "expected"), NO_STREAM)
+async def test_get_and_delete_need_a_known_session(
+    manager: RunningManager, http: ClientSession, method: str, sent: dict[str, str], expected: int
+) -> None:
+    """M-5, M-14, M-24, M-31, L5, L8: never a stream and never a deletion for anybody else; at once."""
+    client = await LegacyClient.connect(http, manager.address)
+    if sent.get(headers.SESSION) == "known":
+        sent = {**sent, headers.SESSION: client.session or ""}
+    if method == "DELETE" and not sent:
+        expected = 400
+    async with asyncio.timeout(2), http.request(method, manager.address, headers=sent) as response:
+        assert response.status == expected
+        assert response.content_type == JSON
+        assert (response.headers.get("Allow") == "POST") is (expected == 405)
+    assert (await client.ask(names.PING)).result == {}
+
+
+# -- the end -----------------------------------------------------------------------------------------------
+
+
+async def test_delete_ends_a_session_its_calls_and_its_stream(tmp_path: Path) -> None:
+    """M-24, M-31, M-99, L5: the server sees the cancellation, the id is unknown from then on."""
+    async with scene(tmp_path) as stage:
+        stage.upstream.tools = [WORK]
+        stage.upstream.plays["work"] = never
+        client, other = await stage.legacy(), await stage.legacy()
+        async with client.stream() as stream:
+            call = asyncio.create_task(client.call("work"))
+            arrived = await stage.upstream.arrival("work")
+            identity = {headers.SESSION: client.session or ""}
+            async with stage.http.delete(stage.manager.address, headers=identity) as response:
+                assert response.status == 200
+                assert await response.json() == {"ok": True, "deleted": True, "sessionId": client.session}
+            await at_end(stream)
+            await asyncio.wait_for(arrived.gone.wait(), 1)
+            await asyncio.wait_for(call, 2)
+        for method in ("DELETE", "GET"):
+            async with stage.http.request(method, stage.manager.address, headers=identity) as response:
+                assert response.status == 404
+        assert (await client.ask(names.TOOLS_LIST)).status == 404
+        assert (await other.ask(names.PING)).result == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "ended"),
+    [
+        ({"session_unused_s": 0.2, "session_idle_s": 60}, {"unused"}),
+        ({"session_unused_s": 60, "session_idle_s": 0.2}, {"used"}),
+    ],
+)
+async def test_an_unused_and_an_idle_session_end_and_a_streaming_one_stays(
+    tmp_path: Path, http: ClientSession, settings: dict[str, Any], ended: set[str]
+) -> None:
+    """M-32, M-24: each by its own setting; an open stream keeps a session alive."""
+    async with running_manager(tmp_path, **settings) as manager:
+        clients = {
+            name: await LegacyClient.connect(http, manager.address)
+            for name in ("unused", "used", "streaming")
+        }
+        async with clients["streaming"].stream():
+            assert (await clients["used"].ask(names.PING)).status == 200
+            await asyncio.sleep(0.4)
+            gone = {name for name, one in clients.items() if (await one.ask(names.PING)).status == 404}
+    assert gone == ended
+
+
+async def test_one_session_too_many_is_refused_and_the_others_go_on(
+    tmp_path: Path, http: ClientSession
+) -> None:
+    """M-32, F20: 47111 with 503 and `Retry-After`, for initialize and for recovery."""
+    async with running_manager(tmp_path, session_limit=2) as manager:
+        first, second = [await LegacyClient.connect(http, manager.address) for _ in range(2)]
+        late = LegacyClient(http, manager.address)
+        attempts = [
+            await late.ask(names.INITIALIZE, {"protocolVersion": "2025-11-25", "capabilities": {}}),
+            await late.handshake("/nowhere"),
+        ]
+        for answer in attempts:
+            assert answer.status == 503
+            assert int(answer.headers["Retry-After"]) >= 1
+            assert (answer.error["code"], answer.error["data"]["reason"]) == (47111, "too_many_sessions")
+            assert headers.SESSION not in answer.headers
+        assert (await first.ask(names.PING)).status == 200
+        async with http.delete(manager.address, headers={headers.SESSION: second.session or ""}) as response:
+            assert response.status == 200
+        assert (await LegacyClient.connect(http, manager.address)).session
+
+
+# -- ids in flight -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("again", ["same", '"same"', 7, 7.0])
+async def test_an_id_in_flight_cannot_be_used_again(tmp_path: Path, again: object) -> None:
+    """M-30, SP13: refused at once, the first is unharmed, and its id is free afterwards."""
+    identity = 7 if isinstance(again, int | float) else "same"
+    async with scene(tmp_path) as stage:
+        gate = asyncio.Event()
+        stage.upstream.tools = [WORK]
+        stage.upstream.plays["work"] = held(gate, result(COMPLETE))
+        client, other = await stage.legacy(), await stage.legacy()
+        first = asyncio.create_task(client.call("work", identity=identity))
+        await stage.upstream.arrival("work")
+        spelt = '"s\\u0061me"' if again == '"same"' else '"same"' if again == "same" else repr(again)
+        body = f'{{"jsonrpc":"2.0","id":{spelt},"method":"ping"}}'.encode()
+        second = await asyncio.wait_for(client.post(body), 2)
+        assert (second.status, second.error["code"]) == (400, -32600)
+        assert (await other.post(body)).status == (400 if again == 7.0 and isinstance(again, float) else 200)
+        gate.set()
+        assert (await first).result["content"] == COMPLETE["content"]
+        assert (await client.ask(names.PING, identity=identity)).result == {}
+
+
+# -- without a workspace -----------------------------------------------------------------------------------
+
+
+async def test_what_an_unbound_session_can_ask(manager: RunningManager, http: ClientSession) -> None:
+    """M-34, M-101, M-102, M-110, M-190, L19: the manager's own constant answers, else 47100."""
+    client = await LegacyClient.connect(http, manager.address)
+    before = LegacyClient(http, manager.address)
+    opened = await before.ask(names.INITIALIZE, {"protocolVersion": "2025-11-25", "capabilities": {}})
+    before.session = opened.headers[headers.SESSION]  # `initialized` was never sent
+    assert (await before.ask(names.PING)).result == {}
+    expected: dict[str, dict[str, Any]] = {
+        names.PING: {},
+        names.SET_LEVEL: {},
+        names.TOOLS_LIST: {"tools": list(MANAGER_TOOLS)},
+        names.RESOURCES_LIST: {"resources": list(MANAGER_RESOURCES)},
+        names.TEMPLATES_LIST: {"resourceTemplates": list(MANAGER_TEMPLATES)},
+        names.PROMPTS_LIST: {"prompts": []},
+    }
+    for method, value in expected.items():
+        answer = await client.ask(method, {"level": "info"} if method == names.SET_LEVEL else None)
+        assert answer.result == value, method
+        if method not in (names.PING, names.SET_LEVEL):
+            assert answer.headers[headers.WORKSPACE_SOURCE] == "none"
+        assert headers.WORKSPACE_ID not in answer.headers
+    refused = await client.ask("roots/list")
+    assert (refused.status, refused.error["code"]) == (200, jsonrpc.METHOD_NOT_FOUND)
+    for method, params in [
+        (names.RESOURCES_READ, {"uri": names.URI_NAMES}),
+        (names.PROMPTS_GET, {"name": "x"}),
+        (names.COMPLETE, {"ref": {}}),
+        ("nobody/knows", {}),
+    ]:
+        error = (await client.ask(method, params)).error
+        assert (error["code"], error["data"]["reason"]) == (47100, "workspace_not_set"), method
+    assert (await client.call("lm_findFiles", {"query": "x"})).refusal["code"] == 47100

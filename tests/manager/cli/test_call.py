@@ -1,0 +1,63 @@
+"""Tests of how an answer is shown; the verbs themselves are tested with a real manager."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+
+from manager.cli import call
+
+
+@pytest.mark.parametrize(
+    ("block", "shown"),
+    [
+        ({"type": "text", "text": "hello"}, "hello"),
+        (
+            {"type": "image", "mimeType": "image/png", "data": "AAAA"},
+            "[image image/png]; see it whole with --json",
+        ),
+        ({"type": "resource", "resource": {"uri": "x:y", "text": "inside"}}, "inside"),
+        (
+            {"type": "resource", "resource": {"uri": "x:y", "blob": "AA"}},
+            "[resource x:y]; see it whole with --json",
+        ),
+        ({"type": "resource_link", "uri": "x:y"}, "[resource_link x:y]; see it whole with --json"),
+        ({"type": "resource", "resource": None}, "[resource ]; see it whole with --json"),
+        (7, "7"),
+    ],
+)
+def test_content_is_shown_as_text_or_named(block: object, shown: str) -> None:
+    assert call._block_text(block) == shown
+
+
+@pytest.mark.parametrize(
+    ("terminal", "written"), [(True, "a\\x1b]0;x\\x07\nb\n"), (False, "a\x1b]0;x\x07\nb\n")]
+)
+def test_text_of_a_tool_cannot_act_on_a_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool, written: str
+) -> None:
+    """MO4."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    call._print_result({"content": [{"type": "text", "text": "a\x1b]0;x\x07\nb"}]}, to_stderr=False)
+    assert capfd.readouterr().out == written
+
+
+def test_half_a_character_can_be_written(capfd: pytest.CaptureFixture[str]) -> None:
+    result: dict[str, Any] = {"content": [{"type": "text", "text": "\ud800"}]}
+    call._print_result(result, to_stderr=False)
+    assert capfd.readouterr().out == "\\ud800\n"
+
+
+@pytest.mark.parametrize(
+    ("description", "line"),
+    [
+        ("Find files. More.", "Find files"),
+        ("One\n  line.", "One line"),
+        (None, ""),
+        ("v1.2 of it", "v1.2 of it"),
+    ],
+)
+def test_tools_are_introduced_by_one_sentence(description: object, line: str) -> None:
+    assert call._first_sentence(description) == line

@@ -1,0 +1,192 @@
+"""Tests of the verbs against a real manager and real workspace servers."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from manager import exit_codes
+from manager.paths import Paths
+from support.manager_process import ManagerProcess, environment, left_behind, lmtb, running_manager
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets and signals")
+
+
+@pytest.fixture
+def manager(tmp_path: Path) -> Iterator[ManagerProcess]:
+    with running_manager(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder that is recognised as a workspace."""
+    folder = tmp_path / "projects" / "näh er"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "apple.txt").write_text("an apple\n")
+    return folder
+
+
+def test_tools_and_call_use_the_workspace_of_the_current_folder(
+    manager: ManagerProcess, project: Path
+) -> None:
+    listed = manager.lmtb("tools", "--json", cwd=project)
+    answer = json.loads(listed.stdout)
+    assert answer["source"] == "query"
+    assert answer["workspace"]
+    assert "lm_readFile" in {tool["name"] for tool in answer["tools"]}
+    read = manager.lmtb("call", "lm_readFile", '{"filePath": "apple.txt"}', cwd=project)
+    assert read.returncode == exit_codes.OK, read.stderr
+    assert "an apple" in read.stdout
+
+
+def test_arguments_can_come_from_standard_input(manager: ManagerProcess, project: Path) -> None:
+    ended = manager.lmtb("call", "calculator", "-", "--cwd", str(project), input='{"expression": "6*7"}')
+    assert (ended.returncode, ended.stdout.strip()) == (exit_codes.OK, "42")
+
+
+def test_error_of_a_tool_goes_to_standard_error_with_exit_code_1(
+    manager: ManagerProcess, project: Path
+) -> None:
+    ended = manager.lmtb("call", "calculator", '{"expression": "1/0"}', "--cwd", str(project))
+    assert ended.returncode == exit_codes.FAILED
+    assert ended.stdout == ""
+    assert "Division by zero" in ended.stderr
+
+
+def test_error_of_the_protocol_tells_the_next_step_once(manager: ManagerProcess, project: Path) -> None:
+    ended = manager.lmtb("call", "no_such_tool", "--cwd", str(project))
+    assert ended.returncode == exit_codes.FAILED
+    assert ended.stderr.startswith("Tool not found or disabled: no_such_tool; ")
+    assert "Next step" not in ended.stderr
+
+
+@pytest.mark.parametrize("arguments", ["[]", "{", "1"])
+def test_arguments_that_are_no_object_are_wrong_usage(tmp_path: Path, arguments: str) -> None:
+    ended = lmtb(environment(tmp_path), "call", "calculator", arguments)
+    assert ended.returncode == exit_codes.USAGE
+    assert "JSON" in ended.stderr
+
+
+def test_folder_without_a_workspace_is_told_how_to_become_one(manager: ManagerProcess) -> None:
+    ended = manager.lmtb("tools", cwd="/")
+    assert ended.returncode == exit_codes.OK
+    assert "lmToolsBridge.callTool" in ended.stdout
+    assert "is in no workspace" in ended.stderr and ".git" in ended.stderr
+
+
+def test_status_shows_what_runs(manager: ManagerProcess, project: Path) -> None:
+    manager.lmtb("call", "datetime", cwd=project)
+    shown = manager.lmtb("status").stdout
+    assert manager.address in shown
+    assert "1 known, 1 running" in shown
+    assert str(manager.status()["instanceDetails"][0]["pid"]) in shown
+
+
+@pytest.mark.parametrize("extra", [(), ("--keep-servers",)])
+def test_stop_returns_when_all_is_gone_and_only_then(
+    manager: ManagerProcess, project: Path, extra: tuple[str, ...]
+) -> None:
+    """M-149, M-165."""
+    manager.lmtb("call", "datetime", cwd=project)
+    server = psutil.Process(manager.status()["instanceDetails"][0]["pid"])
+    ended = manager.lmtb("stop", *extra)
+    assert ended.returncode == exit_codes.OK, ended.stderr
+    assert "stopped after" in ended.stdout
+    assert manager.process.poll() == exit_codes.OK
+    assert server.is_running() is bool(extra)
+    server_left = [server] if extra else []
+    assert left_behind(manager.environ) == server_left
+    for one in server_left:
+        one.kill()
+        one.wait(10)
+    assert not Paths.of_user(manager.environ).control_socket.exists()
+    again = manager.lmtb("stop")
+    assert (again.returncode, again.stdout) == (exit_codes.OK, "no manager is running; nothing to stop\n")
+
+
+def test_stop_says_when_the_manager_does_not_end(manager: ManagerProcess) -> None:
+    ended = manager.lmtb("stop", "--timeout", "0")
+    assert ended.returncode == exit_codes.FAILED
+    assert f"kill -KILL {manager.process.pid}" in ended.stderr
+    assert manager.process.wait(30) == exit_codes.OK
+
+
+@pytest.mark.timeout(90)
+def test_second_manager_says_who_serves_and_leaves_with_0(manager: ManagerProcess) -> None:
+    """M-159."""
+    ended = manager.lmtb("serve")
+    assert ended.returncode == exit_codes.OK
+    assert manager.address in ended.stderr
+    assert manager.status()["pid"] == manager.process.pid
+
+
+@pytest.mark.parametrize("arguments", [("--http-port", "99999"), ("--workspace-idle-s", "-1")])
+def test_impossible_setting_is_named_with_its_origin(tmp_path: Path, arguments: tuple[str, str]) -> None:
+    ended = lmtb(environment(tmp_path), "serve", *arguments)
+    assert ended.returncode == exit_codes.HOPELESS
+    assert arguments[0] in ended.stderr
+
+
+def test_port_of_another_program_is_exit_code_3_and_names_it(tmp_path: Path) -> None:
+    """M-160."""
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        port = stranger.getsockname()[1]
+        environ = environment(tmp_path)
+        ended = lmtb(environ, "serve", "--http-port", str(port))
+        assert ended.returncode == exit_codes.HOPELESS
+        assert str(os.getpid()) in ended.stderr
+        report = json.loads(lmtb({**environ, "LMTB_HTTP_PORT": str(port)}, "doctor", "--json").stdout)
+    failed = {one["check"]: one["message"] for one in report["checks"] if one["level"] == "fail"}
+    assert report["ok"] is False
+    assert str(os.getpid()) in failed["port"]
+
+
+@pytest.mark.parametrize(("options", "greets"), [(("--banner",), True), ((), False)])
+def test_greeting_is_printed_when_asked_for_and_not_into_a_file(
+    tmp_path: Path, options: tuple[str, ...], greets: bool
+) -> None:
+    with running_manager(tmp_path, *options) as manager:
+        manager.stop()
+        words = manager.log.read_text()
+    command = f"claude mcp add --transport http -s user lm-tools-bridge '{manager.address}?cwd=${{PWD}}'"
+    assert (command in words) is greets
+
+
+@pytest.mark.timeout(60)
+def test_interrupt_is_an_orderly_stop(tmp_path: Path) -> None:
+    with running_manager(tmp_path) as manager:
+        manager.process.send_signal(signal.SIGINT)
+        assert manager.process.wait(30) == exit_codes.OK
+
+
+def test_doctor_finds_a_healthy_manager_healthy(manager: ManagerProcess, project: Path) -> None:
+    manager.lmtb("call", "datetime", cwd=project)
+    ended = manager.lmtb("doctor")
+    assert ended.returncode == exit_codes.OK, ended.stdout
+    assert "FAIL" not in ended.stdout
+    assert re.search(r"^OK +manager: version .* pid \d+", ended.stdout, re.MULTILINE)
+    assert "OK    workspaces: 1 known, 1 running" in ended.stdout
+
+
+@pytest.mark.timeout(90)
+def test_demo_does_what_it_says_and_leaves_nothing(tmp_path: Path) -> None:
+    environ: dict[str, Any] = {**environment(tmp_path), "TMPDIR": str(tmp_path)}
+    ended = lmtb(environ, "demo", timeout=80)
+    assert ended.returncode == exit_codes.OK, ended.stdout + ended.stderr
+    assert "kill -9" in ended.stdout
+    assert "none is left" in ended.stdout
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
+    listing = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path) not in listing

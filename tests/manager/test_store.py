@@ -1,0 +1,327 @@
+"""State on disk: what was saved is read again, and what cannot be used harms nobody."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manager.store import SCHEMA_VERSION, InstanceRow, Loaded, SessionRow, Store, WorkspaceRow
+
+WORKSPACE = WorkspaceRow("w-1", "/srv/proj")
+INSTANCE = InstanceRow("w-1", "i-1", 4711, "boot:123", "nonce", "secret", 21000)
+SESSION = SessionRow("s-1", "2025-11-25", "codex", "1.0", b'{"roots":{}}', "w-1", "/srv/proj/x", 1e9, True)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+@pytest.fixture
+async def make(path: Path) -> AsyncIterator[Callable[[], Store]]:
+    """Makes stores on the file, one after the other; all are closed at the end."""
+    made: list[Store] = []
+    names = itertools.count(1)
+
+    def one() -> Store:
+        made.append(Store(path, set_aside_name=lambda: f"{next(names):03}"))
+        return made[-1]
+
+    yield one
+    for store in made:
+        await store._run(store._close)  # some were closed by the test
+        store._thread.shutdown()
+
+
+Make = Callable[[], Store]
+
+
+async def reopened(make: Make, store: Store) -> Loaded:
+    await store._run(store._close)
+    return await make().open()
+
+
+async def fill(store: Store) -> None:
+    await store.save_workspace(WORKSPACE)
+    await store.save_instance(INSTANCE)
+    await store.save_sessions([SESSION])
+
+
+FULL = Loaded((WORKSPACE,), (INSTANCE,), (SESSION,))
+
+
+async def test_what_was_saved_is_there_after_a_restart(make: Make) -> None:
+    """M-33, M-162."""
+    store = make()
+    assert await store.open() == Loaded()
+    await fill(store)
+    assert await reopened(make, store) == FULL
+    assert store.degraded is None
+
+
+async def test_what_was_saved_survives_a_kill(make: Make, path: Path, tmp_path: Path) -> None:
+    """M-162: nothing needs an orderly close."""
+    store = make()
+    await store.open()
+    await fill(store)
+    copy = tmp_path / "copy.db"
+    for suffix in ("", "-wal"):
+        copy.with_name(copy.name + suffix).write_bytes(path.with_name(path.name + suffix).read_bytes())
+    other = Store(copy, set_aside_name=str)
+    assert await other.open() == FULL
+    await other.close()
+
+
+async def test_the_file_is_private(make: Make, path: Path) -> None:
+    await make().open()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_rows_are_replaced_by_their_key_and_dropped(make: Make) -> None:
+    store = make()
+    await store.open()
+    await fill(store)
+    second = InstanceRow("w-1", "i-2", 1, "x", "n", "s", 1)
+    await store.save_instance(second)
+    await store.drop_instance("w-1", "i-1")  # a late end of the former instance harms not its successor
+    await store.save_sessions([])
+    await store.drop_sessions(["s-1", "never known"])
+    await store.drop_sessions([])
+    assert await reopened(make, store) == Loaded((WORKSPACE,), (second,), ())
+
+
+async def test_an_ended_instance_leaves_the_ledger(make: Make) -> None:
+    store = make()
+    await store.open()
+    await fill(store)
+    await store.drop_instance("w-1", "i-1")
+    assert (await reopened(make, store)).instances == ()
+
+
+async def test_folders_whose_names_are_no_utf8_survive(make: Make) -> None:
+    folder = os.fsdecode(b"/srv/\xff\xfe dir\n")
+    store = make()
+    await store.open()
+    await store.save_workspace(WorkspaceRow("w", folder))
+    await store.save_sessions([SessionRow("s", "r", None, None, b"\xff", None, folder, 0.0, False)])
+    found = await reopened(make, store)
+    assert found.workspaces[0].root == folder
+    assert (found.sessions[0].cwd, found.sessions[0].capabilities) == (folder, b"\xff")
+
+
+async def test_writes_happen_in_the_order_they_were_asked_for(make: Make) -> None:
+    store = make()
+    await store.open()
+    writes = [store.save_instance(InstanceRow("w", f"i-{n}", n, "", "", "", n)) for n in range(50)]
+    for write in writes:
+        await write
+    assert [row.instance for row in (await reopened(make, store)).instances] == ["i-49"]
+
+
+async def test_a_text_that_cannot_be_saved_is_no_fault(make: Make) -> None:
+    store = make()
+    await store.open()
+    await store.save_sessions([SessionRow("s", "r", "\ud800", None, b"", None, None, 0.0, True)])
+    assert store.degraded is not None
+    await store.save_workspace(WORKSPACE)
+    assert store.degraded is None
+
+
+# Files that cannot be used -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database, but long enough to be taken for one" * 50, b"\0" * 4096, b"SQLite format 3\0" + b"\xff" * 500]
+)
+async def test_a_corrupt_file_is_set_aside_and_replaced(make: Make, path: Path, content: bytes) -> None:
+    """M-168."""
+    path.write_bytes(content)
+    store = make()
+    assert await store.open() == Loaded()
+    assert store.degraded is not None
+    kept = path.with_name("state.db.corrupt-001")
+    assert kept.name in store.degraded
+    assert kept.read_bytes() == content
+    await fill(store)
+    assert store.degraded is not None, "a person still has to hear of it"
+    assert await reopened(make, store) == FULL
+
+
+async def test_a_damaged_page_is_noticed(make: Make, path: Path) -> None:
+    """M-168."""
+    store = make()
+    await store.open()
+    await store.save_sessions(
+        [SessionRow(f"s-{n}", "r", "x" * 200, None, b"", None, None, 0.0, True) for n in range(200)]
+    )
+    await store._run(store._close)
+    content = bytearray(path.read_bytes())
+    content[8192:] = b"\xa5" * (len(content) - 8192)
+    path.write_bytes(content)
+    again = make()
+    assert await again.open() == Loaded()
+    assert again.degraded is not None
+    assert "corrupt" in again.degraded
+
+
+@pytest.mark.parametrize(
+    "tamper",
+    [
+        "UPDATE workspaces SET root = 7",
+        "UPDATE instances SET pid = 'x'",
+        "UPDATE sessions SET seen = x'00'",
+        "ALTER TABLE instances ADD COLUMN more",
+        "ALTER TABLE sessions DROP COLUMN used",
+    ],
+)
+async def test_rows_of_another_shape_are_a_corrupt_file(make: Make, path: Path, tamper: str) -> None:
+    """M-168: a flipped bit in a row is no reason not to start."""
+    store = make()
+    await store.open()
+    await fill(store)
+    await store._run(store._close)
+    with sqlite3.connect(path) as database:
+        database.execute("PRAGMA writable_schema=ON")
+        database.execute("UPDATE sqlite_master SET sql = replace(sql, ' STRICT', '')")
+        database.execute("PRAGMA writable_schema=OFF")
+    database.close()
+    with sqlite3.connect(path) as database:
+        database.execute(tamper)
+        if not tamper.startswith("ALTER"):
+            database.execute("PRAGMA writable_schema=ON")
+            database.execute("UPDATE sqlite_master SET sql = sql || ' STRICT' WHERE type = 'table'")
+    database.close()
+    again = make()
+    assert await again.open() == Loaded()
+    assert again.degraded is not None
+    assert "corrupt" in again.degraded
+
+
+async def test_at_most_three_corrupt_files_are_kept(make: Make, path: Path) -> None:
+    for _ in range(5):
+        path.write_bytes(b"x" * 5000)
+        store = make()
+        await store.open()
+        await store._run(store._close)
+    assert sorted(one.name for one in path.parent.glob("*.corrupt-*")) == [
+        f"state.db.corrupt-00{n}" for n in (3, 4, 5)
+    ]
+
+
+async def test_an_empty_file_is_a_fresh_start(make: Make, path: Path) -> None:
+    path.touch()
+    store = make()
+    assert await store.open() == Loaded()
+    assert store.degraded is None
+    await fill(store)
+    assert await reopened(make, store) == FULL
+
+
+async def test_a_newer_file_is_left_untouched(make: Make, path: Path) -> None:
+    """M-167: a downgrade serves from memory and loses nothing."""
+    with sqlite3.connect(path) as database:
+        database.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
+        database.execute("CREATE TABLE workspaces(future TEXT)")
+    database.close()
+    before = path.read_bytes()
+    store = make()
+    assert await store.open() == Loaded()
+    assert store.degraded is not None
+    assert "newer version" in store.degraded
+    await fill(store)
+    await store._run(store._close)
+    assert path.read_bytes() == before
+
+
+async def test_a_folder_that_is_missing_degrades_and_serves_on(path: Path) -> None:
+    """M-168."""
+    store = Store(path / "deeper" / "state.db", set_aside_name=str)
+    assert await store.open() == Loaded()
+    assert store.degraded is not None
+    await fill(store)
+    await store.close()
+
+
+@pytest.mark.parametrize("kind", ["folder", "link", "dangling link"])
+async def test_a_place_that_cannot_be_written_degrades_and_serves_on(make: Make, path: Path, kind: str) -> None:
+    """M-168."""
+    target = path.with_name("elsewhere")
+    if kind == "folder":
+        path.mkdir()
+    else:
+        if kind == "link":
+            target.write_bytes(b"")
+        path.symlink_to(target)
+    store = make()
+    assert await store.open() == Loaded()
+    assert store.degraded is not None
+    assert store.degraded.startswith("state cannot be opened: ")
+    await fill(store)
+    assert target.exists() is (kind == "link")
+    assert not target.exists() or target.read_bytes() == b""
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everything")
+async def test_a_file_that_may_not_be_written_degrades_and_is_kept(make: Make, path: Path) -> None:
+    """M-168."""
+    path.touch(mode=0o400)
+    store = make()
+    assert await store.open() == Loaded()
+    assert store.degraded is not None
+
+
+async def test_a_full_disk_degrades_and_the_next_good_write_recovers(make: Make) -> None:
+    """M-168."""
+    store = make()
+    await store.open()
+    await fill(store)
+
+    async def allow(pages: int) -> None:
+        assert store._database is not None
+        database = store._database
+        await store._run(lambda: database.execute(f"PRAGMA max_page_count={pages}").fetchone())
+
+    await allow(1)  # never less than there are: from now on the file cannot grow
+    big = SessionRow("s-2", "r", "x" * 100_000, None, b"", None, None, 0.0, True)
+    await store.save_sessions([big])
+    assert store.degraded is not None
+    assert store.degraded.startswith("state cannot be saved: ")
+    await allow(1_000_000)
+    await store.save_workspace(WORKSPACE)
+    assert store.degraded is None
+    assert await reopened(make, store) == FULL
+
+
+async def test_many_rows_are_saved_together_or_not_at_all(make: Make) -> None:
+    store = make()
+    await store.open()
+    bad = SessionRow("s-2", "\ud800", None, None, b"", None, None, 0.0, True)
+    await store.save_sessions([SESSION, bad])
+    assert store.degraded is not None
+    assert (await reopened(make, store)).sessions == ()
+
+
+@given(content=st.binary(max_size=200), at=st.integers(0, 20_000))
+async def test_no_damage_to_the_file_is_a_fault(tmp_path_factory: pytest.TempPathFactory, content: bytes, at: int) -> None:
+    """M-168: whatever bytes are there, the manager starts."""
+    path = tmp_path_factory.mktemp("store") / "state.db"
+    first = Store(path, set_aside_name=lambda: "x")
+    await first.open()
+    await fill(first)
+    await first.close()
+    whole = bytearray(path.read_bytes())
+    at %= len(whole)
+    whole[at : at + len(content)] = content
+    path.write_bytes(whole)
+    second = Store(path, set_aside_name=lambda: "x")
+    found = await second.open()
+    assert isinstance(found, Loaded)
+    await fill(second)
+    await second.close()

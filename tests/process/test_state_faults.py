@@ -1,0 +1,162 @@
+"""A state file that cannot be used degrades the service and never stops it (M-168, F13 to F15)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from manager import exit_codes
+from manager.store import SessionRow, Store
+from protocol import names
+from support.front_door import LegacyClient
+from support.manager import make_project
+from support.manager_home import ManagerHome, ManagerProcess
+
+SUM = {"expression": "6*7"}
+NAMESPACE = ["unshare", "--mount", "sh", "-c"]
+
+
+def _can_mount() -> bool:
+    if os.geteuid() != 0:
+        return False
+    try:
+        return subprocess.run([*NAMESPACE, "mount -t tmpfs none /mnt"], check=False).returncode == 0
+    except OSError:
+        return False
+
+
+needs_mounts = pytest.mark.skipif(not _can_mount(), reason="needs mounts of its own")
+
+
+def garbage(file: Path) -> None:
+    file.write_bytes(b"this is no database at all " * 1000)
+
+
+def truncated(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def newer_schema(file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA user_version=99")
+
+
+def a_folder(file: Path) -> None:
+    file.unlink()
+    (file / "inside").mkdir(parents=True)
+
+
+async def works(http: ClientSession, manager: ManagerProcess, project: Path) -> LegacyClient:
+    """A client that was served from handshake to call."""
+    client = await LegacyClient.connect(http, manager.address)
+    await client.handshake(project)
+    assert (await client.call("calculator", SUM)).payload == {"value": 42}
+    return client
+
+
+@pytest.fixture
+async def used(home: ManagerHome) -> ManagerHome:
+    """A user whose state file holds a session."""
+    home.paths.state_dir.mkdir(mode=0o700)
+    store = Store(home.paths.state_file, set_aside_name=str)
+    await store.open()
+    await store.save_sessions(
+        [SessionRow("s" * 32, "2025-11-25", None, None, b"{}", None, None, time.time(), used=True)]
+    )
+    await store.close()
+    with contextlib.closing(sqlite3.connect(home.paths.state_file)) as database:
+        database.execute("PRAGMA journal_mode=DELETE")  # all of it in the one file that is harmed
+    return home
+
+
+@pytest.mark.parametrize(
+    ("harm", "degraded", "set_aside"),
+    [
+        (garbage, "corrupt", 1),
+        (truncated, "corrupt", 1),
+        (empty, None, 0),
+        (newer_schema, "newer version", 0),
+        (a_folder, "cannot be opened", 0),
+    ],
+)
+async def test_a_start_with_a_harmed_state_file_serves_and_says_so(
+    used: ManagerHome,
+    http: ClientSession,
+    harm: Callable[[Path], None],
+    degraded: str | None,
+    set_aside: int,
+) -> None:
+    """M-168, F15: what is corrupt is kept aside, what is newer is left untouched, what is empty is filled."""
+    file = used.paths.state_file
+    harm(file)
+    before = file.read_bytes() if file.is_file() else b""
+    manager = await used.start()
+    client = await LegacyClient.connect(http, manager.address)
+    assert (await client.ask(names.TOOLS_LIST)).result["tools"]
+    status = await used.status()
+    if degraded is None:
+        assert (status["state"], status["degraded"]) == ("ready", [])
+    else:
+        assert status["state"] == "degraded"
+        assert degraded in status["degraded"][0]
+    kept = sorted(file.parent.glob("*.corrupt-*"))
+    assert len(kept) == set_aside
+    assert [one.read_bytes() for one in kept] == [before] * set_aside
+    if harm is newer_schema:
+        assert file.read_bytes() == before
+
+
+@needs_mounts
+async def test_a_read_only_state_folder_is_served_from_memory(
+    used: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-168, F14: starts, serves, starts workspace servers too, and says that nothing is saved."""
+    state = used.paths.state_dir
+    script = f'mount --bind {state} {state} && mount -o remount,ro,bind {state} && exec "$@"'
+    manager = await used.start(prefix=[*NAMESPACE, script, "sh"])
+    await works(http, manager, make_project(tmp_path / "proj"))
+    status = await used.status()
+    assert status["state"] == "degraded"
+    assert status["degraded"][0]
+
+
+async def test_an_unusable_runtime_folder_is_explained(home: ManagerHome) -> None:
+    """M-160: without a lock nothing may be served; the folder is named, and how to choose another one."""
+    home.paths.runtime_dir.parent.mkdir(exist_ok=True)
+    home.paths.runtime_dir.mkdir(mode=0o700)
+    home.paths.lock_file.mkdir()
+    refused = await home.launch()
+    assert await refused.ended() == exit_codes.HOPELESS
+    said = refused.log.read_text()
+    assert "start.refused" in said
+    assert str(home.paths.runtime_dir) in said
+    assert "Traceback" not in said
+
+
+@needs_mounts
+async def test_a_full_disk_is_said_and_served_from_memory(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-168, F13: what cannot be saved works until the manager ends."""
+    state = home.paths.state_dir
+    state.mkdir(mode=0o700)
+    script = (
+        f"mount -t tmpfs -o size=64k,mode=700 none {state}"
+        f' && {{ head -c 1000000 /dev/zero > {state}/ballast; exec "$@"; }}'
+    )
+    manager = await home.start(prefix=[*NAMESPACE, script, "sh"])
+    client = await works(http, manager, make_project(tmp_path / "proj"))
+    assert (await home.status())["state"] == "degraded"
+    assert (await client.call("calculator", SUM)).payload == {"value": 42}

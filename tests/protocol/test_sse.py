@@ -1,0 +1,115 @@
+"""Event streams: what was written is read, however the bytes were cut, and nothing grows without bound."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from protocol import sse
+from protocol.sse import Decoder, Event, EventTooLarge, encode, single_line
+
+LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), max_size=8)
+FIELDS = st.one_of(
+    LINE.map("data: {}".format),
+    LINE.map("data:{}".format),
+    LINE.map("event: {}".format),
+    LINE.map("id: {}".format),
+    LINE.map(": {}".format),
+    st.just("data"),
+    st.just("retry: 5"),
+    LINE,
+)
+
+
+def read(*chunks: bytes) -> list[Event]:
+    decoder = Decoder()
+    return [event for chunk in chunks for event in decoder.feed(chunk)]
+
+
+def test_an_event_is_written_as_clients_expect_it() -> None:
+    """M-49."""
+    assert encode(b'{"a":1}') == b'event: message\ndata: {"a":1}\n\n'
+    assert encode(b"{}", event="endpoint", identity="7") == b"id: 7\nevent: endpoint\ndata: {}\n\n"
+
+
+@pytest.mark.parametrize("data", [b"a\nb", b"a\rb", b"\n"])
+def test_data_with_a_line_break_is_refused(data: bytes) -> None:
+    with pytest.raises(ValueError, match="single line"):
+        encode(data)
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [(b"{}", b"{}"), (b'{\r\n "a":1\n}', b'{   "a":1 }'), (b'{"a":"\\n"}', b'{"a":"\\n"}')],
+)
+def test_json_is_brought_to_one_line_without_touching_strings(body: bytes, line: bytes) -> None:
+    assert single_line(body) == line
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_all_three_line_ends_are_read(end: bytes) -> None:
+    stream = end.join([b"event: x", b"data: 1", b"data: 2", b"", b"data: 3", b"", b": tail"])
+    assert read(stream + b"\n") == [Event(b"1\n2", "x"), Event(b"3")]
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        (b"data: x\n\n", [Event(b"x")]),
+        (b"data:x\n\n", [Event(b"x")]),
+        (b"data:  x\n\n", [Event(b" x")]),
+        (b"data\n\n", [Event(b"")]),
+        (b"data:a:b\n\n", [Event(b"a:b")]),
+        (b"event: x\n\ndata: y\n\n", [Event(b"y")]),
+        (b": comment\n\n", []),
+        (sse.KEEP_ALIVE, []),
+        (b"retry: 10\nunknown: 1\ndata: x\n\n", [Event(b"x")]),
+        (b"id: 1\ndata: x\n\ndata: y\n\n", [Event(b"x", id="1"), Event(b"y", id="1")]),
+        (b"id: a\0b\ndata: x\n\n", [Event(b"x")]),
+        (b"data: unfinished\n", []),
+        (b"\n\n\n", []),
+    ],
+)
+def test_fields_mean_what_the_standard_says(stream: bytes, events: list[Event]) -> None:
+    assert read(stream) == events
+
+
+def test_what_was_encoded_is_read_again() -> None:
+    assert read(encode(b"{}", event="endpoint", identity="7")) == [Event(b"{}", "endpoint", "7")]
+
+
+@given(
+    st.lists(st.tuples(FIELDS, st.sampled_from(["\n", "\r", "\r\n"]), st.booleans()), max_size=12),
+    st.lists(st.integers(0, 200), max_size=12),
+)
+@example([("data: x", "\r\n", True)], [8, 9, 10])
+def test_any_cut_of_the_bytes_gives_the_same_events(
+    lines: list[tuple[str, str, bool]], cuts: list[int]
+) -> None:
+    stream = "".join(f"{text}{end}{end if twice else ''}" for text, end, twice in lines).encode() + b"\n\n"
+    edges = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
+    pieces = [stream[start:end] for start, end in pairwise(edges)]
+    assert b"".join(pieces) == stream
+    whole = read(stream)
+    assert read(*pieces) == whole
+    assert read(*(stream[at : at + 1] for at in range(len(stream)))) == whole
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [b"x", b"data: x\n", b"data\n", b"data:\n", b"data: " + b"x" * 40 + b"\n"],
+    ids=["no line end", "many lines", "bare data", "empty data", "long lines"],
+)
+def test_an_event_beyond_the_limit_is_a_fault_before_memory_is(piece: bytes) -> None:
+    decoder = Decoder(limit=1000)
+    with pytest.raises(EventTooLarge):
+        for _ in range(2000):
+            assert decoder.feed(piece) == []
+
+
+def test_the_limit_is_for_one_event_not_for_the_stream() -> None:
+    decoder = Decoder(limit=100)
+    assert sum(len(decoder.feed(b"data: " + b"x" * 80 + b"\n\n")) for _ in range(50)) == 50

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+
 from support.manager import RunningManager, running_manager
 
 

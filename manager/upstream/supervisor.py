@@ -79,10 +79,10 @@ class Supervisor:
         Args:
             urgent: a handshake asks: lift the back-off once, restart what is unhealthy (M-42).
         """
-        if self.instance is not None and self.is_serving:
-            return self.instance
         if self._stopping is not None:
             await asyncio.wait({self._stopping})
+        if self.instance is not None and self.is_serving:
+            return self.instance
         if self._closed:
             return self.offline("stopped")
         if self.life.state is State.UNHEALTHY:

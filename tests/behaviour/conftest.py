@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from aiohttp import ClientSession
+
 from support.scene import raw_http
 
 

@@ -153,20 +153,15 @@ async def test_a_schema_that_cannot_be_read_costs_a_warning_and_its_hint(
     }
 
 
+def issue_of(level: str, category: str, code: str, **more: str) -> dict[str, str]:
+    return {"level": level, "category": category, "code": code, "message": f"says {code}", **more}
+
+
 async def test_issues_of_the_workspace_s_sources_are_passed_on_in_order(play: Scene) -> None:
     """M-63, M-84 to M-87: errors first, then category, tool and code; what is malformed is left out."""
-    trust = {
-        **{"level": "warning", "category": "trust", "code": "TRUST_PENDING"},
-        **{"message": "pending until trusted", "details": "lmtb trust /p"},
-    }
-    down = {
-        **{"level": "error", "category": "source", "code": "SOURCE_UNAVAILABLE"},
-        **{"message": "source is down, tools are missing", "details": "git"},
-    }
-    clash = {
-        **{"level": "warning", "category": "names", "code": "TOOL_NAME_CLASH"},
-        **{"message": "tool name clash", "toolName": "b"},
-    }
+    trust = issue_of("warning", "trust", "TRUST_PENDING", details="lmtb trust /p")
+    down = issue_of("error", "source", "SOURCE_UNAVAILABLE", details="git")
+    clash = issue_of("warning", "names", "TOOL_NAME_CLASH", toolName="b")
     told = [trust, clash, {**clash, "toolName": "a"}, down, {"level": "loud"}, {"level": ["error"]}, 5, None]
     play.upstream.plays[names.TOOLS_LIST] = result({"tools": [GOOD], "_meta": {names.META_ISSUES: told}})
     payload = (await play.modern(pure=False).handshake(play.upstream.root)).payload

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import mcp
+
 from support.manager import RunningManager, make_project
 
 

@@ -16,6 +16,7 @@ from support.front_door import Client, LegacyClient, ModernClient
 from support.manager import make_project, running_manager
 from support.scene import Scene, raw_http, scene
 
+NO_CWD: list[Any] = ["", "  ", "\t", None, 5, True, ["/"], {}]
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 
@@ -30,9 +31,7 @@ async def client_of(play: Scene, era: str) -> Client:
 
 
 @ERAS
-@pytest.mark.parametrize(
-    "arguments", [{}, *({"cwd": cwd} for cwd in ("", "  ", "\t", None, 5, True, ["/"], {}))]
-)
+@pytest.mark.parametrize("arguments", [{}, *({"cwd": cwd} for cwd in NO_CWD)])
 async def test_without_a_cwd_nothing_is_looked_for(tmp_path: Path, era: str, arguments: Any) -> None:
     """M-37: at once, although the manager would wait for servers that register."""
     async with scene(tmp_path, match_wait_s=5) as play:

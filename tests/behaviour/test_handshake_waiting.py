@@ -6,7 +6,6 @@ import asyncio
 import time
 from pathlib import Path
 
-
 from protocol import headers, names
 from support.front_door import EVENTS, JSON, LegacyClient, ModernClient
 from support.manager import make_project, running_manager

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from pathlib import Path
+from typing import Any
 
 from protocol import headers, names
 from support.front_door import LegacyClient, ModernClient
@@ -48,8 +49,9 @@ class Caller:
     async def call(self, identity: int, kind: int) -> None:
         """One call, directly or wrapped; one kind of four goes to the other workspace by its handle."""
         nonce = self.number * 1_000_000 + identity
-        name, arguments = "calculator", {"expression": f"{nonce}+0"}
-        expected, workspace = {"value": nonce}, self.workspace
+        name, workspace = "calculator", self.workspace
+        arguments: dict[str, Any] = {"expression": f"{nonce}+0"}
+        expected: dict[str, Any] = {"value": nonce}
         if kind in {1, 3}:
             name, arguments = "lm_readFile", {"filePath": "nonce.txt", "startLine": 1 + identity % 7}
         if kind >= 2:

@@ -69,7 +69,7 @@ async def connected(
         if headers:
             http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers))
             server = streamable_http_client(url, http_client=http)
-        client = mcp.Client(server, mode=mode, message_handler=handler, read_timeout_seconds=20)  # type: ignore[arg-type]  # mode is one of MODES
+        client = mcp.Client(server, mode=mode, message_handler=handler, read_timeout_seconds=20)
         yield await stack.enter_async_context(client)
     assert faults == []
 

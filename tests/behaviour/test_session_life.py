@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientResponse, ClientSession
+
+from manager.routing.descriptors import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
+from protocol import headers, jsonrpc, names
 from support.front_door import BOTH, EVENTS, JSON, LegacyClient
 from support.manager import RunningManager, running_manager
 from support.scene import scene
 from support.scripted_upstream import COMPLETE, held, never, result
-
-from manager.routing.descriptors import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
-from protocol import headers, jsonrpc, names
 
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
 

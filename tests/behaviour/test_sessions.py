@@ -7,13 +7,17 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from support.front_door import Answer, Client, LegacyClient
-from support.manager import RunningManager, make_project
 
 from manager.routing.sessions import is_well_formed
 from protocol import headers, names
+from support.front_door import Answer, Client, LegacyClient
+from support.manager import RunningManager, make_project
 
-INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+INITIALIZE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "t", "version": "1"},
+}
 LIST = {"jsonrpc": "2.0", "id": "l", "method": names.TOOLS_LIST}
 UNKNOWN = "an-id-nobody-has"
 LEGACY = "2025-11-25"
@@ -86,9 +90,7 @@ async def test_the_version_header_of_later_requests_must_be_a_legacy_one_or_abse
     """M-18, M-181, L10, L11."""
     opened = await initialize(http, manager.address, INITIALIZE)
     extra = {} if version is None else {"MCP_Protocol_Version": version}
-    answer = await send(
-        http, manager.address, LIST, Mcp_Session_Id=opened.headers[headers.SESSION], **extra
-    )
+    answer = await send(http, manager.address, LIST, Mcp_Session_Id=opened.headers[headers.SESSION], **extra)
     assert answer.status == status
     assert answer.message["id"] == "l"
     if status == 400:
@@ -211,12 +213,13 @@ async def test_a_handshake_takes_up_an_unknown_id_again(
     """M-25, M-26, M-195: under the client's own id, in the payload too; the next call with it works."""
     project = make_project(tmp_path / "proj")
     extra = {} if version is None else {"MCP_Protocol_Version": version}
-    answer = await send(
-        http, manager.address, handshake(str(project)), Mcp_Session_Id=UNKNOWN, **extra
-    )
+    answer = await send(http, manager.address, handshake(str(project)), Mcp_Session_Id=UNKNOWN, **extra)
     assert answer.headers[headers.SESSION] == answer.payload["mcpSessionId"] == UNKNOWN
     call = {"jsonrpc": "2.0", "id": 6, "method": names.TOOLS_CALL}
-    params = {"name": names.CALL_TOOL, "arguments": {"name": "calculator", "arguments": {"expression": "6*7"}}}
+    params = {
+        "name": names.CALL_TOOL,
+        "arguments": {"name": "calculator", "arguments": {"expression": "6*7"}},
+    }
     called = await send(http, manager.address, {**call, "params": params}, Mcp_Session_Id=UNKNOWN)
     assert called.payload == {"value": 42}
     async with http.get(manager.base + "/mcp/status") as response:

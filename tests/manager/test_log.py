@@ -62,7 +62,8 @@ def test_auto_means_json_where_no_terminal_is() -> None:
 
 @pytest.mark.parametrize("style", ["json", "console"])
 @pytest.mark.parametrize(
-    "field", ["secret", "token", "access_token", "Authorization", "cookie", "password", "nonce", "clientSecret"]
+    "field",
+    ["secret", "token", "access_token", "Authorization", "cookie", "password", "nonce", "clientSecret"],
 )
 def test_confidential_fields_are_blanked_everywhere(style: str, field: str) -> None:
     """M-157."""

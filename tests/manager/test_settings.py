@@ -57,7 +57,9 @@ def test_an_empty_file_is_fine(config: Path, text: str) -> None:
     assert load(config).http_port == 47100
 
 
-def test_a_dotenv_file_does_not_configure_us(config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dotenv_file_does_not_configure_us(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text("LMTB_HTTP_PORT=1\n")
     assert load(config).http_port == 47100
@@ -107,12 +109,16 @@ def test_an_unknown_variable_is_refused(config: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("name", ["LMTB_CONFIG_DIR", "LMTB_STATE_DIR", "LMTB_RUNTIME_DIR"])
-def test_variables_that_move_folders_are_no_strangers(config: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_variables_that_move_folders_are_no_strangers(
+    config: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv(name, "/somewhere")
     assert load(config).http_port == 47100
 
 
-def test_other_programs_variables_are_none_of_our_business(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_programs_variables_are_none_of_our_business(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTP_PORT", "x")
     monkeypatch.setenv("LMTBX_Y", "x")
     assert load(config).http_port == 47100
@@ -147,13 +153,18 @@ def test_a_value_out_of_range_is_refused(config: Path, name: str, value: object)
 
 
 @pytest.mark.parametrize(
-    ("start", "end", "fits"), [(21000, 21000, True), (21001, 21000, False), (30000, None, False), (None, 20999, False)]
+    ("start", "end", "fits"),
+    [(21000, 21000, True), (21001, 21000, False), (30000, None, False), (None, 20999, False)],
 )
-def test_the_range_of_ports_holds_at_least_one(config: Path, start: int | None, end: int | None, fits: bool) -> None:
+def test_the_range_of_ports_holds_at_least_one(
+    config: Path, start: int | None, end: int | None, fits: bool
+) -> None:
     if fits:
         assert load(config, port_range_start=start, port_range_end=end).port_range_end == end
     else:
-        assert "is less than port_range_start" in complaint(config, port_range_start=start, port_range_end=end)
+        assert "is less than port_range_start" in complaint(
+            config, port_range_start=start, port_range_end=end
+        )
 
 
 def test_settings_do_not_change() -> None:

@@ -138,7 +138,12 @@ async def test_a_text_that_cannot_be_saved_is_no_fault(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"not a database, but long enough to be taken for one" * 50, b"\0" * 4096, b"SQLite format 3\0" + b"\xff" * 500]
+    "content",
+    [
+        b"not a database, but long enough to be taken for one" * 50,
+        b"\0" * 4096,
+        b"SQLite format 3\0" + b"\xff" * 500,
+    ],
 )
 async def test_a_corrupt_file_is_set_aside_and_replaced(make: Make, path: Path, content: bytes) -> None:
     """M-168."""
@@ -250,7 +255,9 @@ async def test_a_folder_that_is_missing_degrades_and_serves_on(path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["folder", "link", "dangling link"])
-async def test_a_place_that_cannot_be_written_degrades_and_serves_on(make: Make, path: Path, kind: str) -> None:
+async def test_a_place_that_cannot_be_written_degrades_and_serves_on(
+    make: Make, path: Path, kind: str
+) -> None:
     """M-168."""
     target = path.with_name("elsewhere")
     if kind == "folder":
@@ -309,7 +316,9 @@ async def test_many_rows_are_saved_together_or_not_at_all(make: Make) -> None:
 
 
 @given(content=st.binary(max_size=200), at=st.integers(0, 20_000))
-async def test_no_damage_to_the_file_is_a_fault(tmp_path_factory: pytest.TempPathFactory, content: bytes, at: int) -> None:
+async def test_no_damage_to_the_file_is_a_fault(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes, at: int
+) -> None:
     """M-168: whatever bytes are there, the manager starts."""
     path = tmp_path_factory.mktemp("store") / "state.db"
     first = Store(path, set_aside_name=lambda: "x")

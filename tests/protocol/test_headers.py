@@ -45,7 +45,8 @@ def test_everything_else_travels_as_base64_of_its_utf8(value: str, encoded: str)
 
 
 @pytest.mark.parametrize(
-    "value", ["=?base64?YQ==", "base64?YQ==?=", "=?Base64?YQ==?=", "=?base64?=", "=?base64?", "=?utf-8?YQ==?="]
+    "value",
+    ["=?base64?YQ==", "base64?YQ==?=", "=?Base64?YQ==?=", "=?base64?=", "=?base64?", "=?utf-8?YQ==?="],
 )
 def test_what_only_resembles_the_sentinel_is_meant_literally(value: str) -> None:
     assert headers.decode_value(value) == value

@@ -250,7 +250,9 @@ def test_params_and_meta_are_handed_on_as_the_bytes_that_came() -> None:
 
 
 def test_our_own_meta_passes_our_own_check() -> None:
-    meta = {key: json.loads(bytes_of(value)) for key, value in modern_meta(raw({}), raw({"name": "m"})).items()}
+    meta = {
+        key: json.loads(bytes_of(value)) for key, value in modern_meta(raw({}), raw({"name": "m"})).items()
+    }
     assert accepted(ask(body(meta=meta), **version(MODERN))).era is Era.MODERN
     assert names.META_CLIENT not in modern_meta(raw({}), None)
 
@@ -290,6 +292,9 @@ def test_modern_bodies_are_judged_as_by_the_official_ladder(
         assert accepted(ours).revision == theirs.protocol_version
 
 
-@given(st.dictionaries(st.sampled_from(["Mcp-Method", "MCP-Protocol-Version", "Mcp-Name"]), st.text()), st.binary())
+@given(
+    st.dictionaries(st.sampled_from(["Mcp-Method", "MCP-Protocol-Version", "Mcp-Name"]), st.text()),
+    st.binary(),
+)
 def test_no_body_and_no_header_is_a_fault(sent: dict[str, str], content: bytes) -> None:
     assert isinstance(classify(CIMultiDict(sent), content), Inbound | Rejection)

@@ -21,7 +21,9 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text("ab\\\"é{}[],:", max_size=4), inner, max_size=3),
     max_leaves=6,
 )  # fmt: skip
-KEYS = st.text(st.characters(exclude_characters='"\\', min_codepoint=0x20, exclude_categories=["Cs"]), max_size=5)
+KEYS = st.text(
+    st.characters(exclude_characters='"\\', min_codepoint=0x20, exclude_categories=["Cs"]), max_size=5
+)
 
 
 @st.composite
@@ -136,7 +138,12 @@ def test_a_member_named_twice_or_with_escapes_is_refused(body: bytes) -> None:
     [
         (b"[]", None),
         (b'[{"jsonrpc":"2.0","id":1,"method":"x"}]', None),
-        (b'[{"jsonrpc":"2.0","id":1,"method":"x"}' + b',{"jsonrpc":"2.0","id":1,"method":"x"}' * 9999 + b"]", None),
+        (
+            b'[{"jsonrpc":"2.0","id":1,"method":"x"}'
+            + b',{"jsonrpc":"2.0","id":1,"method":"x"}' * 9999
+            + b"]",
+            None,
+        ),
         (b'"text"', None),
         (b"17", None),
         (b"null", None),
@@ -176,7 +183,17 @@ def test_a_wrong_shape_is_an_invalid_request_with_the_id_where_it_can_be_read(
 
 @pytest.mark.parametrize(
     "identity",
-    [b"0", b"-7", b"-0", b"9" * 256, b'""', b'"1"', b'"\\u00e9\\n"', '"é"'.encode(), b'"' + b"x" * 254 + b'"'],
+    [
+        b"0",
+        b"-7",
+        b"-0",
+        b"9" * 256,
+        b'""',
+        b'"1"',
+        b'"\\u00e9\\n"',
+        '"é"'.encode(),
+        b'"' + b"x" * 254 + b'"',
+    ],
 )
 def test_ids_are_kept_and_echoed_byte_for_byte(identity: bytes) -> None:
     """M-12, M23: also integers beyond 64 bits and escapes."""
@@ -272,7 +289,10 @@ def test_what_is_no_object_has_no_members(raw: bytes) -> None:
 
 def test_members_are_the_bytes_that_came() -> None:
     members = jsonrpc.members_of(b'{ "a" : 1.50 , "b":{"c" :1e999}}')
-    assert {key: jsonrpc.bytes_of(value) for key, value in members.items()} == {"a": b"1.50", "b": b'{"c" :1e999}'}
+    assert {key: jsonrpc.bytes_of(value) for key, value in members.items()} == {
+        "a": b"1.50",
+        "b": b'{"c" :1e999}',
+    }
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_methods_removed_by_2026_07_28_are_not_in_its_registry() -> None:
 def test_named_parameters_are_those_of_the_specification() -> None:
     """M5: the official table, and the three task methods of the extension."""
     tasks = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
-    assert names.NAMED_PARAM == {**NAME_BEARING_METHODS, **tasks}
+    assert {**NAME_BEARING_METHODS, **tasks} == names.NAMED_PARAM
 
 
 @pytest.mark.parametrize("full", [names.HANDSHAKE, names.CALL_TOOL])

@@ -37,14 +37,12 @@ class Received:
     @cached_property
     def message(self) -> dict[str, Any]:
         """The body, decoded."""
-        decoded: dict[str, Any] = json.loads(self.body)
-        return decoded
+        return dict(json.loads(self.body))
 
     @property
     def params(self) -> dict[str, Any]:
         """The parameters, decoded."""
-        params: dict[str, Any] = self.message.get("params", {})
-        return params
+        return dict(self.message.get("params", {}))
 
     @property
     def id(self) -> bytes:
@@ -109,8 +107,8 @@ def stream(*pieces: bytes | asyncio.Event | None) -> Play:
     return play
 
 
-def broken_off(body: bytes, announced: int, content_type: str = "application/json") -> Play:
-    """A body that ends with the connection before its announced length."""
+def broken_off(body: bytes, announced: int | None, content_type: str = "application/json") -> Play:
+    """A body that ends with the connection before its announced length, None for a chunked one."""
 
     async def play(request: web.Request, received: Received) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -127,16 +125,7 @@ def broken_off(body: bytes, announced: int, content_type: str = "application/jso
 
 def cut(piece: bytes) -> Play:
     """An event stream that is cut off without its proper end."""
-
-    async def play(request: web.Request, received: Received) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        await response.prepare(request)
-        await response.write(piece)
-        assert request.transport is not None
-        request.transport.close()
-        return response
-
-    return play
+    return broken_off(piece, None, "text/event-stream")
 
 
 def held(gate: asyncio.Event, then: Play) -> Play:
@@ -179,6 +168,7 @@ class ScriptedUpstream:
         received: every POST, oldest first; `health_asked` counts health requests.
         is_healthy: whether it echoes its nonce.
         secret: what the manager gave it at its registration.
+        port: where it listens; set before serving, a port to take, else one the system chooses.
     """
 
     def __init__(self, root: Path, control_socket: Path) -> None:
@@ -217,7 +207,7 @@ class ScriptedUpstream:
         app.router.add_post(names.MCP_PATH, self._post)
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
+        site = web.TCPSite(runner, "127.0.0.1", self.port)
         await site.start()
         self.port = runner.addresses[0][1]
         renewing: asyncio.Task[None] | None = None

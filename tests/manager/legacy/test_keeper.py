@@ -89,7 +89,11 @@ async def test_ids_are_random_and_well_formed(desk: Desk) -> None:
 
 async def test_the_client_is_remembered_as_far_as_it_said_who_it_is(desk: Desk) -> None:
     session = await desk.open()
-    assert (session.client_name, session.client_version, session.capabilities) == ("codex", "0.169.0", b'{"roots":{}}')
+    assert (session.client_name, session.client_version, session.capabilities) == (
+        "codex",
+        "0.169.0",
+        b'{"roots":{}}',
+    )
 
 
 @pytest.mark.parametrize("client", [b"", b"{}", b"[]", b'"x"', b'{"name":7,"version":null}'])
@@ -215,9 +219,13 @@ async def test_after_a_restart_the_same_id_goes_on_bound_as_before(desk: Desk) -
     assert [getattr(again, name) for name in same] == [getattr(session, name) for name in same]
 
 
-@pytest.mark.parametrize("away", [-1e9, 0.0, 60.0, IDLE, 1e9], ids=["jump back", "none", "minute", "hours", "jump on"])
+@pytest.mark.parametrize(
+    "away", [-1e9, 0.0, 60.0, IDLE, 1e9], ids=["jump back", "none", "minute", "hours", "jump on"]
+)
 @pytest.mark.parametrize("used", [True, False])
-async def test_no_restart_expires_a_session_whatever_the_wall_clock_says(desk: Desk, away: float, used: bool) -> None:
+async def test_no_restart_expires_a_session_whatever_the_wall_clock_says(
+    desk: Desk, away: float, used: bool
+) -> None:
     """M-33, M-168: only awake time counts."""
     session = await desk.open()
     session.used = used
@@ -347,7 +355,9 @@ async def test_lists_that_were_incomplete_are_announced_when_their_workspace_ser
 
 
 @pytest.mark.parametrize(("streaming", "age"), list(itertools.product([True, False], [0.0, 899.0, 900.0])))
-async def test_a_workspace_is_active_while_a_session_of_it_is(desk: Desk, streaming: bool, age: float) -> None:
+async def test_a_workspace_is_active_while_a_session_of_it_is(
+    desk: Desk, streaming: bool, age: float
+) -> None:
     """M-164."""
     session, unbound = await desk.open(), await desk.open()
     session.workspace = "w"

@@ -71,7 +71,9 @@ def test_resources_and_templates_are_the_same_two() -> None:
 def test_all_of_it_fits_the_official_models(revision: str) -> None:
     validate_server_result("tools/list", revision, {"tools": list(MANAGER_TOOLS)})
     validate_server_result("resources/list", revision, {"resources": list(MANAGER_RESOURCES)})
-    validate_server_result("resources/templates/list", revision, {"resourceTemplates": list(MANAGER_TEMPLATES)})
+    validate_server_result(
+        "resources/templates/list", revision, {"resourceTemplates": list(MANAGER_TEMPLATES)}
+    )
 
 
 def test_the_call_tool_text_shows_name_input_and_example() -> None:

@@ -76,13 +76,23 @@ def test_an_unknown_code_is_a_fault() -> None:
         issue("SOMETHING_ELSE")
 
 
-GOOD = {"level": "warning", "category": "source", "code": "SOURCE_STARTING", "message": "source is still starting"}
+GOOD = {
+    "level": "warning",
+    "category": "source",
+    "code": "SOURCE_STARTING",
+    "message": "source is still starting",
+}
 
 
 def test_issues_of_the_workspace_server_are_passed_on() -> None:
     """M-84 to M-87."""
-    found = foreign_issues([{**GOOD, "toolName": "t", "details": "d", "later": 1}, {**GOOD, "level": "error"}])
-    assert [one.as_json() for one in found] == [{**GOOD, "toolName": "t", "details": "d"}, {**GOOD, "level": "error"}]
+    found = foreign_issues(
+        [{**GOOD, "toolName": "t", "details": "d", "later": 1}, {**GOOD, "level": "error"}]
+    )
+    assert [one.as_json() for one in found] == [
+        {**GOOD, "toolName": "t", "details": "d"},
+        {**GOOD, "level": "error"},
+    ]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +117,9 @@ def test_members_of_the_wrong_type_beside_good_ones_do_not_reach_clients() -> No
 
 def test_names_are_trimmed_and_the_first_of_two_stays() -> None:
     """M-64."""
-    entries, issues = usable_entries(raws({"name": " a ", "description": "first"}, {"name": "a"}, {"name": "b"}))
+    entries, issues = usable_entries(
+        raws({"name": " a ", "description": "first"}, {"name": "a"}, {"name": "b"})
+    )
     assert [entry.name for entry in entries] == ["a", "b"]
     assert json.loads(bytes(memoryview(entries[0].raw)))["description"] == "first"
     assert [(one.code, one.tool_name) for one in issues] == [("TOOL_NAME_DUPLICATE", "a")]
@@ -115,7 +127,12 @@ def test_names_are_trimmed_and_the_first_of_two_stays() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["lmToolsBridge.callTool", "callTool", "lmToolsBridge.requestWorkspaceMCPServer", " requestWorkspaceMCPServer "],
+    [
+        "lmToolsBridge.callTool",
+        "callTool",
+        "lmToolsBridge.requestWorkspaceMCPServer",
+        " requestWorkspaceMCPServer ",
+    ],
 )
 def test_names_of_the_managers_tools_are_dropped(name: str) -> None:
     """M-64, M-193."""
@@ -124,7 +141,9 @@ def test_names_of_the_managers_tools_are_dropped(name: str) -> None:
     assert [one.code for one in issues] == ["TOOL_NAME_RESERVED"]
 
 
-@pytest.mark.parametrize("entry", [None, 7, "x", [], {}, {"name": 7}, {"name": None}, {"name": ""}, {"name": "  "}])
+@pytest.mark.parametrize(
+    "entry", [None, 7, "x", [], {}, {"name": 7}, {"name": None}, {"name": ""}, {"name": "  "}]
+)
 def test_an_entry_without_a_usable_name_is_dropped(entry: object) -> None:
     """M-72."""
     entries, issues = usable_entries(raws(entry, {"name": "good"}))
@@ -206,13 +225,17 @@ ISSUES = st.builds(
 
 
 @given(st.permutations(["b", "B", "a", "é", "Z", "_"]), st.lists(ISSUES, max_size=6), st.randoms())
-def test_the_same_input_gives_the_same_bytes_whatever_its_order(names: list[str], issues: list[Issue], rng: Any) -> None:
+def test_the_same_input_gives_the_same_bytes_whatever_its_order(
+    names: list[str], issues: list[Issue], rng: Any
+) -> None:
     """M-63."""
     shuffled = list(issues)
     rng.shuffle(shuffled)
     found = discovery([{"name": name, "description": ""} for name in names], shuffled)
     assert [tool["name"] for tool in found["bridgedTools"]] == ["_", "a", "B", "b", "Z", "é"]
-    expected = sorted(issues, key=lambda one: (one.level == "warning", one.category, one.tool_name or "", one.code))
+    expected = sorted(
+        issues, key=lambda one: (one.level == "warning", one.category, one.tool_name or "", one.code)
+    )
     assert found["issues"] == [one.as_json() for one in expected]
     assert found["partial"] is any(one.level == "error" for one in issues)
 
@@ -262,4 +285,7 @@ def test_a_schema_that_cannot_be_used_has_its_code(contents: object, code: str) 
 
 def test_a_usable_schema_is_read() -> None:
     """M-65."""
-    assert read_schema([{"text": '{"name":"t","inputSchema":{"type":"object"}}'}, {}]) == ({"type": "object"}, None)
+    assert read_schema([{"text": '{"name":"t","inputSchema":{"type":"object"}}'}, {}]) == (
+        {"type": "object"},
+        None,
+    )

@@ -20,7 +20,9 @@ DOWN = Issue("error", "source", "SOURCE_UNAVAILABLE", "tools are missing", None,
 UNTRUSTED = Issue("warning", "trust", "TRUST_PENDING", "pending until trusted", "lint")
 
 
-def answer(session: str | None = "s-1", *issues: Issue, tools: tuple[str, ...] = ("b", "a")) -> dict[str, Any]:
+def answer(
+    session: str | None = "s-1", *issues: Issue, tools: tuple[str, ...] = ("b", "a")
+) -> dict[str, Any]:
     return payload(
         session_id=session,
         workspace="proj-3f9a2c1b",

@@ -47,7 +47,13 @@ def test_an_argument_of_the_wrong_type_is_still_a_claim() -> None:
 
 @pytest.mark.parametrize(
     ("workspaces", "conflict"),
-    [([], None), (["a"], None), (["a", "a", "a"], None), (["a", "b"], ("a", "b")), (["a", "a", "c"], ("a", "c"))],
+    [
+        ([], None),
+        (["a"], None),
+        (["a", "a", "a"], None),
+        (["a", "b"], ("a", "b")),
+        (["a", "a", "c"], ("a", "c")),
+    ],
 )
 def test_a_disagreement_names_both(workspaces: list[str], conflict: tuple[str, str] | None) -> None:
     """M-111: 47110."""

@@ -67,7 +67,9 @@ def started(now: float = 0.0, *, misses_allowed: int = 3) -> Life:
     return life
 
 
-@pytest.mark.parametrize("pair", list(itertools.product(State, Event)), ids=lambda pair: f"{pair[0].value}-{pair[1].value}")
+@pytest.mark.parametrize(
+    "pair", list(itertools.product(State, Event)), ids=lambda pair: f"{pair[0].value}-{pair[1].value}"
+)
 def test_the_table_holds_exactly_these_transitions(pair: tuple[State, Event]) -> None:
     state, event = pair
     assert TRANSITIONS[state].get(event) is TABLE.get(pair)

@@ -91,7 +91,9 @@ def test_only_named_variables_are_inherited() -> None:
         "LD_PRELOAD": "/evil.so",
         "TERM": "() { :; }; echo",
     }
-    assert child_environment(given) == {key: given[key] for key in ("PATH", "HOME", "LC_ALL", "XDG_STATE_HOME")}
+    assert child_environment(given) == {
+        key: given[key] for key in ("PATH", "HOME", "LC_ALL", "XDG_STATE_HOME")
+    }
 
 
 async def test_it_gets_orders_root_and_socket_and_nothing_else(stage: Stage) -> None:
@@ -253,7 +255,9 @@ async def test_a_pid_used_again_or_not_at_all_is_not_adopted(stage: Stage) -> No
     assert process.exit_code == -9
 
 
-async def test_without_pidfds_everything_works_by_asking(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_pidfds_everything_works_by_asking(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delattr(os, "pidfd_open", raising=False)
     process = stage.start("exec sleep 60")
     adopted = Process.adopt(process.pid, process.started)

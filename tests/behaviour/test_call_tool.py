@@ -1,0 +1,180 @@
+"""`lmToolsBridge.callTool`: what it takes, whom it reaches, and what it refuses without forwarding."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import headers, names
+from support.front_door import Client
+from support.scene import Scene, scene
+from support.scripted_upstream import ScriptedUpstream, result
+
+ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
+
+
+@dataclass
+class Pair:
+    """Two workspaces: `play.upstream` answers `from: one`, `two` answers `from: two`."""
+
+    play: Scene
+    two: ScriptedUpstream
+    ids: tuple[str, str]
+
+    async def client(self, era: str) -> Client:
+        return await self.play.legacy() if era == "legacy" else self.play.modern(pure=False)
+
+
+@pytest.fixture
+async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
+    folder = tmp_path.resolve()
+    (folder / "two").mkdir()
+    async with scene(folder) as play:
+        two = ScriptedUpstream(folder / "two", play.manager.paths.control_socket)
+        async with two.serving():
+            one_id, two_id = [
+                (await play.modern(pure=False).handshake(cwd)).payload["workspace"]
+                for cwd in (play.upstream.root, two.root)
+            ]
+            play.upstream.plays["echo"] = result({"content": [], "from": "one"})
+            two.plays["echo"] = result({"content": [], "from": "two"})
+            yield Pair(play, two, (one_id, two_id))
+
+
+@ERAS
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "expected name (string)"),
+        ({"name": None}, "expected name (string)"),
+        ({"name": 5}, "expected name (string)"),
+        ({"name": "  "}, "expected name (string)"),
+        ({"name": "echo", "arguments": []}, "expected arguments (object)"),
+        ({"name": "echo", "arguments": None}, "expected arguments (object)"),
+        ({"name": "echo", "arguments": '{"a":1}'}, "expected arguments (object)"),
+        ({"name": "echo", "workspace": 5}, "expected workspace (string)"),
+        ({"name": "echo", "cwd": ["/"]}, "expected cwd (string)"),
+        *(
+            ({"name": name}, f"tool name is not allowed: {name.strip()}")
+            for name in (*sorted(names.MANAGER_TOOL_NAMES), " callTool ")
+        ),
+    ],
+)
+async def test_what_cannot_be_meant_is_not_forwarded(
+    pair: Pair, era: str, arguments: Any, message: str
+) -> None:
+    """M-90: a tool result, so that the model can correct itself."""
+    refusal = (await (await pair.client(era)).call(names.CALL_TOOL, arguments)).refusal
+    assert (refusal["code"], refusal["reason"]) == (-32602, "invalid_arguments")
+    assert refusal["message"] == message
+    assert pair.play.upstream.called() == []
+
+
+@ERAS
+@pytest.mark.parametrize("name", ["lmToolsBridge.callTool", "callTool"])
+async def test_both_names_serve_and_missing_arguments_are_an_empty_object(
+    pair: Pair, era: str, name: str
+) -> None:
+    """M-36, M-90: blanks around the tool's name do not count."""
+    client = await pair.client(era)
+    answer = await client.call(name, {"name": "\techo ", "workspace": pair.ids[0]})
+    assert answer.result["from"] == "one"
+    (call,) = pair.play.upstream.called("echo")
+    assert call.params["arguments"] == {}
+    assert call.params.keys() == {"name", "arguments", "_meta"}
+
+
+@ERAS
+@pytest.mark.parametrize("claim", ["workspace", "cwd", "both"])
+async def test_an_argument_decides_for_this_one_call(pair: Pair, era: str, claim: str) -> None:
+    """M-93, M-94: over the binding, which stays."""
+    client = await pair.client(era)
+    claims = {"workspace": pair.ids[1], "cwd": str(pair.two.root)}
+    sent = {key: text for key, text in claims.items() if claim in (key, "both")}
+    answer = await client.call(names.CALL_TOOL, {"name": "echo", **sent})
+    assert answer.result["from"] == "two"
+    assert answer.headers[headers.WORKSPACE_SOURCE] == "argument"
+    assert answer.headers[headers.WORKSPACE_ID] == pair.ids[1]
+    after = await client.call(names.CALL_TOOL, {"name": "echo"})
+    if era == "legacy":
+        assert after.result["from"] == "one"
+        assert after.headers[headers.WORKSPACE_SOURCE] == "session"
+    else:
+        assert after.refusal["code"] == 47100
+        assert after.headers[headers.WORKSPACE_SOURCE] == "none"
+
+
+@ERAS
+async def test_a_handle_and_a_cwd_that_disagree_are_refused(pair: Pair, era: str) -> None:
+    """M-93."""
+    client = await pair.client(era)
+    sent = {"name": "echo", "workspace": pair.ids[0], "cwd": str(pair.two.root)}
+    refusal = (await client.call(names.CALL_TOOL, sent)).refusal
+    assert (refusal["code"], refusal["reason"]) == (47110, "conflicting_workspace")
+    assert refusal["message"] == f"conflicting workspace: {pair.ids[0]} and {pair.ids[1]}"
+
+
+@ERAS
+@pytest.mark.parametrize(
+    ("claims", "code", "word"),
+    [
+        ({"workspace": "nobody-00000000"}, 47101, "workspace_not_matched"),
+        ({"cwd": "/proc"}, 47101, "workspace_not_matched"),
+        ({"cwd": "relative"}, -32602, "invalid_cwd"),
+        ({"cwd": "/gone/for/ever"}, -32602, "invalid_cwd"),
+    ],
+)
+async def test_a_claim_that_means_nothing_is_refused_although_the_session_is_bound(
+    pair: Pair, era: str, claims: dict[str, str], code: int, word: str
+) -> None:
+    """M-93: what is said explicitly never falls back."""
+    client = await pair.client(era)
+    refusal = (await client.call(names.CALL_TOOL, {"name": "echo", **claims})).refusal
+    assert (refusal["code"], refusal["reason"]) == (code, word)
+    assert pair.play.upstream.called("echo") == []
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
+async def test_a_server_that_comes_back_elsewhere_is_found_without_a_handshake(
+    pair: Pair, wrapped: bool
+) -> None:
+    """M-96, M-141, M-170: the binding follows the workspace, not the address."""
+    client = await pair.play.legacy(bound=False)
+    root = pair.play.upstream.root.parent / "moving"
+    root.mkdir()
+    name, arguments = (names.CALL_TOOL, {"name": "echo"}) if wrapped else ("echo", {})
+    before = ScriptedUpstream(root, pair.play.manager.paths.control_socket)
+    async with before.serving():
+        before.plays["echo"] = result({"content": [], "from": "before"})
+        await client.handshake(root)
+        assert (await client.call(name, arguments)).result["from"] == "before"
+    after = ScriptedUpstream(root, pair.play.manager.paths.control_socket)
+    after.session_id, after.nonce, after.secret = before.session_id, before.nonce, before.secret
+    async with after.serving():
+        after.plays["echo"] = result({"content": [], "from": "after"})
+        assert (await client.call(name, arguments)).result["from"] == "after"
+    assert after.port != before.port
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
+async def test_a_stranger_on_the_old_port_gets_no_call(pair: Pair, wrapped: bool) -> None:
+    """M-144, M-169: a refusal, and not one byte of the call reaches the other server."""
+    client = await pair.play.legacy(bound=False)
+    root = pair.play.upstream.root.parent / "gone"
+    root.mkdir()
+    name, arguments = (names.CALL_TOOL, {"name": "echo"}) if wrapped else ("echo", {})
+    gone = ScriptedUpstream(root, pair.play.manager.paths.control_socket)
+    async with gone.serving():
+        await client.handshake(root)
+        assert (await client.call(name, arguments)).result["content"]
+    stranger = ScriptedUpstream(pair.two.root, pair.play.manager.paths.control_socket)
+    stranger.port = gone.port
+    async with stranger.serving(registered=False):
+        refusal = (await client.call(name, arguments)).refusal
+        assert (refusal["code"], refusal["delivered"]) == (47102, "no")
+        assert stranger.health_asked > 0
+        assert stranger.received == []

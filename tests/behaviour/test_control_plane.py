@@ -1,0 +1,129 @@
+"""The control plane end to end: ports given out, folders looked up, who may ask (M-6, M-132 to M-138, M-148)."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, UnixConnector
+
+from support.front_door import LegacyClient
+from support.manager import RunningManager, make_project
+from support.scripted_upstream import ScriptedUpstream
+
+
+@pytest.fixture(params=["socket", "port"])
+async def asking(request: pytest.FixtureRequest, manager: RunningManager) -> AsyncIterator[Any]:
+    """`POST /allocate` by either way: a function from the message to status and answer."""
+    on_port = request.param == "port"
+    connector = None if on_port else UnixConnector(str(manager.paths.control_socket))
+    base = manager.base if on_port else "http://localhost"
+    async with ClientSession(connector=connector) as http:
+
+        async def ask(session: str, preferred: object, **more: object) -> tuple[int, dict[str, Any]]:
+            body = {"sessionId": session, "preferredPort": preferred, **more}
+            async with http.post(f"{base}/allocate", json=body) as response:
+                return response.status, await response.json()
+
+        yield ask
+
+
+async def test_a_port_that_is_free_is_reserved(asking: Any, manager: RunningManager) -> None:
+    """M-132, M-134, M-135: not the manager's own, not another asker's, not one that is taken; the same again."""
+    with socket.create_server(("127.0.0.1", 0)) as foreign:
+        taken = foreign.getsockname()[1]
+        status, answer = await asking("s1", taken)
+        assert (status, answer["ok"]) == (200, True)
+        assert answer["port"] > taken
+    assert await asking("s1", taken) == (200, answer)
+    other = (await asking("s2", answer["port"]))[1]["port"]
+    assert other > answer["port"]
+    assert (await asking("s3", manager.port))[1]["port"] != manager.port
+    lowest = max(answer["port"], other) + 1
+    assert (await asking("s1", 21000, minPort=lowest))[1]["port"] >= lowest
+
+
+async def test_three_askers_for_a_port_that_somebody_holds_get_three_others(asking: Any) -> None:
+    """M-198."""
+    with socket.create_server(("127.0.0.1", 0)) as foreign:
+        held = foreign.getsockname()[1]
+        given = {(await asking(f"s{number}", held))[1]["port"] for number in range(3)}
+    assert len(given) == 3
+    assert held not in given
+
+
+async def test_a_live_server_is_told_its_present_port(
+    asking: Any, manager: RunningManager, tmp_path: Path
+) -> None:
+    """M-134, M-135: whatever it asks for; nobody else is given that port."""
+    upstream = ScriptedUpstream(make_project(tmp_path / "proj"), manager.paths.control_socket)
+    async with upstream.serving():
+        assert (await asking(upstream.session_id, 21000))[1]["port"] == upstream.port
+        assert (await asking("other", upstream.port))[1]["port"] > upstream.port
+
+
+@pytest.mark.parametrize(
+    ("session", "preferred", "field"),
+    [
+        ("", 21000, "sessionId"),
+        ("  ", 21000, "sessionId"),
+        ("x" * 129, 21000, "sessionId"),
+        ("s", "21000", "preferredPort"),
+        ("s", True, "preferredPort"),
+        ("s", 0, "preferredPort"),
+        ("s", 65536, "preferredPort"),
+        ("s", 1.5, "preferredPort"),
+        ("s", None, "preferredPort"),
+    ],
+)
+async def test_a_malformed_wish_is_refused_with_the_field(
+    asking: Any, session: str, preferred: object, field: str
+) -> None:
+    """M-133."""
+    status, answer = await asking(session, preferred)
+    assert (status, answer["ok"], answer["reason"]) == (400, False, "invalid_payload")
+    assert answer["field"] == field
+
+
+async def test_what_a_folder_belongs_to_is_told_without_starting_anything(
+    manager: RunningManager, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-148: stopped, running, none, no text, no folder; at once."""
+    project = make_project(tmp_path.resolve() / "proj", **{"src/a.txt": "a"})
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    connector = UnixConnector(str(manager.paths.control_socket))
+    async with ClientSession(connector=connector) as local:
+
+        async def resolve(body: object) -> tuple[int, dict[str, Any]]:
+            started = time.monotonic()
+            async with local.post("http://localhost/resolve", json=body) as response:
+                answer = response.status, await response.json()
+            assert time.monotonic() - started < 1
+            return answer
+
+        status, stopped = await resolve({"cwd": str(project / "src")})
+        assert (status, stopped["ok"]) == (200, True)
+        match = stopped["match"]
+        assert (match["sessionId"], match["host"], match["port"]) == (None, None, None)
+        assert (match["state"], match["workspaceFolders"]) == ("stopped", [str(project)])
+        client = await LegacyClient.connect(http, manager.address)
+        payload = (await client.handshake(project)).payload
+        match = (await resolve({"cwd": str(project)}))[1]["match"]
+        assert (match["workspace"], match["state"]) == (payload["workspace"], "ready")
+        assert {name: match[name] for name in payload["target"]} == payload["target"]
+
+        for body, status, reason in [
+            ({"cwd": str(plain)}, 404, "not_found"),
+            ({}, 400, "missing_cwd"),
+            ({"cwd": " "}, 400, "missing_cwd"),
+            ({"cwd": 7}, 400, "invalid_cwd"),
+            ({"cwd": "relative"}, 400, "invalid_cwd"),
+            ({"cwd": str(plain / "missing")}, 400, "invalid_cwd"),
+        ]:
+            refused = await resolve(body)
+            assert (refused[0], refused[1]["ok"], refused[1]["reason"]) == (status, False, reason), body

@@ -1,0 +1,171 @@
+"""`server/discover` never waits and never fails; `subscriptions/listen` begins and ends in order (M9, M18)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from mcp_types.methods import validate_server_result
+
+from protocol import headers, names
+from support.front_door import EVENTS, LegacyClient, ModernClient
+from support.manager import RunningManager, make_project, running_manager
+from support.modern import REVISION, events
+from support.scene import scene
+from support.scripted_upstream import event, stream
+
+KINDS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
+
+
+# -- discover ----------------------------------------------------------------------------------------------
+
+
+def doors(manager: RunningManager, project: Path, workspace: str) -> dict[str, str]:
+    """Every way to ask, known and unknown."""
+    return {
+        "fixed": manager.address,
+        "fixed with slash": manager.address + "/",
+        "query": f"{manager.address}?cwd={project}",
+        "query of a missing folder": f"{manager.address}?cwd={project}/missing",
+        "placeholder": manager.address + "?cwd=${PWD}",
+        "path": f"{manager.base}/w/{workspace}/mcp",
+    }
+
+
+async def status(http: ClientSession, manager: RunningManager) -> dict[str, Any]:
+    async with http.get(manager.base + "/mcp/status") as response:
+        shown: dict[str, Any] = await response.json()
+    return shown
+
+
+async def test_discovery_is_answered_at_every_door_and_starts_nothing(
+    manager: RunningManager, http: ClientSession, tmp_path: Path
+) -> None:
+    """M9, M-14: the workspace is known but cold; the same answer everywhere, at once."""
+    project = make_project(tmp_path / "proj")
+    cold = ModernClient(http, f"{manager.address}?cwd={project}")
+    workspace = (await cold.ask(names.DISCOVER)).headers[headers.WORKSPACE_ID]
+    results = []
+    for name, url in doors(manager, project, workspace).items():
+        started = time.monotonic()
+        answer = await ModernClient(http, url).ask(names.DISCOVER)
+        assert time.monotonic() - started < 1, name
+        assert answer.status == 200, name
+        assert headers.SESSION not in answer.headers
+        validate_server_result(names.DISCOVER, REVISION, answer.result)
+        results.append(answer.result)
+    assert all(one == results[0] for one in results)
+    assert results[0]["supportedVersions"] == [REVISION]
+    assert (results[0]["ttlMs"], results[0]["cacheScope"]) == (0, "private")
+    assert names.HANDSHAKE in results[0]["instructions"]
+    assert (await status(http, manager))["instances"] == 0
+
+
+async def test_discovery_does_not_wait_for_a_hung_server(
+    manager: RunningManager, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-14: never a 5xx, never a wait, whatever state the server is in."""
+    project = make_project(tmp_path / "proj")
+    client = await LegacyClient.connect(http, manager.address)
+    await client.handshake(project)
+    (detail,) = (await status(http, manager))["instanceDetails"]
+    os.kill(detail["pid"], signal.SIGSTOP)
+    try:
+        async with asyncio.timeout(1):
+            answer = await ModernClient(http, f"{manager.address}?cwd={project}").ask(names.DISCOVER)
+    finally:
+        os.kill(detail["pid"], signal.SIGCONT)
+    assert answer.status == 200
+    assert answer.headers[headers.WORKSPACE_ID] == detail["workspace"]
+
+
+async def test_an_unknown_workspace_in_the_path_is_told(manager: RunningManager, http: ClientSession) -> None:
+    """M-15: 404 with 47101, for any method of either era; the id comes back."""
+    url = f"{manager.base}/w/nobody-12345678/mcp"
+    for method in (names.DISCOVER, names.TOOLS_LIST, names.LISTEN):
+        answer = await ModernClient(http, url).ask(method)
+        assert (answer.status, answer.error["code"]) == (404, 47101)
+        assert answer.error["data"]["reason"] == "workspace_not_matched"
+    legacy = await LegacyClient(http, url).ask(names.INITIALIZE)
+    assert (legacy.status, legacy.error["code"]) == (404, 47101)
+
+
+# -- listen ------------------------------------------------------------------------------------------------
+
+
+def listening(client: ModernClient, wanted: object, identity: object) -> Any:
+    """An open listen request."""
+    return client.open(client.body(names.LISTEN, {"notifications": wanted}, identity))
+
+
+@pytest.mark.parametrize("identity", ["l-1", 7])
+@pytest.mark.parametrize("door", ["fixed", "query"])
+async def test_listening_is_acknowledged_first_and_ended_in_order_when_the_manager_stops(
+    tmp_path: Path, http: ClientSession, door: str, identity: str | int
+) -> None:
+    """M18, M15, M-165: the id in every message keeps its type; the stop does not wait for listeners."""
+    project = make_project(tmp_path / "proj")
+    async with running_manager(tmp_path / "manager", drain_s=20) as manager:
+        url = manager.address if door == "fixed" else f"{manager.address}?cwd={project}"
+        client = ModernClient(http, url)
+        async with listening(client, KINDS, identity) as response:
+            assert (response.status, response.content_type) == (200, EVENTS)
+            assert response.headers["X-Accel-Buffering"] == "no"
+            (acknowledged,) = await events(response, 1)
+            started = time.monotonic()
+            manager.daemon.ask_to_stop("the test says so")
+            rest = await asyncio.wait_for(response.content.read(), 5)
+    assert time.monotonic() - started < 8
+    assert acknowledged["method"] == names.ACKNOWLEDGED
+    assert "id" not in acknowledged
+    assert acknowledged["params"]["_meta"] == {names.META_SUBSCRIPTION: identity}
+    assert acknowledged["params"]["notifications"] == KINDS
+    frames = [one for one in rest.split(b"\n\n") if b"data:" in one]
+    last = json.loads(frames[-1].partition(b"data:")[2])
+    assert len(frames) == 1
+    assert last["id"] == identity
+    assert last["result"]["resultType"] == "complete"
+    assert last["result"]["_meta"][names.META_SUBSCRIPTION] == identity
+
+
+@pytest.mark.parametrize(
+    ("wanted", "honoured"),
+    [
+        ({}, {}),
+        ({"toolsListChanged": True}, {"toolsListChanged": True}),
+        ({"toolsListChanged": False, "promptsListChanged": True}, {"promptsListChanged": True}),
+        ({"toolsListChanged": "yes", "nobodyKnows": True}, {}),
+    ],
+)
+async def test_only_what_was_asked_for_is_honoured(
+    manager: RunningManager, http: ClientSession, wanted: dict[str, object], honoured: dict[str, bool]
+) -> None:
+    """M18: at the fixed door, where lists never change."""
+    async with listening(ModernClient(http, manager.address), wanted, 1) as response:
+        (acknowledged,) = await events(response, 1)
+    assert acknowledged["params"]["notifications"] == honoured
+
+
+async def test_a_workspaces_stream_comes_through_and_leaving_ends_it_there(tmp_path: Path) -> None:
+    """M16, M18, F22: event by event; the client's end is seen by the server within a second."""
+    later = asyncio.Event()
+    first = {"jsonrpc": "2.0", "method": names.ACKNOWLEDGED, "params": {"_meta": {"k": 1}, "x": [None]}}
+    second = {"jsonrpc": "2.0", "method": names.TOOLS_CHANGED, "params": {"_meta": {"k": 2}}}
+    async with scene(tmp_path) as stage:
+        never = asyncio.Event()
+        stage.upstream.plays[names.LISTEN] = stream(event(first), later, event(second), never)
+        async with listening(stage.modern(), KINDS, "l") as response:
+            assert await events(response, 1) == [first]
+            later.set()
+            assert await events(response, 1) == [second]
+            assert response.headers[headers.WORKSPACE_SOURCE] == "query"
+            (received,) = [one for one in stage.upstream.received if one.message["method"] == names.LISTEN]
+        await asyncio.wait_for(received.gone.wait(), 1)
+        assert received.header(headers.METHOD) == names.LISTEN

@@ -1,0 +1,286 @@
+"""Servers that somebody else started, through the real control socket (M-122, M-141 to M-148, M-170)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession, UnixConnector
+
+from protocol import headers, names
+from support.front_door import LegacyClient
+from support.manager import RunningManager, make_project, running_manager
+from support.scripted_upstream import ScriptedUpstream
+
+WORK = {"name": "work", "inputSchema": {"type": "object"}}
+
+
+def upstream_of(manager: RunningManager, root: Path) -> ScriptedUpstream:
+    """A scripted server for a project folder, not serving yet."""
+    made = ScriptedUpstream(root, manager.paths.control_socket)
+    made.tools = [WORK]
+    return made
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """The project folder of the scripted servers."""
+    return make_project(tmp_path.resolve() / "proj")
+
+
+@pytest.fixture
+async def upstream(manager: RunningManager, root: Path) -> AsyncIterator[ScriptedUpstream]:
+    """A registered server that is ready."""
+    async with upstream_of(manager, root).serving() as serving:
+        yield serving
+
+
+@pytest.fixture
+async def client(manager: RunningManager, http: ClientSession, upstream: ScriptedUpstream) -> LegacyClient:
+    """A session bound to the registered server."""
+    connected = await LegacyClient.connect(http, manager.address)
+    payload = (await connected.handshake(upstream.root)).payload
+    assert payload["target"]["sessionId"] == upstream.session_id
+    return connected
+
+
+async def control(
+    manager: RunningManager, method: str, path: str, body: object = None
+) -> tuple[int, dict[str, Any]]:
+    """One question on the control socket: status and answer."""
+    connector = UnixConnector(str(manager.paths.control_socket))
+    async with (
+        ClientSession(connector=connector) as http,
+        http.request(method, f"http://localhost{path}", json=body) as response,
+    ):
+        return response.status, await response.json()
+
+
+async def shown(manager: RunningManager, upstream: ScriptedUpstream) -> dict[str, Any] | None:
+    """What status says of a server."""
+    _, status = await control(manager, "GET", "/mcp/status")
+    found = [one for one in status["instanceDetails"] if one["sessionId"] == upstream.session_id]
+    return found[0] if found else None
+
+
+@contextlib.asynccontextmanager
+async def moved(upstream: ScriptedUpstream) -> AsyncIterator[ScriptedUpstream]:
+    """The same server at another port, not told to the manager yet."""
+    other = ScriptedUpstream(upstream.root, upstream._control_socket)
+    other.tools = upstream.tools
+    other.session_id, other.nonce, other.secret = upstream.session_id, upstream.nonce, upstream.secret
+    async with other.serving(registered=False):
+        yield other
+
+
+async def test_a_server_is_used_once_its_health_has_echoed_the_nonce(
+    tmp_path: Path, http: ClientSession, root: Path
+) -> None:
+    """M-41, M-139, M-142: a handshake that came first waits for it; nothing of ours is started."""
+    async with running_manager(tmp_path / "manager", match_wait_s=5, auto_start=False) as manager:
+        upstream = upstream_of(manager, root)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            upstream.port = free.getsockname()[1]
+        client = await LegacyClient.connect(http, manager.address)
+        await upstream.heartbeat()  # it does not listen yet
+        assert upstream.secret
+        assert await upstream.state() == "starting"
+        early = asyncio.create_task(client.handshake(root))
+        await asyncio.wait({early}, timeout=0.3)
+        assert not early.done()
+        async with upstream.serving():
+            payload = (await asyncio.wait_for(early, 2)).payload
+        assert payload["target"] == {
+            "sessionId": upstream.session_id,
+            "host": "127.0.0.1",
+            "port": upstream.port,
+            "workspaceFolders": [str(root)],
+            "workspaceFile": None,
+        }
+        assert [tool["name"] for tool in payload["discovery"]["bridgedTools"]] == ["work"]
+        assert "nonce" not in payload["health"]["data"]
+
+
+async def test_calls_follow_a_server_to_its_new_port(
+    manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream
+) -> None:
+    """M-141, M-170, F4: the next call goes to the new address, without a handshake."""
+    assert (await client.call("work")).status == 200
+    async with moved(upstream) as other:
+        await other.heartbeat()
+        assert (await client.call("work")).result["content"]
+        assert (len(upstream.called()), len(other.called())) == (1, 1)
+        assert (await shown(manager, upstream) or {})["port"] == other.port
+
+
+async def test_a_heartbeat_replaces_the_whole_record(
+    manager: RunningManager, root: Path, tmp_path: Path, upstream: ScriptedUpstream
+) -> None:
+    """M-122, M-141: folders and file that are not said any more do not match any more."""
+    second = make_project(tmp_path.resolve() / "second")
+    file = tmp_path.resolve() / "all.code-workspace"
+    file.write_text("{}")
+    upstream.folders = [str(root), str(second)]
+    with_file = {**upstream.payload(), "workspaceFile": str(file)}
+    await upstream.control("POST", "/heartbeat", with_file)
+    for place in (root, second, file):
+        _, answer = await control(manager, "POST", "/resolve", {"cwd": str(place)})
+        assert answer["match"]["sessionId"] == upstream.session_id, place
+    upstream.folders = [str(root)]
+    await upstream.heartbeat()
+    detail = await shown(manager, upstream) or {}
+    assert (detail["workspaceFolders"], detail["workspaceFile"]) == ([str(root)], None)
+    _, answer = await control(manager, "POST", "/resolve", {"cwd": str(second)})
+    assert answer["match"]["sessionId"] is None
+
+
+async def test_silence_is_doubted_then_forgotten(
+    tmp_path: Path, http: ClientSession, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-143: its health is asked before the next call; silent for long, it is out of matching."""
+    registrations = "manager.routing.registrations"
+    monkeypatch.setattr(f"{registrations}.SUSPECT_AFTER_S", 0.1)
+    monkeypatch.setattr("manager.upstream.externals.SWEEP_EVERY_S", 0.02)
+    async with running_manager(tmp_path / "manager", auto_start=False) as manager:
+        upstream = upstream_of(manager, root)
+        async with upstream.serving(registered=False):
+            await upstream.register()
+            client = await LegacyClient.connect(http, manager.address)
+            await client.handshake(root)
+            await reached(manager, upstream, "suspect")
+            asked = upstream.health_asked
+            assert (await client.call("work")).result["content"]
+            assert upstream.health_asked > asked
+            monkeypatch.setattr(f"{registrations}.FORGOTTEN_AFTER_S", 0.1)
+            await reached(manager, upstream, None)
+            assert (await control(manager, "POST", "/resolve", {"cwd": str(root / "x")}))[0] == 400
+            _, listed = await control(manager, "GET", "/list")
+            assert listed["instances"] == []
+
+
+async def reached(manager: RunningManager, upstream: ScriptedUpstream, state: str | None) -> None:
+    """Wait until the server is in that state, None for unknown."""
+    async with asyncio.timeout(5):
+        while ((await shown(manager, upstream)) or {"state": None})["state"] != state:
+            await asyncio.sleep(0.01)
+
+
+async def test_the_end_of_its_process_is_seen_at_once(
+    manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-143: no call goes to a port whose owner has ended, though somebody answers there."""
+    process = await asyncio.create_subprocess_exec("sleep", "60")
+    try:
+        payload = {**upstream.payload(), "pid": process.pid, "nonce": "of-the-process"}
+        monkeypatch.setattr(upstream, "payload", lambda: payload)
+        upstream.nonce = "of-the-process"
+        await upstream.register()
+        process.kill()
+        await process.wait()
+        await reached(manager, upstream, None)
+        answer = await client.call("calculator", {"expression": "6*7"})
+        assert answer.payload == {"value": 42}  # by a server of the manager's own
+        assert not upstream.called()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+@pytest.mark.parametrize("echoed", ["another", None])
+async def test_a_wrong_nonce_gets_neither_call_nor_secret(
+    manager: RunningManager, http: ClientSession, root: Path, echoed: str | None
+) -> None:
+    """M-144: the port answers, but is somebody else's."""
+    upstream = upstream_of(manager, root)
+    async with upstream.serving(registered=False):
+        await upstream.heartbeat()
+        # its health answers have another nonce from the first one on
+        true_nonce, upstream.nonce = upstream.nonce, echoed or ""
+        await reached(manager, upstream, "unhealthy")
+        assert (await shown(manager, upstream) or {})["cause"] == "identity_mismatch"
+        client = await LegacyClient.connect(http, manager.address)
+        assert (await client.handshake(root)).payload["target"]["sessionId"] != upstream.session_id
+        assert (await client.call("calculator", {"expression": "6*7"})).payload == {"value": 42}
+        assert upstream.received == []
+        upstream.nonce = true_nonce
+
+
+async def test_of_two_claims_to_one_port_the_one_whose_nonce_is_echoed_counts(
+    manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream, tmp_path: Path
+) -> None:
+    """M-144: the impostor takes nothing away."""
+    impostor = upstream_of(manager, make_project(tmp_path / "other"))
+    impostor.port = upstream.port
+    await impostor.heartbeat()
+    await reached(manager, impostor, "unhealthy")
+    await reached(manager, upstream, "ready")
+    answer = await client.call("work")
+    assert answer.result["content"]
+    assert answer.headers[headers.WORKSPACE_SOURCE] == "session"
+
+
+async def test_an_old_shape_is_shown_and_never_routed_to(
+    manager: RunningManager, http: ClientSession, root: Path
+) -> None:
+    """M-145, M-204."""
+    editor = upstream_of(manager, root)
+    async with editor.serving(registered=False):
+        payload = editor.payload()
+        del payload["nonce"], payload["kind"]
+        answer = await editor.control("POST", "/heartbeat", payload)
+        assert "secret" not in answer
+        _, listed = await control(manager, "GET", "/list")
+        assert [(one["kind"], one["owner"]) for one in listed["instances"]] == [("editor", "external")]
+        assert (await shown(manager, editor) or {})["kind"] == "editor"
+        client = await LegacyClient.connect(http, manager.address)
+        assert (await client.handshake(root)).payload["target"]["port"] != editor.port
+        assert (editor.received, editor.health_asked) == ([], 0)
+
+
+async def test_a_new_manager_knows_it_again_by_its_next_heartbeat(
+    tmp_path: Path, http: ClientSession, root: Path
+) -> None:
+    """M-33, M-146: it was not stopped, its nonce is the old one, the session is still bound."""
+    async with running_manager(tmp_path / "manager") as first:
+        upstream = upstream_of(first, root)
+        async with upstream.serving(registered=False):
+            await upstream.register()
+            client = await LegacyClient.connect(http, first.address)
+            await client.handshake(root)
+            first.daemon.ask_to_stop("to be replaced")
+            await until_gone(first)
+            async with running_manager(tmp_path / "manager", http_port=first.port):
+                await upstream.register()
+                answer = await client.call("work")
+            assert answer.result["content"]
+            assert answer.headers[headers.WORKSPACE_SOURCE] == "session"
+            assert len(upstream.called()) == 1
+    assert os.getpid() == upstream.payload()["pid"]
+
+
+async def until_gone(manager: RunningManager) -> None:
+    """Wait until the control socket is no more."""
+    async with asyncio.timeout(10):
+        while manager.paths.control_socket.exists():
+            await asyncio.sleep(0.01)
+
+
+async def test_bye_forgets_the_server_and_keeps_the_sessions(
+    manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream
+) -> None:
+    """M-147: at once; a session bound to the workspace is served by a server of ours from then on."""
+    for body in ({"sessionId": "nobody"}, {}, {"sessionId": upstream.session_id}):
+        assert await control(manager, "POST", "/bye", body) == (200, {"ok": True})
+    assert await upstream.state() is None
+    answer = await client.call("calculator", {"expression": "6*7"})
+    assert answer.payload == {"value": 42}
+    assert answer.headers[headers.WORKSPACE_SOURCE] == "session"
+    assert not upstream.called()
+    assert (await client.ask(names.PING)).result == {}

@@ -7,7 +7,8 @@ import os
 import click
 
 from manager import exit_codes
-from manager.cli.checks import Finding, Level, all_findings
+from manager.cli.checks import all_findings
+from manager.cli.findings import Finding, Level
 from manager.cli.output import print_json, printable
 from manager.cli.reach import user_paths
 

@@ -1,4 +1,4 @@
-"""The control plane end to end: ports given out, folders looked up, who may ask (M-6, M-132 to M-138, M-148)."""
+"""The control plane end to end: ports given out, folders looked up (M-6, M-132 to M-138, M-148, M-198)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def asking(request: pytest.FixtureRequest, manager: RunningManager) -> Asy
 
 
 async def test_a_port_that_is_free_is_reserved(asking: Any, manager: RunningManager) -> None:
-    """M-132, M-134, M-135: not the manager's own, not another asker's, not one that is taken; the same again."""
+    """M-132, M-134, M-135: not the manager's own, nor another's, nor a taken one; the same again."""
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         taken = foreign.getsockname()[1]
         status, answer = await asking("s1", taken)

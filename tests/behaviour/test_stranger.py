@@ -1,0 +1,174 @@
+"""A stranger on the old port of a workspace server receives not one byte of a call (M-169, F5).
+
+The stranger answers 200 and JSON to everything, forged health and forged results included, and keeps every
+byte that it was sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from protocol import headers, names
+from support.front_door import LegacyClient, ModernClient
+from support.manager import RunningManager, make_project
+from support.manager_home import ManagerHome, manager_home, until
+from support.scripted_upstream import ScriptedUpstream
+
+CANARY = "secret-of-the-call"
+SUM = {"expression": "6*7"}
+HEALTH_LINE = f"GET {names.HEALTH_PATH} HTTP/1.1".encode()
+EVERY_FORGERY = pytest.mark.parametrize("nonce", [None, "guessed", ["list"]])
+
+
+class Stranger:
+    """Somebody else's server. `recorded` is every byte it was sent; `nonce` is what its health answers say."""
+
+    def __init__(self, nonce: object) -> None:
+        self.recorded = b""
+        forged: dict[str, Any] = {"ok": True, "pid": os.getpid(), "jsonrpc": "2.0", "id": 1, "nonce": nonce}
+        forged["result"] = {"content": [{"type": "text", "text": "forged"}], "tools": []}
+        if nonce is None:
+            del forged["nonce"]
+        body = json.dumps(forged).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._answer = head.encode() + body
+
+    @contextlib.asynccontextmanager
+    async def on(self, port: int) -> AsyncIterator[Stranger]:
+        """Listen on a port that somebody has just left."""
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+                    break
+                except OSError:
+                    await asyncio.sleep(0.005)
+        try:
+            yield self
+        finally:
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while chunk := await reader.read(65_536):
+                self.recorded += chunk
+                writer.write(self._answer)
+                await writer.drain()
+        writer.close()
+
+    def assert_learnt_nothing(self, *secrets: str | None) -> None:
+        """It was only ever asked how it is, without a word about who asks, what for, or for whom."""
+        for block in filter(None, self.recorded.split(b"\r\n\r\n")):
+            lines = block.split(b"\r\n")
+            assert lines[0] == HEALTH_LINE
+            assert {line.partition(b":")[0].lower() for line in lines[1:]} <= {b"host", b"accept"}
+        for secret in (CANARY, headers.SECRET, "tools/call", *secrets):
+            assert secret
+            assert secret.encode().lower() not in self.recorded.lower()
+
+
+@EVERY_FORGERY
+async def test_an_external_servers_port_taken_over(
+    manager: RunningManager, http: ClientSession, tmp_path: Path, nonce: object
+) -> None:
+    """M-144, M-169: bound session, pure door and handle; calls are refused or served by somebody true."""
+    upstream = ScriptedUpstream(make_project(tmp_path / "proj"), manager.paths.control_socket)
+    upstream.tools = [{"name": "work", "inputSchema": {"type": "object"}}]
+    client = await LegacyClient.connect(http, manager.address)
+    async with upstream.serving(registered=False):
+        await upstream.register()
+        workspace = (await client.handshake(upstream.root)).payload["workspace"]
+        assert (await client.call("work", {"canary": CANARY})).result["content"]
+    async with Stranger(nonce).on(upstream.port) as stranger:
+        modern = ModernClient(http, f"{manager.base}/w/{workspace}/mcp")
+        arguments = {"name": "work", "workspace": workspace, "arguments": {"canary": CANARY}}
+        answers = [
+            await client.call("work", {"canary": CANARY}),
+            await client.call(names.CALL_TOOL, arguments),
+            await modern.call("work", {"canary": CANARY}),
+            await modern.ask(names.RESOURCES_READ, {"uri": f"lm-tools://tool/{CANARY}"}),
+        ]
+        await client.handshake(upstream.root)
+        await client.ask(names.TOOLS_LIST)
+        assert stranger.recorded  # it was asked for its health, and not believed
+        stranger.assert_learnt_nothing(upstream.secret, upstream.nonce, client.session)
+    for answer in answers:
+        assert b"forged" not in answer.body
+    refusal = answers[0].refusal
+    assert (refusal["code"], refusal["delivered"]) == (47102, "no")
+
+
+@EVERY_FORGERY
+async def test_a_port_taken_over_between_two_calls_of_a_kept_connection(
+    manager: RunningManager, http: ClientSession, tmp_path: Path, nonce: object
+) -> None:
+    """M-169, M-170: back on another port, the server is found again; the stranger stays out."""
+    first = ScriptedUpstream(make_project(tmp_path / "proj"), manager.paths.control_socket)
+    client = await LegacyClient.connect(http, manager.address)
+    async with first.serving(registered=False):
+        await first.register()
+        await client.handshake(first.root)
+        assert (await client.call("work", {"canary": CANARY})).result["content"]
+    again = ScriptedUpstream(first.root, manager.paths.control_socket)
+    again.session_id, again.nonce, again.secret = first.session_id, first.nonce, first.secret
+    async with Stranger(nonce).on(first.port) as stranger, again.serving():
+        assert (await client.call("work", {"canary": CANARY})).result["content"]
+        assert len(again.called("work")) == 1
+        stranger.assert_learnt_nothing(first.secret, first.nonce)
+
+
+# -- servers of the manager's own, taken over from a manager that was killed -------------------------------
+
+
+def ledger(home: ManagerHome) -> tuple[int, int, str, str]:
+    """Pid, port, nonce and secret of the only instance, as the state file has them."""
+    with contextlib.closing(sqlite3.connect(home.paths.state_file)) as database:
+        (row,) = database.execute("SELECT pid, port, nonce, secret FROM instances").fetchall()
+    return tuple(row)
+
+
+async def bound(home: ManagerHome, http: ClientSession, project: Path) -> tuple[LegacyClient, int]:
+    """A client bound by a manager that was killed then, and the port of that manager."""
+    manager = await home.start()
+    client = await LegacyClient.connect(http, manager.address)
+    await client.handshake(project)
+    await manager.killed()
+    return client, manager.port
+
+
+@pytest.mark.parametrize("adopted", [True, False])
+async def test_the_port_of_a_managed_server_taken_over(
+    http: ClientSession, tmp_path: Path, adopted: bool
+) -> None:
+    """M-162, M-169: the server dies, with or without a manager to see it; nobody holds its port any more."""
+    async with manager_home(tmp_path / "user") as home:
+        client, port = await bound(home, http, make_project(tmp_path / "proj"))
+        pid, old_port, nonce, secret = ledger(home)
+        if adopted:
+            await home.start(http_port=port)
+            assert (await client.call("calculator", SUM)).payload == {"value": 42}
+            assert home.servers() == {pid}
+        os.kill(pid, signal.SIGKILL)
+        async with Stranger("guessed").on(old_port) as stranger:
+            if not adopted:
+                await home.start(http_port=port)
+            await until(lambda: pid not in home.servers())
+            answer = await client.call("calculator", {"expression": f"40+2 # {CANARY}"})
+            assert b"forged" not in answer.body
+            assert (await client.call("calculator", SUM)).payload == {"value": 42}
+            assert bool(stranger.recorded) or adopted  # the ledger's port was asked, and not believed
+            stranger.assert_learnt_nothing(nonce, secret, client.session)
+        now = ledger(home)
+        assert (now[0], now[1]) != (pid, old_port)
+        assert now[0] in home.servers()

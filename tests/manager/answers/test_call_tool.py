@@ -1,0 +1,101 @@
+"""Unwrapping `lmToolsBridge.callTool`: what is inside, whom it is for, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.exchanges import call, legacy, stateless
+
+from manager.answers.call_tool import Unwrapped, unwrap
+from manager.routing.ladder import Claims
+from protocol import names
+from protocol.errors import Reason, Refusal
+from protocol.jsonrpc import bytes_of
+
+AMBIENT = Claims(session="bound", query="/q", header="/h")
+
+
+def unwrapped(arguments: object, **members: Any) -> Unwrapped:
+    found = unwrap(legacy(call(names.CALL_TOOL, arguments), **members))
+    assert isinstance(found, Unwrapped), found
+    return found
+
+
+def test_the_call_inside_stands_in_for_the_call_outside() -> None:
+    """M-89: what the client wrote stays as it wrote it."""
+    body = (
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"lmToolsBridge.callTool",'
+        b'"arguments":{"name":" x ","arguments":{ "big" : 12345678901234567890123 , "a":1.0 }},'
+        b'"_meta":{"progressToken":7,"vendor/x":1},"task":{"ttl":1}}}'
+    )
+    found = unwrap(legacy(body))
+    assert isinstance(found, Unwrapped)
+    assert {key: bytes_of(value) for key, value in found.params.items()} == {
+        "name": b'"x"',
+        "arguments": b'{ "big" : 12345678901234567890123 , "a":1.0 }',
+        "_meta": b'{"progressToken":7,"vendor/x":1}',
+        "task": b'{"ttl":1}',
+    }
+
+
+def test_a_modern_call_is_unwrapped_alike() -> None:
+    found = unwrap(stateless(names.TOOLS_CALL, {"name": names.CALL_TOOL, "arguments": {"name": "x"}}))
+    assert isinstance(found, Unwrapped)
+    assert set(found.params) == {"name", "arguments", "_meta"}
+
+
+def test_no_arguments_are_empty_arguments() -> None:
+    """M-90."""
+    assert bytes_of(unwrapped({"name": "x"}).params["arguments"]) == b"{}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "expected name (string)"),
+        (None, "expected name (string)"),
+        ("x", "expected name (string)"),
+        ({"name": ""}, "expected name (string)"),
+        ({"name": "  "}, "expected name (string)"),
+        ({"name": 7}, "expected name (string)"),
+        ({"name": None}, "expected name (string)"),
+        ({"name": "x", "arguments": []}, "expected arguments (object)"),
+        ({"name": "x", "arguments": "{}"}, "expected arguments (object)"),
+        ({"name": "x", "arguments": None}, "expected arguments (object)"),
+        ({"name": "x", "workspace": 7}, "expected workspace (string)"),
+        ({"name": "x", "cwd": ["/x"]}, "expected cwd (string)"),
+        *[
+            ({"name": f" {name} "}, f"tool name is not allowed: {name}")
+            for name in sorted(names.MANAGER_TOOL_NAMES)
+        ],
+    ],
+)
+def test_a_call_that_cannot_be_meant_is_refused_with_how_to_write_it(arguments: object, message: str) -> None:
+    """M-90."""
+    refusal = unwrap(legacy(call(names.CALL_TOOL, arguments)))
+    assert isinstance(refusal, Refusal)
+    assert (refusal.reason, refusal.message, refusal.delivered) == (Reason.INVALID_ARGUMENTS, message, "no")
+    assert "{ name: string, arguments?: object, workspace?: string, cwd?: string }" in refusal.text
+
+
+def test_without_handle_and_cwd_the_requests_own_claims_hold() -> None:
+    assert unwrapped({"name": "x"}, claims=AMBIENT).claims == AMBIENT
+
+
+@pytest.mark.parametrize("blank", [None, "", "  "])
+@pytest.mark.parametrize("member", ["workspace", "cwd"])
+def test_a_blank_handle_or_cwd_says_nothing(member: str, blank: object) -> None:
+    assert unwrapped({"name": "x", member: blank}, claims=AMBIENT).claims == AMBIENT
+
+
+def test_a_handle_and_a_cwd_are_explicit_claims() -> None:
+    """M-93, M-94."""
+    claims = unwrapped({"name": "x", "workspace": "w", "cwd": "/c"}, claims=AMBIENT).claims
+    assert claims == Claims(argument_workspace="w", argument_cwd="/c")
+
+
+def test_on_a_door_of_one_workspace_both_must_agree() -> None:
+    """M-16: the path goes on claiming."""
+    claims = unwrapped({"name": "x", "workspace": "w"}, claims=Claims(path="p")).claims
+    assert (claims.path, claims.argument_workspace) == ("p", "w")

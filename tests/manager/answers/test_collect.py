@@ -1,0 +1,131 @@
+"""The one response in a workspace server's answer, in whatever form and pieces it comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any, cast
+
+import pytest
+
+from manager.answers.collect import is_response, response_of
+from manager.upstream.forward import Answer, InterruptedAnswerError
+from protocol.errors import Reason, Refusal
+from protocol.sse import encode
+
+RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+NEWS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
+ASKING = b'{"jsonrpc":"2.0","id":9,"method":"ping"}'
+DIED = Refusal(Reason.WORKSPACE_SERVER_DIED, "workspace server died during the call", delivered="unknown")
+
+
+class PlayedAnswer:
+    """An answer whose pieces a test decides; a refusal among them breaks it off."""
+
+    def __init__(self, pieces: Iterable[bytes | Refusal], *, is_events: bool = True) -> None:
+        self.pieces = list(pieces)
+        self.is_events = is_events
+        self.status = 418
+        self.outcomes: list[str] = []
+        self.read_to = 0
+
+    async def read(self) -> bytes | Refusal:
+        await self.aclose("ok")
+        return self.pieces[0]
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        for piece in self.pieces:
+            self.read_to += 1
+            if isinstance(piece, Refusal):
+                raise InterruptedAnswerError(piece)
+            yield piece
+
+    async def aclose(self, outcome: str = "cancelled") -> None:
+        self.outcomes.append(outcome)
+
+
+async def collected(answer: PlayedAnswer, limit: int = 10_000) -> Any:
+    outcome = await response_of(cast("Answer", answer), limit)
+    assert answer.outcomes, "the answer was neither read to its end nor closed"
+    return outcome
+
+
+def reason(outcome: object) -> Reason:
+    assert isinstance(outcome, Refusal), outcome
+    assert outcome.delivered == "unknown"
+    return outcome.reason
+
+
+async def test_a_json_answer_is_the_response() -> None:
+    assert await collected(PlayedAnswer([RESPONSE], is_events=False)) == RESPONSE
+
+
+async def test_the_response_at_the_end_of_a_stream_is_found_behind_notifications() -> None:
+    """M-175, M-189."""
+    answer = PlayedAnswer([encode(NEWS), encode(NEWS) + encode(RESPONSE)])
+    assert await collected(answer) == RESPONSE
+    assert answer.outcomes[0] == "ok"
+
+
+async def test_a_response_in_pieces_is_put_together() -> None:
+    whole = encode(NEWS) + encode(RESPONSE)
+    assert await collected(PlayedAnswer(whole[at : at + 1] for at in range(len(whole)))) == RESPONSE
+
+
+async def test_nothing_is_read_behind_the_response() -> None:
+    answer = PlayedAnswer([encode(RESPONSE), DIED])
+    assert await collected(answer) == RESPONSE
+    assert answer.read_to == 1
+
+
+async def test_a_request_of_the_server_is_no_response() -> None:
+    assert await collected(PlayedAnswer([encode(ASKING), encode(RESPONSE)])) == RESPONSE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PlayedAnswer([]),
+        PlayedAnswer([encode(NEWS)]),
+        PlayedAnswer([b"data: nonsense\n\n"]),
+        PlayedAnswer([encode(RESPONSE)[:-1]]),
+        PlayedAnswer([b"{}"], is_events=False),
+        PlayedAnswer([NEWS], is_events=False),
+        PlayedAnswer([b"<html>"], is_events=False),
+        PlayedAnswer([b""], is_events=False),
+    ],
+)
+async def test_an_answer_without_a_response_is_unusable(answer: PlayedAnswer) -> None:
+    """M-100."""
+    outcome = await collected(answer)
+    assert reason(outcome) is Reason.INVALID_UPSTREAM_ANSWER
+    assert outcome.details == {"httpStatus": 418}
+
+
+async def test_a_stream_that_breaks_off_is_the_death_of_the_server() -> None:
+    """M-97."""
+    assert await collected(PlayedAnswer([encode(NEWS), DIED])) is DIED
+    assert await collected(PlayedAnswer([DIED], is_events=False)) is DIED
+
+
+async def test_an_event_beyond_the_limit_is_refused() -> None:
+    answer = PlayedAnswer([b"data: " + b"x" * 50] * 10)
+    assert reason(await collected(answer, limit=100)) is Reason.RESPONSE_TOO_LARGE
+    assert answer.read_to < 10
+
+
+@pytest.mark.parametrize(
+    ("data", "counts"),
+    [
+        (RESPONSE, True),
+        (b'{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"m"}}', True),
+        (b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}', True),
+        (b'{"jsonrpc":"2.0","error":{"code":1,"message":"m"}}', True),
+        (b'{"jsonrpc":"2.0","id":null,"result":{}}', False),
+        (b'{"error":"Not Found"}', False),
+        (NEWS, False),
+        (ASKING, False),
+        (b"", False),
+    ],
+)
+def test_an_error_that_could_not_name_the_id_is_a_response(data: bytes, counts: bool) -> None:
+    assert is_response(data) is counts

@@ -1,0 +1,134 @@
+"""The manager's own lists and resources, and what a session remembers of what it was shown."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_types.methods import validate_server_result
+from support.exchanges import legacy, session_of, stateless
+
+from manager.answers.exchange import Located, Plain
+from manager.answers.lists import LIST_METHODS, fingerprint, own_list, read_own, remember_shown
+from manager.routing.descriptors import CALL_TOOL_TEXT, MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
+from manager.routing.ladder import Source
+from manager.settings import Settings
+from manager.store import Store
+from manager.upstream.supervisor import Supervisor, Surroundings
+from manager.upstream.workspaces import Workspace
+
+OWN = {
+    "tools/list": ("tools", list(MANAGER_TOOLS)),
+    "resources/list": ("resources", list(MANAGER_RESOURCES)),
+    "resources/templates/list": ("resourceTemplates", list(MANAGER_TEMPLATES)),
+    "prompts/list": ("prompts", []),
+}
+
+
+def result_of(reply: Plain | None) -> dict[str, Any]:
+    assert reply is not None
+    assert reply.status == 200
+    found: dict[str, Any] = json.loads(reply.body)["result"]
+    return found
+
+
+def listing(method: str, **members: Any) -> Any:
+    return legacy({"jsonrpc": "2.0", "id": 1, "method": method}, **members)
+
+
+def reading(uri: str, **members: Any) -> Any:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}}
+    return legacy(message, **members)
+
+
+def snapshot(text: str) -> dict[str, Any]:
+    """The JSON behind the line that announces it."""
+    before, _, after = text.partition("\nStatus snapshot:\n")
+    assert "lmToolsBridge.requestWorkspaceMCPServer" in before
+    found: dict[str, Any] = json.loads(after)
+    return found
+
+
+@pytest.fixture
+async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
+    """A known workspace whose server never ran."""
+    store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
+    await store.open()
+    around = Surroundings(Settings(), store, tmp_path, os.environ)
+    yield Workspace("w-1", str(tmp_path), Supervisor("w-1", str(tmp_path), around))
+    await store.close()
+
+
+@pytest.mark.parametrize("method", OWN)
+@pytest.mark.parametrize("modern", [False, True])
+def test_without_a_workspace_the_lists_are_the_managers_own(method: str, modern: bool) -> None:
+    """M-34, M-101, M-102."""
+    member, entries = OWN[method]
+    found = result_of(own_list(stateless(method) if modern else listing(method)))
+    assert found[member] == entries
+    assert modern or set(found) == {member}
+    validate_server_result(method, "2026-07-28" if modern else "2025-11-25", found)
+
+
+def test_all_four_lists_are_known() -> None:
+    assert set(OWN) == LIST_METHODS
+
+
+def test_a_session_remembers_which_tools_it_was_shown() -> None:
+    """M-47."""
+    session = session_of()
+    own_list(listing("resources/list", session=session))
+    assert session.shown is None
+    own_list(listing("tools/list", session=session))
+    assert session.shown == fingerprint([])
+    remember_shown(listing("tools/list", session=session), [b"a"])
+    assert session.shown == fingerprint([b"a"])
+    remember_shown(stateless("tools/list"), [b"a"])  # no session, nothing to remember
+
+
+def test_lists_that_differ_have_different_fingerprints() -> None:
+    lists = [[], [b"a"], [b"b"], [b"a", b"b"], [b"b", b"a"]]
+    assert len({fingerprint(one) for one in lists}) == len(lists)
+    assert fingerprint([b"a"]) == fingerprint([b"a"])
+
+
+def test_the_call_tool_resource_is_the_same_for_everybody() -> None:
+    """M-105."""
+    uri = "lm-tools-bridge://callTool"
+    found = result_of(read_own(reading(uri), None))
+    assert found["contents"] == [{"uri": uri, "mimeType": "text/plain", "text": CALL_TOOL_TEXT}]
+
+
+@pytest.mark.parametrize("uri", ["lm-tools://names", "lm-tools-bridge://calltool", "file:///x", ""])
+def test_other_resources_are_not_ours(uri: str) -> None:
+    assert read_own(reading(uri), None) is None
+
+
+def test_the_handshake_resource_of_an_unbound_session_says_so() -> None:
+    """M-103, M-104."""
+    (content,) = result_of(read_own(reading("lm-tools-bridge://handshake"), None))["contents"]
+    assert snapshot(content["text"]) == {
+        "ready": False,
+        "online": False,
+        "workspaceSetExplicitly": False,
+        "workspace": None,
+        "cwd": None,
+        "offlineDurationSec": None,
+        "target": None,
+    }
+
+
+async def test_reading_the_handshake_resource_starts_nothing(workspace: Workspace) -> None:
+    """M-104."""
+    session = session_of(workspace="w-1", cwd="/srv/proj")
+    exchange = reading("lm-tools-bridge://handshake", session=session)
+    (content,) = result_of(read_own(exchange, Located(workspace, Source.SESSION)))["contents"]
+    found = snapshot(content["text"])
+    assert (found["ready"], found["online"], found["target"]) == (False, False, None)
+    assert (found["workspaceSetExplicitly"], found["workspace"], found["cwd"]) == (True, "w-1", "/srv/proj")
+    assert workspace.supervisor.instance is None
+    assert workspace.supervisor.life.started_at is None

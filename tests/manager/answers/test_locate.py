@@ -1,0 +1,182 @@
+"""Climbing the ladder with real folders: who is believed, who is refused, who is passed over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.manager import make_project
+
+from manager.answers.exchange import Located, Unlocated
+from manager.answers.locate import locate, not_set
+from manager.filesystem import FolderExaminer
+from manager.routing.ladder import Claims, Source
+from manager.settings import Settings
+from manager.store import Store
+from manager.upstream.externals import ExternalServers
+from manager.upstream.supervisor import Surroundings
+from manager.upstream.workspaces import Workspace, Workspaces
+from protocol.errors import Reason, Refusal
+
+
+class Land:
+    """Three projects, the first two known already; nothing is ever started."""
+
+    def __init__(self, workspaces: Workspaces, folder: Path) -> None:
+        self.workspaces = workspaces
+        self.folder = folder
+        self.a, self.b, self.c = (make_project(folder / name) for name in "abc")
+
+    async def known(self, root: Path) -> str:
+        found = await self.workspaces.find(str(root), ambient=False)
+        assert isinstance(found, Workspace)
+        return found.id
+
+    async def ask(self, **claims: object) -> Located | Unlocated | Refusal:
+        return await locate(self.workspaces, replace(Claims(), **claims))
+
+
+@pytest.fixture
+async def land(tmp_path: Path) -> AsyncIterator[Land]:
+    store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
+    await store.open()
+    around = Surroundings(Settings(match_wait_s=0), store, tmp_path, os.environ)
+    externals = ExternalServers(around)
+    workspaces = Workspaces(around, FolderExaminer(), externals, home=tmp_path / "home", windows=False)
+    yield Land(workspaces, tmp_path)
+    await workspaces.close()
+    await externals.close()
+    await store.close()
+
+
+def at(outcome: object) -> tuple[str, Source]:
+    assert isinstance(outcome, Located), outcome
+    return outcome.workspace.root, outcome.source
+
+
+def refused(outcome: object) -> Refusal:
+    assert isinstance(outcome, Refusal), outcome
+    return outcome
+
+
+async def test_every_rung_alone_leads_to_its_workspace(land: Land) -> None:
+    """M-13, M-111."""
+    identity, a = await land.known(land.a), str(land.a)
+    assert at(await land.ask(path=identity)) == (a, Source.PATH)
+    assert at(await land.ask(argument_workspace=identity)) == (a, Source.ARGUMENT)
+    assert at(await land.ask(argument_cwd=a)) == (a, Source.ARGUMENT)
+    assert at(await land.ask(session=identity)) == (a, Source.SESSION)
+    assert at(await land.ask(query=a)) == (a, Source.QUERY)
+    assert at(await land.ask(header=a)) == (a, Source.HEADER)
+
+
+async def test_each_rung_beats_those_below_it(land: Land) -> None:
+    """M-94, M-111, M-113."""
+    a, b, c = str(land.a), str(land.b), str(land.c)
+    ida, idb = await land.known(land.a), await land.known(land.b)
+    assert at(await land.ask(path=ida, session=idb, query=c, header=c)) == (a, Source.PATH)
+    assert at(await land.ask(argument_workspace=ida, session=idb, query=c)) == (a, Source.ARGUMENT)
+    assert at(await land.ask(argument_cwd=a, session=idb, header=c)) == (a, Source.ARGUMENT)
+    assert at(await land.ask(session=idb, query=a, header=c)) == (b, Source.SESSION)
+    assert at(await land.ask(query=a, header=c)) == (a, Source.QUERY)
+
+
+async def test_explicit_claims_that_agree_are_one(land: Land) -> None:
+    identity = await land.known(land.a)
+    found = await land.ask(path=identity, argument_workspace=identity, argument_cwd=str(land.a))
+    assert at(found) == (str(land.a), Source.PATH)
+
+
+async def test_explicit_claims_that_disagree_are_refused_naming_both(land: Land) -> None:
+    """M-93, M-111: 47110."""
+    ida, idb = await land.known(land.a), await land.known(land.b)
+    for claims in (
+        {"path": ida, "argument_workspace": idb},
+        {"path": ida, "argument_cwd": str(land.b)},
+        {"argument_workspace": ida, "argument_cwd": str(land.b)},
+    ):
+        refusal = refused(await land.ask(**claims))
+        assert refusal.reason is Reason.CONFLICTING_WORKSPACE
+        assert refusal.message == f"conflicting workspace: {ida} and {idb}"
+        assert refusal.details == {"workspaces": [ida, idb]}
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ({"argument_workspace": "never-heard-of"}, Reason.WORKSPACE_NOT_MATCHED),
+        ({"argument_workspace": 7}, Reason.WORKSPACE_NOT_MATCHED),
+        ({"path": "never-heard-of"}, Reason.WORKSPACE_NOT_MATCHED),
+        ({"argument_cwd": "relative/path"}, Reason.INVALID_CWD),
+        ({"argument_cwd": "/no/such/folder"}, Reason.INVALID_CWD),
+        ({"argument_cwd": "/"}, Reason.WORKSPACE_NOT_MATCHED),
+    ],
+)
+async def test_an_explicit_claim_that_leads_nowhere_is_refused(
+    land: Land, claims: dict[str, object], reason: Reason
+) -> None:
+    """M-93: nothing below it is asked instead."""
+    identity = await land.known(land.a)
+    assert refused(await land.ask(session=identity, query=str(land.a), **claims)).reason is reason
+
+
+async def test_an_unmatched_claim_names_what_is_known(land: Land) -> None:
+    """M-93, the table of refusals."""
+    ids = [await land.known(land.a), await land.known(land.b)]
+    refusal = refused(await land.ask(argument_workspace="ghost"))
+    assert refusal.message == "workspace not matched: ghost"
+    assert refusal.details == {"workspace": "ghost", "known": ids}
+
+
+async def test_an_ambient_claim_that_matches_nothing_falls_to_the_next(land: Land) -> None:
+    """M-111."""
+    found = await land.ask(query="/no/such/folder", header=str(land.a))
+    assert at(found) == (str(land.a), Source.HEADER)
+
+
+@pytest.mark.parametrize("text", ["", "  ", "${PWD}", "$PWD", "%CD%", "{env:PWD}", "${workspaceFolder}"])
+async def test_an_ambient_placeholder_is_silence(land: Land, text: str) -> None:
+    """M-112."""
+    assert await land.ask(query=text) == Unlocated(None)
+    assert at(await land.ask(query=text, header=str(land.a))) == (str(land.a), Source.HEADER)
+
+
+async def test_a_hopeless_ambient_folder_is_named_by_the_refusal_that_follows(land: Land) -> None:
+    """M-20."""
+    outcome = await land.ask(query="/no/such/folder", header="also/bad")
+    assert isinstance(outcome, Unlocated)
+    refusal = not_set(outcome)
+    assert refusal.reason is Reason.INVALID_CWD
+    assert "/no/such/folder" in refusal.message
+
+
+async def test_silence_everywhere_is_no_workspace(land: Land) -> None:
+    """M-95."""
+    outcome = await land.ask()
+    assert outcome == Unlocated(None)
+    refusal = not_set(Unlocated(None))
+    assert (refusal.reason, refusal.message) == (Reason.WORKSPACE_NOT_SET, "workspace not set")
+
+
+async def test_a_binding_to_a_workspace_nobody_knows_any_more_is_passed_over(land: Land) -> None:
+    assert await land.ask(session="forgotten") == Unlocated(None)
+    assert at(await land.ask(session="forgotten", query=str(land.a))) == (str(land.a), Source.QUERY)
+
+
+async def test_only_what_the_address_says_is_pure(land: Land) -> None:
+    """M-15."""
+    identity, a = await land.known(land.a), str(land.a)
+    pure = {
+        source: (await land.ask(**claims)).is_pure  # type: ignore[union-attr]  all of them are located
+        for source, claims in {
+            "path": {"path": identity},
+            "query": {"query": a},
+            "header": {"header": a},
+            "argument": {"argument_cwd": a},
+            "session": {"session": identity},
+        }.items()
+    }
+    assert pure == {"path": True, "query": True, "header": True, "argument": False, "session": False}

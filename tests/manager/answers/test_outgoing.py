@@ -1,0 +1,186 @@
+"""The request that leaves: modern ones as they came, legacy ones with the modern `_meta` and nothing else changed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from multidict import CIMultiDict
+from support.exchanges import call, legacy, session_of, stateless
+
+from manager.answers.outgoing import outgoing, own_request
+from manager.upstream.forward import Outgoing
+from protocol import headers, names
+from protocol.inbound import Inbound, classify
+from protocol.jsonrpc import raw
+from protocol.versions import Era
+
+VERSION, CAPABILITIES, CLIENT = names.META_VERSION, names.META_CAPABILITIES, names.META_CLIENT
+TRIPLE = {VERSION: "2026-07-28", CAPABILITIES: {}, CLIENT: {"name": "codex", "version": "0.1"}}
+
+
+def accepted(sent: Outgoing) -> Inbound:
+    """What leaves must be a modern request in order, judged as the workspace server judges it."""
+    inbound = classify(CIMultiDict((key.decode(), value.decode()) for key, value in sent.headers), sent.body)
+    assert isinstance(inbound, Inbound), inbound
+    assert inbound.era is Era.MODERN
+    return inbound
+
+
+def headers_of(sent: Outgoing) -> dict[str, str]:
+    assert len({key.lower() for key, _ in sent.headers}) == len(sent.headers), "a header is sent twice"
+    return {key.decode(): value.decode() for key, value in sent.headers}
+
+
+# Modern clients ----------------------------------------------------------------------------------------------
+
+
+def test_a_modern_body_leaves_as_it_came() -> None:
+    """M-89."""
+    exchange = stateless("tools/call", {"name": "é", "arguments": {"a": 1}})
+    sent = outgoing(exchange)
+    assert sent.body == exchange.message.body
+    assert accepted(sent).name == "é"
+    assert headers_of(sent)["Accept"] == "application/json, text/event-stream"
+
+
+def test_an_unwrapped_call_gets_the_name_header_of_the_call_inside() -> None:
+    """M5, M-89."""
+    exchange = stateless("tools/call", {"name": names.CALL_TOOL, "arguments": {"name": "x"}})
+    sent = outgoing(exchange, {**exchange.params, "name": raw("réal"), "arguments": raw({"b": 2})})
+    assert accepted(sent).name == "réal"
+    params = json.loads(sent.body)["params"]
+    assert (params["arguments"], params["_meta"][VERSION]) == ({"b": 2}, "2026-07-28")
+    assert headers_of(sent)[headers.NAME] == headers.encode_value("réal")
+
+
+# Legacy clients ----------------------------------------------------------------------------------------------
+
+
+def test_a_legacy_call_becomes_a_modern_one() -> None:
+    sent = outgoing(legacy(call("lm_findFiles", {"query": "*"})))
+    inbound = accepted(sent)
+    assert (inbound.name, inbound.message.method) == ("lm_findFiles", "tools/call")  # type: ignore[union-attr]
+    assert json.loads(sent.body)["params"]["_meta"] == TRIPLE
+    assert headers_of(sent) == {
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+        "MCP-Protocol-Version": "2026-07-28",
+        "Mcp-Method": "tools/call",
+        "Mcp-Name": "lm_findFiles",
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}',
+            b'{"params":{"_meta":@},"jsonrpc":"2.0","id":1,"method":"tools/list"}',
+        ),
+        (
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}',
+            b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":@}}',
+        ),
+        (
+            b' { "id" : "x" , "params" : {\n "cursor":"c" , "n":1.50} , "x":1e400, "jsonrpc":"2.0","method":"tools/list"}\n',
+            b' { "id" : "x" , "params" : {"_meta":@,"cursor":"c" , "n":1.50} , "x":1e400, "jsonrpc":"2.0","method":"tools/list"}\n',
+        ),
+    ],
+    ids=["no parameters", "empty parameters", "odd spelling"],
+)
+def test_only_the_meta_is_spliced_in(body: bytes, expected: bytes) -> None:
+    """Design 2.4: bodies are forwarded, not re-modelled."""
+    meta = json.dumps(TRIPLE, separators=(",", ":")).encode()
+    assert outgoing(legacy(body)).body == expected.replace(b"@", meta)
+
+
+def test_the_clients_own_meta_stays() -> None:
+    """M-92."""
+    meta = {"progressToken": "p", "traceparent": "00-1-1-01", "vendor/x": {"deep": [1]}}
+    sent = outgoing(legacy(call("x", {}, _meta=meta)))
+    assert json.loads(sent.body)["params"]["_meta"] == {**meta, **TRIPLE}
+
+
+def test_a_legacy_client_cannot_speak_for_the_modern_era() -> None:
+    """Its own claim about capabilities is replaced: through us it can be asked nothing in mid-call."""
+    meta = {CAPABILITIES: {"sampling": {}}, CLIENT: {"name": "liar", "version": "9"}}
+    sent = outgoing(legacy(call("x", {}, _meta=meta)))
+    assert json.loads(sent.body)["params"]["_meta"] == TRIPLE
+
+
+def test_a_client_without_a_name_is_not_named() -> None:
+    sent = outgoing(legacy(call("x", {}), session=session_of(client_name=None)))
+    assert CLIENT not in json.loads(sent.body)["params"]["_meta"]
+
+
+def test_an_unwrapped_legacy_call_has_the_name_and_arguments_inside() -> None:
+    exchange = legacy(call(names.CALL_TOOL, {"name": "x"}, _meta={"progressToken": 1}))
+    sent = outgoing(exchange, {**exchange.params, "name": raw("x"), "arguments": raw({"b": 2})})
+    assert accepted(sent).name == "x"
+    params = json.loads(sent.body)["params"]
+    assert (params["name"], params["arguments"]) == ("x", {"b": 2})
+    assert params["_meta"] == {"progressToken": 1, **TRIPLE}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"]), max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text("ab é", max_size=3), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["arguments", "cursor", "x", "é"]), JSON),
+    st.none() | st.dictionaries(st.sampled_from(["progressToken", "a/b"]), JSON),
+    st.integers() | st.text("ab", max_size=4),
+    st.sampled_from([None, 1]),
+    st.booleans(),
+)
+def test_every_legacy_call_arrives_whole(
+    params: dict[str, Any], meta: dict[str, Any] | None, identity: Any, indent: int | None, ascii_only: bool
+) -> None:
+    sent_params = {**params, "name": "t"} | ({} if meta is None else {"_meta": meta})
+    message = {"jsonrpc": "2.0", "id": identity, "method": "tools/call", "params": sent_params, "extra": [1]}
+    sent = outgoing(legacy(json.dumps(message, indent=indent, ensure_ascii=ascii_only).encode()))
+    accepted(sent)
+    assert json.loads(sent.body) == {
+        **message,
+        "params": {**params, "name": "t", "_meta": {**(meta or {}), **TRIPLE}},
+    }
+
+
+# Both --------------------------------------------------------------------------------------------------------
+
+
+def test_headers_that_cross_and_the_tool_mode_go_along() -> None:
+    """G1, G11."""
+    passed = ((b"Mcp-Param-Path", b"/x"), (b"traceparent", b"00"))
+    sent = outgoing(legacy(call("x", {}), passed_headers=passed, passed_query="?tool_mode=discovery"))
+    assert sent.target == b"/mcp?tool_mode=discovery"
+    assert set(passed) <= set(sent.headers)
+
+
+@pytest.mark.parametrize(("method", "timed"), [("tools/call", True), ("tools/list", True), (names.LISTEN, False)])
+def test_only_a_listen_stream_has_no_deadline(method: str, timed: bool) -> None:
+    """M-98."""
+    assert outgoing(stateless(method, {"name": "x"} if method == "tools/call" else {})).timed is timed
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "name"),
+    [("tools/list", {"cursor": "c"}, None), ("resources/read", {"uri": "lm-tools://schema/é"}, "lm-tools://schema/é")],
+)
+def test_the_managers_own_requests_are_in_order_and_have_an_id(
+    method: str, params: dict[str, Any], name: str | None
+) -> None:
+    """M-65."""
+    sent = own_request(method, params, "manager-1")
+    assert accepted(sent).name == name
+    message = json.loads(sent.body)
+    assert message["id"] == "manager-1"
+    assert {**message["params"], "_meta": None} == {**params, "_meta": None}
+    assert message["params"]["_meta"][CLIENT]["name"] == "lm-tools-bridge-manager"

@@ -41,7 +41,7 @@ from manager.settings import Settings
 from manager.store import Store
 from manager.upstream.externals import ExternalServers
 from manager.upstream.forward import Forwarder
-from manager.upstream.supervisor import Surroundings
+from manager.upstream.surroundings import Surroundings
 from manager.upstream.workspaces import Workspaces
 from manager.web.app import diagnosis_routes, make_app
 from manager.web.control import make_control_app

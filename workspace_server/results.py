@@ -10,10 +10,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from protocol import names
 from workspace_server.source import Tool, ToolError, ToolResult
-
-ERROR_META = "lm-tools-bridge/error"
-"""Member of `_meta` for the error object where `structuredContent` is promised to a schema (D-14)."""
 
 _ERROR_PREFIX = "Error: "
 _MAX_DEPTH = 100
@@ -21,10 +19,11 @@ _MAX_BITS = 10_000  # no encoder writes integers of any length
 
 _ANSI = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor
-    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)"  # OSC, DCS, SOS, PM, APC
+    # OSC, DCS, SOS, PM, APC; none begins inside another, which also keeps the search linear
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x90\x98\x9c-\x9f]*(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]*[0-~]"  # two-character escapes
 )
-_INVISIBLE = re.compile(
+_INVISIBLE = re.compile(  # every escape sequence begins with one of these
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and line feed, DEL, C1
     "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi marks, embeddings, overrides, isolates
     "\u180e\u200b-\u200d\u2060-\u2064\u206a-\u206f\ufeff"  # zero width
@@ -44,7 +43,9 @@ def clean_text(text: str) -> str:
     Without ANSI sequences, control characters except line feed and tab, bidi and zero-width characters;
     lone surrogates become U+FFFD.
     """
-    return well_formed(_INVISIBLE.sub("", _ANSI.sub("", text)))
+    if _INVISIBLE.search(text) is not None:
+        text = _INVISIBLE.sub("", _ANSI.sub("", text))
+    return well_formed(text)
 
 
 def _json_value(value: object, depth: int = 0) -> Any:
@@ -77,12 +78,13 @@ def encode_result(result: ToolResult) -> dict[str, Any]:
     """The members of a `CallToolResult`, which any JSON encoder takes.
 
     `content` and `isError` are always there, `structuredContent` and `_meta` only if the result has them.
-    An empty text gives no block when there are other blocks. Texts are cleaned (T-156), structured values
-    are not: a file's bytes matter to a machine.
+    An empty text gives no block when there are other blocks. Texts are cleaned (T-156) unless they are
+    `verbatim` (T-129); structured values are not: a file's bytes matter to a machine.
     """
     blocks = [_block(block) for block in result.blocks]
     if result.text or not blocks:
-        blocks.insert(0, {"type": "text", "text": clean_text(result.text)})
+        text = well_formed(result.text) if result.verbatim else clean_text(result.text)
+        blocks.insert(0, {"type": "text", "text": text})
     wire: dict[str, Any] = {"content": blocks, "isError": result.is_error}
     if result.structured is not None:
         wire["structuredContent"] = _json_value(result.structured)
@@ -97,7 +99,7 @@ def failure(tool: Tool, text: str, body: Mapping[str, Any]) -> ToolResult:
     A tool with an `outputSchema` promises the shape of `structuredContent`; clients hold errors to it too.
     """
     if "outputSchema" in tool.definition:
-        return ToolResult(text, is_error=True, meta={ERROR_META: body})
+        return ToolResult(text, is_error=True, meta={names.META_ERROR: body})
     return ToolResult(text, structured=body, is_error=True)
 
 

@@ -45,7 +45,8 @@ class Tool:
 class ToolResult:
     """A `CallToolResult` that we author ourselves.
 
-    `text` becomes one text block in front of `blocks`; `structured` becomes `structuredContent`.
+    `text` becomes one text block in front of `blocks`; `structured` becomes `structuredContent`. `verbatim`:
+    the text is content somebody asked for and keeps every character that can be sent (T-129).
     """
 
     text: str
@@ -53,6 +54,7 @@ class ToolResult:
     is_error: bool = False
     blocks: tuple[Mapping[str, Any], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
+    verbatim: bool = False
 
 
 class ToolError(Exception):

@@ -26,7 +26,7 @@ from manager.routing.ladder import Source
 from manager.routing.sessions import Session
 from manager.upstream.instance import Instance
 from manager.upstream.response import UpstreamFailure
-from manager.upstream.supervisor import Surroundings
+from manager.upstream.surroundings import Surroundings
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal

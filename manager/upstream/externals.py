@@ -28,7 +28,7 @@ from manager.routing.workspace_id import workspace_id
 from manager.upstream import process
 from manager.upstream.instance import Instance
 from manager.upstream.response import UpstreamFailure
-from manager.upstream.supervisor import Surroundings
+from manager.upstream.surroundings import Surroundings
 from protocol import launch
 from protocol.errors import Reason, Refusal
 from protocol.registration import Allocate, Heartbeat

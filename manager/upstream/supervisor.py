@@ -1,6 +1,6 @@
 """Keeps one workspace's server alive: starts it once however many ask, watches, restarts, stops.
 
-The states are `routing/lifecycle.py`; the process is `process.py`. Servers that somebody else started are
+The states are `routing/lifecycle.py`; how a server comes up is `launcher.py`. Servers that somebody else started are
 never supervised, only asked (`workspaces.py`).
 """
 
@@ -8,42 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import random
-import secrets
-import socket
-import time
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
 
 from manager.log import logger
-from manager.port import reserve
 from manager.routing.lifecycle import Life, State
-from manager.settings import Settings
-from manager.store import InstanceRow, Store
+from manager.store import InstanceRow
 from manager.upstream import process
 from manager.upstream.instance import Figures, Instance
+from manager.upstream.launcher import FailedStart, Launcher
 from manager.upstream.response import UpstreamFailure
-from protocol import launch, names
+from manager.upstream.surroundings import Surroundings
+from protocol import names
 from protocol.errors import Reason, Refusal
 
 KILL_AFTER_S: Final = 5.0
 LIFELINE_RETRY_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What every supervisor needs of the world around it; clock and chance, too, so that tests own them."""
-
-    settings: Settings
-    store: Store
-    logs_dir: Path
-    environ: Mapping[str, str]
-    now: Callable[[], float] = time.monotonic
-    rng: random.Random = field(default_factory=random.SystemRandom)
-    sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep
 
 
 class Supervisor:
@@ -58,7 +39,7 @@ class Supervisor:
         self.last_exit: int | None = None
         self._around = around
         self._log = logger(workspace=workspace)
-        self._listener: socket.socket | None = None
+        self._launcher = Launcher(workspace, root, around)
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -69,7 +50,7 @@ class Supervisor:
     @property
     def log_file(self) -> Path:
         """Where the server's output goes."""
-        return self._around.logs_dir / f"{self.workspace}.log"
+        return self._launcher.log_file
 
     # -- what callers ask ------------------------------------------------------------------------------
 
@@ -129,30 +110,13 @@ class Supervisor:
         )
 
     async def adopt(self, row: InstanceRow) -> bool:
-        """Take over a server that a former manager started, if it is still that very process (M-162).
-
-        One that lives but does not answer is ended, so that it cannot stay behind unnoticed.
-        """
-        instance = self._instance(row.instance, row.port, row.nonce, row.secret)
-        found = process.Process.adopt(row.pid, row.started) if row.pid else None
-        try:
-            body = await instance.check(self._around.settings.health_timeout_s * 2, self._around.now())
-        except UpstreamFailure:
-            await instance.pool.close()
-            if found is not None:
-                found.kill_group()
-                await found.wait()
-            await self._around.store.drop_instance(self.workspace, row.instance)
+        """Take over a server that a former manager started; whether it could be (M-162)."""
+        instance = await self._launcher.recognise(row)
+        if instance is None:
             return False
-        found = found or self._process_from_health(body)
-        if found is None:
-            await instance.pool.close()
-            return False
-        instance.process, instance.pid = found, found.pid
         self.life.start(self._around.now())
         self._serve(instance)
-        await self._enter(instance)
-        self._log.info("workspace.adopted", pid=found.pid, port=row.port)
+        self._log.info("workspace.adopted", pid=instance.pid, port=row.port)
         return True
 
     async def stop(self) -> None:
@@ -173,7 +137,7 @@ class Supervisor:
             if self.instance.process is not None:
                 self.instance.process.release()
             self.instance = None
-        self._close_listener()
+        self._launcher.close()
 
     # -- starting --------------------------------------------------------------------------------------
 
@@ -207,89 +171,18 @@ class Supervisor:
 
     async def _start_once(self) -> None:
         self.life.start(self._around.now())
-        instance: Instance | None = None
-        ready = False
+        outcome: Instance | FailedStart = FailedStart("was not waited for")
         try:
-            instance = self._prepare()
-            await self._spawn(instance)
-            ready = await self._await_first_answer(instance)
-        except OSError as error:
-            self.figures.last_error = f"cannot be started: {error}"
-            self._log.error("workspace.start_failed", why=str(error))
+            outcome = await self._launcher.start()
         finally:
-            if not ready:
-                await self._abandon(instance)
-        if ready and instance is not None:
-            self._serve(instance)
-            self._log.info("workspace.ready", pid=instance.pid, port=instance.port)
-
-    def _prepare(self) -> Instance:
-        settings = self._around.settings
-        if self._listener is None:
-            ports = range(settings.port_range_start, settings.port_range_end + 1)
-            self._listener = reserve(self._around.rng, ports)
-        return self._instance(
-            f"i-{secrets.token_hex(4)}",
-            self._listener.getsockname()[1],
-            secrets.token_urlsafe(24),
-            secrets.token_urlsafe(32),
-        )
-
-    async def _spawn(self, instance: Instance) -> None:
-        around = self._around
-        assert self._listener is not None  # noqa: S101  narrows the type: `_prepare` made it
-        await self._enter(instance)  # before the start: a ledger that knows too much can be checked
-        orders = launch.Launch(
-            workspace=self.workspace,
-            root=self.root,
-            instance=instance.id,
-            nonce=instance.nonce,
-            secret=instance.secret,
-            listen_fd=self._listener.fileno(),
-            grace_s=around.settings.grace_s,
-        )
-        instance.process = process.spawn(
-            launch.encode(orders), self._listener, self.root, self.log_file, around.environ
-        )
-        instance.pid = instance.process.pid
-        await self._enter(instance)
-
-    async def _await_first_answer(self, instance: Instance) -> bool:
-        """Ready means it answered: the socket listens from the start, so the request waits in its backlog."""
-        assert instance.process is not None  # noqa: S101  narrows the type: it was just started
-        limit = self._around.settings.start_timeout_s
-        check = asyncio.create_task(instance.check(limit, self._around.now()))
-        ended = asyncio.create_task(instance.process.wait())
-        try:
-            await asyncio.wait({check, ended}, return_when=asyncio.FIRST_COMPLETED, timeout=limit)
-            if check.done() and check.exception() is None:
-                return True
-            why = f"ended with code {ended.result()}" if ended.done() else "did not answer in time"
-            self.figures.last_error = f"start failed: {why}"
-            self._log.warning("workspace.start_failed", why=why, pid=instance.pid)
-            return False
-        finally:
-            await self._cancel({check, ended})
-
-    async def _abandon(self, instance: Instance | None) -> None:
-        if instance is not None:
-            await instance.pool.close()
-            if instance.process is not None:
-                instance.process.kill_group()
-                self.last_exit = await instance.process.wait()
-            await self._around.store.drop_instance(self.workspace, instance.id)
-        self.life.exited(self._around.now(), self._around.rng.random(), never_ready=True)
-
-    def _instance(self, identity: str, port: int, nonce: str, secret: str) -> Instance:
-        now = self._around.now()
-        return Instance(identity, self.workspace, (self.root,), port, nonce, secret, now)
-
-    async def _enter(self, instance: Instance) -> None:
-        pid, started = (instance.process.pid, instance.process.started) if instance.process else (0, "")
-        row = InstanceRow(
-            self.workspace, instance.id, pid, started, instance.nonce, instance.secret, instance.port
-        )
-        await self._around.store.save_instance(row)
+            if isinstance(outcome, FailedStart):
+                self.life.exited(self._around.now(), self._around.rng.random(), never_ready=True)
+        if isinstance(outcome, FailedStart):
+            self.last_exit, self.figures.last_error = outcome.exit_code, outcome.why
+            self._log.error("workspace.start_failed", why=outcome.why)
+            return
+        self._serve(outcome)
+        self._log.info("workspace.ready", pid=outcome.pid, port=outcome.port)
 
     # -- while it runs ---------------------------------------------------------------------------------
 
@@ -319,8 +212,7 @@ class Supervisor:
         if not asked_for:
             self.figures.last_error = f"ended with code {self.last_exit}"
             self._log.warning("workspace.exited", pid=instance.pid, code=self.last_exit)
-        await instance.pool.close()
-        await self._around.store.drop_instance(self.workspace, instance.id)
+        await self._launcher.forget(instance)
         unwanted = asked_for or self._closed or self._stopping is not None
         if not unwanted and self.life.state is not State.CRASH_LOOPING:
             self._ensure_started()
@@ -382,22 +274,9 @@ class Supervisor:
         if watches:
             await asyncio.wait(watches)
         await self._cancel(self._tasks)
-        self._close_listener()
-
-    def _close_listener(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        self._launcher.close()
 
     async def _cancel(self, tasks: set[Any]) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _process_from_health(self, body: bytes) -> process.Process | None:
-        """The process behind a verified answer, for a start that was cut off before its pid was entered."""
-        answer = launch.decode_health(body)
-        if answer is None or answer.pid is None or answer.pid == os.getpid():
-            return None
-        started = process.start_time(answer.pid)
-        return process.Process.adopt(answer.pid, started) if started is not None else None

@@ -20,7 +20,8 @@ from manager.routing.matching import KnownRoot, Match, match
 from manager.routing.workspace_id import workspace_id
 from manager.store import Loaded, WorkspaceRow
 from manager.upstream.instance import Instance
-from manager.upstream.supervisor import Supervisor, Surroundings
+from manager.upstream.supervisor import Supervisor
+from manager.upstream.surroundings import Surroundings
 from protocol.errors import Reason, Refusal
 
 ROOT_CHECK_S: Final = 1.0

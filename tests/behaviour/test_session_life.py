@@ -238,12 +238,13 @@ async def test_what_an_unbound_session_can_ask(manager: RunningManager, http: Cl
         assert headers.WORKSPACE_ID not in answer.headers
     refused = await client.ask("roots/list")
     assert (refused.status, refused.error["code"]) == (200, jsonrpc.METHOD_NOT_FOUND)
-    for method, params in [
+    unanswerable: list[tuple[str, dict[str, Any]]] = [
         (names.RESOURCES_READ, {"uri": names.URI_NAMES}),
         (names.PROMPTS_GET, {"name": "x"}),
         (names.COMPLETE, {"ref": {}}),
         ("nobody/knows", {}),
-    ]:
+    ]
+    for method, params in unanswerable:
         error = (await client.ask(method, params)).error
         assert (error["code"], error["data"]["reason"]) == (47100, "workspace_not_set"), method
     assert (await client.call("lm_findFiles", {"query": "x"})).refusal["code"] == 47100

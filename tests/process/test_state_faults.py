@@ -17,7 +17,7 @@ from manager import exit_codes
 from manager.store import SessionRow, Store
 from protocol import names
 from support.front_door import LegacyClient
-from support.manager import make_project
+from support.manager import make_project, manager_paths, running_manager
 from support.manager_home import ManagerHome, ManagerProcess
 
 SUM = {"expression": "6*7"}
@@ -66,19 +66,17 @@ async def works(http: ClientSession, manager: ManagerProcess, project: Path) -> 
     return client
 
 
-@pytest.fixture
-async def used(home: ManagerHome) -> ManagerHome:
-    """A user whose state file holds a session."""
-    home.paths.state_dir.mkdir(mode=0o700)
-    store = Store(home.paths.state_file, set_aside_name=str)
+async def filled(file: Path) -> None:
+    """Make a state file that holds a session."""
+    file.parent.mkdir(parents=True, mode=0o700)
+    store = Store(file, set_aside_name=str)
     await store.open()
     await store.save_sessions(
         [SessionRow("s" * 32, "2025-11-25", None, None, b"{}", None, None, time.time(), used=True)]
     )
     await store.close()
-    with contextlib.closing(sqlite3.connect(home.paths.state_file)) as database:
+    with contextlib.closing(sqlite3.connect(file)) as database:
         database.execute("PRAGMA journal_mode=DELETE")  # all of it in the one file that is harmed
-    return home
 
 
 @pytest.mark.parametrize(
@@ -92,27 +90,28 @@ async def used(home: ManagerHome) -> ManagerHome:
     ],
 )
 async def test_a_start_with_a_harmed_state_file_serves_and_says_so(
-    used: ManagerHome,
     http: ClientSession,
+    tmp_path: Path,
     harm: Callable[[Path], None],
     degraded: str | None,
     set_aside: int,
 ) -> None:
     """M-168, F15: what is corrupt is kept aside, what is newer is left untouched, what is empty is filled."""
-    file = used.paths.state_file
+    file = manager_paths(tmp_path).state_file
+    await filled(file)
     harm(file)
     before = file.read_bytes() if file.is_file() else b""
-    manager = await used.start()
-    client = await LegacyClient.connect(http, manager.address)
-    assert (await client.ask(names.TOOLS_LIST)).result["tools"]
-    status = await used.status()
+    async with running_manager(tmp_path) as manager:
+        client = await LegacyClient.connect(http, manager.address)
+        assert (await client.ask(names.TOOLS_LIST)).result["tools"]
+        async with http.get(manager.base + "/mcp/status") as response:
+            status = await response.json()
     if degraded is None:
         assert (status["state"], status["degraded"]) == ("ready", [])
     else:
         assert status["state"] == "degraded"
         assert degraded in status["degraded"][0]
     kept = sorted(file.parent.glob("*.corrupt-*"))
-    assert len(kept) == set_aside
     assert [one.read_bytes() for one in kept] == [before] * set_aside
     if harm is newer_schema:
         assert file.read_bytes() == before
@@ -120,14 +119,15 @@ async def test_a_start_with_a_harmed_state_file_serves_and_says_so(
 
 @needs_mounts
 async def test_a_read_only_state_folder_is_served_from_memory(
-    used: ManagerHome, http: ClientSession, tmp_path: Path
+    home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
     """M-168, F14: starts, serves, starts workspace servers too, and says that nothing is saved."""
-    state = used.paths.state_dir
+    await filled(home.paths.state_file)
+    state = home.paths.state_dir
     script = f'mount --bind {state} {state} && mount -o remount,ro,bind {state} && exec "$@"'
-    manager = await used.start(prefix=[*NAMESPACE, script, "sh"])
+    manager = await home.start(prefix=[*NAMESPACE, script, "sh"])
     await works(http, manager, make_project(tmp_path / "proj"))
-    status = await used.status()
+    status = await home.status()
     assert status["state"] == "degraded"
     assert status["degraded"][0]
 

@@ -25,8 +25,10 @@ DEFAULT_EXCLUDES: Final[Mapping[str, Mapping[str, bool]]] = {
     "search.exclude": dict.fromkeys(("**/node_modules", "**/bower_components"), True),
 }
 
-_COMMENT: Final = re.compile(r'("(?:\\.|[^"\\])*")|//[^\r\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-_TRAILING_COMMA: Final = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+# a string that is never closed matches up to the end: looking for its end again and again is quadratic
+_STRING: Final = r'("(?:\\.|[^"\\])*+"?)'
+_COMMENT: Final = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_TRAILING_COMMA: Final = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,17 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from workspace_server.source import InvalidArguments
 from workspace_server.workspace import Folder, Workspace
 
+MAX_LENGTH: Final = 1000
+"""Characters of one glob. With the alternatives it bounds what a pattern may cost to compile."""
 MAX_ALTERNATIVES: Final = 256
+MAX_EXCLUDES: Final = 1000
 
 _WILD: Final = re.compile(r"[*?\[]")
 _ABSOLUTE: Final = re.compile(r"/|[A-Za-z]:/")
@@ -98,9 +102,12 @@ def query_filters(text: str, workspace: Workspace, pointer: str) -> dict[Folder,
 
 
 def exclude_filter(globs: Iterable[str]) -> PathFilter:
-    """The filter of exclude settings, each glob also as `glob/**`; globs that make no sense are left out."""
+    """The filter of exclude settings, each glob also as `glob/**`.
+
+    Globs that make no sense are left out, and those after the first `MAX_EXCLUDES`.
+    """
     usable: list[str] = []
-    for glob in globs:
+    for glob in islice(globs, MAX_EXCLUDES):
         anchored = glob.replace("\\", "/").removeprefix("./").strip("/")
         try:
             compile_filter([anchored])
@@ -115,8 +122,10 @@ def expand_braces(glob: str) -> list[str]:
     """All plain globs that `{a,b}` stands for, in order; nesting allowed.
 
     Raises:
-        BadGlob: unclosed, or more than `MAX_ALTERNATIVES`.
+        BadGlob: unclosed, longer than `MAX_LENGTH`, or more than `MAX_ALTERNATIVES`.
     """
+    if len(glob) > MAX_LENGTH:
+        raise BadGlob(f"longer than {MAX_LENGTH} characters")
     done: list[str] = []
     waiting = [glob]
     while waiting:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.exchanges import call, legacy, stateless
 
 from manager.answers.call_tool import Unwrapped, unwrap
 from manager.routing.ladder import Claims
 from protocol import names
 from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import bytes_of
+from support.exchanges import call, legacy, stateless
 
 AMBIENT = Claims(session="bound", query="/q", header="/h")
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 from mcp_types.methods import validate_server_result
-from support.exchanges import call, legacy, stateless
 
 from manager import __version__
 from manager.answers import dialect
 from manager.answers.exchange import Exchange
 from protocol import names
 from protocol.errors import ALWAYS_ERRORS, Reason, Refusal
+from support.exchanges import call, legacy, stateless
 
 SERVER = {"name": "lm-tools-bridge-manager", "title": "LM Tools Bridge", "version": __version__}
 REFUSALS = [Refusal(reason, "m") for reason in Reason]
@@ -56,7 +56,10 @@ def test_a_modern_call_is_not_cached() -> None:
 def test_a_meta_of_the_value_stays_in_both_forms() -> None:
     exchange = stateless("tools/list")
     for meta in ({"a/b": 1}, json.loads('{"a/b":1}')):
-        assert result(exchange, {"tools": [], "_meta": meta})["_meta"] == {names.META_SERVER: SERVER, "a/b": 1}
+        assert result(exchange, {"tools": [], "_meta": meta})["_meta"] == {
+            names.META_SERVER: SERVER,
+            "a/b": 1,
+        }
 
 
 @pytest.mark.parametrize("refused", REFUSALS, ids=lambda one: one.reason.word)
@@ -80,7 +83,9 @@ def test_on_every_other_method_it_is_an_error(refused: Refusal) -> None:
     assert message["error"] == {"code": refused.reason.code, "message": refused.text, "data": refused.data()}
 
 
-@pytest.mark.parametrize("exchange", [legacy(call("x", {})), stateless("tools/list")], ids=["legacy", "modern"])
+@pytest.mark.parametrize(
+    "exchange", [legacy(call("x", {})), stateless("tools/list")], ids=["legacy", "modern"]
+)
 def test_refusals_are_answers_and_not_http_errors(exchange: Exchange) -> None:
     assert {dialect.refuse(exchange, one).status for one in REFUSALS} == {200, 503}
 
@@ -89,7 +94,9 @@ def test_refusals_are_answers_and_not_http_errors(exchange: Exchange) -> None:
 def test_too_many_sessions_is_503_with_a_time_to_wait(wait_ms: int | None, seconds: str | None) -> None:
     """M-32."""
     exchange = legacy(call("x", {}))
-    reply = dialect.refuse(exchange, Refusal(Reason.TOO_MANY_SESSIONS, "too many sessions", retry_after_ms=wait_ms))
+    reply = dialect.refuse(
+        exchange, Refusal(Reason.TOO_MANY_SESSIONS, "too many sessions", retry_after_ms=wait_ms)
+    )
     assert (reply.status, exchange.headers.get("Retry-After")) == (503, seconds)
     assert json.loads(reply.body)["error"]["code"] == 47111
 

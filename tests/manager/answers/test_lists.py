@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from mcp_types.methods import validate_server_result
-from support.exchanges import legacy, session_of, stateless
 
 from manager.answers.exchange import Located, Plain
 from manager.answers.lists import LIST_METHODS, fingerprint, own_list, read_own, remember_shown
@@ -18,8 +17,10 @@ from manager.routing.descriptors import CALL_TOOL_TEXT, MANAGER_RESOURCES, MANAG
 from manager.routing.ladder import Source
 from manager.settings import Settings
 from manager.store import Store
-from manager.upstream.supervisor import Supervisor, Surroundings
+from manager.upstream.supervisor import Supervisor
+from manager.upstream.surroundings import Surroundings
 from manager.upstream.workspaces import Workspace
+from support.exchanges import legacy, session_of, stateless
 
 OWN = {
     "tools/list": ("tools", list(MANAGER_TOOLS)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from manager.routing.sessions import Session, Sessions, is_well_formed
@@ -13,7 +15,7 @@ def table(limit: int = 3) -> Sessions:
     return Sessions(limit=limit, idle_s=IDLE, unused_s=UNUSED)
 
 
-def enter(sessions: Sessions, identity: str = "s", seen: float = 0.0, **members: object) -> Session:
+def enter(sessions: Sessions, identity: str = "s", seen: float = 0.0, **members: Any) -> Session:
     session = Session(identity, "2025-11-25", None, None, b"{}", seen)
     for name, value in members.items():
         setattr(session, name, value)
@@ -55,7 +57,7 @@ def test_an_expired_session_is_unknown_before_it_is_swept() -> None:
 
 
 @pytest.mark.parametrize("busy", [{"streaming": True}, {"in_flight": {1: lambda: None}}])
-def test_an_open_stream_or_a_call_in_flight_keeps_a_session(busy: dict[str, object]) -> None:
+def test_an_open_stream_or_a_call_in_flight_keeps_a_session(busy: dict[str, Any]) -> None:
     """M-32."""
     sessions = table()
     enter(sessions, **busy)

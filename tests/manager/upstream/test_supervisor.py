@@ -22,7 +22,8 @@ from manager.settings import Settings
 from manager.store import InstanceRow, Store
 from manager.upstream.instance import Instance
 from manager.upstream.process import start_time
-from manager.upstream.supervisor import Supervisor, Surroundings
+from manager.upstream.supervisor import Supervisor
+from manager.upstream.surroundings import Surroundings
 from protocol.errors import Reason, Refusal
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
@@ -536,9 +537,10 @@ async def test_a_server_lives_as_long_as_its_manager_and_the_grace(yard: Yard) -
     supervisor = yard.supervisor(grace_s=0.4)
     instance = running(await supervisor.ready())
     assert instance.process is not None
+    assert instance.process._popen is not None
     with pytest.raises(TimeoutError):
         await until(lambda: not supervisor.is_serving, within_s=1.0)
-    yard.children.append(instance.process._popen)  # type: ignore[arg-type]  we started it
+    yard.children.append(instance.process._popen)
     await supervisor.close(keep=True)
     assert len(yard.processes()) == 1
     await until(lambda: yard.processes() == [], within_s=5.0)

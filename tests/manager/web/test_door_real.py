@@ -19,8 +19,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from manager import daemon
 from manager.routing.door import ANSWER_HEADERS
+from manager.web.app import make_app
 from protocol import headers
 from support.door_cases import (
     CASES,
@@ -88,14 +88,13 @@ class Served:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
     apps: list[web.Application] = []
-    make_app = daemon.make_app
 
     def kept(*parts: object) -> web.Application:
         apps.append(make_app(*parts))  # type: ignore[arg-type]  # passed through as they are
         return apps[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(daemon, "make_app", kept)
+        patch.setattr("manager.daemon.make_app", kept)
         async with running_manager(tmp_path_factory.mktemp("door")) as manager:
             yield Served(manager, apps[0])
 

@@ -1,0 +1,27 @@
+"""What everything that keeps servers needs of the world around it, handed down once by the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from manager.settings import Settings
+from manager.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What every supervisor needs of the world around it; clock and chance, too, so that tests own them."""
+
+    settings: Settings
+    store: Store
+    logs_dir: Path
+    environ: Mapping[str, str]
+    now: Callable[[], float] = time.monotonic
+    rng: random.Random = field(default_factory=random.SystemRandom)
+    sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep

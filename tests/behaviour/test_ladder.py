@@ -1,0 +1,188 @@
+"""Who decides when several say which workspace is meant (M-13, M-16, M-93, M-94, M-111)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from protocol import headers, names
+from support.front_door import Answer, LegacyClient, ModernClient
+from support.manager import RunningManager, make_project
+from support.scripted_upstream import ScriptedUpstream
+
+WORK = {"name": "work", "inputSchema": {"type": "object"}}
+
+
+@dataclass
+class Two:
+    """Two projects with their servers; `A` and `B` are their handles, `a` and `b` folders in them."""
+
+    manager: RunningManager
+    http: ClientSession
+    servers: dict[str, ScriptedUpstream]
+    ids: dict[str, str]
+
+    def text(self, word: str | None) -> str:
+        """What stands for a letter: a handle for a capital one, a folder for a small one, else itself."""
+        if word in self.ids:
+            return self.ids[word]
+        server = self.servers.get((word or "").upper())
+        return str(word) if server is None else f"{server.root}/src"
+
+    def url(self, *, path: str | None = None, query: str | None = None) -> str:
+        """A door."""
+        base = self.manager.base + (f"/w/{self.text(path)}/mcp" if path else "/mcp")
+        return base + (f"?cwd={self.text(query)}" if query else "")
+
+    def served(self) -> str:
+        """Letters of the servers that were called since the last time."""
+        letters = "".join(letter * len(one.called()) for letter, one in self.servers.items())
+        for one in self.servers.values():
+            one.received.clear()
+        return letters
+
+    async def legacy(self, bound: str | None, url: str) -> LegacyClient:
+        """A session at a door, bound to a project."""
+        client = await LegacyClient.connect(self.http, self.manager.address)
+        if bound is not None:
+            assert (await client.handshake(self.text(bound.lower()))).payload["workspace"] == self.ids[bound]
+        client.url = url
+        self.served()
+        return client
+
+
+@pytest.fixture
+async def two(manager: RunningManager, http: ClientSession, tmp_path: Path) -> AsyncIterator[Two]:
+    async with contextlib.AsyncExitStack() as stack:
+        servers, ids = {}, {}
+        for letter in "AB":
+            root = make_project(tmp_path.resolve() / f"project-{letter}", **{"src/x.py": ""})
+            servers[letter] = ScriptedUpstream(root, manager.paths.control_socket)
+            servers[letter].tools = [WORK]
+            await stack.enter_async_context(servers[letter].serving())
+            answer = await ModernClient(http, manager.address).handshake(root)
+            ids[letter] = answer.payload["workspace"]
+        yield Two(manager, http, servers, ids)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What each rung says, and who must be called by which rung; `error` is a code instead.
+
+    `path`, `workspace` and `bound` are handles (capitals), `cwd`, `query` and `header` folders (small).
+    """
+
+    served: str = ""
+    source: str = "none"
+    path: str | None = None
+    workspace: str | None = None
+    cwd: str | None = None
+    bound: str | None = None
+    query: str | None = None
+    header: str | None = None
+    error: int | None = None
+
+
+LADDER = {
+    "nothing": Case(error=47100),
+    "path": Case("A", "path", path="A"),
+    "argument: handle": Case("A", "argument", workspace="A"),
+    "argument: folder": Case("A", "argument", cwd="a"),
+    "session": Case("A", "session", bound="A"),
+    "query": Case("A", "query", query="a"),
+    "header": Case("A", "header", header="a"),
+    "path over query and header": Case("A", "path", path="A", query="b", header="b"),
+    "path over session": Case("A", "path", path="A", bound="B"),
+    "argument over session": Case("A", "argument", workspace="A", bound="B"),
+    "folder over session": Case("A", "argument", cwd="a", bound="B"),
+    "argument over query": Case("A", "argument", workspace="A", query="b", header="b"),
+    "folder over query": Case("A", "argument", cwd="a", query="b"),
+    "session over query and header": Case("A", "session", bound="A", query="b", header="b"),
+    "query over header": Case("A", "query", query="a", header="b"),
+    "argument agrees with path": Case("A", "path", path="A", workspace="A", cwd="a"),
+    "handle agrees with folder": Case("A", "argument", workspace="A", cwd="a", bound="B"),
+    "handle against path": Case(path="A", workspace="B", error=47110),
+    "folder against path": Case(path="A", cwd="b", error=47110),
+    "handle against folder": Case(workspace="A", cwd="b", error=47110),
+    "handle against folder, bound": Case(workspace="A", cwd="b", bound="A", error=47110),
+    "unknown handle": Case(workspace="nobody-12345678", error=47101),
+    "unknown handle, bound": Case(workspace="nobody-12345678", bound="A", error=47101),
+    "unknown folder, bound": Case(cwd="/", bound="A", error=47101),
+    "impossible folder, bound": Case(cwd="relative", bound="A", error=-32602),
+    "a miss in the query, header": Case("B", "header", query="relative", header="b"),
+}
+
+
+async def call(two: Two, case: Case, *, modern: bool) -> tuple[Answer, LegacyClient | None]:
+    """The call of a case; an argument makes it one through `callTool`."""
+    url = two.url(path=case.path, query=case.query)
+    client: Any = ModernClient(two.http, url) if modern else await two.legacy(case.bound, url)
+    two.served()
+    if case.header is not None:
+        client.extra = {headers.WORKSPACE_CWD: two.text(case.header)}
+    if case.workspace is None and case.cwd is None:
+        answer: Answer = await client.call("work")
+    else:
+        said = {"workspace": case.workspace, "cwd": case.cwd}
+        given = {name: two.text(word) for name, word in said.items() if word is not None}
+        answer = await client.call(names.CALL_TOOL, {"name": "work", **given})
+    return answer, None if modern else client
+
+
+@pytest.mark.parametrize(
+    ("name", "modern"),
+    [(name, False) for name in LADDER] + [(name, True) for name, case in LADDER.items() if not case.bound],
+)
+async def test_the_ladder(two: Two, name: str, modern: bool) -> None:
+    """M-13, M-16, M-93, M-94, M-111: 1 path, 2 argument, 3 session, 4 query and header; conflicts are told."""
+    case = LADDER[name]
+    answer, client = await call(two, case, modern=modern)
+    assert two.served() == case.served
+    if case.error is None:
+        assert answer.result["content"]
+        assert answer.headers[headers.WORKSPACE_ID] == two.ids[case.served]
+        assert answer.headers[headers.WORKSPACE_SOURCE] == case.source
+    else:
+        assert answer.refusal["code"] == case.error
+        assert headers.WORKSPACE_ID not in answer.headers
+        if case.error == 47110:
+            assert all(handle in answer.refusal["message"] for handle in two.ids.values())
+    if client is not None and case.bound is not None:
+        client.url, client.extra = two.manager.address, {}
+        assert (await client.call("work")).headers[headers.WORKSPACE_ID] == two.ids[case.bound]
+        assert two.served() == case.bound
+
+
+@pytest.mark.parametrize("modern", [False, True])
+@pytest.mark.parametrize(
+    ("path", "query", "cwd", "expected"),
+    [("A", None, "a", "A"), ("A", None, "b", 47110), (None, "a", "b", "B"), (None, "a", "a", "A")],
+)
+async def test_a_handshake_at_a_pure_door(
+    two: Two, modern: bool, path: str | None, query: str | None, cwd: str, expected: str | int
+) -> None:
+    """M-16: served where it means the same workspace; at a query's door the argument wins."""
+    url = two.url(path=path, query=query)
+    client: Any = ModernClient(two.http, url) if modern else await two.legacy("A", url)
+    answer = await client.handshake(two.text(cwd))
+    if isinstance(expected, int):
+        assert answer.refusal["code"] == expected
+        assert all(handle in answer.refusal["message"] for handle in two.ids.values())
+    else:
+        assert answer.payload["workspace"] == two.ids[expected]
+
+
+@pytest.mark.parametrize("door", [{"path": "A"}, {"query": "a"}])
+async def test_a_pure_door_shows_the_workspaces_own_and_nothing_else(two: Two, door: dict[str, str]) -> None:
+    """M-15: for both eras, whatever the session is bound to."""
+    clients: list[Any] = [ModernClient(two.http, two.url(**door))]
+    clients.append(await two.legacy("B" if "path" in door else None, two.url(**door)))
+    for client in clients:
+        listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
+        assert [tool["name"] for tool in listed] == ["work"]

@@ -1,0 +1,212 @@
+"""The shape of the house, read off the imports: who may know whom, who must stay pure, how large a file grows.
+
+`lint-imports` (see pyproject.toml) says the same of the layers; this test needs nothing but the standard
+library, and looks at more.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+import manager
+import protocol
+import workspace_server
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("protocol", "manager", "workspace_server")
+
+IMPURE = frozenset({
+    "asyncio", "aiohttp", "socket", "subprocess", "threading", "time", "random", "secrets", "os", "pathlib", "psutil",
+    "structlog", "sqlite3", "uvloop", "signal", "select",
+})  # fmt: skip
+
+LAYERS = (
+    ("manager.__main__",),
+    ("manager.cli",),
+    ("manager.client", "manager.daemon"),
+    ("manager.services",),
+    ("manager.web",),
+    ("manager.legacy",),
+    ("manager.answers",),
+    ("manager.upstream",),
+    ("manager.routing",),
+    ("manager.filesystem", "manager.lock", "manager.port", "manager.store"),
+    ("manager.exit_codes", "manager.folder", "manager.log", "manager.paths", "manager.peer", "manager.settings",
+     "manager.systemd"),
+)  # fmt: skip
+"""Arrows only fall. Only the lowest layer's modules may know each other."""
+
+SDK_USERS = frozenset({"manager.cli.demo"})
+"""Where the manager may use the official SDK: a demonstration plays a client."""
+
+LONGEST = 300
+LONGER = {
+    "manager/daemon.py": "one map of what is built from what, in the order of a life",
+    "manager/routing/registrations.py": "one table whose rules only make sense together",
+    "workspace_server/argument_messages.py": "one message per kind of mistake",
+    "workspace_server/tools/arithmetic.py": "one grammar and what each of its parts computes",
+}
+"""Files over the limit, each with the reason why it is better in one piece."""
+PLAY = 30
+"""So many lines may an exempt file shrink below the limit before its exemption is out of date."""
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """Every module of ours by its dotted name."""
+    found = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Dotted names a module imports, wherever in it; ours are resolved to modules."""
+    return frozenset(_imports(ast.parse(modules()[module].read_text(encoding="utf-8"))))
+
+
+def _imports(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            assert node.module is not None
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in modules() else node.module
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+def of_ours(module: str) -> frozenset[str]:
+    return frozenset(name for name in imports(module) if name in modules())
+
+
+def members(package: str) -> list[str]:
+    return [name for name in modules() if within(name, package)]
+
+
+def layer_of(module: str) -> int | None:
+    places = [place for place, names in enumerate(LAYERS) for name in names if within(module, name)]
+    return places[0] if places else None
+
+
+def test_the_packages_under_test_are_those_of_this_repository() -> None:
+    for package in (manager, protocol, workspace_server):
+        assert package.__file__ is not None
+        assert Path(package.__file__).resolve().parents[1] == ROOT
+
+
+def test_the_walk_sees_the_house() -> None:
+    """Otherwise every other test here would pass for nothing."""
+    assert {"protocol.sse", "manager.daemon", "manager.routing.ladder", "workspace_server.app"} <= set(
+        modules()
+    )
+    assert "manager.answers.dispatch" in of_ours("manager.daemon")
+    assert "asyncio" in imports("manager.daemon")
+
+
+@pytest.mark.parametrize(
+    ("package", "other"), [("manager", "workspace_server"), ("workspace_server", "manager")]
+)
+def test_manager_and_workspace_server_know_each_other_over_the_wire_only(package: str, other: str) -> None:
+    assert [name for name in members(package) if any(within(one, other) for one in imports(name))] == []
+
+
+def test_the_wire_knows_nobody_of_ours() -> None:
+    strangers = {name: of_ours(name) for name in members("protocol")}
+    assert {
+        name: found for name, found in strangers.items() if any(not within(one, "protocol") for one in found)
+    } == {}
+
+
+@pytest.mark.parametrize("module", [*members("protocol"), *members("manager.routing")])
+def test_what_decides_is_pure_and_so_is_all_it_knows(module: str) -> None:
+    """No clock, no chance, no system: time and chance are passed in."""
+    seen, waiting = set(), [module]
+    while waiting:
+        name = waiting.pop()
+        seen.add(name)
+        assert {one.partition(".")[0] for one in imports(name)} & IMPURE == set(), name
+        waiting += of_ours(name) - seen
+
+
+def test_every_module_of_the_manager_has_its_layer() -> None:
+    assert [name for name in members("manager") if name != "manager" and layer_of(name) is None] == []
+
+
+@pytest.mark.parametrize("module", [name for name in members("manager") if name != "manager"])
+def test_inside_the_manager_arrows_only_fall(module: str) -> None:
+    place = layer_of(module)
+    assert place is not None
+    own = next(name for name in LAYERS[place] if within(module, name))
+    for target in of_ours(module):
+        if target == "manager" or not within(target, "manager") or within(target, own):
+            continue
+        below = layer_of(target)
+        assert below is not None
+        assert below > place or below == place == len(LAYERS) - 1, f"{module} knows {target}"
+
+
+def test_nobody_imports_in_circles() -> None:
+    graph = {name: of_ours(name) - {name} for name in modules()}
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        pytest.fail(f"a circle of imports: {' -> '.join(error.args[1])}")
+    assert len(order) == len(modules())
+
+
+def test_the_official_sdk_is_used_in_the_demonstration_only() -> None:
+    """0.6 s and 66 MB: the daemon must not pay for it."""
+    users = {
+        name
+        for name in [*members("protocol"), *members("manager")]
+        if {one.partition(".")[0] for one in imports(name)} & {"mcp", "mcp_types"}
+    }
+    assert users <= SDK_USERS
+
+
+@pytest.mark.parametrize("module", modules())
+def test_every_module_says_what_it_is(module: str) -> None:
+    text = ast.get_docstring(ast.parse(modules()[module].read_text(encoding="utf-8")))
+    assert text, "a module begins with what it is, and what it deliberately is not"
+
+
+@pytest.mark.parametrize("path", [str(path.relative_to(ROOT)) for path in modules().values()])
+def test_a_file_is_short_or_has_a_reason_not_to_be(path: str) -> None:
+    lines = len((ROOT / path).read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGEST or path in LONGER, f"{lines} lines"
+    assert lines > LONGEST - PLAY or path not in LONGER, "the exemption is out of date"
+
+
+def test_exemptions_are_of_files_that_exist() -> None:
+    assert [path for path in LONGER if not (ROOT / path).is_file()] == []
+
+
+def test_the_daemon_starts_without_what_it_rarely_needs() -> None:
+    """In a fresh interpreter, as it is started: isolated, from the installed package."""
+    # not `rich`: structlog takes it along where it happens to be installed, which a user's environment need not be
+    heavy = {"mcp", "mcp_types", "httpx2", "click"}
+    program = "import sys, manager.daemon; print(manager.__file__); print(*sys.modules)"
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=30
+    ).stdout.splitlines()
+    assert Path(said[0]).resolve() == ROOT / "manager" / "__init__.py"
+    loaded = {name.partition(".")[0] for name in said[1].split()}
+    assert {"aiohttp", "msgspec"} <= loaded
+    assert loaded & heavy == set()

@@ -79,6 +79,8 @@ class Supervisor:
         await asyncio.wait({self._ensure_started()}, timeout=self._around.settings.start_timeout_s)
         if self.instance is not None and self.is_serving:
             return self.instance
+        if self._closed or self._stopping is not None:
+            return self.offline("stopped", retry_after_ms=1000)
         cause = "crash_looping" if self.life.state is State.CRASH_LOOPING else "start_timeout"
         return self.offline(cause, retry_after_ms=1000)
 

@@ -121,6 +121,8 @@ class Workspaces:
         facts = await self._examiner.examine(candidates.paths)
         if isinstance(facts, CwdProblem):
             return _invalid_cwd(facts, str(text))
+        if not _is_utf8(facts.folder):  # JSON could not name it: not in orders, not in answers
+            return _invalid_cwd(CwdProblem(CwdProblemKind.MALFORMED), str(text))
         found = await self._match(facts)
         if found is None:
             return self._unmatched(facts.folder, {"cwd": facts.folder})
@@ -252,6 +254,14 @@ class Workspaces:
         await asyncio.gather(*(workspace.supervisor.close(keep=keep) for workspace in self))
 
 
+def _is_utf8(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _invalid_cwd(problem: CwdProblem, text: str) -> Refusal:
     words = {
         CwdProblemKind.RELATIVE: "relative",
@@ -262,7 +272,7 @@ def _invalid_cwd(problem: CwdProblem, text: str) -> Refusal:
         CwdProblemKind.TOO_LONG: "too long",
     }
     next_step = f"pass the folder of that file: {problem.folder}" if problem.folder else None
-    shown = text if len(text) <= 200 else text[:200] + "…"
+    shown = (text if len(text) <= 200 else text[:200] + "…").encode("utf-8", "replace").decode()
     return Refusal(
         Reason.INVALID_CWD,
         f"cwd is {words[problem.kind]}: {shown}",

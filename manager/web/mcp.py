@@ -205,7 +205,8 @@ def _exchange(
         header=None if header is None else headers.decode_value(header),
     )
     if session is not None:
-        session.sent_cwd = claims.query or claims.header
+        sent = claims.query or claims.header
+        session.sent_cwd = None if sent is None else sent.encode("utf-8", "replace").decode()
     accepts_json, accepts_events = _accepts(request)
     return Exchange(
         inbound,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from urllib.parse import quote
 
@@ -11,6 +12,7 @@ from yarl import URL
 
 from manager.routing.workspace_id import workspace_id
 from protocol import headers, names
+from support.front_door import LegacyClient
 from support.manager import RunningManager, make_project
 from support.modern import body_of, headers_of
 
@@ -41,3 +43,19 @@ async def test_a_plus_means_itself_and_else_a_blank(
     body = body_of(names.DISCOVER)
     async with ClientSession() as client, client.post(url, json=body, headers=headers_of(body)) as response:
         assert response.headers[headers.WORKSPACE_ID] == workspace_id(str(project))
+
+
+async def test_a_name_that_is_no_utf8_is_refused_and_harms_nothing(
+    manager: RunningManager, tmp_path: Path
+) -> None:
+    """M-38: JSON could not name it, neither in an answer nor in status."""
+    folder = os.fsencode(tmp_path) + b"/p\xff"
+    os.makedirs(folder + b"/.git")
+    url = URL(f"{manager.address}?cwd={quote(folder)}", encoded=True)
+    async with ClientSession() as http:
+        client = await LegacyClient.connect(http, str(url))
+        answer = await client.call("calculator", {"expression": "1"})
+        assert answer.refusal["reason"] == "invalid_cwd"
+        assert answer.refusal["details"]["problem"] == "malformed"
+        async with http.get(f"{manager.address}/status") as status:
+            assert (await status.json())["sessions"] == 1

@@ -15,7 +15,7 @@ from aiohttp import ClientConnectorError, ClientSession
 from protocol import names
 from support.front_door import Answer, LegacyClient, ModernClient
 from support.manager import make_project
-from support.manager_home import ManagerHome, ManagerProcess
+from support.manager_home import ManagerHome, ManagerProcess, until
 from support.scripted_upstream import COMPLETE, ScriptedUpstream, held, result
 
 SUM = {"expression": "6*7"}
@@ -139,3 +139,19 @@ async def test_servers_can_be_left_for_the_next_manager(
     await home.start(http_port=manager.port)
     assert (await client.call("calculator", SUM)).payload == {"value": 42}
     assert home.servers() == servers
+
+
+async def test_a_stop_in_the_middle_of_a_start_leaves_nothing_behind(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-165, F57: the handshake that waits for the server gets an answer, and the server does not stay."""
+    manager = await home.start(drain_s=0)
+    client = await LegacyClient.connect(http, manager.address)
+    waiting = asyncio.create_task(client.handshake(make_project(tmp_path / "proj")))
+    await until(home.servers)
+    manager.send(signal.SIGTERM)
+    answer = await asyncio.wait_for(waiting, 10)
+    assert answer.status == 200
+    assert answer.result["isError"] is True
+    assert await manager.ended() == 0
+    assert not home.processes()

@@ -68,6 +68,18 @@ def identify(path: str) -> FolderIdentity | None:
     return (status.st_dev, status.st_ino) if status.st_ino else None
 
 
+def identify_root(path: str) -> FolderIdentity | None:
+    """Do what `identify` does for the root of a workspace, whose real path is known.
+
+    None also where a file or a link has taken the folder's place: a link leads to what nobody chose.
+    """
+    try:
+        in_place = Path(path).is_dir() and os.path.realpath(path) == path
+    except (OSError, ValueError):
+        return None
+    return identify(path) if in_place else None
+
+
 def _examine_one(path: str) -> FolderFacts | CwdProblem:
     try:
         # `Path` drops slashes at the end, which are no reason to take a file for something else
@@ -151,6 +163,10 @@ class FolderExaminer:
     async def identify(self, path: str) -> FolderIdentity | None:
         """Do what `identify` does; None also for a disk that does not answer in time."""
         return await self._ask(("identify", path), lambda: identify(path), None)
+
+    async def identify_root(self, path: str) -> FolderIdentity | None:
+        """Do what `identify_root` does; None also for a disk that does not answer in time."""
+        return await self._ask(("identify_root", path), lambda: identify_root(path), None)
 
     async def _ask(self, question: Hashable, look: Callable[[], _Answer], late: _Answer) -> _Answer:
         future = self._running.get(question)

@@ -32,7 +32,7 @@ class ConfigurationError(Exception):
 class Settings(BaseSettings):
     """The manager's settings. Times are in seconds, sizes in bytes."""
 
-    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix=ENV_PREFIX, frozen=True, extra="forbid", allow_inf_nan=False)
 
     http_port: int = Field(
         47100, ge=0, le=65535, description="Port of the MCP endpoint; 0 lets the system choose."

@@ -30,6 +30,7 @@ _encoder: Final = msgspec.json.Encoder()
 _INTEGER: Final = re.compile(rb"-?\d+\Z")
 _MEMBER: Final = re.compile(rb'[ \t\r\n]*("[^"\\]*")[ \t\r\n]*:[ \t\r\n]*')
 _COMMA: Final = re.compile(rb"[ \t\r\n]*[,}]")
+_HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +202,19 @@ def members_of(raw: bytes | msgspec.Raw) -> dict[str, msgspec.Raw]:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON of a value we author. `msgspec.Raw` members are copied as they are."""
-    return _encoder.encode(value)
+    """Compact JSON of a value we author. `msgspec.Raw` members are copied as they are.
+
+    Halves of characters, which stand for the bytes of a path that are no UTF-8 (PEP 383), become U+FFFD.
+    """
+    try:
+        return _encoder.encode(value)
+    except UnicodeEncodeError:
+        return _encoder.encode(_whole_characters(value))
 
 
 def raw(value: Any) -> msgspec.Raw:
     """A value we author, as a raw member."""
-    return msgspec.Raw(_encoder.encode(value))
+    return msgspec.Raw(dumps(value))
 
 
 def request(identity: bytes, method: str, params: Mapping[str, Any]) -> bytes:
@@ -234,3 +241,13 @@ def error(identity: bytes | None, code: int, message: str, data: Any = None) -> 
     if data is not None:
         content["data"] = data
     return dumps({"jsonrpc": "2.0", "id": msgspec.Raw(identity or b"null"), "error": content})
+
+
+def _whole_characters(value: Any) -> Any:
+    if isinstance(value, str):
+        return _HALF_CHARACTER.sub("\ufffd", value)
+    if isinstance(value, Mapping):
+        return {_whole_characters(key): _whole_characters(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_whole_characters(one) for one in value]
+    return value

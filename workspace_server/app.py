@@ -1,7 +1,7 @@
-"""The HTTP face of a workspace server: four routes behind one door.
+"""The HTTP face of a workspace server: three routes behind one door.
 
-`POST /mcp` speaks revision 2026-07-28 only and keeps nothing between requests; the other three are for the
-manager: health, lifeline.
+`POST /mcp` speaks revision 2026-07-28 only and keeps nothing between requests; health and lifeline are for
+the manager.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class Server:
         stream = Stream(request)
         with self._life.held():
             await stream.keep_alive()
+            self._registry.touch()  # so that health can count tools before anybody has listed them
             await listen.until(self._life, stream, self._keep_alive_s)
         return await stream.close()
 

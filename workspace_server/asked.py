@@ -22,8 +22,8 @@ Outcome = Mapping[str, Any] | msgspec.Raw | Rejection
 class Asked:
     """A request whose envelope is in order.
 
-    `params` and `meta` hold their members as the bytes that came. `header` is case-insensitive. `notify`
-    sends one notification to the caller, before the result and on the same answer.
+    `inbound` holds the members of the parameters as the bytes that came. `header` is case-insensitive.
+    `notify` sends one notification to the caller, before the result and on the same answer.
     """
 
     request: Request
@@ -32,11 +32,6 @@ class Asked:
     query: Mapping[str, str]
     notify: Notify
 
-    @property
-    def params(self) -> Mapping[str, msgspec.Raw]:
-        """The members of the parameters."""
-        return self.inbound.params
-
     def value(self, member: str, default: Any = None) -> Any:
         """One parameter, decoded.
 
@@ -44,7 +39,10 @@ class Asked:
             msgspec.DecodeError: its text is no JSON that can be read (a lone surrogate, too deep).
         """
         raw = self.inbound.params.get(member)
-        return default if raw is None else msgspec.json.decode(raw)
+        try:
+            return default if raw is None else msgspec.json.decode(raw)
+        except RecursionError:
+            raise msgspec.DecodeError(f"{member} is nested too deeply") from None
 
     def invalid(self, message: str) -> Rejection:
         """The answer to parameters that do not fit."""

@@ -15,6 +15,7 @@ from aiohttp.typedefs import Handler, Middleware
 from protocol import headers, jsonrpc, names
 
 MAX_BODY: Final = 16 * 1024 * 1024
+_BROWSERS_SEND: Final = ("Origin", "Referer", "Sec-Fetch-Site")
 
 
 def refusal(status: int, message: str, extra: Mapping[str, str] | None = None) -> web.Response:
@@ -53,7 +54,7 @@ def _stranger(request: web.Request) -> web.Response | None:
     address = transport.get_extra_info("sockname") if transport is not None else None
     if address is None or request.headers.getall("Host", []) != [f"127.0.0.1:{address[1]}"]:
         return refusal(403, "the Host header must be the address of this server")
-    if "Origin" in request.headers:
+    if any(name in request.headers for name in _BROWSERS_SEND):
         return refusal(403, "requests of web pages are not served")
     return None
 

@@ -1,6 +1,6 @@
 """How long this process lives: orders to stop, the manager's lifeline, and what is still in flight.
 
-It decides when to stop; closing the sources and the sockets is `__main__.py`.
+It decides when to stop; closing the sources and the sockets is `process.py`.
 """
 
 from __future__ import annotations

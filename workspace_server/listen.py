@@ -31,11 +31,12 @@ async def serve(
     asked: Asked, stream: Stream, registry: Registry, life: Life, keep_alive_s: float
 ) -> web.StreamResponse:
     """Answer one listen request; returns when the server stops, and is cancelled when the caller leaves."""
-    wanted = asked.value("notifications")
-    if not isinstance(wanted, dict):
+    raw = asked.inbound.params.get("notifications")
+    if raw is None or jsonrpc.bytes_of(raw)[:1] != b"{":
         refused = asked.invalid("params.notifications must be an object")
         return await stream.finish(refused.status, refused.body())
-    honoured = {kind: True for kind in _KINDS if wanted.get(kind) is True}
+    wanted = {kind: jsonrpc.bytes_of(value) for kind, value in jsonrpc.members_of(raw).items()}
+    honoured = {kind: True for kind in _KINDS if wanted.get(kind) == b"true"}
     meta = {names.META_SUBSCRIPTION: msgspec.Raw(asked.request.id)}
     wake, changed = asyncio.Event(), asyncio.Event()
 

@@ -56,11 +56,13 @@ class Listing:
         """Take in the listing if it is done; whether anything about the source differs now."""
         before = (self._listed, self._cause, self.stale)
         task = self._task
-        if task is None or not task.done():
-            self.stale = self._listed is not None
-        else:
+        if task is None:
+            return False  # somebody who asked at the same time has taken it in
+        if task.done():
             self._task = None
             self._take(task)
+        else:
+            self.stale = self._listed is not None
         return before != (self._listed, self._cause, self.stale)
 
     def _take(self, task: asyncio.Task[Sequence[Tool]]) -> None:

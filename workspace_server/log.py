@@ -19,9 +19,7 @@ class _Lines:
     """The last link of the chain: writes a line, and survives a reader that has gone."""
 
     def msg(self, line: str) -> None:
-        with suppress(
-            OSError, ValueError
-        ):  # nobody reads when the manager has died; that is no reason to fail
+        with suppress(OSError, ValueError):  # nobody may read any more; that is no reason to fail
             sys.stderr.write(line + "\n")
             sys.stderr.flush()
 

@@ -37,12 +37,11 @@ def main() -> NoReturn:
     log.adopt_libraries()
     launch = _read_orders()
     sock = None if launch is None else _adopt(launch.listen_fd)
-    status = BAD_ORDERS
-    if launch is not None and sock is not None:
-        with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            runner.run(serve(launch, sock))
-            _leave(0)
-    _leave(status)
+    if launch is None or sock is None:
+        _leave(BAD_ORDERS)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(serve(launch, sock))
+        _leave(0)
 
 
 def _leave(status: int) -> NoReturn:

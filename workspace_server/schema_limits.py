@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote, urljoin
 
+from workspace_server.params import ANNOTATION
+
 MAX_DEPTH = 32
 MAX_SUBSCHEMAS = 5_000
 MAX_PATTERNS = 256
@@ -57,7 +59,6 @@ _MAPS: dict[str, _Where] = {
     "definitions": "unused",
 }
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_HEADER = "x-mcp-header"
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}")
 _PRIMITIVES = ("string", "number", "integer", "boolean")
 
@@ -155,13 +156,13 @@ def _look_at(visit: _Visit, found: Survey) -> None:
         found.patterns.append(pattern)
     if isinstance(patterned := schema.get("patternProperties"), Mapping):
         found.patterns.extend(str(key) for key in patterned)
-    if _HEADER in schema:
-        name = schema[_HEADER]
+    if ANNOTATION in schema:
+        name = schema[ANNOTATION]
         fits = visit.by_properties and visit.depth > 0 and schema.get("type") in _PRIMITIVES
         if not fits or not isinstance(name, str) or not _TOKEN.fullmatch(name):
-            found.problem = f"{_HEADER} of {visit.owner} is not a header name on a primitive property"
+            found.problem = f"{ANNOTATION} of {visit.owner} is not a header name on a primitive property"
         elif name.lower() in found.headers:
-            found.problem = f"{_HEADER} {name} is used twice"
+            found.problem = f"{ANNOTATION} {name} is used twice"
         else:
             found.headers.add(name.lower())
 

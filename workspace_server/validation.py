@@ -17,16 +17,17 @@ from urllib.parse import quote
 import jsonschema_rs
 import msgspec
 
+from protocol import names
+from protocol.errors import Reason
 from protocol.input_hint import shape
 from workspace_server.argument_messages import Problem, Wording, pointer
 from workspace_server.results import failure, well_formed
 from workspace_server.schema_limits import MAX_EVALUATIONS, MAX_PATTERNS, Cost, survey
 from workspace_server.source import Tool, ToolResult
 
-__all__ = ["Problem", "Validator", "invalid_arguments_result", "schema_problem", "validator_for"]
+__all__ = ["Problem", "Validator", "invalid_arguments_result", "validator_for"]
 
 MAX_PROBLEMS = 10
-_INVALID_PARAMS = -32602
 _MAX_DEPTH = 100
 _MAX_LISTED = 5_000  # above, the engine's list of all errors costs more than a call may
 _MAX_LISTED_BYTES = 200_000
@@ -212,21 +213,13 @@ def validator_for(schema: Mapping[str, Any]) -> Validator:
     return compiled
 
 
-def schema_problem(schema: object) -> str | None:
-    """Why a tool with this input schema is dropped (T-18, `TOOL_SCHEMA_INVALID`), None if it is kept."""
-    if not isinstance(schema, Mapping):
-        return "the schema has no type object"
-    compiled = _compiled(schema)
-    return compiled if isinstance(compiled, str) else None
-
-
 def invalid_arguments_result(tool: Tool, problems: Sequence[Problem]) -> ToolResult:
     """The answer to arguments that do not fit: a result, so that a model can correct itself (T-172, D-6).
 
     The object is in `structuredContent`, or in `_meta` for a tool with an `outputSchema` (D-14).
     """
     message = f"invalid arguments for {tool.name}"
-    uri = f"lm-tools://schema/{quote(tool.name, safe='')}"
+    uri = names.URI_SCHEMA + quote(tool.name, safe="")
     next_step = f"correct the arguments and call {tool.name} again; its whole schema is the resource {uri}"
     lines = [f"Error: {message}"]
     lines += [f"{problem.pointer or 'arguments'}: {problem.message}" for problem in problems[:MAX_PROBLEMS]]
@@ -242,8 +235,8 @@ def invalid_arguments_result(tool: Tool, problems: Sequence[Problem]) -> ToolRes
     body = {
         "ok": False,
         "error": {
-            "code": _INVALID_PARAMS,
-            "reason": "invalid_arguments",
+            "code": Reason.INVALID_ARGUMENTS.code,
+            "reason": Reason.INVALID_ARGUMENTS.word,
             "message": message,
             "nextStep": next_step,
             "details": {"errors": errors},

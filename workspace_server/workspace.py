@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
 
+from workspace_server.results import well_formed
 from workspace_server.source import InvalidArguments
 
 POINTER: Final = "/filePath"
@@ -20,7 +21,6 @@ NOT_REGULAR: Final = "not a regular file"
 OUTSIDE: Final = "outside the workspace"
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/|(?:file|untitled|data):", re.IGNORECASE)
-_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _DRIVE: Final = re.compile(r"[A-Za-z]:/")
 
 Kind = Literal["file", "directory"]
@@ -66,7 +66,7 @@ class Workspace:
             return None
         owner = max(owners, key=lambda folder: len(folder.path.parts))
         relative = absolute.relative_to(owner.path).as_posix()
-        return clean(owner.name if relative == "." else f"{owner.name}/{relative}")
+        return well_formed(owner.name if relative == "." else f"{owner.name}/{relative}")
 
     def shown(self, absolute: Path) -> str:
         """The path as texts show it: `Folder/…`, or absolute where no folder owns it (T-123)."""
@@ -116,7 +116,7 @@ class Workspace:
                 return real
         there = {name: real for name, real in plain.items() if real is not None and real.exists()}
         if len(there) > 1:
-            names = ", ".join(f"{name}/{clean(text)}" for name in there)
+            names = ", ".join(f"{name}/{well_formed(text)}" for name in there)
             raise InvalidArguments(POINTER, f"ambiguous; use one of: {names}")
         if there:
             return next(iter(there.values()))
@@ -139,15 +139,10 @@ class Workspace:
         if not any((folder.path / head).exists() for folder in self.folders):
             names = ", ".join(folder.name for folder in self.folders)
             raise InvalidArguments(
-                POINTER, f"Folder '{clean(head)}' is not in this workspace. Folders: {names}."
+                POINTER, f"Folder '{well_formed(head)}' is not in this workspace. Folders: {names}."
             )
-
-
-def clean(text: str) -> str:
-    """`text` without lone surrogates, so that it is JSON: odd bytes of a file name become U+FFFD."""
-    return _SURROGATE.sub("\ufffd", text)
 
 
 def absolute_text(path: Path) -> str:
     """An absolute path as results carry it: `/` everywhere, valid Unicode (T-123)."""
-    return clean(path.as_posix())
+    return well_formed(path.as_posix())

@@ -5,6 +5,7 @@ Nothing here may import what is slow (aiohttp, pydantic, mcp, psutil): short ver
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import Final
@@ -56,8 +57,16 @@ def cli() -> None:
 
 def main() -> None:
     """The console script."""
+    _replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             # What a terminal cannot show must not end the program.
             stream.reconfigure(errors="backslashreplace")
     cli()
+
+
+def _replace_closed_streams() -> None:
+    """Whoever started us may have closed them: what is opened next would get their descriptors."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115  stays open like the real one

@@ -1,8 +1,8 @@
 """Which workspace a request is for: the order in which its claims are asked, and what a conflict is.
 
-Rungs: the path, an explicit argument, the session's binding, the ambient query or header. What a claimed
-folder *is* on disk is answered elsewhere (`manager/filesystem.py`, `matching.py`); this file only says
-whom to ask and whom to believe (M-111).
+Rungs: the path, an explicit argument, the session's binding, the ambient query or header, the folder Codex
+tells of. What a claimed folder *is* on disk is answered elsewhere (`manager/filesystem.py`, `matching.py`);
+this file only says whom to ask and whom to believe (M-111).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class Source(Enum):
     SESSION = "session"
     QUERY = "query"
     HEADER = "header"
+    CODEX = "codex"
     NONE = "none"
 
 
@@ -45,6 +46,7 @@ class Claims:
     session: str | None = None
     query: str | None = None
     header: str | None = None
+    codex: str | None = None
 
     def explicit(self) -> tuple[Claim, ...]:
         """Said in this very request: all of them must mean the same workspace (rungs 1 and 2)."""
@@ -60,12 +62,13 @@ class Claims:
         return None if self.session is None else Claim(Source.SESSION, self.session, is_id=True)
 
     def ambient(self) -> tuple[Claim, ...]:
-        """What the client's configuration says on every request: a miss falls to the next (rung 4)."""
+        """What the client's configuration says on every request: a miss falls to the next (rungs 4 and 5)."""
         form = self.query.replace("+", " ") if self.query is not None and "+" in self.query else None
         claims = (
             Claim(Source.QUERY, self.query),
             Claim(Source.QUERY, form),
             Claim(Source.HEADER, self.header),
+            Claim(Source.CODEX, self.codex),
         )
         return tuple(claim for claim in claims if claim.text is not None)
 

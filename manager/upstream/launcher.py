@@ -77,9 +77,10 @@ class Launcher:
                 await found.wait()
             await self.forget(instance)
             return None
-        found = found or _process_from_health(body)
-        if found is None:
-            await instance.pool.close()
+        if found is None and not row.started:
+            found = _process_from_health(body)
+        if found is None:  # somebody else answers with the nonce, which any user of the machine could ask for
+            await self.forget(instance)
             return None
         instance.process, instance.pid = found, found.pid
         await self._enter(instance)

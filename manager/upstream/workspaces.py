@@ -205,7 +205,7 @@ class Workspaces:
             urgent: a handshake asks; see `Supervisor.ready`.
         """
         workspace.used_at = self._around.now()
-        if workspace.used_at - workspace.seen_at > ROOT_CHECK_S and not await self._look_at(workspace):
+        if not await self._is_there(workspace):
             await workspace.supervisor.stop()
             return Refusal(
                 Reason.WORKSPACE_GONE, f"workspace gone: {workspace.root}", delivered="no",
@@ -216,8 +216,13 @@ class Workspaces:
             return external
         return await workspace.supervisor.ready(urgent=urgent)
 
+    async def _is_there(self, workspace: Workspace) -> bool:
+        """Whether the root is in its place. Only that it *was* there is believed for a while."""
+        fresh = self._around.now() - workspace.seen_at <= ROOT_CHECK_S
+        return (fresh and workspace.identity is not None) or await self._look_at(workspace)
+
     async def _look_at(self, workspace: Workspace) -> bool:
-        workspace.identity = await self._examiner.identify(workspace.root)
+        workspace.identity = await self._examiner.identify_root(workspace.root)
         workspace.seen_at = self._around.now()
         return workspace.identity is not None
 

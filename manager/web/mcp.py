@@ -203,9 +203,10 @@ def _exchange(
         session=session.workspace if session is not None else None,
         query=query.get("cwd"),
         header=None if header is None else headers.decode_value(header),
+        codex=_sandbox_cwd(inbound),
     )
     if session is not None:
-        sent = claims.query or claims.header
+        sent = claims.query or claims.header or claims.codex
         session.sent_cwd = None if sent is None else sent.encode("utf-8", "replace").decode()
     accepts_json, accepts_events = _accepts(request)
     return Exchange(
@@ -218,6 +219,13 @@ def _exchange(
         passed_query=_passed_query(query),
         session=session,
     )
+
+
+def _sandbox_cwd(inbound: Inbound) -> str | None:
+    """The folder Codex works in, which it tells with every tool call to servers that want to know (M-114)."""
+    state = inbound.meta.get(names.CODEX_SANDBOX)
+    folder = jsonrpc.members_of(state).get("sandboxCwd") if state is not None else None
+    return None if folder is None else jsonrpc.text_of(folder)
 
 
 def _passed_headers(request: web.Request, *, is_modern: bool) -> tuple[tuple[bytes, bytes], ...]:

@@ -186,3 +186,15 @@ async def test_a_pure_door_shows_the_workspaces_own_and_nothing_else(two: Two, d
     for client in clients:
         listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
         assert [tool["name"] for tool in listed] == ["work"]
+
+
+@pytest.mark.parametrize("folder", ["{}/src", "file://{}/src"])
+async def test_the_folder_codex_works_in_decides_where_nothing_else_does(two: Two, folder: str) -> None:
+    """M-114: rung 5, beaten by the session's binding."""
+    told = {"codex/sandbox-state-meta": {"sandboxCwd": folder.format(two.servers["B"].root)}}
+    unbound = await two.legacy(None, two.url())
+    answer = await unbound.call("work", meta=told)
+    assert (two.served(), answer.headers[headers.WORKSPACE_SOURCE]) == ("B", "codex")
+    bound = await two.legacy("A", two.url())
+    answer = await bound.call("work", meta=told)
+    assert (two.served(), answer.headers[headers.WORKSPACE_SOURCE]) == ("A", "session")

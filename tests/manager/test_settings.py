@@ -140,6 +140,8 @@ def test_a_file_that_is_no_toml_is_named(config: Path, content: bytes) -> None:
         ("call_timeout_s", float("inf")),
         ("session_idle_s", float("nan")),
         ("workspace_idle_s", -1),
+        ("workspace_idle_s", float("inf")),
+        ("grace_s", float("inf")),
         ("session_limit", 0),
         ("health_misses", 0),
         ("health_interval_s", 0),

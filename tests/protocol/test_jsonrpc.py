@@ -315,6 +315,13 @@ def test_a_notification_without_parameters_has_no_such_member() -> None:
     assert json.loads(jsonrpc.notification("n", {})) == {"jsonrpc": "2.0", "method": "n", "params": {}}
 
 
+def test_half_characters_of_a_path_become_replacement_characters() -> None:
+    """JSON cannot carry them, and an answer that cannot be written helps nobody."""
+    value = {"a\udcff": ["b\ud800", ("\udfff",), 1, None, msgspec.Raw(b"[2]")]}
+    assert json.loads(jsonrpc.dumps(value)) == {"a\ufffd": ["b\ufffd", ["\ufffd"], 1, None, [2]]}
+    assert bytes(jsonrpc.raw("\udcff")) == '"\ufffd"'.encode()
+
+
 def test_an_error_without_readable_id_says_null() -> None:
     """M-11: and a member `data` only where there is data."""
     assert jsonrpc.error(None, -32700, "no") == (

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from workspace_server.results import well_formed
 from workspace_server.search.engine import Where, find_files, find_text
 from workspace_server.search.query import SearchSettings, TextQuery
-from workspace_server.workspace import Folder, Workspace, clean
+from workspace_server.workspace import Folder, Workspace
 
 RIPGREP = shutil.which("rg")
 
@@ -54,7 +55,7 @@ async def names(
     where = Where(query, "/query", ignored)
     found = await find_files(workspace, where, limit, settings_of(engine, root.parent / "home"))
     assert not found.late
-    return [clean(path.relative_to(root).as_posix()) for path in found.items]
+    return [well_formed(path.relative_to(root).as_posix()) for path in found.items]
 
 
 async def lines(
@@ -67,6 +68,6 @@ async def lines(
     )
     assert not found.late
     return [
-        (clean(match.path.relative_to(root).as_posix()), match.line, match.occurrences)
+        (well_formed(match.path.relative_to(root).as_posix()), match.line, match.occurrences)
         for match in found.items
     ]

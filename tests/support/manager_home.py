@@ -75,14 +75,13 @@ class ManagerHome:
         (folder / "home").mkdir(parents=True)
         self.paths = Paths.of_user(self._environ)
         self.control = Control(self.paths.control_socket)
-        self._count = 0
+        self._managers: list[ManagerProcess] = []
 
     async def launch(
         self, *, cwd: Path | None = None, prefix: Sequence[str] = (), **settings: object
     ) -> ManagerProcess:
         """Start a manager and do not wait for it. `prefix` is a program that is to start it."""
-        self._count += 1
-        log = self.folder / f"manager-{self._count}.log"
+        log = self.folder / f"manager-{len(self._managers)}.log"
         flags = [
             text
             for name, value in {"http_port": 0, **QUICK, **settings}.items()
@@ -94,7 +93,8 @@ class ManagerHome:
                 stdin=asyncio.subprocess.DEVNULL, stdout=stream, stderr=stream,
                 cwd=cwd or self.folder, env=self._environ,
             )  # fmt: skip
-        return ManagerProcess(process, log)
+        self._managers.append(ManagerProcess(process, log))
+        return self._managers[-1]
 
     async def start(self, **options: Any) -> ManagerProcess:
         """Start a manager and wait until it answers on its control socket."""
@@ -155,6 +155,9 @@ class ManagerHome:
             for pid in self.processes():
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
+            for manager in self._managers:
+                await manager.ended()
+            await asyncio.sleep(0)  # the loop lets go of an ended process one turn later
 
 
 @contextlib.asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -11,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workspace_server.results import ERROR_META, clean_text, encode_result, error_result
+from protocol import names
+from workspace_server.results import clean_text, encode_result, error_result
 from workspace_server.source import Tool, ToolError, ToolResult
 
 PLAIN = Tool("t", {"name": "t", "inputSchema": {"type": "object"}})
@@ -68,6 +70,20 @@ def test_text_is_free_of_what_cannot_be_seen(dirty: str, clean: str) -> None:
     block = {"type": "text", "text": dirty}
     texts = [entry["text"] for entry in encode_result(ToolResult(dirty, blocks=(block,)))["content"]]
     assert texts == [clean, clean]
+
+
+@pytest.mark.parametrize("piece", ["\x9d", "\x9d\x90", "\x1b]", "\x1b[0", "\x1b[31", "\x1b "])
+def test_hostile_text_is_cleaned_in_linear_time(piece: str) -> None:
+    """T-156."""
+    started = time.process_time()
+    clean_text(piece * 200_000)
+    assert time.process_time() - started < 5
+
+
+def test_verbatim_text_keeps_all_that_can_be_sent() -> None:
+    """T-129."""
+    (block,) = encode_result(ToolResult("a\r\x1b[1m\u200b \ud800", verbatim=True))["content"]
+    assert block["text"] == "a\r\x1b[1m\u200b \ufffd"
 
 
 def test_structured_strings_keep_their_characters() -> None:
@@ -152,4 +168,4 @@ def test_failure_of_a_tool_with_an_output_schema_is_described_in_meta() -> None:
     assert "structuredContent" not in encoded
     assert encoded["isError"] is True
     assert encoded["content"][0]["text"] == "Error: disk is full"
-    assert encoded["_meta"][ERROR_META]["error"]["reason"] == "execution_failed"
+    assert encoded["_meta"][names.META_ERROR]["error"]["reason"] == "execution_failed"

@@ -9,7 +9,7 @@ import pytest
 
 from support.file_tree import workspace_of, write_tree
 from workspace_server.source import InvalidArguments
-from workspace_server.workspace import PathNotFound, Workspace, clean
+from workspace_server.workspace import PathNotFound, Workspace, absolute_text
 
 
 @pytest.fixture
@@ -139,4 +139,4 @@ def test_nested_folder_owns_its_files(tmp_path: Path) -> None:
 
 def test_name_that_is_not_utf8_becomes_valid_unicode() -> None:
     """T-123."""
-    assert clean(os.fsdecode(b"n\xff\xc3\xa9")) == "n\ufffdé"
+    assert absolute_text(Path(os.fsdecode(b"/n\xff\xc3\xa9"))) == "/n\ufffdé"

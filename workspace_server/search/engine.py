@@ -27,6 +27,7 @@ from workspace_server.search.query import (
 from workspace_server.search.tree import Tree
 from workspace_server.workspace import Workspace
 
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -89,9 +90,6 @@ async def find_text(
     return await _search(workspace, where, limit, settings, search=search, convert=convert)
 
 
-R = TypeVar("R")
-
-
 async def _search(
     workspace: Workspace,
     where: Where,
@@ -102,31 +100,24 @@ async def _search(
     convert: Callable[[Scope, R], T],
 ) -> Found[T]:
     environ = os.environ if settings.environ is None else settings.environ
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + settings.deadline
-    program = await asyncio.to_thread(ripgrep.find_ripgrep, settings.ripgrep, workspace, environ)
-    scopes = await asyncio.to_thread(_scopes, workspace, where, environ)
-    results: list[T] = []
+    results: list[tuple[Scope, R]] = []
     late = False
-    for scope in scopes:
-        if loop.time() >= deadline:
-            late = True
-            break
-        budget = limit + 1 - len(results)  # one more than wanted tells whether there is more
-        found: Findings[R] = Findings()
-        try:
-            async with asyncio.timeout_at(deadline):
-                program = await _with_either(search, program, scope, budget, found)
-        except TimeoutError:
-            late = True
-        results += await asyncio.to_thread(_converted, convert, scope, found.items[:budget])
-        if late or len(results) > limit:
-            break
-    return Found(tuple(results[:limit]), late or len(results) > limit, late)
-
-
-def _converted(convert: Callable[[Scope, R], T], scope: Scope, items: Sequence[R]) -> list[T]:
-    return [convert(scope, item) for item in items]
+    try:
+        async with asyncio.timeout(settings.deadline):
+            program = await asyncio.to_thread(ripgrep.find_ripgrep, settings.ripgrep, workspace, environ)
+            for scope in await asyncio.to_thread(_scopes, workspace, where, environ):
+                budget = limit + 1 - len(results)  # one more than wanted tells whether there is more
+                found: Findings[R] = Findings()
+                try:
+                    program = await _with_either(search, program, scope, budget, found)
+                finally:
+                    results += [(scope, item) for item in found.items[:budget]]
+                if len(results) > limit:
+                    break
+    except TimeoutError:
+        late = True
+    shown = await asyncio.to_thread(lambda: tuple(convert(*result) for result in results[:limit]))
+    return Found(shown, late or len(results) > limit, late)
 
 
 async def _with_either(

@@ -10,13 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
 from workspace_server.search.editor_settings import SearchRules, read_small_file
-from workspace_server.search.patterns import BadGlob, glob_regex
+from workspace_server.search.patterns import MAX_LENGTH, BadGlob, glob_regex
 
 IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
+MAX_LINES: Final = 10_000
+"""Lines of one ignore file that are read."""
 
 _EXCLUDES_FILE: Final = re.compile(
     r"^\s*excludesfile\s*=\s*\"?\s*(\S+?)\s*\"?\s*$", re.IGNORECASE | re.MULTILINE
@@ -91,13 +95,14 @@ def extra_ignore_files(folder: Path, rules: SearchRules, environ: Mapping[str, s
 def read_ignore_file(path: Path) -> IgnoreFile | None:
     """The rules of one ignore file; lines that are no patterns are skipped; None when there are no rules."""
     text = read_small_file(path)
-    return IgnoreFile.of((text or "").removeprefix("\ufeff").splitlines())
+    return IgnoreFile.of(islice((text or "").removeprefix("\ufeff").splitlines(), MAX_LINES))
 
 
+@lru_cache(maxsize=2048)  # every search reads the files anew, and most of their lines are the same
 def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
     """One line as a pattern for whole paths, and whether it ignores; None when it is no rule."""
     text = line if line.endswith("\\ ") else line.rstrip()
-    if not text or text.startswith("#"):
+    if not text or text.startswith("#") or len(text) > MAX_LENGTH:
         return None
     body = text.removeprefix("!")
     only_directories = body.endswith("/")

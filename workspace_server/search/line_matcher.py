@@ -94,7 +94,7 @@ def lines_of(path: bytes, prefilter: re.Pattern[str] | None) -> Iterator[str]:
     """The lines of a regular file without their ends, lone bytes as surrogates; nothing if it cannot be read.
 
     Raises:
-        UnicodeError: binary, that is a NUL somewhere in it.
+        UnicodeError: binary, that is a NUL somewhere in it, or a line longer than `WHOLE_FILE` characters.
     """
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
@@ -114,8 +114,8 @@ def lines_of(path: bytes, prefilter: re.Pattern[str] | None) -> Iterator[str]:
             if prefilter is not None and not prefilter.search(whole):
                 return
             text = io.StringIO(whole, newline="\n")
-        for line in text:
-            if "\0" in line:
+        while line := text.readline(WHOLE_FILE + 1):
+            if "\0" in line or len(line) > WHOLE_FILE:
                 raise UnicodeError("binary")
             yield line.removesuffix("\n").removesuffix("\r")
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ from workspace_server.source import InvalidArguments
 from workspace_server.workspace import Folder, Workspace
 
 MAX_LENGTH: Final = 1000
-"""Characters of one glob. With the alternatives it bounds what a pattern may cost to compile."""
+"""Characters of one glob: a search may read thousands of them, and each is compiled."""
 MAX_ALTERNATIVES: Final = 256
 MAX_EXCLUDES: Final = 1000
 
@@ -104,18 +104,28 @@ def query_filters(text: str, workspace: Workspace, pointer: str) -> dict[Folder,
 def exclude_filter(globs: Iterable[str]) -> PathFilter:
     """The filter of exclude settings, each glob also as `glob/**`.
 
-    Globs that make no sense are left out, and those after the first `MAX_EXCLUDES`.
+    Globs that make no sense are left out, and what comes after the first `MAX_EXCLUDES`, braces expanded.
     """
-    usable: list[str] = []
-    for glob in islice(globs, MAX_EXCLUDES):
+    plain: list[str] = []
+    for glob in globs:
         anchored = glob.replace("\\", "/").removeprefix("./").strip("/")
-        try:
-            compile_filter([anchored])
-        except BadGlob:
-            continue
-        if anchored:
-            usable.append(anchored)
-    return compile_filter(usable, contents=True)
+        with suppress(BadGlob):
+            plain += expand_braces(anchored) if anchored else []
+        if len(plain) >= MAX_EXCLUDES:
+            break
+    del plain[MAX_EXCLUDES:]
+    try:
+        return compile_filter(plain, contents=True)
+    except BadGlob:
+        return compile_filter(filter(_makes_sense, plain), contents=True)
+
+
+def _makes_sense(glob: str) -> bool:
+    try:
+        compile_filter([glob])
+    except BadGlob:
+        return False
+    return True
 
 
 def expand_braces(glob: str) -> list[str]:

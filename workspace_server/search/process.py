@@ -17,6 +17,8 @@ from workspace_server.search.query import EngineUnavailable
 
 CHUNK: Final = 64 * 1024
 MAX_STDERR: Final = 16 * 1024
+END_S: Final = 5.0
+"""How long a killed program is waited for; one that hangs in the kernel must not hold up its caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,9 @@ async def run(
     pipe = asyncio.subprocess.PIPE
     try:
         with contextlib.ExitStack() as stack:
-            fed = asyncio.subprocess.DEVNULL if stdin is None else stack.enter_context(_file_of(stdin))
+            fed: int | IO[bytes] = asyncio.subprocess.DEVNULL
+            if stdin is not None:
+                fed = stack.enter_context(await asyncio.to_thread(_file_of, stdin))
             process = await asyncio.create_subprocess_exec(
                 *command, cwd=cwd, stdin=fed, stdout=pipe, stderr=pipe, start_new_session=True
             )
@@ -101,7 +105,9 @@ async def _end(
                 process.kill()
             else:
                 os.killpg(process.pid, signal.SIGKILL)
-    while await stdout.read(CHUNK):  # a paused pipe never reports its end, and wait() needs that
-        pass
-    await complaints
-    await process.wait()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(END_S):
+            while await stdout.read(CHUNK):  # a paused pipe never reports its end, and wait() needs that
+                pass
+            await complaints
+            await process.wait()

@@ -100,10 +100,9 @@ class Line:
 
 @dataclass(slots=True)
 class Findings(Generic[T]):
-    """What an engine found so far, in order; `complete` once it has seen everything it was asked to."""
+    """What an engine found so far, in order; what is there when it is cancelled counts."""
 
     items: list[T] = field(default_factory=list)
-    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,6 @@ async def list_files(program: str, scope: Scope, limit: int, found: Findings[str
     ended = await run(command, scope.tree.folder.path, consume, stdin=include)
     if ended.code not in {0, 1, 2, None} or (ended.code == 2 and ended.stderr):
         raise EngineUnavailable(ended.stderr)
-    found.complete = len(found.items) < limit
 
 
 async def find_lines(program: str, scope: Scope, query: TextQuery, limit: int, found: Findings[Line]) -> None:
@@ -99,7 +98,6 @@ async def find_lines(program: str, scope: Scope, query: TextQuery, limit: int, f
         found.items += reader.lines + reader.pending
     if ended.code is not None and not reader.summary:
         _raise_for(ended, query)
-    found.complete = len(found.items) < limit
 
 
 def _raise_for(ended: Exit, query: TextQuery) -> None:

@@ -28,7 +28,7 @@ NEVER_SEARCHED: Final = ".git"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Entry:
     """One entry of a walk: its path within the folder, whether it is a link, and one not to be followed."""
 
     relative: str
@@ -93,16 +93,16 @@ class Tree:
             if not found.refused_link:
                 yield found.relative
 
-    def links(self, stop: Callable[[], bool]) -> Iterator[Found]:
-        """All visible links, followed ones and those that must not be followed, without looking at files."""
+    def links(self, stop: Callable[[], bool]) -> Iterator[Entry]:
+        """All visible links, followed ones and those that must not be followed, in any order."""
         for found in self._walk(stop, files=False):
             if found.link:
                 yield found
 
-    def _walk(self, stop: Callable[[], bool], *, files: bool) -> Iterator[Found]:
+    def _walk(self, stop: Callable[[], bool], *, files: bool) -> Iterator[Entry]:
         root = self.folder.path
         top = _Directory(root, "", str(root), enter(root, "", None, self.rules))
-        stack = [(top, _entries(root))]
+        stack = [(top, _entries(root, ordered=files))]
         while stack and not stop():
             here, entries = stack[-1]
             entry = next(entries, None)
@@ -112,13 +112,13 @@ class Tree:
             above = [one.real for one, _ in stack] if entry.is_symlink() else []
             for found, inner in self._visit(entry, here, above, files=files):
                 if inner is not None:
-                    stack.append((inner, _entries(inner.path)))
+                    stack.append((inner, _entries(inner.path, ordered=files)))
                 if found is not None:
                     yield found
 
     def _visit(
         self, entry: os.DirEntry[str], here: _Directory, above: list[str], *, files: bool
-    ) -> Iterator[tuple[Found | None, _Directory | None]]:
+    ) -> Iterator[tuple[Entry | None, _Directory | None]]:
         link = entry.is_symlink()
         if link and not self.rules.follow_symlinks:
             return
@@ -130,25 +130,25 @@ class Tree:
             return
         real = os.path.realpath(entry.path) if link else f"{here.real}{os.sep}{entry.name}"
         if link and (not self._may_follow(Path(real)) or (directory and real in above)):
-            yield Found(relative, refused_link=True, link=True), None
+            yield Entry(relative, refused_link=True, link=True), None
         elif directory:
             path = here.path / entry.name
             inner = _Directory(
                 path, f"{relative}/", real, enter(path, f"{relative}/", here.level, self.rules)
             )
-            yield (Found(relative, link=True) if link and not files else None), inner
+            yield (Entry(relative, link=True) if link and not files else None), inner
         elif link if not files else _is_file(entry):
-            yield Found(relative, link=link), None
+            yield Entry(relative, link=link), None
 
     def _may_follow(self, real: Path) -> bool:
         return self.workspace.contains(real) and NEVER_SEARCHED not in real.parts
 
 
-def _entries(path: Path) -> Iterator[os.DirEntry[str]]:
-    """The entries of a directory, sorted; none when it cannot be read."""
+def _entries(path: Path, *, ordered: bool) -> Iterator[os.DirEntry[str]]:
+    """The entries of a directory; none when it cannot be read."""
     try:
         with os.scandir(path) as entries:
-            return iter(sorted(entries, key=lambda entry: os.fsencode(entry.name)))
+            return iter(sorted(entries, key=lambda entry: os.fsencode(entry.name)) if ordered else [*entries])
     except OSError:
         return iter(())
 

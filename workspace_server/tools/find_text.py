@@ -6,24 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
+from workspace_server import log
 from workspace_server.search.engine import Found, Where, find_text
-from workspace_server.search.query import BadRegex, SearchSettings, TextMatch, TextQuery
+from workspace_server.search.query import BadRegex, EngineUnavailable, SearchSettings, TextMatch, TextQuery
 from workspace_server.source import InvalidArguments, Tool, ToolError, ToolResult
 from workspace_server.tools.find_files import nothing_found
 from workspace_server.workspace import Workspace, absolute_text
 
 DEFAULT_MAX_RESULTS = 500
-
-_MATCH_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "path": {"type": "string", "description": "Absolute path."},
-        "line": {"type": "integer", "minimum": 1},
-        "preview": {"type": "string", "description": "The line; of a long one the part around the match."},
-    },
-    "required": ["path", "line", "preview"],
-    "additionalProperties": False,
-}
 
 TOOL = Tool(
     name="lm_findTextInFiles",
@@ -77,21 +67,6 @@ TOOL = Tool(
             "required": ["query"],
             "additionalProperties": False,
         },
-        "outputSchema": {
-            "type": "object",
-            "properties": {
-                "capped": {"type": "boolean", "description": "Whether there are, or may be, more matches."},
-                "uniqueMatches": {"type": "integer", "minimum": 0, "description": "Matching lines."},
-                "totalMatches": {
-                    "type": "integer",
-                    "minimum": 0,
-                    "description": "Occurrences in these lines; a line can have several.",
-                },
-                "matches": {"type": "array", "items": _MATCH_SCHEMA},
-            },
-            "required": ["capped", "uniqueMatches", "totalMatches", "matches"],
-            "additionalProperties": False,
-        },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     },
     keywords=("find", "search", "grep", "text", "regex", "content", "code", "usages"),
@@ -105,7 +80,7 @@ async def call(
 
     Raises:
         InvalidArguments: at `/query`, `/isRegexp` or `/includePattern`.
-        ToolError: `query` is no regular expression; with position and reason.
+        ToolError: `query` is no regular expression, with position and reason; or nothing can search.
     """
     query = _query(arguments)
     where = Where(
@@ -117,6 +92,11 @@ async def call(
         found = await find_text(workspace, query, where, limit, settings)
     except BadRegex as error:
         raise _regex_error(error) from None
+    except EngineUnavailable as error:
+        log.error("search_unavailable", cause=str(error))
+        raise ToolError(
+            "Error: files cannot be searched now; free memory or temporary disk space, or install ripgrep"
+        ) from None
     return await asyncio.to_thread(_result, workspace, found, settings)
 
 

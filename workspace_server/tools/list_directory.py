@@ -15,26 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from workspace_server.results import well_formed
 from workspace_server.search.ignore import IgnoreLevel, enter
 from workspace_server.search.query import SearchSettings
 from workspace_server.search.tree import NEVER_SEARCHED, Tree
 from workspace_server.source import Tool, ToolError, ToolResult
-from workspace_server.workspace import Folder, PathNotFound, Workspace, absolute_text, clean
+from workspace_server.workspace import Folder, PathNotFound, Workspace, absolute_text
 
 DEFAULT_DEPTH = 1
 DEFAULT_MAX_RESULTS = 500
-
-_ENTRY_SCHEMA = {
-    "type": "object",
-    "properties": {
-        "absolutePath": {"type": "string"},
-        "workspacePath": {"type": ["string", "null"], "description": "`Folder/path`."},
-        "kind": {"type": "string", "enum": ["file", "directory", "symlink", "other"]},
-        "sizeBytes": {"type": ["integer", "null"], "minimum": 0, "description": "Of files only."},
-    },
-    "required": ["absolutePath", "workspacePath", "kind", "sizeBytes"],
-    "additionalProperties": False,
-}
 
 TOOL = Tool(
     name="lm_listDirectory",
@@ -77,16 +66,6 @@ TOOL = Tool(
                     "description": "Also entries that .gitignore or the editor's exclude settings hide.",
                 },
             },
-            "additionalProperties": False,
-        },
-        "outputSchema": {
-            "type": "object",
-            "properties": {
-                "count": {"type": "integer", "minimum": 0, "description": "Number of `entries`."},
-                "capped": {"type": "boolean", "description": "Whether there are more entries."},
-                "entries": {"type": "array", "items": _ENTRY_SCHEMA},
-            },
-            "required": ["count", "capped", "entries"],
             "additionalProperties": False,
         },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
@@ -237,7 +216,7 @@ def _kind(mode: int) -> str:
 
 
 def _failure(text: str, cause: str) -> ToolError:
-    return ToolError(f'Error listing directory "{clean(text)}": {cause}', {"cause": cause})
+    return ToolError(f'Error listing directory "{well_formed(text)}": {cause}', {"cause": cause})
 
 
 def _result(workspace: Workspace, listed: Path, entries: list[_Entry], *, capped: bool) -> ToolResult:
@@ -262,5 +241,5 @@ def _result(workspace: Workspace, listed: Path, entries: list[_Entry], *, capped
         f"count: {len(entries)}{' (capped)' if capped else ''}",
         "---",
     ]
-    names = [clean(entry.name) + ("/" if entry.kind == "directory" else "") for entry in entries]
+    names = [well_formed(entry.name) + ("/" if entry.kind == "directory" else "") for entry in entries]
     return ToolResult("\n".join(head + names), structured)

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from workspace_server.results import clean_text, well_formed
 from workspace_server.source import InvalidArguments, Tool, ToolError, ToolResult
-from workspace_server.workspace import NOT_REGULAR, PathNotFound, Workspace, absolute_text, clean
+from workspace_server.workspace import NOT_REGULAR, PathNotFound, Workspace, absolute_text
 
 DEFAULT_MAX_BYTES = 262_144
 MAX_BYTES = 1024 * 1024
@@ -68,31 +69,6 @@ TOOL = Tool(
                 },
             },
             "required": ["filePath"],
-            "additionalProperties": False,
-        },
-        "outputSchema": {
-            "type": "object",
-            "properties": {
-                "absolutePath": {"type": "string"},
-                "workspacePath": {"type": ["string", "null"], "description": "`Folder/path`."},
-                "startLine": {"type": "integer", "minimum": 0, "description": "0 if there are no lines."},
-                "endLine": {"type": "integer", "minimum": 0, "description": "Last line in `content`."},
-                "totalLines": {"type": "integer", "minimum": 0},
-                "sizeBytes": {"type": "integer", "minimum": 0},
-                "encoding": {
-                    "type": "string",
-                    "enum": [
-                        *("utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "windows-1252", "iso-8859-1"),
-                        "binary",
-                    ],
-                },
-                "truncated": {"type": "boolean", "description": "Whether `maxBytes` cut the content."},
-                "content": {"type": "string", "description": "The text; empty for a binary file."},
-            },
-            "required": [
-                *("absolutePath", "workspacePath", "startLine", "endLine", "totalLines", "sizeBytes"),
-                *("encoding", "truncated", "content"),
-            ],
             "additionalProperties": False,
         },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
@@ -202,7 +178,7 @@ def _read(workspace: Workspace, text: str, wanted: _Range, stopped: Callable[[],
 
 
 def _failure(text: str, cause: str) -> ToolError:
-    return ToolError(f'Error reading file "{clean(text)}": {cause}', {"cause": cause})
+    return ToolError(f'Error reading file "{well_formed(text)}": {cause}', {"cause": cause})
 
 
 def _read_open(file: BinaryIO, size: int, wanted: _Range, stopped: Callable[[], bool]) -> _Read:
@@ -288,7 +264,8 @@ def _result(workspace: Workspace, path: Path, read: _Read) -> ToolResult:
         + (" (truncated)" if members["truncated"] else ""),
     ]
     if members["encoding"] != "binary":
-        return ToolResult("\n".join([*head, "---", members["content"]]), structured)
+        text = clean_text("\n".join(head)) + "\n---\n" + members["content"]
+        return ToolResult(text, structured, verbatim=True)
     head += ["encoding: binary", f"sizeBytes: {members['sizeBytes']}"]
     if read.blob is None:
         return ToolResult("\n".join(head), structured)

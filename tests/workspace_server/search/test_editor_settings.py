@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,15 @@ def test_comments_and_trailing_commas_are_tolerated(text: str, value: Any) -> No
 def test_what_is_no_json_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_jsonc(text)
+
+
+@pytest.mark.parametrize("text", ['\\"' * 500_000, '"' * 1_000_001, "/*" * 500_000, "," * 1_000_000])
+def test_hostile_settings_file_is_read_in_linear_time(text: str) -> None:
+    """T-128: a project's file must not hold up everybody else's calls."""
+    started = time.process_time()
+    with pytest.raises(ValueError, match=r"."):
+        parse_jsonc(text)
+    assert time.process_time() - started < 5
 
 
 def test_folder_beats_workspace_file_key_by_key(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from support.file_tree import settings_of, workspace_of, write_tree
-from workspace_server.search import line_matcher
+from workspace_server.search import fallback, line_matcher
 from workspace_server.search.engine import Where, find_text
 from workspace_server.search.line_matcher import Refused, compile_query
 from workspace_server.search.query import TextQuery
@@ -40,6 +40,42 @@ async def test_catastrophic_regex_is_stopped_by_the_deadline(root: Path, tmp_pat
     assert time.monotonic() - started < 15
     assert ([match.path.name for match in found.items], found.capped, found.late) == (["1.txt"], True, True)
     assert matchers() == []
+
+
+async def test_tree_larger_than_a_batch_is_searched_in_order(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-126."""
+    monkeypatch.setattr(fallback, "BATCH", 2)
+    write_tree(root, {f"{number}.txt": "aaa\naaa\n" for number in range(5)})
+    query = TextQuery("aaa", regex=False)
+    for limit, expected in ((99, [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]), (5, [0, 0, 1, 1, 2])):
+        found = await find_text(
+            workspace_of(root), query, Where("", ""), limit, settings_of("python", tmp_path)
+        )
+        assert [int(match.path.stem) for match in found.items] == expected
+        assert found.capped is (limit == 5)
+
+
+async def test_hits_before_the_deadline_are_told_however_large_the_tree(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-128."""
+    monkeypatch.setattr(fallback, "BATCH", 1)
+    settings = settings_of("python", tmp_path, deadline=1.5)
+    found = await asyncio.wait_for(find_text(workspace_of(root), HOSTILE, Where("", ""), 9, settings), 20)
+    assert ([match.path.name for match in found.items], found.late) == (["1.txt"], True)
+
+
+def test_line_too_long_to_be_held_counts_as_binary(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_matcher, "WHOLE_FILE", 10)
+    write_tree(root, {"1.txt": "a\n" * 10, "2.txt": "a\n" + "a" * 11})
+    regex = compile_query("a", literal=True, ignore_case=False)
+    found = [
+        len(line_matcher.matches_in(bytes(root / name), regex, literal=True, limit=99, head_bytes=9))
+        for name in ("1.txt", "2.txt")
+    ]
+    assert found == [10, 0]
 
 
 async def test_event_loop_runs_on_while_a_regex_hangs(root: Path, tmp_path: Path) -> None:

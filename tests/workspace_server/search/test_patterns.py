@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from support.file_tree import workspace_of, write_tree
 from workspace_server.search.patterns import (
     MAX_ALTERNATIVES,
+    MAX_EXCLUDES,
     BadGlob,
     compile_filter,
     exclude_filter,
@@ -112,6 +113,7 @@ def test_absolute_pattern_belongs_to_its_folder(workspace: Workspace, tmp_path: 
         ("{a,b", "'{' without '}'"),
         ("[z-a]", "bad character range"),
         ("{a,b}" * 9, "more than 256"),
+        ("[" * 1001, "longer than 1000 characters"),
     ],
 )
 def test_pattern_that_makes_no_sense_is_refused(workspace: Workspace, query: str, message: str) -> None:
@@ -126,6 +128,13 @@ def test_exclude_hides_what_lies_below_and_skips_nonsense() -> None:
     hides = exclude_filter(["build", "**/*.tmp", "/lib/", "{broken", "[z-a]", ""])
     assert [p for p in ["build", "build/x/y", "a/b.tmp", "b.tmp/x", "lib/a"] if not hides(p)] == []
     assert [p for p in ["x/build", "builds", "a.tmpx", "x/lib", "{broken", ""] if hides(p)] == []
+
+
+def test_excludes_beyond_the_limit_are_left_out() -> None:
+    """T-128."""
+    hides = exclude_filter(f"{{x,y}}{number}" for number in range(MAX_EXCLUDES))
+    assert hides(f"y{MAX_EXCLUDES // 2 - 1}")
+    assert not hides(f"x{MAX_EXCLUDES // 2}")
 
 
 def test_braces_are_expanded_in_order_up_to_a_limit() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import socket
 import sys
 from pathlib import Path
 
@@ -101,11 +104,44 @@ async def test_failing_reader_kills_the_program(tmp_path: Path) -> None:
     output.assert_all_gone()
 
 
-def test_standard_input_can_be_opened_by_name_under_uvloop(tmp_path: Path) -> None:
-    """The daemon's loop: its pipes are sockets, which nothing can open as `/dev/stdin`."""
-    uvloop = pytest.importorskip("uvloop", reason="uvloop does not exist on this platform")
+async def test_standard_input_can_be_opened_by_name(tmp_path: Path) -> None:
+    """A pipe could not, where the loop makes it a socket (uvloop)."""
     output = Output()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        code = "import sys; sys.stdout.write(open('/dev/stdin').read())"
-        ended = runner.run(run(python(code), tmp_path, output, stdin=b"fed"))
+    code = "import sys; sys.stdout.write(open('/dev/stdin').read())"
+    ended = await run(python(code), tmp_path, output, stdin=b"fed")
     assert (ended.code, output.data) == (0, b"fed")
+
+
+def children() -> list[psutil.Process]:
+    """What this process started and what still runs of it."""
+    found = psutil.Process().children(recursive=True)
+    return [child for child in found if child.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("turns", [*range(12), 30, 100])
+async def test_cancelling_at_any_moment_leaves_nothing_behind(tmp_path: Path, turns: int) -> None:
+    before = children()
+    code = "import time; time.sleep(600)"
+    task = asyncio.create_task(run(python(code), tmp_path, Output(), stdin=b"x"))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 20)
+    async with asyncio.timeout(5):
+        while children() != before:
+            await asyncio.sleep(0.01)
+
+
+async def test_program_inherits_only_its_three_streams(tmp_path: Path) -> None:
+    """Not the listening socket, not the connections, not the manager's pipe."""
+    output = Output()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        descriptor = listener.fileno()
+        code = "import os; print(sorted(int(fd) for fd in os.listdir('/proc/self/fd')), os.getsid(0))"
+        await run(python(code), tmp_path, output, stdin=b"x")
+    open_ones, session = output.data.decode().rsplit(" ", 1)
+    assert json.loads(open_ones)[:3] == [0, 1, 2]
+    assert descriptor not in json.loads(open_ones)
+    assert len(json.loads(open_ones)) == 4, "the fourth is the listing's own"
+    assert int(session) != os.getsid(0)

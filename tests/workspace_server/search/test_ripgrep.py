@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
 
 from support.file_tree import workspace_of, write_tree
+from workspace_server.search import engine
 from workspace_server.search.engine import Where, find_files, find_text
 from workspace_server.search.query import SearchSettings, TextQuery
 from workspace_server.search.ripgrep import find_ripgrep
@@ -114,6 +116,20 @@ async def test_late_search_gives_what_was_found(root: Path, slow: Path, tmp_path
     files = await asyncio.wait_for(find_files(workspace_of(root), Where("", ""), 9, settings), 20)
     assert ([path.name for path in files.items], files.capped, files.late) == (["a.txt"], True, True)
     assert_ended(tmp_path / "pid")
+
+
+async def test_deadline_holds_before_the_search_has_begun(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-128: a file system that hangs while the rules are read."""
+    released = threading.Event()
+    monkeypatch.setattr(engine, "_scopes", lambda *_: released.wait(20))
+    settings = SearchSettings(ripgrep="", deadline=0.05, environ={})
+    try:
+        found = await asyncio.wait_for(find_files(workspace_of(root), Where("", ""), 9, settings), 5)
+    finally:
+        released.set()
+    assert (found.items, found.capped, found.late) == ((), True, True)
 
 
 async def test_cancelled_search_leaves_no_ripgrep_behind(root: Path, slow: Path, tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""Bad luck with a workspace's folder while it is in use."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+
+from manager.upstream import workspaces
+from support.front_door import LegacyClient
+from support.manager import RunningManager, make_project
+
+
+def a_link(root: Path, elsewhere: Path) -> None:
+    root.symlink_to(elsewhere)
+
+
+def a_file(root: Path, elsewhere: Path) -> None:
+    root.write_text("")
+
+
+def nothing(root: Path, elsewhere: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize("instead", [a_link, a_file, nothing])
+async def test_what_takes_the_place_of_a_root_is_not_served(
+    manager: RunningManager,
+    http: ClientSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    instead: Callable[[Path, Path], None],
+) -> None:
+    """M-126: a link in the place of the folder would lead the tools to files that nobody chose."""
+    elsewhere = tmp_path / "private"
+    elsewhere.mkdir()
+    (elsewhere / "key").write_text("a private key")
+    root = make_project(tmp_path / "proj")
+    client = await LegacyClient.connect(http, manager.address)
+    await client.handshake(root)
+    shutil.rmtree(root)
+    instead(root, elsewhere)
+    monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 0)
+    answer = await client.call("lm_readFile", {"filePath": "key"})
+    assert b"a private key" not in answer.body
+    assert answer.refusal["reason"] == "workspace_gone"
+
+
+async def test_a_root_found_gone_is_not_believed_there_a_moment_later(
+    manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-126: only that a root *is* there is remembered; else its server is started in vain, five times."""
+    root = make_project(tmp_path / "proj")
+    client = await LegacyClient.connect(http, manager.address)
+    await client.handshake(root)
+    shutil.rmtree(root)
+    monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 0)
+    assert (await client.call("datetime")).refusal["reason"] == "workspace_gone"
+    monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 3600)
+    assert (await client.call("datetime")).refusal["reason"] == "workspace_gone"
+    make_project(root)
+    assert not (await client.call("datetime")).result.get("isError")

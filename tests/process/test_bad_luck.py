@@ -1,0 +1,92 @@
+"""Bad luck and malice that need real processes: a true nonce in foreign hands, closed standard streams."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+from aiohttp import ClientSession
+
+from support.front_door import LegacyClient
+from support.manager import make_project
+from support.manager_home import ManagerHome, until
+from support.manager_process import environment
+
+SUM = {"expression": "6*7"}
+
+
+class Impostor:
+    """Answers everything with a health answer that holds the true nonce, and the pid of an innocent process."""
+
+    def __init__(self, nonce: str, pid: int) -> None:
+        self.recorded = b""
+        body = json.dumps({"ok": True, "nonce": nonce, "pid": pid}).encode()
+        head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        self._answer = head.encode() + body
+
+    async def listen(self, port: int) -> asyncio.Server:
+        """Take a port that somebody has just left."""
+        async with asyncio.timeout(5):
+            while True:
+                with contextlib.suppress(OSError):
+                    return await asyncio.start_server(self._serve, "127.0.0.1", port)
+                await asyncio.sleep(0.005)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while chunk := await reader.read(65_536):
+                self.recorded += chunk
+                writer.write(self._answer)
+                await writer.drain()
+        writer.close()
+
+
+async def test_who_only_knows_the_nonce_is_not_adopted(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-162: any user can read a nonce from a health answer, so only the process of the ledger counts."""
+    manager = await home.start()
+    client = await LegacyClient.connect(http, manager.address)
+    await client.handshake(make_project(tmp_path / "proj"))
+    await manager.killed()
+    with contextlib.closing(sqlite3.connect(home.paths.state_file)) as database:
+        (row,) = database.execute("SELECT pid, port, nonce, secret FROM instances").fetchall()
+    pid, port, nonce, secret = row
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not home.servers())
+    with subprocess.Popen(["sleep", "60"]) as innocent:
+        impostor = Impostor(nonce, innocent.pid)
+        try:
+            async with await impostor.listen(port):
+                successor = await home.start(http_port=manager.port)
+                assert (await client.call("calculator", SUM)).payload == {"value": 42}
+                assert innocent.pid not in (await home.server_pids()).values()
+                successor.send(signal.SIGTERM)
+                assert await successor.ended() == 0
+            assert impostor.recorded  # it was asked for its health
+            assert secret.encode() not in impostor.recorded
+            assert innocent.poll() is None
+        finally:
+            innocent.kill()
+
+
+async def test_a_manager_starts_with_closed_standard_streams(home: ManagerHome) -> None:
+    """F53: whoever starts it may have closed them; what it says goes nowhere then."""
+    manager = await home.start(prefix=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"])
+    assert (await home.status())["pid"] == manager.pid
+
+
+def test_arguments_from_a_closed_standard_input_are_no_json(tmp_path: Path) -> None:
+    """Said in words, not in a traceback."""
+    command = ["sh", "-c", 'exec "$@" <&-', "sh", sys.executable, "-I", "-m", "manager", "call", "x", "-"]
+    ended = subprocess.run(
+        command, env=environment(tmp_path), capture_output=True, text=True, timeout=30, check=False
+    )
+    assert (ended.returncode, "no JSON" in ended.stderr) == (2, True), ended.stderr

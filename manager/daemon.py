@@ -116,7 +116,12 @@ class Daemon:
             self._log.warning("start.refused", why=f"another manager serves already: {lock}")
             return exit_codes.OK
         try:
-            listener = await self._listener()
+            try:
+                listener = await self._listener()
+            except OSError as error:
+                hint = "choose another http_port"
+                self._log.error("start.refused", why=f"{HOST}:{self._settings.http_port}: {error}", hint=hint)
+                return exit_codes.HOPELESS
             if isinstance(listener, PortTaken):
                 self._log.error("start.refused", why=str(listener), hint="lmtb doctor tells more")
                 return exit_codes.HOPELESS if listener.kind == "listener" else exit_codes.PORT_BUSY
@@ -153,11 +158,10 @@ class Daemon:
         stack.push_async_callback(store.close)
         stack.push_async_callback(self._cancel_tasks)
         around = Surroundings(settings, store, paths.logs_dir, os.environ)
-        externals = ExternalServers(around)
+        examiner = FolderExaminer()
+        externals = ExternalServers(around, examiner)
         stack.push_async_callback(externals.close)
-        workspaces = Workspaces(
-            around, FolderExaminer(), externals, home=_home(), windows=sys.platform == "win32"
-        )
+        workspaces = Workspaces(around, examiner, externals, home=_home(), windows=sys.platform == "win32")
         await workspaces.restore(loaded)
         keeper = Keeper(settings, store)
         keeper.restore(loaded.sessions)
@@ -215,12 +219,16 @@ class Daemon:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        mask = os.umask(0o177)
+        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        mask = os.umask(
+            0o177
+        )  # no await before it is put back: it is the whole process's, children inherit it
         try:
-            await web.UnixSite(runner, str(path), backlog=CONTROL_BACKLOG).start()
+            door.bind(str(path))
         finally:
             os.umask(mask)
         stack.callback(path.unlink, missing_ok=True)
+        await web.SockSite(runner, door, backlog=CONTROL_BACKLOG).start()
 
     async def _open_port(
         self, app: web.Application, listener: socket.socket, port: int

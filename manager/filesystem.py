@@ -168,6 +168,10 @@ class FolderExaminer:
         """Do what `identify_root` does; None also for a disk that does not answer in time."""
         return await self._ask(("identify_root", path), lambda: identify_root(path), None)
 
+    async def real_path(self, path: str) -> str | None:
+        """The path with its links resolved, be it there or not; None for a disk that does not answer."""
+        return await self._ask(("real_path", path), lambda: os.path.realpath(path), None)
+
     async def _ask(self, question: Hashable, look: Callable[[], _Answer], late: _Answer) -> _Answer:
         future = self._running.get(question)
         if future is None:

@@ -87,9 +87,9 @@ class DaemonServices:
         taken = [one.supervisor.instance.port for one in self.workspaces if one.supervisor.instance]
         return self.externals.allocate(message, taken, self.port, is_bindable)
 
-    def heartbeat(self, message: Heartbeat) -> Registered:
+    async def heartbeat(self, message: Heartbeat) -> Registered:
         """Register or renew, and end the sender's reservation."""
-        return self.externals.heartbeat(message)
+        return await self.externals.heartbeat(message)
 
     def bye(self, session_id: str) -> None:
         """Forget instance and reservation."""

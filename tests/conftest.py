@@ -13,10 +13,9 @@ from support.manager import RunningManager, running_manager
 
 
 @pytest.fixture(autouse=True)
-def _no_user_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_user_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the user's home, configuration or running manager."""
-    home = tmp_path / ".user-home"
-    home.mkdir()
+    home = tmp_path_factory.mktemp("user")
     monkeypatch.setenv("HOME", str(home))
     for name in list(os.environ):
         if name.startswith(("XDG_", "LMTB_")):

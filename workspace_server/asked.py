@@ -39,10 +39,7 @@ class Asked:
             msgspec.DecodeError: its text is no JSON that can be read (a lone surrogate, too deep).
         """
         raw = self.inbound.params.get(member)
-        try:
-            return default if raw is None else msgspec.json.decode(raw)
-        except RecursionError:
-            raise msgspec.DecodeError(f"{member} is nested too deeply") from None
+        return default if raw is None else msgspec.json.decode(raw)
 
     def invalid(self, message: str) -> Rejection:
         """The answer to parameters that do not fit."""

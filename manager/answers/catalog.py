@@ -136,7 +136,10 @@ class Catalog:
         if isinstance(result, Failure):
             code = "SCHEMA_READ_RPC_ERROR" if result.is_error_answer else "SCHEMA_READ_REQUEST_FAILED"
             return None, found.issue(code, name, result.details)
-        content = msgspec.json.decode(result["contents"]) if "contents" in result else None
+        try:
+            content = msgspec.json.decode(result["contents"]) if "contents" in result else None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # members stay unread bytes until here
+            return None, found.issue("SCHEMA_READ_UNEXPECTED_ERROR", name, str(error))
         schema, code_or_none = found.read_schema(content)
         return schema, None if code_or_none is None else found.issue(code_or_none, name)
 
@@ -154,4 +157,7 @@ class Catalog:
 
 def _issues_in(page: Mapping[str, msgspec.Raw]) -> object:
     meta = jsonrpc.members_of(page["_meta"]) if "_meta" in page else {}
-    return msgspec.json.decode(meta[names.META_ISSUES]) if names.META_ISSUES in meta else None
+    try:
+        return msgspec.json.decode(meta[names.META_ISSUES]) if names.META_ISSUES in meta else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None

@@ -6,7 +6,7 @@ The writer (`web/writer.py`) turns a reply into HTTP; nothing here knows sockets
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -107,7 +107,7 @@ class Plain:
 class Events:
     """An answer with notifications in front of it: JSON messages, the last one is the response."""
 
-    messages: AsyncIterator[bytes]
+    messages: AsyncGenerator[bytes]
 
 
 @dataclass(frozen=True, slots=True)

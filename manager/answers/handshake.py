@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -82,7 +82,7 @@ class Handshakes:
         """
         return Events(self._messages(exchange, cwd, bare=bare))
 
-    async def _messages(self, exchange: Exchange, cwd: object, *, bare: bool) -> AsyncIterator[bytes]:
+    async def _messages(self, exchange: Exchange, cwd: object, *, bare: bool) -> AsyncGenerator[bytes]:
         work = asyncio.create_task(self._in_turn(exchange, cwd), name="handshake")
         try:
             token = exchange.progress_token if exchange.accepts_events else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -21,6 +21,10 @@ from manager.store import SessionRow, Store
 from protocol import jsonrpc
 
 FLUSH_S = 30.0
+MAX_CLIENT_TEXT = 200
+"""Characters of a client's name and version that are kept: ten thousand sessions share our memory."""
+MAX_CAPABILITIES = 16 * 1024
+"""Bytes of a client's capabilities; more is taken for none."""
 
 
 @dataclass(slots=True)
@@ -89,9 +93,9 @@ class Keeper:
         session = Session(
             identity or secrets.token_urlsafe(24),
             revision,
-            jsonrpc.text_of(info["name"]) if "name" in info else None,
-            jsonrpc.text_of(info["version"]) if "version" in info else None,
-            capabilities,
+            _short_text(info, "name"),
+            _short_text(info, "version"),
+            capabilities if len(capabilities) <= MAX_CAPABILITIES else b"{}",
             self._now(),
         )
         self.sessions.add(session)
@@ -219,3 +223,8 @@ class Keeper:
             session.id, session.revision, session.client_name, session.client_version, session.capabilities,
             session.workspace, session.cwd, self._wall() - (self._now() - session.seen), session.used,
         )  # fmt: skip
+
+
+def _short_text(members: Mapping[str, msgspec.Raw], name: str) -> str | None:
+    text = jsonrpc.text_of(members[name]) if name in members else None
+    return None if text is None else text[:MAX_CLIENT_TEXT]

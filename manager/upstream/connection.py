@@ -94,6 +94,13 @@ class Connection(asyncio.Protocol):
         """Whether a request can still be handed to the transport."""
         return not self._transport.is_closing()
 
+    @property
+    def ends(self) -> tuple[tuple[str, int], tuple[str, int]] | None:
+        """Our address and the server's, or None once the socket is closed."""
+        ours = self._transport.get_extra_info("sockname")
+        theirs = self._transport.get_extra_info("peername")
+        return (ours[:2], theirs[:2]) if ours and theirs else None
+
     async def exchange(self, head: bytes, body: bytes) -> UpstreamResponse:
         """Sends one request on an idle connection and returns when the head of the final response is there.
 

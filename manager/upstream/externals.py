@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+from manager.filesystem import FolderExaminer
 from manager.log import logger, short
 from manager.routing.leases import Leases, PortExhausted
 from manager.routing.registrations import (
@@ -33,31 +33,37 @@ from protocol import launch
 from protocol.errors import Reason, Refusal
 from protocol.registration import Allocate, Heartbeat
 
+REMEMBERED: Final = 4096
+"""How many folders' real paths are remembered."""
+
 
 class ExternalServers:
     """The shell around the tables of registrations and port leases."""
 
-    def __init__(self, around: Surroundings) -> None:
+    def __init__(self, around: Surroundings, examiner: FolderExaminer) -> None:
         self._around = around
+        self._examiner = examiner
         self.registrations = Registrations()
         self.leases = Leases()
         self._instances: dict[str, Instance] = {}
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watched: set[int] = set()
         self._real_paths: dict[str, str] = {}
 
     # -- what the control plane asks --------------------------------------------------------------------
 
-    def heartbeat(self, message: Heartbeat) -> Registered:
+    async def heartbeat(self, message: Heartbeat) -> Registered:
         """Register or renew a server; a new address is asked for its health at once (M-139, M-142)."""
-        folders = tuple(self._real(folder) for folder in message.workspace_folders)
+        folders = tuple([await self._real(folder) for folder in message.workspace_folders])
         message = replace(message, workspace_folders=folders)
         now = self._around.now()
         outcome = self.registrations.heartbeat(message, now, lambda: secrets.token_urlsafe(32))
         self.leases.release(message.session_id)
         self._took(outcome.changes)
-        if outcome.first and message.kind != "editor":
-            self._own(self._watch_exit(outcome.record), f"watch external {outcome.record.pid}")
+        if outcome.first and message.kind != "editor" and message.pid not in self._watched:
+            self._watched.add(message.pid)
+            self._own(self._watch_exit(message.pid), f"watch external {message.pid}")
         if outcome.record.state in {State.STARTING, State.SUSPECT, State.UNHEALTHY}:
             self._own(self._ask(outcome.record), f"ask external {outcome.record.port}")
         return outcome
@@ -116,10 +122,6 @@ class ExternalServers:
         """Set whenever a registration changed; the waiter clears it (M-41)."""
         return self._changed
 
-    def instance_of(self, session_id: str) -> Instance | None:
-        """The connections to a registered server, if it was ever used."""
-        return self._instances.get(session_id)
-
     # -- housekeeping ---------------------------------------------------------------------------------------
 
     async def run(self) -> None:
@@ -168,6 +170,8 @@ class ExternalServers:
 
     async def _ask(self, record: Registration) -> None:
         """One health question; the answer, or its absence, goes into the table."""
+        if self.registrations.get(record.session_id) is None:  # it left before its turn came
+            return
         instance = self._instance(record)
         try:
             body = await instance.check(self._around.settings.health_timeout_s, self._around.now())
@@ -180,16 +184,20 @@ class ExternalServers:
             answer = launch.decode_health(body)
             self._took(self.registrations.health_answered(record, answer.nonce if answer else None))
 
-    async def _watch_exit(self, record: Registration) -> None:
-        started = process.start_time(record.pid)
-        watched = process.Process.adopt(record.pid, started) if started is not None else None
-        if watched is None:
-            return
+    async def _watch_exit(self, pid: int) -> None:
+        """Notice the end of a process at once, however many servers it registered, and how often."""
         try:
-            await watched.wait()
+            started = process.start_time(pid)
+            watched = process.Process.adopt(pid, started) if started is not None else None
+            if watched is None:
+                return
+            try:
+                await watched.wait()
+            finally:
+                watched.release()
         finally:
-            watched.release()
-        self._took(self.registrations.exited(record.pid))
+            self._watched.discard(pid)
+        self._took(self.registrations.exited(pid))
 
     def _took(self, changes: Iterable[Change]) -> None:
         for change in changes:
@@ -213,13 +221,18 @@ class ExternalServers:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _real(self, folder: str) -> str:
+    async def _real(self, folder: str) -> str:
         """A folder with its links resolved; remembered, because heartbeats come every second."""
-        if folder not in self._real_paths:
-            if len(self._real_paths) > 4096:
-                self._real_paths.clear()
-            self._real_paths[folder] = os.path.realpath(folder)
-        return self._real_paths[folder]
+        known = self._real_paths.get(folder)
+        if known is not None:
+            return known
+        found = await self._examiner.real_path(folder)
+        if found is None:
+            return folder
+        if len(self._real_paths) >= REMEMBERED:
+            self._real_paths.clear()
+        self._real_paths[folder] = found
+        return found
 
 
 def _offline(root: str, cause: str) -> Refusal:

@@ -100,9 +100,11 @@ class Answer:
         try:
             async with asyncio.timeout_at(self._deadline):
                 body = await self._response.read(self._settings.response_limit)
+            await self.aclose("ok")
         except (UpstreamFailure, ResponseTooLarge, TimeoutError) as failure:
             return await self._failed(failure)
-        await self.aclose("ok")
+        finally:
+            await self.aclose("cancelled")
         return body
 
     async def chunks(self) -> AsyncGenerator[bytes]:

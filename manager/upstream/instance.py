@@ -1,6 +1,6 @@
 """One running workspace server as the manager sees it: address, identity, connections and figures.
 
-Whether it should run at all is `supervisor.py` (for servers of ours) or `registry` facts (for servers that
+Whether it should run at all is `supervisor.py` (for servers of ours) or `externals.py` (for servers that
 somebody else started).
 """
 
@@ -41,8 +41,8 @@ class Instance:
     workspace: str
     folders: tuple[str, ...]
     port: int
-    nonce: str
-    secret: str
+    nonce: str = field(repr=False)
+    secret: str = field(repr=False)
     started_at: float
     owner: Owner = "manager"
     host: str = HOST

@@ -9,8 +9,10 @@ to that process for its life.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Sequence
 
+from manager.peer import Address, peer_uid
 from manager.upstream.connection import Connection, request_head
 from manager.upstream.response import (
     Blame,
@@ -39,12 +41,14 @@ class Pool:
         verify_path: bytes = b"/mcp/health",
         connect_timeout: float = 5.0,
         max_idle: int = 64,
+        owner_of: Callable[[Address, Address], int | None] = peer_uid,
     ) -> None:
         self._host = host
         self._port = port
         self._host_field = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}").encode("ascii")
         self._identity_request = request_head(b"GET", verify_path, self._host_field, (), 0)
         self._verify = verify
+        self._owner_of = owner_of
         self._connect_timeout = connect_timeout
         self._max_idle = max_idle
         self._idle: list[Connection] = []  # oldest first
@@ -156,7 +160,7 @@ class Pool:
         try:
             response = await connection.exchange(self._identity_request, b"")
             body = await response.read(MAX_IDENTITY_BODY)
-            genuine = self._verify(response.head, body)
+            genuine = self._verify(response.head, body) and self._belongs_to_us(connection)
         except ResponseTooLarge as answer:
             raise UpstreamFailure(Blame.NOT_DELIVERED, "identity_mismatch") from answer
         finally:
@@ -165,3 +169,13 @@ class Pool:
         if not genuine:
             raise UpstreamFailure(Blame.NOT_DELIVERED, "identity_mismatch")
         return response.head, body
+
+    def _belongs_to_us(self, connection: Connection) -> bool:
+        """Whether the server's socket is our user's: others can read a nonce, but not own our processes.
+
+        Asked after the answer, since a connection that nobody accepted yet has no owner. Where the platform
+        cannot tell, the nonce alone counts.
+        """
+        ends = connection.ends
+        owner = self._owner_of(*ends) if ends is not None else None
+        return owner is None or owner == os.getuid()

@@ -1,7 +1,7 @@
 """Keeps one workspace's server alive: starts it once however many ask, watches, restarts, stops.
 
-The states are `routing/lifecycle.py`; how a server comes up is `launcher.py`. Servers that somebody else started are
-never supervised, only asked (`workspaces.py`).
+The states are `routing/lifecycle.py`; how a server comes up is `launcher.py`. Servers that somebody else
+started are never supervised, only asked (`externals.py`).
 """
 
 from __future__ import annotations

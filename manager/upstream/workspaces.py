@@ -131,14 +131,14 @@ class Workspaces:
     async def find_patiently(self, text: object) -> Workspace | Refusal | None:
         """As `find`, but a folder that matches nothing yet may belong to a server just registering (M-41)."""
         deadline = self._around.now() + self._around.settings.match_wait_s
+        changed = self._externals.registering()
         while True:
+            changed.clear()  # before the look: what registers meanwhile must not be missed
             found = await self.find(text, ambient=False)
             left = deadline - self._around.now()
             unmatched = isinstance(found, Refusal) and found.reason is Reason.WORKSPACE_NOT_MATCHED
             if not unmatched or left <= 0:
                 return found
-            changed = self._externals.registering()
-            changed.clear()
             try:
                 async with asyncio.timeout(min(left, 0.5)):
                     await changed.wait()
@@ -217,9 +217,17 @@ class Workspaces:
         return await workspace.supervisor.ready(urgent=urgent)
 
     async def _is_there(self, workspace: Workspace) -> bool:
-        """Whether the root is in its place. Only that it *was* there is believed for a while."""
+        """Whether the root is in its place. Only that it *was* there is believed for a while.
+
+        A disk that does not answer proves nothing: a server that runs goes on, but none is started there.
+        """
         fresh = self._around.now() - workspace.seen_at <= ROOT_CHECK_S
-        return (fresh and workspace.identity is not None) or await self._look_at(workspace)
+        if (fresh and workspace.identity is not None) or await self._look_at(workspace):
+            return True
+        facts = await self._examiner.examine((workspace.root,))
+        if isinstance(facts, CwdProblem) and facts.kind is CwdProblemKind.UNREADABLE:
+            return workspace.supervisor.is_serving
+        return isinstance(facts, FolderFacts) and facts.folder == workspace.root
 
     async def _look_at(self, workspace: Workspace) -> bool:
         workspace.identity = await self._examiner.identify_root(workspace.root)
@@ -246,13 +254,16 @@ class Workspaces:
         """
         limit = self._around.settings.workspace_idle_s
         now = self._around.now()
-        for workspace in list(self):
+        idle: list[Supervisor] = []
+        for workspace in self:
             supervisor = workspace.supervisor
             if workspace.id in busy or supervisor.figures.in_flight:
                 workspace.used_at = now
             elif limit and supervisor.instance is not None and now - workspace.used_at >= limit:
                 logger().info("workspace.idle", workspace=workspace.id)
-                await supervisor.stop()
+                idle.append(supervisor)
+        # together: ten servers that do not want to end must not keep the watchdog waiting
+        await asyncio.gather(*(supervisor.stop() for supervisor in idle))
 
     async def close(self, *, keep: bool = False) -> None:
         """Stop every server of ours; with `keep` leave them running for the next manager."""

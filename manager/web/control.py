@@ -83,7 +83,7 @@ class Services(Protocol):
     def allocate(self, message: Allocate) -> int | PortExhausted:
         """Reserve a port, or give the one the sender's live instance has."""
 
-    def heartbeat(self, message: Heartbeat) -> Registered:
+    async def heartbeat(self, message: Heartbeat) -> Registered:
         """Register or renew, and end the sender's reservation."""
 
     def bye(self, session_id: str) -> None:
@@ -155,7 +155,7 @@ class _Control:
         )
         if isinstance(message, InvalidPayload):
             return _invalid(message)
-        registered = self._services.heartbeat(message)
+        registered = await self._services.heartbeat(message)
         body: dict[str, Any] = {
             "ttlMs": round(SUSPECT_AFTER_S * 1000),
             "heartbeatMs": round(HEARTBEAT_S * 1000),

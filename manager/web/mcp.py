@@ -163,6 +163,10 @@ class McpRoutes:
         session = self._legacy.session(identity)
         if isinstance(session, NoSession):
             return _json(session.body(None), session.status)
+        if self.is_draining:
+            return _json(
+                b'{"error":"the manager is stopping; connect again in a moment"}', 503, {"Retry-After": "1"}
+            )
         if not _accepts(request)[1]:
             return _json(b'{"error":"Not Acceptable: accept text/event-stream"}', 406)
         stream = self._legacy.keeper.open_stream(session)
@@ -243,7 +247,7 @@ _REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"}
 
 def _passed_query(query: Mapping[str, str]) -> str:
     passed = {key: query[key] for key in _PASSED_QUERY if key in query}
-    return f"?{urlencode(passed)}" if passed else ""
+    return f"?{urlencode(passed, errors='surrogateescape')}" if passed else ""
 
 
 def _accepts(request: web.Request) -> tuple[bool, bool]:

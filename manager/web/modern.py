@@ -6,7 +6,7 @@ All else goes on to `answers/dispatch.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any, Final
 
@@ -80,7 +80,7 @@ class ModernEndpoint:
             return replace(reply, ending=Ending(self._stopping, self._completed(exchange)))
         return reply
 
-    async def _quiet_stream(self, exchange: Exchange) -> AsyncIterator[bytes]:
+    async def _quiet_stream(self, exchange: Exchange) -> AsyncGenerator[bytes]:
         identity = msgspec.Raw(exchange.message.id)
         wanted = jsonrpc.members_of(exchange.params.get("notifications", b"{}"))
         honoured = {kind: True for kind in _KINDS if jsonrpc.bytes_of(wanted.get(kind, _FALSE)) == b"true"}

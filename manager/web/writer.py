@@ -7,7 +7,7 @@ a proper response, so that nobody waits for an id that never comes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from typing import Final
 
@@ -71,16 +71,17 @@ class Writer:
 
     # -- our own messages --------------------------------------------------------------------------
 
-    async def _messages(self, messages: AsyncIterator[bytes]) -> web.StreamResponse:
+    async def _messages(self, messages: AsyncGenerator[bytes]) -> web.StreamResponse:
         """Plain JSON when there is only the response, or the client takes nothing else."""
         response = b""
-        async for message in messages:
-            if not _is_notification(message):
-                response = message
-            elif self._exchange.accepts_events:
-                if self.response is None:
-                    await self._start_events()
-                await self._send(sse.encode(message))
+        async with aclosing(messages):  # a client that goes away ends the work behind them at once (M-43)
+            async for message in messages:
+                if not _is_notification(message):
+                    response = message
+                elif self._exchange.accepts_events:
+                    if self.response is None:
+                        await self._start_events()
+                    await self._send(sse.encode(message))
         if self.response is None:
             return await self._body(response)
         await self._send(sse.encode(response))
@@ -130,8 +131,11 @@ class Writer:
         events = _WholeEvents()
         problem = unusable(reply.answer.status)
         try:
-            async with aclosing(reply.answer.chunks()) as chunks:
-                async for chunk in _until(chunks, reply.ending):
+            async with (
+                aclosing(reply.answer.chunks()) as chunks,
+                aclosing(_until(chunks, reply.ending)) as pieces,
+            ):
+                async for chunk in pieces:
                     if whole := events.take(chunk):
                         await self._send(whole)
                     if events.waiting > self._limit:
@@ -176,7 +180,7 @@ class Writer:
                 raise
 
 
-async def _until(chunks: AsyncGenerator[bytes], ending: Ending | None) -> AsyncIterator[bytes]:
+async def _until(chunks: AsyncGenerator[bytes], ending: Ending | None) -> AsyncGenerator[bytes]:
     """The pieces of a body, until it ends or is to be ended."""
     if ending is None:
         async for chunk in chunks:

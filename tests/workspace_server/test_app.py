@@ -41,6 +41,8 @@ async def refused(served: Serving, method: str, path: str, **request: Any) -> tu
         ({"Origin": "http://127.0.0.1:{port}"}, 403),
         ({"Origin": "null"}, 403),
         ({"Origin": ""}, 403),
+        ({"Referer": "http://evil.example/"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
         ({"Content-Type": "text/plain"}, 415),
         ({"Content-Type": None}, 415),
         ({"Content-Encoding": "gzip"}, 415),
@@ -67,7 +69,7 @@ async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> 
     """M22."""
     async with serving([PlayedSource()]) as served:
         sent = {headers.SECRET: SECRET, "Content-Type": "application/json", **bad}
-        for method in ("GET", "POST"):
+        for method in ("GET", "POST", "PUT", "OPTIONS", "TRACE", "PROPFIND"):
             assert (await refused(served, method, path, headers=sent))[0] == 403
         assert not served.life.stopping
 
@@ -77,6 +79,8 @@ async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> 
     [
         ("GET", "/mcp", 405, "POST"),
         ("DELETE", "/mcp", 405, "POST"),
+        ("OPTIONS", "/mcp", 405, "POST"),
+        ("PROPFIND", "/mcp/health", 405, "GET"),
         ("POST", "/mcp/health", 405, "GET"),
         ("POST", "/mcp/lifeline", 405, "GET"),
         ("GET", "/", 404, None),
@@ -95,12 +99,14 @@ async def test_wrong_method_names_the_right_one_and_unknown_paths_do_not_exist(
             assert (await response.json())["jsonrpc"] == "2.0"
 
 
-@pytest.mark.parametrize("path", ["/mcp/lifeline", "/nowhere"])
-async def test_only_health_is_answered_without_the_secret(path: str) -> None:
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/mcp/lifeline"), ("GET", "/nowhere"), ("OPTIONS", "/mcp"), ("PUT", "/mcp"), ("HEAD", "/mcp/x")],
+)
+async def test_only_health_is_answered_without_the_secret(method: str, path: str) -> None:
     async with serving([PlayedSource([tool("a")])]) as served:
-        method = "POST" if path.endswith("stop") else "GET"
-        sent = {"Content-Type": "application/json"}
-        assert (await refused(served, method, path, headers=sent))[0] == 401
+        async with served.session.request(method, served.base + path) as response:
+            assert response.status == 401
         await served.caller.result(names.TOOLS_LIST)
         status, health = await refused(served, "GET", "/mcp/health")
         assert status == 200
@@ -290,3 +296,12 @@ async def test_lifeline_speaks_at_once_and_goes_on_in_comments() -> None:
                 served.life.stop("test")
                 await response.content.read()
             assert response.content.at_eof()
+
+
+async def test_health_counts_tools_once_a_manager_holds_the_lifeline() -> None:
+    """T-1: before anybody has asked for a list."""
+    async with serving([PlayedSource([tool("a"), tool("b")])]) as served, asyncio.timeout(5):
+        sent = {headers.SECRET: SECRET}
+        async with served.session.get(f"{served.base}/mcp/lifeline", headers=sent):
+            while (await refused(served, "GET", "/mcp/health"))[1]["sources"][0]["tools"] != 2:
+                await asyncio.sleep(0)

@@ -78,8 +78,8 @@ async def test_official_client_lists_calls_reads_and_listens(root: Path) -> None
         assert (await running.ended())[0] == 0
 
 
-async def test_every_built_in_succeeds_with_what_its_definition_promises(root: Path) -> None:
-    """T-120, T-176."""
+async def test_every_built_in_answers_on_both_channels_and_promises_no_schema(root: Path) -> None:
+    """T-120, D-14: clients would lose our errors, where they hold these to a promised schema too."""
     async with workspace_process(root) as running, ClientSession() as session:
         caller = Caller(session, running.url())
         listed = (await caller.result(names.TOOLS_LIST))["tools"]
@@ -89,6 +89,20 @@ async def test_every_built_in_succeeds_with_what_its_definition_promises(root: P
             assert result["isError"] is False, result
             assert result["structuredContent"], entry["name"]
             assert result["content"][0]["text"], entry["name"]
+            assert "outputSchema" not in entry
+            refused = await caller.call(entry["name"], {"no such argument": 1})
+            assert refused["isError"] is True
+            assert refused["structuredContent"]["error"]["reason"] == "invalid_arguments"
+
+
+async def test_file_comes_back_to_the_character_in_both_channels(root: Path) -> None:
+    """T-129."""
+    content = "one\r\n\x1b[31mred\x1b[0m \u202e\u200b\x00\x07\ufeff end"
+    (root / "odd.txt").write_bytes(content.encode("utf-16"))
+    async with workspace_process(root) as running, ClientSession() as session:
+        result = await Caller(session, running.url()).call("lm_readFile", {"filePath": "odd.txt"})
+        assert result["content"][0]["text"].partition("\n---\n")[2] == content
+        assert result["structuredContent"]["content"] == content
 
 
 async def test_files_planted_in_the_workspace_are_not_imported(root: Path, tmp_path: Path) -> None:
@@ -203,6 +217,20 @@ async def test_caller_that_leaves_ends_what_its_call_started(root: Path, tmp_pat
         call.cancel()
         await eventually(lambda: not psutil.pid_exists(pid))
         assert (await health_of(session, running))["ok"] is True
+
+
+async def test_search_program_inherits_neither_the_secret_nor_the_socket(root: Path, tmp_path: Path) -> None:
+    """Of all this server started, nobody else can serve or call in its name."""
+    held = HeldSearch(tmp_path / "bin")
+    async with workspace_process(root, env=held.env) as running, ClientSession() as session:
+        caller = Caller(session, running.url())
+        call = asyncio.create_task(caller.call("lm_findTextInFiles", {"query": "needle"}))
+        server, program = psutil.Process(running.process.pid), psutil.Process(await held.pid())
+        assert {one.status for one in server.net_connections("tcp")} >= {psutil.CONN_LISTEN}
+        assert program.net_connections("tcp") == []
+        assert SECRET not in json.dumps([program.environ(), program.cmdline()])
+        held.let_go()
+        assert (await call)["isError"] is False
 
 
 async def health_of(session: ClientSession, running: WorkspaceProcess) -> dict[str, Any]:

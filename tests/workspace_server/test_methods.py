@@ -363,6 +363,6 @@ async def test_quiet_listen_stream_carries_comments() -> None:
 
 async def test_listen_without_a_filter_is_invalid() -> None:
     async with serving([PlayedSource()]) as served:
-        bad: list[dict[str, Any]] = [{}, {"notifications": []}]
+        bad: list[dict[str, Any]] = [{}, {"notifications": []}, {"notifications": "{}"}]
         for params in bad:
             assert (await served.caller.error(names.LISTEN, params))["code"] == -32602

@@ -175,6 +175,15 @@ async def test_source_that_reports_failure_and_no_list_keeps_its_last_one() -> N
     assert snapshot.issues[0].message == "Failed to fetch tools: exit status 1"
 
 
+async def test_requests_at_the_same_time_do_not_make_a_fresh_list_stale() -> None:
+    """T-4."""
+    registry = Registry([PlayedSource([tool("x")])])
+    for _ in range(2):
+        one, other = await asyncio.gather(registry.snapshot(), registry.snapshot())
+        assert one is other
+        assert registry.sources()[0]["stale"] is False
+
+
 async def test_source_that_never_had_a_list_fails_as_an_error_beside_complete_others() -> None:
     """T-4, T-6."""
     broken = PlayedSource(identity="up", namespace="up")

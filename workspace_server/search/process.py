@@ -47,9 +47,7 @@ async def run(
     pipe = asyncio.subprocess.PIPE
     try:
         with contextlib.ExitStack() as stack:
-            fed: int | IO[bytes] = asyncio.subprocess.DEVNULL
-            if stdin is not None:
-                fed = stack.enter_context(await asyncio.to_thread(_file_of, stdin))
+            fed = asyncio.subprocess.DEVNULL if stdin is None else stack.enter_context(_file_of(stdin))
             process = await asyncio.create_subprocess_exec(
                 *command, cwd=cwd, stdin=fed, stdout=pipe, stderr=pipe, start_new_session=True
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 
 import pytest
@@ -94,6 +95,28 @@ async def test_stranger_on_the_port_never_gets_a_byte_of_a_call(serve, pool_to, 
     assert [bytes(peer.received) for peer in server.peers] == [HEALTH % server.port]
     await until(lambda: pool.in_use == 0)
     assert pool.idle_count == 0
+
+
+async def test_the_right_nonce_from_another_users_process_is_a_stranger(serve, pool_to):
+    """LM7: any local user can read a nonce from a health answer, and take the port of a server that died."""
+
+    async def thief(peer):
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 18\r\n\r\nthe-right-instance")
+        await peer.disconnect()
+
+    server = await serve(thief)
+    seen = []
+
+    def owner_of(ours, theirs):
+        seen.append(theirs[1])
+        return os.getuid() + 1
+
+    with pytest.raises(UpstreamFailure, match="identity_mismatch"):
+        await call(pool_to(server.port, owner_of=owner_of))
+    await server.finished()
+    assert seen == [server.port]
+    assert [bytes(peer.received) for peer in server.peers] == [HEALTH % server.port]
 
 
 async def test_refused_connect_is_not_delivered(pool_to):

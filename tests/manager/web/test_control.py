@@ -86,7 +86,7 @@ class Daemon:
             present=record.port if record else None,
         )
 
-    def heartbeat(self, message: Heartbeat) -> Registered:
+    async def heartbeat(self, message: Heartbeat) -> Registered:
         self.leases.release(message.session_id)
         return self.registrations.heartbeat(message, time.monotonic(), lambda: "the secret")
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping
 import pytest
 
 try:
-    import uvloop
+    from uvloop import new_event_loop as uvloop_factory
 except ImportError:
-    uvloop = None
+    uvloop_factory = None  # type: ignore[assignment]  # does not exist on every platform
 
 STARTING_PROGRAMS = {"test_process.py", "test_ripgrep.py", "test_fallback.py"}
 
@@ -19,6 +19,6 @@ def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
-    if uvloop is not None and item.path.name in STARTING_PROGRAMS:
-        factories["uvloop"] = uvloop.new_event_loop
+    if uvloop_factory is not None and item.path.name in STARTING_PROGRAMS:
+        factories["uvloop"] = uvloop_factory
     return factories

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -28,8 +29,12 @@ def root(tmp_path: Path) -> Path:
 
 def matchers() -> list[psutil.Process]:
     """Line matchers that this process started and that still run."""
-    children = psutil.Process().children(recursive=True)
-    return [child for child in children if any("line_matcher" in word for word in child.cmdline())]
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # also said of one that is dead but not reaped yet
+            if any("line_matcher" in word for word in child.cmdline()):
+                found.append(child)
+    return found
 
 
 async def test_catastrophic_regex_is_stopped_by_the_deadline(root: Path, tmp_path: Path) -> None:

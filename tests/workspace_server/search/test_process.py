@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import socket
 import sys
 from pathlib import Path
 
@@ -131,17 +128,3 @@ async def test_cancelling_at_any_moment_leaves_nothing_behind(tmp_path: Path, tu
     async with asyncio.timeout(5):
         while children() != before:
             await asyncio.sleep(0.01)
-
-
-async def test_program_inherits_only_its_three_streams(tmp_path: Path) -> None:
-    """Not the listening socket, not the connections, not the manager's pipe."""
-    output = Output()
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        descriptor = listener.fileno()
-        code = "import os; print(sorted(int(fd) for fd in os.listdir('/proc/self/fd')), os.getsid(0))"
-        await run(python(code), tmp_path, output, stdin=b"x")
-    open_ones, session = output.data.decode().rsplit(" ", 1)
-    assert json.loads(open_ones)[:3] == [0, 1, 2]
-    assert descriptor not in json.loads(open_ones)
-    assert len(json.loads(open_ones)) == 4, "the fourth is the listing's own"
-    assert int(session) != os.getsid(0)

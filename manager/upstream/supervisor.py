@@ -101,8 +101,11 @@ class Supervisor:
     def offline(self, cause: str, *, retry_after_ms: int | None = None) -> Refusal:
         """The refusal for a server that cannot be used, with its last words where it crashed (47102)."""
         details: dict[str, Any] = {"workspace": self.workspace, "cause": cause}
-        if cause in {"crash_looping", "start_timeout"} and (lines := process.tail(self.log_file)):
-            details["stderrTail"] = lines
+        if cause in {"crash_looping", "start_timeout"}:
+            if self.figures.last_error is not None:
+                details["lastError"] = self.figures.last_error
+            if lines := process.tail(self.log_file):
+                details["stderrTail"] = lines
         return Refusal(
             Reason.WORKSPACE_SERVER_OFFLINE,
             f"resolved MCP server is offline: {cause}",

@@ -6,6 +6,7 @@ in `iso_duration.py`, zone names in `time_zones.py`. Source: T-133, T-134.
 
 from __future__ import annotations
 
+import asyncio
 import calendar
 import re
 import time
@@ -197,6 +198,12 @@ async def call(
     Raises:
         ToolError: unknown zone, unreadable or missing argument, result outside the years 1 to 9999 (T-134).
     """
+    return await asyncio.to_thread(_call, arguments, now, local_zone)  # zones are files
+
+
+def _call(
+    arguments: Mapping[str, Any], now: Callable[[], float], local_zone: Callable[[], Zone]
+) -> ToolResult:
     zone = _zone(arguments.get("timezone") or "local", local_zone)
     operation = arguments.get("operation") or "now"
     try:

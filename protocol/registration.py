@@ -23,7 +23,8 @@ MAX_PORT: Final = 65535
 MAX_PID: Final = 2**31 - 1
 LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
-_HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
+_HALF_CHARACTER: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Halves of characters that stand for no byte (those for bytes that are no UTF-8 are paths, PEP 383)."""
 _WINDOWS_ABSOLUTE: Final = re.compile(r"[A-Za-z]:[\\/]|\\\\[^\\]")
 
 _Check = Callable[[object], str | None]
@@ -239,7 +240,7 @@ def _folders(value: object, path: _Check) -> str | None:
 def _path(value: object, windows: bool) -> str | None:
     if not isinstance(value, str) or "\0" in value or len(value) > MAX_PATH:
         return f"must be an absolute path of at most {MAX_PATH} characters"
-    if _HALF_CHARACTER.search(value):  # JSON could not name it in an answer, and no disk has the most of them
+    if _HALF_CHARACTER.search(value):
         return "must be a path in whole characters"
     absolute = _WINDOWS_ABSOLUTE.match(value) if windows else value.startswith("/")
     return None if absolute else "must be an absolute path"

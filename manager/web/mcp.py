@@ -6,7 +6,8 @@ Read, classify, hand to the era's endpoint, write. A request's whole way can be 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -46,7 +47,7 @@ class McpRoutes:
         legacy: LegacyEndpoint,
         modern: ModernEndpoint,
         settings: Settings,
-        own_task: Any,
+        own_task: Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]],
     ) -> None:
         self._dispatch = dispatch
         self._legacy = legacy
@@ -59,7 +60,7 @@ class McpRoutes:
         self.is_draining = False
 
     async def settled(self, seconds: float) -> bool:
-        """Wait until no POST is being answered, at the longest so many seconds; whether it came to that."""
+        """Wait until no request is being answered, at the longest so many seconds; whether it came to that."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()
@@ -71,10 +72,16 @@ class McpRoutes:
 
     async def post(self, request: web.Request) -> web.StreamResponse:
         """One message from a client."""
+        with self._counted():
+            return await self._post(request)
+
+    @contextlib.contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Something that a stop waits for."""
         self._busy += 1
         self._idle.clear()
         try:
-            return await self._post(request)
+            yield
         finally:
             self._busy -= 1
             if self._busy == 0:
@@ -150,7 +157,8 @@ class McpRoutes:
         return await writer.end() if task.cancelled() else task.result()
 
     async def _serve(self, exchange: Exchange, writer: Writer) -> web.StreamResponse:
-        return await writer.write(await self._legacy.answer(exchange))
+        with self._counted():  # here too: the client may have left, and its call still goes on
+            return await writer.write(await self._legacy.answer(exchange))
 
     # -- GET and DELETE -----------------------------------------------------------------------------------
 

@@ -28,6 +28,7 @@ MESSAGES = {
     "SCHEMA_JSON_PARSE_FAILED": "schema text is not JSON",
     "SCHEMA_JSON_INVALID": "schema text is no object",
     "SCHEMA_INPUT_MISSING": "no usable inputSchema",
+    "SCHEMA_READ_UNEXPECTED_ERROR": "schema read failed unexpectedly",
 }
 GOOD = {"name": "good", "inputSchema": {"properties": {"a": {"type": "string"}}}}
 SHOWN = {"name": "good", "description": "Input: { a?: string }."}
@@ -130,12 +131,13 @@ def text(value: str) -> Play:
         (text("[1]"), "SCHEMA_JSON_INVALID"),
         (text('{"name":"bare"}'), "SCHEMA_INPUT_MISSING"),
         (text('{"inputSchema":[]}'), "SCHEMA_INPUT_MISSING"),
+        (result(b'{"contents":[1e999]}'), "SCHEMA_READ_UNEXPECTED_ERROR"),
     ],
 )
 async def test_a_schema_that_cannot_be_read_costs_a_warning_and_its_hint(
     play: Scene, reading: Play, code: str
 ) -> None:
-    """M-65, M-75 to M-82: the tool itself stays, and so do the others."""
+    """M-65, M-75 to M-83: the tool itself stays, and so do the others."""
     play.upstream.tools = [{"name": "bare", "description": "Bare."}, GOOD]
     play.upstream.plays[names.RESOURCES_READ] = reading
     found = await discovery(play)

@@ -60,7 +60,7 @@ def test_heartbeat_is_taken_as_it_was_sent() -> None:
         ("host", ABSENT),
         ("workspaceFolders", []), ("workspaceFolders", ABSENT), ("workspaceFolders", "/ws"),
         ("workspaceFolders", ["/ws", "rel"]), ("workspaceFolders", ["/ws\0"]), ("workspaceFolders", [7]),
-        ("workspaceFolders", ["/" + "x" * 4096]),
+        ("workspaceFolders", ["/" + "x" * 4096]), ("workspaceFolders", ["/ws/\ud800"]),
         ("workspaceFolders", [r"C:\ws"]), ("workspaceFolders", [f"/ws/{n}" for n in range(65)]),
         ("workspaceFile", "x.code-workspace"), ("workspaceFile", 1),
         ("pid", "4711"), ("pid", True), ("pid", 0), ("pid", -1), ("pid", 2**31), ("pid", 4712),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+import jsonschema_rs
 import psutil
 import pytest
 from aiohttp import ClientSession
@@ -78,8 +79,8 @@ async def test_official_client_lists_calls_reads_and_listens(root: Path) -> None
         assert (await running.ended())[0] == 0
 
 
-async def test_every_built_in_answers_on_both_channels_and_promises_no_schema(root: Path) -> None:
-    """T-120, D-14: clients would lose our errors, where they hold these to a promised schema too."""
+async def test_every_built_in_answers_on_both_channels_and_keeps_its_promise(root: Path) -> None:
+    """T-120, T-176, D-14: an error never claims to have the promised shape."""
     async with workspace_process(root) as running, ClientSession() as session:
         caller = Caller(session, running.url())
         listed = (await caller.result(names.TOOLS_LIST))["tools"]
@@ -89,10 +90,11 @@ async def test_every_built_in_answers_on_both_channels_and_promises_no_schema(ro
             assert result["isError"] is False, result
             assert result["structuredContent"], entry["name"]
             assert result["content"][0]["text"], entry["name"]
-            assert "outputSchema" not in entry
+            jsonschema_rs.validate(entry["outputSchema"], result["structuredContent"])
             refused = await caller.call(entry["name"], {"no such argument": 1})
             assert refused["isError"] is True
-            assert refused["structuredContent"]["error"]["reason"] == "invalid_arguments"
+            assert "structuredContent" not in refused
+            assert refused["_meta"][names.META_ERROR]["error"]["reason"] == "invalid_arguments"
 
 
 async def test_file_comes_back_to_the_character_in_both_channels(root: Path) -> None:

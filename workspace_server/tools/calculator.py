@@ -30,6 +30,17 @@ TOOL = Tool(
             "required": ["expression"],
             "additionalProperties": False,
         },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "value": {
+                    "type": ["number", "string"],
+                    "description": "The result; a string where a double could not hold it exactly.",
+                }
+            },
+            "required": ["value"],
+            "additionalProperties": False,
+        },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     },
     keywords=("calculate", "math", "arithmetic", "evaluate", "number", "formula"),

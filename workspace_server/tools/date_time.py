@@ -67,6 +67,31 @@ TOOL = Tool(
             },
             "additionalProperties": False,
         },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "iso": {"type": "string"},
+                "epochSeconds": {"type": "number"},
+                "timezone": {"type": "string"},
+                "utcOffset": {"type": "string"},
+                "weekday": {"type": "string", "enum": _WEEKDAYS},
+                "ambiguous": {
+                    "const": True,
+                    "description": "The clock showed this time twice; the earlier offset was taken.",
+                },
+                "gap": {
+                    "const": True,
+                    "description": "The clock skipped this time; it was moved by the length of the gap.",
+                },
+                "seconds": {"type": "number"},
+                "duration": {"type": "string"},
+            },
+            "oneOf": [
+                {"required": ["iso", "epochSeconds", "timezone", "utcOffset", "weekday"]},
+                {"required": ["seconds", "duration"]},
+            ],
+            "additionalProperties": False,
+        },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     },
     keywords=("date", "time", "clock", "timezone", "now", "today", "weekday", "epoch"),

@@ -50,6 +50,20 @@ TOOL = Tool(
             "required": ["query"],
             "additionalProperties": False,
         },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "count": {"type": "integer", "minimum": 0, "description": "Number of `files`."},
+                "capped": {"type": "boolean", "description": "Whether there are, or may be, more files."},
+                "files": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "description": "Absolute paths, sorted by folder and path.",
+                },
+            },
+            "required": ["count", "capped", "files"],
+            "additionalProperties": False,
+        },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     },
     keywords=("find", "files", "glob", "path", "name", "search", "list"),

@@ -15,6 +15,17 @@ from workspace_server.workspace import Workspace, absolute_text
 
 DEFAULT_MAX_RESULTS = 500
 
+_MATCH_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string", "description": "Absolute path."},
+        "line": {"type": "integer", "minimum": 1},
+        "preview": {"type": "string", "description": "The line; of a long one the part around the match."},
+    },
+    "required": ["path", "line", "preview"],
+    "additionalProperties": False,
+}
+
 TOOL = Tool(
     name="lm_findTextInFiles",
     definition={
@@ -65,6 +76,21 @@ TOOL = Tool(
                 },
             },
             "required": ["query"],
+            "additionalProperties": False,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "capped": {"type": "boolean", "description": "Whether there are, or may be, more matches."},
+                "uniqueMatches": {"type": "integer", "minimum": 0, "description": "Matching lines."},
+                "totalMatches": {
+                    "type": "integer",
+                    "minimum": 0,
+                    "description": "Occurrences in these lines; a line can have several.",
+                },
+                "matches": {"type": "array", "items": _MATCH_SCHEMA},
+            },
+            "required": ["capped", "uniqueMatches", "totalMatches", "matches"],
             "additionalProperties": False,
         },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},

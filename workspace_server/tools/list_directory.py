@@ -25,6 +25,18 @@ from workspace_server.workspace import Folder, PathNotFound, Workspace, absolute
 DEFAULT_DEPTH = 1
 DEFAULT_MAX_RESULTS = 500
 
+_ENTRY_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "absolutePath": {"type": "string"},
+        "workspacePath": {"type": ["string", "null"], "description": "`Folder/path`."},
+        "kind": {"type": "string", "enum": ["file", "directory", "symlink", "other"]},
+        "sizeBytes": {"type": ["integer", "null"], "minimum": 0, "description": "Of files only."},
+    },
+    "required": ["absolutePath", "workspacePath", "kind", "sizeBytes"],
+    "additionalProperties": False,
+}
+
 TOOL = Tool(
     name="lm_listDirectory",
     definition={
@@ -66,6 +78,16 @@ TOOL = Tool(
                     "description": "Also entries that .gitignore or the editor's exclude settings hide.",
                 },
             },
+            "additionalProperties": False,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "count": {"type": "integer", "minimum": 0, "description": "Number of `entries`."},
+                "capped": {"type": "boolean", "description": "Whether there are more entries."},
+                "entries": {"type": "array", "items": _ENTRY_SCHEMA},
+            },
+            "required": ["count", "capped", "entries"],
             "additionalProperties": False,
         },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},

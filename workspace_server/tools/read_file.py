@@ -71,6 +71,31 @@ TOOL = Tool(
             "required": ["filePath"],
             "additionalProperties": False,
         },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "absolutePath": {"type": "string"},
+                "workspacePath": {"type": ["string", "null"], "description": "`Folder/path`."},
+                "startLine": {"type": "integer", "minimum": 0, "description": "0 if there are no lines."},
+                "endLine": {"type": "integer", "minimum": 0, "description": "Last line in `content`."},
+                "totalLines": {"type": "integer", "minimum": 0},
+                "sizeBytes": {"type": "integer", "minimum": 0},
+                "encoding": {
+                    "type": "string",
+                    "enum": [
+                        *("utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "windows-1252", "iso-8859-1"),
+                        "binary",
+                    ],
+                },
+                "truncated": {"type": "boolean", "description": "Whether `maxBytes` cut the content."},
+                "content": {"type": "string", "description": "The text; empty for a binary file."},
+            },
+            "required": [
+                *("absolutePath", "workspacePath", "startLine", "endLine", "totalLines", "sizeBytes"),
+                *("encoding", "truncated", "content"),
+            ],
+            "additionalProperties": False,
+        },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
     },
     keywords=("read", "file", "open", "content", "lines", "view", "cat"),

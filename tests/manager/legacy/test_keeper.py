@@ -380,3 +380,13 @@ async def test_sessions_can_be_opened_while_the_disk_fails(desk: Desk) -> None:
     await keeper.bind(session, "w", "/")
     await keeper.flush()
     assert keeper.get(session.id) is session
+
+
+async def test_what_a_client_says_of_itself_takes_little_room(desk: Desk) -> None:
+    """M-32: ten thousand sessions share our memory, and a body may hold 16 MiB."""
+    long = b"x" * 100_000
+    client = b'{"name":"' + long + b'","version":"' + long + b'"}'
+    session = await desk.keeper.open("2025-11-25", client, b'{"roots":{"' + long + b'":1}}')
+    assert session is not None
+    kept = (session.client_name or "") + (session.client_version or "")
+    assert kept and len(kept) + len(session.capabilities) < 1000

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.output_shapes import CALCULATOR
 from workspace_server.source import ToolError
 from workspace_server.tools.calculator import TOOL, call
 
-OUTPUT = jsonschema_rs.validator_for(CALCULATOR, offline=True)
+OUTPUT = jsonschema_rs.validator_for(TOOL.definition["outputSchema"], offline=True)
 
 
 async def refusal_of(expression: str) -> str:

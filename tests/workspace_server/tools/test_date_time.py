@@ -9,14 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.output_shapes import DATE_TIME
 from workspace_server.source import ToolError, ToolResult
 from workspace_server.tools import time_zones
 from workspace_server.tools.date_time import TOOL, call
 from workspace_server.tools.time_zones import Zone
 
 NOW = 1774747800.75  # 2026-03-29T01:30:00Z, half an hour after Berlin's clocks went forward
-OUTPUT = jsonschema_rs.validator_for(DATE_TIME, offline=True)
+OUTPUT = jsonschema_rs.validator_for(TOOL.definition["outputSchema"], offline=True)
 INPUT = jsonschema_rs.validator_for(TOOL.definition["inputSchema"], offline=True)
 
 

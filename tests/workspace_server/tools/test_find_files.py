@@ -9,7 +9,6 @@ import jsonschema_rs
 import pytest
 
 from support.file_tree import ENGINES, settings_of, workspace_of, write_tree
-from support.output_shapes import FIND_FILES
 from workspace_server.source import InvalidArguments
 from workspace_server.tools.find_files import TOOL, call
 from workspace_server.workspace import Workspace
@@ -111,5 +110,5 @@ async def test_every_result_fits_the_output_schema(engine: str, workspace: Works
     (tmp_path / "proj" / os.fsdecode(b"n\xff.ts")).write_text("")
     for arguments in ({"query": ""}, {"query": "*.ts", "maxResults": 1}, {"query": "nope"}):
         result = await call(workspace, arguments, settings=settings_of(engine, tmp_path))
-        jsonschema_rs.validate(FIND_FILES, dict(result.structured or {}))
+        jsonschema_rs.validate(TOOL.definition["outputSchema"], dict(result.structured or {}))
         result.text.encode()

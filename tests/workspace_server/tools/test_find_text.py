@@ -9,7 +9,6 @@ import jsonschema_rs
 import pytest
 
 from support.file_tree import ENGINES, settings_of, workspace_of, write_tree
-from support.output_shapes import FIND_TEXT
 from workspace_server.source import InvalidArguments, ToolError
 from workspace_server.tools.find_text import TOOL, call
 from workspace_server.workspace import Workspace
@@ -133,7 +132,7 @@ async def test_every_result_fits_the_output_schema(engine: str, workspace: Works
     write_tree(tmp_path / "proj", {"odd.txt": b"hello \xff\xfe\n"})
     for arguments in ({"query": "hello"}, {"query": "hello", "maxResults": 1}, {"query": "nope"}):
         result = await call(workspace, arguments, settings=settings_of(engine, tmp_path))
-        jsonschema_rs.validate(FIND_TEXT, dict(result.structured or {}))
+        jsonschema_rs.validate(TOOL.definition["outputSchema"], dict(result.structured or {}))
         result.text.encode()
 
 

@@ -10,9 +10,8 @@ import jsonschema_rs
 import pytest
 
 from support.file_tree import settings_of, workspace_of, write_tree
-from support.output_shapes import LIST_DIRECTORY
 from workspace_server.source import InvalidArguments, ToolError, ToolResult
-from workspace_server.tools.list_directory import call
+from workspace_server.tools.list_directory import TOOL, call
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 async def listing(*roots: Path, **arguments: Any) -> ToolResult:
     settings = settings_of("python", roots[0].parent / "home")
     result = await call(workspace_of(*roots), arguments, settings=settings)
-    jsonschema_rs.validate(LIST_DIRECTORY, dict(result.structured or {}))
+    jsonschema_rs.validate(TOOL.definition["outputSchema"], dict(result.structured or {}))
     result.text.encode()
     return result
 

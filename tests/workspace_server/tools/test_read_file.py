@@ -11,7 +11,6 @@ import jsonschema_rs
 import pytest
 
 from support.file_tree import workspace_of, write_tree
-from support.output_shapes import READ_FILE
 from workspace_server.source import InvalidArguments, ToolError, ToolResult
 from workspace_server.tools.read_file import MAX_BYTES, TOOL, call
 
@@ -20,7 +19,7 @@ PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 
 async def read(root: Path, **arguments: Any) -> ToolResult:
     result = await call(workspace_of(root), {"filePath": "f.txt", **arguments})
-    jsonschema_rs.validate(READ_FILE, dict(result.structured or {}))
+    jsonschema_rs.validate(TOOL.definition["outputSchema"], dict(result.structured or {}))
     result.text.encode()
     return result
 

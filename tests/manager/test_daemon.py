@@ -1,0 +1,55 @@
+"""The daemon's own start: what it says when it cannot, and what it leaves alone meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from manager import daemon, exit_codes
+from manager.daemon import Daemon
+from manager.settings import Settings
+from support.manager import manager_paths, running_manager
+
+
+async def test_a_port_that_may_not_be_bound_is_a_refusal_with_a_next_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-160."""
+
+    async def forbidden(*_: Any, **__: Any) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(daemon, "bind_fixed", forbidden)
+    with capture_logs() as lines:
+        code = await Daemon(Settings(http_port=80), manager_paths(tmp_path)).serve()
+    assert code == exit_codes.HOPELESS
+    (line,) = [one for one in lines if one["event"] == "start.refused"]
+    assert "127.0.0.1:80" in line["why"]
+    assert "http_port" in line["hint"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the mask from /proc")
+async def test_nobody_else_ever_sees_another_file_mask(tmp_path: Path) -> None:
+    """A workspace server that starts in that moment would keep it for its life."""
+
+    def mask() -> str:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(line for line in lines if line.startswith("Umask:"))
+
+    seen = {mask()}
+
+    async def watch() -> None:
+        while True:
+            seen.add(mask())
+            await asyncio.sleep(0)
+
+    watching = asyncio.create_task(watch())
+    async with running_manager(tmp_path) as manager:
+        watching.cancel()
+        assert manager.paths.control_socket.stat().st_mode & 0o777 == 0o600
+    assert len(seen) == 1

@@ -156,22 +156,35 @@ class Handshakes:
 
     async def _healthy(self, workspace: Workspace) -> Instance | Refusal:
         """A server that has just answered a health request; else it is restarted once (M-39, M-42)."""
-        settings = self._around.settings
         for _ in range(2):
             instance = await self._workspaces.ready(workspace, urgent=True)
             if isinstance(instance, Refusal):
                 return instance
+            failure = await self._silence(instance)
+            if failure is None:
+                return instance
+            if instance.owner == "external":
+                stranger = failure.cause == "identity_mismatch"
+                cause = "identity_mismatch" if stranger else "unhealthy"
+                return workspace.supervisor.offline(cause, retry_after_ms=1000)
+            workspace.supervisor.replace(instance, "did not answer a handshake")
+        return workspace.supervisor.offline("unhealthy", retry_after_ms=1000)
+
+    async def _silence(self, instance: Instance) -> UpstreamFailure | None:
+        """Why it does not answer; None when it does. One answer that is late proves nothing: the server is
+        shared, and what others asked of it would end with it.
+        """
+        settings = self._around.settings
+        left = settings.health_misses if instance.owner == "manager" else 1
+        while True:
+            left -= 1
             try:
                 await instance.check(settings.health_timeout_s, self._around.now())
             except UpstreamFailure as failure:
-                if instance.owner == "external":
-                    stranger = failure.cause == "identity_mismatch"
-                    cause = "identity_mismatch" if stranger else "unhealthy"
-                    return workspace.supervisor.offline(cause, retry_after_ms=1000)
-                workspace.supervisor.replace(instance, "did not answer a handshake")
+                if left == 0 or failure.cause != "timeout":
+                    return failure
             else:
-                return instance
-        return workspace.supervisor.offline("unhealthy", retry_after_ms=1000)
+                return None
 
     def _refused(self, exchange: Exchange, refusal: Refusal) -> Refusal:
         logger().warning(

@@ -170,7 +170,7 @@ class Registrations:
                 the answer says nothing.
             echoed: the nonce in the answer; None where it held none.
         """
-        if not self._is_current(asked):
+        if not self.is_current(asked):
             return []
         for record in self._at(asked.address):
             if record.nonce == echoed:
@@ -181,7 +181,7 @@ class Registrations:
 
     def health_unanswered(self, asked: Registration) -> list[Change]:
         """Note that a health question, asked of this record, had no answer; the third in a row tells."""
-        if not self._is_current(asked):
+        if not self.is_current(asked):
             return []
         record = self._records[asked.session_id]
         self._store(replace(record, misses=record.misses + 1))
@@ -224,6 +224,11 @@ class Registrations:
         """The server of this id, in whatever state."""
         return self._records.get(session_id)
 
+    def is_current(self, asked: Registration) -> bool:
+        """Whether this record still tells where its server is, and who it is."""
+        record = self._records.get(asked.session_id)
+        return record is not None and (record.address, record.nonce) == (asked.address, asked.nonce)
+
     def records(self) -> tuple[Registration, ...]:
         """Every server, editors and unhealthy ones too, in the order of their registration."""
         return tuple(self._records.values())
@@ -238,10 +243,6 @@ class Registrations:
 
     def _at(self, address: tuple[str, int]) -> list[Registration]:
         return [record for record in self._records.values() if record.address == address]
-
-    def _is_current(self, asked: Registration) -> bool:
-        record = self._records.get(asked.session_id)
-        return record is not None and (record.address, record.nonce) == (asked.address, asked.nonce)
 
     def _claim(self, record: Registration) -> None:
         """A new address proves nothing, and casts doubt on whoever had it before."""

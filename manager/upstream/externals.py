@@ -170,7 +170,7 @@ class ExternalServers:
 
     async def _ask(self, record: Registration) -> None:
         """One health question; the answer, or its absence, goes into the table."""
-        if self.registrations.get(record.session_id) is None:  # it left before its turn came
+        if not self.registrations.is_current(record):  # it left, or moved, before its turn came
             return
         instance = self._instance(record)
         try:

@@ -60,7 +60,7 @@ class McpRoutes:
         self.is_draining = False
 
     async def settled(self, seconds: float) -> bool:
-        """Wait until no request is being answered, at the longest so many seconds; whether it came to that."""
+        """Wait until no request is being answered, at most so many seconds; whether it came to that."""
         try:
             async with asyncio.timeout(seconds):
                 await self._idle.wait()

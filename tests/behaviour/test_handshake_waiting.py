@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 import time
 from pathlib import Path
+
+import pytest
 
 from protocol import headers, names
 from support.front_door import EVENTS, JSON, LegacyClient, ModernClient
@@ -113,3 +118,19 @@ async def test_a_call_waits_for_a_cold_server_like_a_handshake(tmp_path: Path) -
         assert (await client.call(names.CALL_TOOL, {**add, "workspace": workspace})).payload == {"value": 42}
         unknown = (await client.call(names.CALL_TOOL, {**add, "workspace": "nope-12345678"})).refusal
         assert (unknown["code"], unknown["message"]) == (47101, "workspace not matched: nope-12345678")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+async def test_a_server_that_is_only_slow_to_answer_is_not_replaced(tmp_path: Path) -> None:
+    """M-39, M-42: the calls of others would end with it."""
+    project = make_project(tmp_path / "proj")
+    async with running_manager(tmp_path / "manager", health_timeout_s=0.4) as manager, raw_http() as http:
+        client = ModernClient(http, manager.address)
+        before = (await client.handshake(project)).payload["target"]
+        listed = await ScriptedUpstream(project, manager.paths.control_socket).control("GET", "/list")
+        pid = listed["instances"][0]["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        again = asyncio.create_task(client.handshake(project))
+        await asyncio.sleep(0.6)  # one health request was in vain
+        os.kill(pid, signal.SIGCONT)
+        assert (await again).payload["target"] == before

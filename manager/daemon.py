@@ -17,18 +17,13 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
 
 from manager import __version__, exit_codes, systemd
-from manager.answers.catalog import Catalog
-from manager.answers.dispatch import Dispatch
-from manager.answers.handshake import Handshakes
-from manager.answers.lists import Lists
-from manager.filesystem import FolderExaminer
-from manager.legacy.endpoint import LegacyEndpoint
+from manager.assembly import Parts, assemble
+from manager.control_plane import ControlPlane
 from manager.legacy.keeper import Keeper
 from manager.lock import Held, Lock
 from manager.log import configure, logger
@@ -36,21 +31,14 @@ from manager.paths import Paths, UnsafePathError, make_private
 from manager.peer import peer_uid
 from manager.port import PortTaken, bind_fixed
 from manager.routing.door import DoorRules
-from manager.services import DaemonServices
 from manager.settings import Settings
-from manager.store import Store
-from manager.upstream.externals import ExternalServers
-from manager.upstream.forward import Forwarder
-from manager.upstream.surroundings import Surroundings
 from manager.upstream.workspaces import Workspaces
 from manager.web.app import diagnosis_routes, make_app
 from manager.web.control import make_control_app
 from manager.web.limits import Limits
 from manager.web.mcp import McpRoutes
-from manager.web.modern import ModernEndpoint
 from manager.web.peers import SameUser, lookup_works
 from manager.web.runner import listen, make_runner
-from manager.web.status import Status
 
 HOUSEKEEPING_S: Final = 5.0
 FLUSH_ANSWERS_S: Final = 2.0
@@ -147,82 +135,66 @@ class Daemon:
     # -- acquire ------------------------------------------------------------------------------------------
 
     async def _serve(self, lock: Lock, listener: socket.socket, stack: contextlib.AsyncExitStack) -> None:
-        settings, paths = self._settings, self._paths
         port = listener.getsockname()[1]
         address = f"http://{HOST}:{port}/mcp"
         lock.describe(
             address=address, version=__version__, started_at=datetime.datetime.now(datetime.UTC).isoformat()
         )
-        store = Store(paths.state_file, set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"))
-        loaded = await store.open()
-        stack.push_async_callback(store.close)
-        stack.push_async_callback(self._cancel_tasks)
-        around = Surroundings(settings, store, paths.logs_dir, os.environ)
-        examiner = FolderExaminer()
-        externals = ExternalServers(around, examiner)
-        stack.push_async_callback(externals.close)
-        workspaces = Workspaces(around, examiner, externals, home=_home(), windows=sys.platform == "win32")
-        await workspaces.restore(loaded)
-        keeper = Keeper(settings, store)
-        keeper.restore(loaded.sessions)
-        stack.push_async_callback(keeper.flush)
-        forwarder = Forwarder(workspaces, settings)
-        catalog = Catalog(forwarder, settings)
-        dispatch = Dispatch(
-            workspaces,
-            forwarder,
-            Lists(forwarder, catalog, settings),
-            Handshakes(workspaces, catalog, keeper, around),
+        parts = assemble(
+            self._settings,
+            self._paths,
+            port,
+            address=address,
+            own_task=self.own,
+            stop=self.ask_to_stop,
+            streams_end=self._streams_end,
         )
-        routes = McpRoutes(
-            dispatch,
-            LegacyEndpoint(keeper, dispatch),
-            ModernEndpoint(dispatch, self._streams_end),
-            settings,
-            self.own,
-        )
-        services = DaemonServices(port, workspaces, externals, self.ask_to_stop)
-        status = Status(workspaces, externals, keeper, store, address)
+        await self._restore(parts, stack)
 
         def shown() -> dict[str, Any]:
-            return status.payload(time.monotonic(), time.time(), self._started_at)
+            return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
-        await self._open_control(services, shown, stack)
-        servers, runner = await self._open_port(make_app(routes, services, shown), listener, port)
+        await self._open_control(parts.control, shown, stack)
+        app = make_app(parts.routes, parts.control, shown)
+        servers, runner = await self._open_port(app, listener, port)
         self._handle_signals()
-        self.own(externals.run(), "external servers")
-        self.own(self._keep_house(keeper, workspaces), "housekeeping")
+        self.own(parts.externals.run(), "external servers")
+        self.own(self._keep_house(parts.keeper, parts.workspaces), "housekeeping")
         self._log.info("ready", address=address, pid=os.getpid(), version=__version__)
         systemd.notify(READY=1, STATUS=f"serving {address}")
         if self._on_ready is not None:
             self._on_ready(address)
         await self._stop_asked.wait()
-        status.is_draining = True
-        systemd.notify(STOPPING=1)
         for server in servers:
             server.close()
-        await self._drain(routes, keeper)
-        await externals.close()  # whatever is still in flight there ends with an answer, too
-        await workspaces.close(keep=self._keep_servers)
-        await routes.settled(FLUSH_ANSWERS_S)
+        await self._release(parts)
         await runner.cleanup()
 
+    async def _restore(self, parts: Parts, stack: contextlib.AsyncExitStack) -> None:
+        """Open the state, and know again what the last manager knew: servers, then sessions."""
+        loaded = await parts.store.open()
+        stack.push_async_callback(parts.store.close)
+        stack.push_async_callback(self._cancel_tasks)
+        stack.push_async_callback(parts.externals.close)
+        await parts.workspaces.restore(loaded)
+        parts.keeper.restore(loaded.sessions)
+        stack.push_async_callback(parts.keeper.flush)
+
     async def _open_control(
-        self, services: DaemonServices, shown: Callable[[], dict[str, Any]], stack: contextlib.AsyncExitStack
+        self, control: ControlPlane, shown: Callable[[], dict[str, Any]], stack: contextlib.AsyncExitStack
     ) -> None:
         if sys.platform == "win32":
             return
         path = self._paths.control_socket
         path.unlink(missing_ok=True)  # the lock is ours, so nobody answers there any more
-        app = make_control_app(services)
+        app = make_control_app(control)
         app.add_routes(diagnosis_routes(shown))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        mask = os.umask(
-            0o177
-        )  # no await before it is put back: it is the whole process's, children inherit it
+        # no await before it is put back: it is the whole process's, and children inherit it
+        mask = os.umask(0o177)
         try:
             door.bind(str(path))
         finally:
@@ -287,6 +259,15 @@ class Daemon:
 
     # -- release ------------------------------------------------------------------------------------------
 
+    async def _release(self, parts: Parts) -> None:
+        """Stop in order; what cannot finish ends with an answer, because its server ends first."""
+        parts.status.is_draining = True
+        systemd.notify(STOPPING=1)
+        await self._drain(parts.routes, parts.keeper)
+        await parts.externals.close()
+        await parts.workspaces.close(keep=self._keep_servers)
+        await parts.routes.settled(FLUSH_ANSWERS_S)
+
     async def _drain(self, routes: McpRoutes, keeper: Keeper) -> None:
         """Refuse what is new, end the streams, wait for calls in flight unless the stop is forced."""
         routes.is_draining = True
@@ -300,10 +281,3 @@ class Daemon:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-
-def _home() -> Path | None:
-    try:
-        return Path.home()
-    except RuntimeError:
-        return None

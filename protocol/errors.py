@@ -144,15 +144,3 @@ class Refusal:
             "structuredContent": {"ok": False, "error": content},
             "isError": True,
         }
-
-
-def reason_of(word: str) -> Reason:
-    """The catalogue's entry for a word on the wire.
-
-    Raises:
-        KeyError: no refusal has this word.
-    """
-    for reason in Reason:
-        if reason.word == word:
-            return reason
-    raise KeyError(word)

@@ -32,7 +32,8 @@ LAYERS = (
     ("manager.__main__",),
     ("manager.cli",),
     ("manager.client", "manager.daemon"),
-    ("manager.services",),
+    ("manager.assembly",),
+    ("manager.control_plane",),
     ("manager.web",),
     ("manager.legacy",),
     ("manager.answers",),
@@ -49,7 +50,6 @@ SDK_USERS = frozenset({"manager.cli.demo"})
 
 LONGEST = 300
 LONGER = {
-    "manager/daemon.py": "one map of what is built from what, in the order of a life",
     "manager/routing/registrations.py": "one table whose rules only make sense together",
     "workspace_server/argument_messages.py": "one message per kind of mistake",
     "workspace_server/tools/arithmetic.py": "one grammar and what each of its parts computes",
@@ -116,7 +116,7 @@ def test_the_walk_sees_the_house() -> None:
     assert {"protocol.sse", "manager.daemon", "manager.routing.ladder", "workspace_server.app"} <= set(
         modules()
     )
-    assert "manager.answers.dispatch" in of_ours("manager.daemon")
+    assert "manager.answers.dispatch" in of_ours("manager.assembly")
     assert "asyncio" in imports("manager.daemon")
 
 

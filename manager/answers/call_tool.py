@@ -38,8 +38,6 @@ def unwrap(exchange: Exchange) -> Unwrapped | Refusal:
     if isinstance(cwd, Refusal):
         return cwd
     claims = replace(exchange.claims, argument_workspace=workspace, argument_cwd=cwd)
-    if exchange.claims.path is None and claims.explicit():
-        claims = replace(claims, session=None, query=None, header=None)
     return Unwrapped({**exchange.params, "name": jsonrpc.raw(name), "arguments": inner}, claims)
 
 

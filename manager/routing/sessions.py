@@ -95,10 +95,6 @@ class Sessions:
             del self._by_id[session.id]
         return expired
 
-    def bound_to(self, workspace: str) -> list[Session]:
-        """The sessions that chose a workspace."""
-        return [session for session in self._by_id.values() if session.workspace == workspace]
-
     def _has_expired(self, session: Session, now: float) -> bool:
         if session.streaming or session.in_flight:
             return False

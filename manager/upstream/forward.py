@@ -54,21 +54,28 @@ class InterruptedAnswerError(Exception):
 
 
 class Slot:
-    """One call's place among those in flight, given back once."""
+    """One call's place among those in flight, or a stream's among those that stand, given back once."""
 
-    def __init__(self, figures: Figures, everywhere: Figures) -> None:
+    def __init__(self, figures: Figures, everywhere: Figures, *, is_stream: bool) -> None:
         self._counted_in = (figures, everywhere)
+        self._is_stream = is_stream
         self._is_held = True
-        for one in self._counted_in:
-            one.in_flight += 1
+        self._count(1)
 
     def release(self, outcome: str) -> None:
         """Give it back. Idempotent; the first outcome counts."""
         if self._is_held:
             self._is_held = False
+            self._count(-1)
             for one in self._counted_in:
-                one.in_flight -= 1
                 one.last_outcome = outcome
+
+    def _count(self, step: int) -> None:
+        for one in self._counted_in:
+            if self._is_stream:
+                one.streams += step
+            else:
+                one.in_flight += step
 
     def fail(self, refusal: Refusal) -> None:
         """Give it back and enter the failure into the figures and the log."""
@@ -151,9 +158,9 @@ class Forwarder:
     async def send(self, workspace: Workspace, outgoing: Outgoing) -> Answer | Refusal:
         """Send to the workspace's server, starting it if need be."""
         figures = workspace.supervisor.figures
-        if self._is_full(figures):
+        if outgoing.timed and self._is_full(figures):
             return Refusal(Reason.OVERLOADED, "overloaded", delivered="no", retry_after_ms=RETRY_MS)
-        slot = Slot(figures, self.figures)
+        slot = Slot(figures, self.figures, is_stream=not outgoing.timed)
         for one in (figures, self.figures):
             one.calls += outgoing.method == names.TOOLS_CALL
         outcome: Answer | Refusal | None = None

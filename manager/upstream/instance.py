@@ -25,6 +25,7 @@ class Figures:
     calls: int = 0
     errors: int = 0
     in_flight: int = 0
+    streams: int = 0
     last_call_at: float | None = None
     last_outcome: str | None = None
     last_error: str | None = None

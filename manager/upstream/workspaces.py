@@ -257,7 +257,7 @@ class Workspaces:
         idle: list[Supervisor] = []
         for workspace in self:
             supervisor = workspace.supervisor
-            if workspace.id in busy or supervisor.figures.in_flight:
+            if workspace.id in busy or supervisor.figures.in_flight or supervisor.figures.streams:
                 workspace.used_at = now
             elif limit and supervisor.instance is not None and now - workspace.used_at >= limit:
                 logger().info("workspace.idle", workspace=workspace.id)

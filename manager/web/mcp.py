@@ -37,6 +37,9 @@ _STOPPING: Final = Refusal(
 )
 _NO_STREAM: Final = b'{"error":"Method Not Allowed"}'
 
+OwnTask = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
+"""Runs something in a named task that somebody owns and ends."""
+
 
 class McpRoutes:
     """The handlers of the MCP routes."""
@@ -47,7 +50,7 @@ class McpRoutes:
         legacy: LegacyEndpoint,
         modern: ModernEndpoint,
         settings: Settings,
-        own_task: Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]],
+        own_task: OwnTask,
     ) -> None:
         self._dispatch = dispatch
         self._legacy = legacy

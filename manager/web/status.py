@@ -119,6 +119,7 @@ class Status:
             "calls": figures.calls,
             "errors": figures.errors,
             "inFlight": figures.in_flight,
+            "streams": figures.streams,
             "lastError": figures.last_error,
             "sources": _sources(instance),
             "health": {

@@ -31,6 +31,7 @@ _ENCODINGS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_NAMED = ["utf-8", *(name for _, name in _ENCODINGS), "windows-1252", "iso-8859-1", "binary"]
 
 TOOL = Tool(
     name="lm_readFile",
@@ -80,13 +81,7 @@ TOOL = Tool(
                 "endLine": {"type": "integer", "minimum": 0, "description": "Last line in `content`."},
                 "totalLines": {"type": "integer", "minimum": 0},
                 "sizeBytes": {"type": "integer", "minimum": 0},
-                "encoding": {
-                    "type": "string",
-                    "enum": [
-                        *("utf-8", "utf-8-sig", "utf-16-le", "utf-16-be", "windows-1252", "iso-8859-1"),
-                        "binary",
-                    ],
-                },
+                "encoding": {"type": "string", "enum": _NAMED},
                 "truncated": {"type": "boolean", "description": "Whether `maxBytes` cut the content."},
                 "content": {"type": "string", "description": "The text; empty for a binary file."},
             },

@@ -79,14 +79,6 @@ def test_the_table_is_full_at_its_limit_and_has_room_again() -> None:
     assert sessions.remove("a") is None
 
 
-def test_sessions_of_a_workspace_are_found_by_their_choice() -> None:
-    sessions = table()
-    for identity, workspace in (("a", "w"), ("b", "v"), ("c", "w")):
-        enter(sessions, identity, workspace=workspace)
-    assert [one.id for one in sessions.bound_to("w")] == ["a", "c"]
-    assert [one.id for one in sessions] == ["a", "b", "c"]
-
-
 @pytest.mark.parametrize(
     ("identity", "good"),
     [

@@ -23,7 +23,7 @@ async def test_a_reader_that_leaves_in_the_middle_of_a_body_gives_its_place_back
     server = await serve(half_a_body)
     response = await pool_to(server.port).request(b"POST", b"/mcp", (), b"{}")
     mine, everywhere = Figures(), Figures()
-    answer = Answer(response, Slot(mine, everywhere), Settings(), None)
+    answer = Answer(response, Slot(mine, everywhere, is_stream=False), Settings(), None)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await answer.read()

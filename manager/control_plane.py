@@ -26,7 +26,7 @@ from protocol.registration import Allocate, Heartbeat
 
 
 @dataclass(slots=True)
-class DaemonServices:
+class ControlPlane:
     """The daemon as the control plane sees it. `stop(reason, keep_servers)` begins the stop."""
 
     port: int

@@ -1,0 +1,92 @@
+"""What the manager is built from, and what hangs on what. Nothing here runs yet: `daemon.py` starts and stops it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from manager.answers.catalog import Catalog
+from manager.answers.dispatch import Dispatch
+from manager.answers.handshake import Handshakes
+from manager.answers.lists import Lists
+from manager.control_plane import ControlPlane
+from manager.filesystem import FolderExaminer
+from manager.legacy.endpoint import LegacyEndpoint
+from manager.legacy.keeper import Keeper
+from manager.paths import Paths
+from manager.settings import Settings
+from manager.store import Store
+from manager.upstream.externals import ExternalServers
+from manager.upstream.forward import Forwarder
+from manager.upstream.surroundings import Surroundings
+from manager.upstream.workspaces import Workspaces
+from manager.web.mcp import McpRoutes, OwnTask
+from manager.web.modern import ModernEndpoint
+from manager.web.status import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The parts that the daemon opens, asks or closes; the others are reached through them."""
+
+    store: Store
+    externals: ExternalServers
+    workspaces: Workspaces
+    keeper: Keeper
+    routes: McpRoutes
+    control: ControlPlane
+    status: Status
+
+
+def assemble(
+    settings: Settings,
+    paths: Paths,
+    port: int,
+    *,
+    address: str,
+    own_task: OwnTask,
+    stop: Callable[[str, bool], None],
+    streams_end: asyncio.Event,
+) -> Parts:
+    """Put the manager together.
+
+    Args:
+        port, address: where it will be reached.
+        own_task: runs something in a task of the daemon's.
+        stop: begins the stop, for a reason, keeping the workspace servers or not.
+        streams_end: set when standing streams are to end.
+    """
+    store = Store(paths.state_file, set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"))
+    around = Surroundings(settings, store, paths.logs_dir, os.environ)
+    examiner = FolderExaminer()
+    externals = ExternalServers(around, examiner)
+    workspaces = Workspaces(around, examiner, externals, home=_home(), windows=sys.platform == "win32")
+    keeper = Keeper(settings, store)
+    forwarder = Forwarder(workspaces, settings)
+    catalog = Catalog(forwarder, settings)
+    handshakes = Handshakes(workspaces, catalog, keeper, around)
+    dispatch = Dispatch(workspaces, forwarder, Lists(forwarder, catalog, settings), handshakes)
+    routes = McpRoutes(
+        dispatch, LegacyEndpoint(keeper, dispatch), ModernEndpoint(dispatch, streams_end), settings, own_task
+    )
+    return Parts(
+        store,
+        externals,
+        workspaces,
+        keeper,
+        routes,
+        ControlPlane(port, workspaces, externals, stop),
+        Status(workspaces, externals, keeper, store, address),
+    )
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home()
+    except RuntimeError:
+        return None

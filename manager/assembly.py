@@ -1,4 +1,4 @@
-"""What the manager is built from, and what hangs on what. Nothing here runs yet: `daemon.py` starts and stops it."""
+"""What the manager is built from, and what hangs on what. Nothing runs here: that is `daemon.py`."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class Server:
             "pid": os.getpid(),
             "version": self._version,
             "sources": self._registry.sources(),
-            "issues": [issue.as_dict() for issue in self._registry.last.issues],
+            "issues": [issue.as_json() for issue in self._registry.last.issues],
         }
         return web.Response(body=jsonrpc.dumps(state), content_type="application/json")
 

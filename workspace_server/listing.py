@@ -10,8 +10,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from protocol.issues import Issue
 from workspace_server import log
-from workspace_server.issues import Issue
 from workspace_server.source import Source, Tool
 
 FIRST_WAIT_S: Final = 2.0
@@ -84,7 +84,7 @@ class Listing:
 
     def issues(self) -> list[Issue]:
         """What is wrong with the source and with single tools of it (T-4, T-6, T-11, T-18)."""
-        details = {"source": self.source.id}
+        details = f"source {self.source.id}"
         found = list(self._problems)
         if self._cause is not None:
             text = f"Failed to fetch tools: {self._cause}"
@@ -125,7 +125,7 @@ def _check(source: Source, tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], lis
     """The tools that can be offered, and why the others cannot (T-11, T-18)."""
     good: dict[str, Tool] = {}
     issues: list[Issue] = []
-    details = {"source": source.id}
+    details = f"source {source.id}"
     for tool in tools:
         if tool.name in good:
             text = f'Tool "{tool.name}" is already registered'
@@ -139,7 +139,7 @@ def _check(source: Source, tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], lis
     return tuple(good.values()), issues
 
 
-def _schema_issue(tool: Tool, details: Mapping[str, str]) -> Issue | None:
+def _schema_issue(tool: Tool, details: str) -> Issue | None:
     schema = tool.definition.get("inputSchema")
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         text = f'Tool "{tool.name}" has no inputSchema of type object'

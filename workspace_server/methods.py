@@ -96,7 +96,7 @@ class Methods:
         definitions = [offered.definition for offered in shown]
         result = self._page(asked, "tools", definitions, lambda entry: str(entry["name"]))
         if isinstance(result, dict) and snapshot.issues and asked.value("cursor") is None:
-            result["_meta"] = {names.META_ISSUES: [issue.as_dict() for issue in snapshot.issues]}
+            result["_meta"] = {names.META_ISSUES: [issue.as_json() for issue in snapshot.issues]}
         return result
 
     async def _tools_call(self, asked: Asked) -> Outcome:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from workspace_server.issues import Issue
+from protocol.issues import Issue
 from workspace_server.source import Source, Tool
 
 SEPARATOR: Final = "__"
@@ -45,7 +45,7 @@ def namespace_issue(source: Source) -> Issue | None:
     if source.namespace not in RESERVED_NAMESPACES:
         return None
     message = f'Source "{source.id}" wants the namespace "{source.namespace}", which is reserved'
-    details = {"source": source.id, "namespace": source.namespace}
+    details = f"source {source.id}, namespace {source.namespace}"
     return Issue("error", "config", "CONFIG_NAMESPACE_RESERVED", message, details=details)
 
 
@@ -77,7 +77,7 @@ def _bare(listings: Sequence[tuple[Source, Sequence[Tool]]], issues: list[Issue]
         for tool in tools:
             if source.kind != "builtin" and _is_reserved(tool.name):
                 message = f'The name "{tool.name}" is reserved; the tool of source "{source.id}" is left out'
-                details = {"source": source.id}
+                details = f"source {source.id}"
                 issues.append(Issue("warning", "names", "TOOL_NAME_RESERVED", message, tool.name, details))
             else:
                 named.append(Named(_fit(tool.name), tool, source))
@@ -100,11 +100,8 @@ def _is_reserved(name: str) -> bool:
 
 
 def _clash(keeper: Named, loser: Named) -> Issue:
-    message = (
-        f'"{keeper.name}" is offered by source "{keeper.source.id}";'
-        f' the tool of source "{loser.source.id}" is now "{loser.name}"'
-    )
-    details = {"keptBy": keeper.source.id, "renamed": {"source": loser.source.id, "name": loser.name}}
+    message = f'Two sources offer "{keeper.name}"'
+    details = f"{keeper.source.id} keeps it; the tool of {loser.source.id} is now {loser.name}"
     return Issue("warning", "names", "TOOL_NAME_CLASH", message, keeper.name, details)
 
 
@@ -137,6 +134,6 @@ def _twins(named: Sequence[Named]) -> list[Issue]:
     for first, second in pairwise(named):
         if first.name.lower() == second.name.lower():
             message = f'"{first.name}" and "{second.name}" differ only in case'
-            details = {"names": [first.name, second.name]}
+            details = f"{first.name}, {second.name}"
             issues.append(Issue("warning", "names", "TOOL_NAME_SIMILAR", message, second.name, details))
     return issues

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from protocol.issues import Issue
 from workspace_server import log, naming
-from workspace_server.issues import Issue
 from workspace_server.listing import Listing
 from workspace_server.source import Source, Tool
 

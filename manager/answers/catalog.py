@@ -18,13 +18,14 @@ import msgspec
 from manager.answers.collect import response_of
 from manager.answers.outgoing import own_request
 from manager.routing import discovery as found
-from manager.routing.discovery import Entry, Issue
+from manager.routing.discovery import Entry
 from manager.settings import Settings
 from manager.upstream.forward import Forwarder
 from manager.upstream.instance import Instance
 from manager.upstream.workspaces import Workspace
 from protocol import jsonrpc, names
 from protocol.errors import Refusal
+from protocol.issues import Issue, issues_from
 
 MAX_PAGES: Final = 50
 SCHEMA_READS: Final = 8
@@ -90,7 +91,7 @@ class Catalog:
             if failure is not None or isinstance(page, Failure):
                 return self._last_known(workspace, failure)
             raws += msgspec.json.decode(page["tools"], type=list[msgspec.Raw])
-            issues += found.foreign_issues(_issues_in(page))
+            issues += issues_from(_issues_in(page))
             cursor = jsonrpc.text_of(page["nextCursor"]) if "nextCursor" in page else None
             if cursor is None or cursor in seen:
                 break

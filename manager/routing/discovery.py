@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
 from manager.routing.descriptors import CALL_TOOL
 from protocol import names
 from protocol.input_hint import describe
+from protocol.issues import Issue
 
 RESOURCE_TEMPLATES: Final = (
     {"name": "Tool URI template", "uriTemplate": names.TEMPLATE_TOOL},
@@ -38,63 +39,10 @@ _MESSAGES: Final[Mapping[str, tuple[str, str, str]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
-    """One thing that is wrong with what a workspace offers (M-61)."""
-
-    level: Literal["error", "warning"]
-    category: str
-    code: str
-    message: str
-    tool_name: str | None = None
-    details: str | None = None
-
-    @property
-    def order(self) -> tuple[bool, str, str, str]:
-        """Errors first, then category, tool and code (M-63)."""
-        return (self.level != "error", self.category, self.tool_name or "", self.code)
-
-    def as_json(self) -> dict[str, str]:
-        """The issue on the wire; absent members are absent."""
-        members = {
-            "level": self.level,
-            "category": self.category,
-            "code": self.code,
-            "message": self.message,
-            "toolName": self.tool_name,
-            "details": self.details,
-        }
-        return {key: value for key, value in members.items() if value is not None}
-
-
 def issue(code: str, tool_name: str | None = None, details: str | None = None) -> Issue:
     """An issue of the catalogue (M-70 to M-83)."""
     level, category, message = _MESSAGES[code]
     return Issue("error" if level == "error" else "warning", category, code, message, tool_name, details)
-
-
-def foreign_issues(value: object) -> list[Issue]:
-    """What a workspace server reported about its own sources (M-84 to M-87), well-formed ones only."""
-    found: list[Issue] = []
-    for one in value if isinstance(value, list) else []:
-        # a tuple: what came may be a list or an object, which cannot be looked up in a set
-        if not isinstance(one, Mapping) or one.get("level") not in ("error", "warning"):
-            continue
-        texts = {key: one.get(key) for key in ("category", "code", "message", "toolName", "details")}
-        if all(isinstance(texts[key], str) for key in ("category", "code", "message")):
-            tool = texts["toolName"] if isinstance(texts["toolName"], str) else None
-            details = texts["details"]
-            found.append(
-                Issue(
-                    one["level"],
-                    str(texts["category"]),
-                    str(texts["code"]),
-                    str(texts["message"]),
-                    tool,
-                    details if isinstance(details, str) or details is None else str(details),
-                )
-            )
-    return found
 
 
 @dataclass(frozen=True, slots=True)

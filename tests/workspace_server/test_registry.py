@@ -50,10 +50,7 @@ async def test_clash_of_bare_names_keeps_the_nearer_source_and_renames_the_other
     assert renamed.tool.name == "calculator"
     (issue,) = snapshot.issues
     assert (issue.code, issue.tool_name) == ("TOOL_NAME_CLASH", "calculator")
-    assert issue.details == {
-        "keptBy": "script",
-        "renamed": {"source": "builtin", "name": "builtin__calculator"},
-    }
+    assert issue.details == "script keeps it; the tool of builtin is now builtin__calculator"
 
 
 async def test_tools_of_a_source_that_is_not_trusted_take_no_name_away() -> None:

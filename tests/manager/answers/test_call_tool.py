@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,7 +93,8 @@ def test_a_blank_handle_or_cwd_says_nothing(member: str, blank: object) -> None:
 def test_a_handle_and_a_cwd_are_explicit_claims() -> None:
     """M-93, M-94."""
     claims = unwrapped({"name": "x", "workspace": "w", "cwd": "/c"}, claims=AMBIENT).claims
-    assert claims == Claims(argument_workspace="w", argument_cwd="/c")
+    assert claims == replace(AMBIENT, argument_workspace="w", argument_cwd="/c")
+    assert [claim.text for claim in claims.explicit()] == ["w", "/c"]
 
 
 def test_on_a_door_of_one_workspace_both_must_agree() -> None:

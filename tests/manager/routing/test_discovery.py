@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 
 from manager.routing.descriptors import CALL_TOOL
 from manager.routing.discovery import (
-    Issue,
     bridged_tool,
     discovery,
-    foreign_issues,
     issue,
     read_schema,
     schema_in_list,
     usable_entries,
 )
+from protocol.issues import Issue, issues_from
 
 CATALOGUE = {
     "TOOLS_LIST_FETCH_FAILED": ("error", "tools/list", "tools/list could not be fetched"),
@@ -86,9 +85,7 @@ GOOD = {
 
 def test_issues_of_the_workspace_server_are_passed_on() -> None:
     """M-84 to M-87."""
-    found = foreign_issues(
-        [{**GOOD, "toolName": "t", "details": "d", "later": 1}, {**GOOD, "level": "error"}]
-    )
+    found = issues_from([{**GOOD, "toolName": "t", "details": "d", "later": 1}, {**GOOD, "level": "error"}])
     assert [one.as_json() for one in found] == [
         {**GOOD, "toolName": "t", "details": "d"},
         {**GOOD, "level": "error"},
@@ -102,12 +99,12 @@ def test_issues_of_the_workspace_server_are_passed_on() -> None:
      [{key: GOOD[key] for key in GOOD if key != "category"}]],
 )  # fmt: skip
 def test_malformed_issues_are_dropped_without_a_fault(value: object) -> None:
-    assert foreign_issues(value) == []
+    assert issues_from(value) == []
 
 
 def test_members_of_the_wrong_type_beside_good_ones_do_not_reach_clients() -> None:
     """M-61: `details` and `toolName` are strings."""
-    found = foreign_issues([{**GOOD, "toolName": 7, "details": {"exit": 3}}])[0].as_json()
+    found = issues_from([{**GOOD, "toolName": 7, "details": {"exit": 3}}])[0].as_json()
     assert "toolName" not in found
     assert isinstance(found["details"], str)
 

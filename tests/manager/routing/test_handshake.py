@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from manager.routing.discovery import Issue, discovery
+from manager.routing.discovery import discovery
 from manager.routing.handshake import next_steps, payload, summary
+from protocol.issues import Issue
 
 TARGET = {
     "sessionId": "i-7c1e",

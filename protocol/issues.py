@@ -1,0 +1,68 @@
+"""What is wrong with what a workspace offers: the one shape in which it travels (M-61, T-21).
+
+An issue never stops anything; it stands beside the list it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """One thing a person should know about.
+
+    `code` is a fixed word in capitals, `message` is for reading, `details` are somebody's own words.
+    """
+
+    level: Level
+    category: str
+    code: str
+    message: str
+    tool_name: str | None = None
+    details: str | None = None
+
+    @property
+    def order(self) -> tuple[bool, str, str, str]:
+        """Errors first, then category, tool and code (M-63)."""
+        return (self.level != "error", self.category, self.tool_name or "", self.code)
+
+    def as_json(self) -> dict[str, str]:
+        """The issue on the wire; absent members are absent."""
+        members = {
+            "level": self.level,
+            "category": self.category,
+            "code": self.code,
+            "message": self.message,
+            "toolName": self.tool_name,
+            "details": self.details,
+        }
+        return {key: value for key, value in members.items() if value is not None}
+
+
+def issues_from(value: object) -> list[Issue]:
+    """The issues in a decoded JSON value, the well-formed ones only (M-84 to M-87)."""
+    found: list[Issue] = []
+    for one in value if isinstance(value, list) else []:
+        # a tuple: what came may be a list or an object, which cannot be looked up in a set
+        if not isinstance(one, Mapping) or one.get("level") not in ("error", "warning"):
+            continue
+        texts = {key: one.get(key) for key in ("category", "code", "message", "toolName", "details")}
+        if all(isinstance(texts[key], str) for key in ("category", "code", "message")):
+            tool = texts["toolName"] if isinstance(texts["toolName"], str) else None
+            details = texts["details"]
+            found.append(
+                Issue(
+                    one["level"],
+                    str(texts["category"]),
+                    str(texts["code"]),
+                    str(texts["message"]),
+                    tool,
+                    details if isinstance(details, str) or details is None else str(details),
+                )
+            )
+    return found

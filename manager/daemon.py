@@ -92,7 +92,7 @@ class Daemon:
             with contextlib.suppress(OSError):  # served from memory then; the store says so (F14)
                 for folder in (self._paths.state_dir, self._paths.logs_dir):
                     make_private(folder)
-            lock = Lock.acquire(self._paths.lock_file)
+            lock = await self._lock()
         except UnsafePathError as error:
             self._log.error("start.refused", why=str(error), hint=error.hint)
             return exit_codes.HOPELESS
@@ -119,6 +119,15 @@ class Daemon:
             return exit_codes.OK
         finally:
             lock.release()
+
+    async def _lock(self) -> Lock | Held:
+        """The lock, or who has it: one that starts at this moment is given the time to say so (M-159)."""
+        for _ in range(20):
+            lock = Lock.acquire(self._paths.lock_file)
+            if isinstance(lock, Lock) or lock.address is not None:
+                break
+            await asyncio.sleep(0.05)
+        return lock
 
     async def _listener(self) -> socket.socket | PortTaken:
         handed = systemd.listen_fds().get("http")

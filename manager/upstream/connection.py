@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import select
 from collections.abc import Callable, Sequence
 from typing import cast
 
@@ -71,6 +72,15 @@ def _body_framing(status: int, headers: Sequence[tuple[bytes, bytes]]) -> tuple[
     return None, True
 
 
+def _has_news(descriptor: int) -> bool:
+    """Whether bytes or an end wait to be read."""
+    if not hasattr(select, "poll"):
+        return bool(select.select([descriptor], [], [], 0)[0])
+    poller = select.poll()
+    poller.register(descriptor, select.POLLIN)
+    return bool(poller.poll(0))
+
+
 class Connection(asyncio.Protocol):
     """A TCP connection; between exchanges it is idle, and anything that arrives then ends it.
 
@@ -82,6 +92,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, on_lost: Callable[[Connection], None]) -> None:
         self.on_idle: Callable[[Connection], None] | None = None
+        self.broke_off = False  # the server ended it in the middle of an exchange
         self._on_lost = on_lost
         self._parser = HttpResponseParser(self)
         self._response: UpstreamResponse | None = None  # None: idle
@@ -93,6 +104,14 @@ class Connection(asyncio.Protocol):
     def is_open(self) -> bool:
         """Whether a request can still be handed to the transport."""
         return not self._transport.is_closing()
+
+    @property
+    def is_fit(self) -> bool:
+        """Whether an idle connection may carry a call.
+
+        Asks the kernel too, so that an end counts which the loop has not noticed yet. One system call.
+        """
+        return self.is_open and not _has_news(self._transport.get_extra_info("socket").fileno())
 
     @property
     def ends(self) -> tuple[tuple[str, int], tuple[str, int]] | None:
@@ -132,6 +151,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop, once."""
+        self.broke_off = self.broke_off or self._response is not None
         self.close(self._break_off_cause())
         self._on_lost(self)
 
@@ -140,6 +160,7 @@ class Connection(asyncio.Protocol):
         if self._response is not None and self._until_eof:
             self._finish(self._response)
         else:
+            self.broke_off = self._response is not None
             self.close(self._break_off_cause())
 
     def data_received(self, data: bytes) -> None:

@@ -109,8 +109,9 @@ class Pool:
     def _take_idle(self) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_open:
+            if connection.is_fit:
                 return connection
+            connection.close("connection_lost")
         return None
 
     def _keep(self, connection: Connection) -> None:
@@ -123,8 +124,15 @@ class Pool:
         self._live.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
+        if connection.broke_off:
+            self._drop_idle()
         if not self._live:
             self._none_live.set()
+
+    def _drop_idle(self) -> None:
+        """A server that breaks off a call may be ending: its idle connections would swallow the next one."""
+        while self._idle:
+            self._idle.pop().close("connection_lost")
 
     async def _open(self, seconds: float) -> tuple[Connection, ResponseHead, bytes]:
         """A verified connection, not in the pool yet, with the answer that identified it."""

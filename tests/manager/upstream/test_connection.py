@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from manager.upstream.connection import MAX_HEAD, PIECE, request_head
+from manager.upstream.connection import MAX_HEAD, PIECE, Connection, request_head
 from manager.upstream.response import HIGH_WATER, Blame, ResponseHead, ResponseTooLarge, UpstreamFailure
 
 BOUND = 5.0
@@ -510,3 +510,21 @@ def test_only_a_get_without_body_has_no_content_length(method, expected):
 def test_request_that_would_alter_the_framing_is_refused(method, target, headers):
     with pytest.raises(ValueError):
         request_head(method, target, b"h", headers, 0)
+
+
+async def test_an_end_the_loop_has_not_noticed_yet_makes_a_connection_unfit():
+    """M-96: otherwise the next call would be lost on the connection of a server that has just ended."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        lost = asyncio.Event()
+        _, connection = await loop.create_connection(
+            lambda: Connection(lambda _: lost.set()), *listener.getsockname()
+        )
+        peer, _ = await loop.sock_accept(listener)
+        assert connection.is_fit
+        peer.close()
+        assert connection.is_open
+        assert not connection.is_fit
+        connection.close("test_over")
+        await asyncio.wait_for(lost.wait(), BOUND)

@@ -97,6 +97,31 @@ async def test_stranger_on_the_port_never_gets_a_byte_of_a_call(serve, pool_to, 
     assert pool.idle_count == 0
 
 
+async def test_a_call_that_breaks_off_takes_the_idle_connections_with_it(serve, pool_to):
+    """M-97: a server that ends closes its connections one by one; the next call must not meet a dying one."""
+    gate = asyncio.Event()
+
+    async def server(peer):
+        for _ in range(2):
+            await peer.request()
+            await peer.send(
+                OK.replace(b"Content-Length: 2\r\n\r\nok", b"Content-Length: 18\r\n\r\nthe-right-instance")
+            )
+        await peer.request()
+        await gate.wait()  # and then it closes
+
+    listening = await serve(server)
+    pool = pool_to(listening.port)
+    await asyncio.gather(call(pool), call(pool), call(pool))
+    assert pool.idle_count == 3
+    broken = asyncio.create_task(call(pool))
+    await until(lambda: pool.in_use == 1)
+    gate.set()
+    with pytest.raises(UpstreamFailure):
+        await broken
+    await until(lambda: pool.idle_count == 0)
+
+
 async def test_the_right_nonce_from_another_users_process_is_a_stranger(serve, pool_to):
     """LM7: any local user can read a nonce from a health answer, and take the port of a server that died."""
 

@@ -167,7 +167,7 @@ class McpClient:
         """
         import http.client  # noqa: PLC0415 - 20 ms that the short verbs do not need
 
-        from protocol import headers  # noqa: PLC0415
+        from protocol import headers  # noqa: PLC0415 - only verbs that call pay for it
 
         body, head = self._message(method, params)
         connection = http.client.HTTPConnection(self._host, self._port, timeout=CALL_S)
@@ -188,8 +188,8 @@ class McpClient:
         )
 
     def _message(self, method: str, params: Mapping[str, object]) -> tuple[bytes, dict[str, str]]:
-        from protocol import headers, names  # noqa: PLC0415
-        from protocol.versions import LATEST_MODERN  # noqa: PLC0415
+        from protocol import headers, names  # noqa: PLC0415 - only verbs that call pay for it
+        from protocol.versions import LATEST_MODERN  # noqa: PLC0415 - only verbs that call pay for it
 
         meta = {
             names.META_VERSION: LATEST_MODERN,
@@ -212,7 +212,7 @@ def _message_in(response: http.client.HTTPResponse) -> dict[str, Any]:
     """The JSON-RPC response in an HTTP answer, or {} where there is none."""
     body = response.read()
     if (response.getheader("Content-Type") or "").startswith("text/event-stream"):
-        from protocol import sse  # noqa: PLC0415
+        from protocol import sse  # noqa: PLC0415 - only verbs that call pay for it
 
         candidates = [event.data for event in sse.Decoder().feed(body)]
     else:

@@ -28,6 +28,8 @@ COMPLETE: Final = "completion/complete"
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
 PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
+LISTS_CHANGED: Final = (RESOURCES_CHANGED, PROMPTS_CHANGED, TOOLS_CHANGED)
+"""Tools last: clients that list again at once then see everything (M-47)."""
 
 NAMED_PARAM: Final = {
     TOOLS_CALL: "name",

@@ -210,7 +210,7 @@ class Handshakes:
         if await self._keeper.announce(session):
             await self._keeper.relisted(session, hold)
         elif exchange.accepts_events:
-            for method in (names.RESOURCES_CHANGED, names.PROMPTS_CHANGED, names.TOOLS_CHANGED):
+            for method in names.LISTS_CHANGED:
                 yield jsonrpc.notification(method)
             await self._keeper.relisted(session, hold)
         else:

@@ -88,8 +88,7 @@ def _play(stage: Stage, narrator: Narrator) -> None:
 
 
 async def _tour(stage: Stage, narrator: Narrator, address: str) -> None:
-    # Nobody but the demo should pay 0.8 s for the official SDK.
-    from mcp import Client  # noqa: PLC0415
+    from mcp import Client  # noqa: PLC0415 - 0.8 s that nobody but the demo should pay
 
     narrator.tell("The official MCP client is loaded.")
     notices: list[str] = []

@@ -7,12 +7,8 @@ each kind is kept.
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
 from protocol import jsonrpc, names, sse
-
-CHANGED: Final = (names.RESOURCES_CHANGED, names.PROMPTS_CHANGED, names.TOOLS_CHANGED)
-"""Tools last: clients that list again at once then see everything."""
 
 
 class Stream:
@@ -25,7 +21,7 @@ class Stream:
 
     def announce_lists(self) -> None:
         """Say that the lists changed; repeated news is said once."""
-        for method in CHANGED:
+        for method in names.LISTS_CHANGED:
             self._waiting[method] = sse.encode(jsonrpc.notification(method))
         self._news.set()
 

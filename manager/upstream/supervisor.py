@@ -43,6 +43,7 @@ class Supervisor:
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._watching: asyncio.Task[None] | None = None
         self._wake = asyncio.Event()
         self._discarded: Instance | None = None
         self._closed = False
@@ -194,14 +195,15 @@ class Supervisor:
     def _serve(self, instance: Instance) -> None:
         self.instance = instance
         self.life.answered()
-        self._own(self._watch(instance), "watch")
+        self._watching = self._own(self._watch(instance), "watch")
         self._own(self._ask_health(instance), "health")
         self._own(self._hold_lifeline(instance), "lifeline")
 
-    def _own(self, work: Coroutine[Any, Any, None], what: str) -> None:
+    def _own(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
         task = asyncio.create_task(work, name=f"{what} {self.workspace}")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _watch(self, instance: Instance) -> None:
         """Notice the end at once, whoever caused it; what was not asked for is followed by a start."""
@@ -270,14 +272,13 @@ class Supervisor:
         if self._starting is not None:
             await self._cancel({self._starting})
         self.life.stop()
-        instance = self.instance
-        watches = {task for task in self._tasks if task.get_name().startswith("watch")}
-        if instance is not None and instance.process is not None:
-            instance.process.terminate()
-            await asyncio.wait(watches, timeout=KILL_AFTER_S)
-            instance.process.kill_group()
-        if watches:
-            await asyncio.wait(watches)
+        instance, watching = self.instance, self._watching
+        if watching is not None:
+            if instance is not None and instance.process is not None:
+                instance.process.terminate()
+                await asyncio.wait({watching}, timeout=KILL_AFTER_S)
+                instance.process.kill_group()
+            await asyncio.wait({watching})
         await self._cancel(self._tasks)
         self._launcher.close()
 

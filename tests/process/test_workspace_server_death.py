@@ -15,6 +15,7 @@ from manager.upstream.process import start_time
 from support.front_door import Answer, LegacyClient
 from support.manager import make_project
 from support.manager_home import ManagerHome, until
+from support.patience import within
 
 SUM = {"expression": "6*7"}
 
@@ -61,7 +62,7 @@ async def test_a_kill_during_a_call_is_told_at_once_and_the_next_call_is_served(
     killed_at = time.monotonic()
     os.kill(pids[first], signal.SIGKILL)
     refusal = (await asyncio.wait_for(doomed, 5)).refusal
-    assert time.monotonic() - killed_at < 0.5
+    assert time.monotonic() - killed_at < within(0.5)
     assert (refusal["code"], refusal["reason"]) == (47103, "workspace_server_died")
     assert refusal["delivered"] == "unknown"
 
@@ -95,7 +96,7 @@ async def test_a_hung_server_is_replaced_and_calls_are_refused_until_then(
     await state_reached(home, "unhealthy")
     asked_at = time.monotonic()
     refusal = (await client.call("calculator", SUM)).refusal
-    assert time.monotonic() - asked_at < 1.0
+    assert time.monotonic() - asked_at < within(1)
     assert (refusal["code"], refusal["details"]["cause"]) == (47102, "unhealthy")
     assert refusal["delivered"] == "no"
     assert (await asyncio.wait_for(hanging, 5)).refusal["code"] == 47103

@@ -28,6 +28,7 @@ from manager.upstream.workspaces import Workspaces
 from manager.web.mcp import McpRoutes, OwnTask
 from manager.web.modern import ModernEndpoint
 from manager.web.status import Status
+from protocol.launch import Folders
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ def assemble(
         streams_end: set when standing streams are to end.
     """
     store = Store(paths.state_file, set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"))
-    around = Surroundings(settings, store, paths.logs_dir, os.environ)
+    folders = Folders(str(paths.config_dir), str(paths.state_dir), str(paths.runtime_dir))
+    around = Surroundings(settings, store, paths.logs_dir, os.environ, folders, port)
     examiner = FolderExaminer()
     externals = ExternalServers(around, examiner)
     workspaces = Workspaces(around, examiner, externals, home=_home(), windows=sys.platform == "win32")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
 
 import psutil
 from aiohttp import web
@@ -18,11 +21,20 @@ from manager.routing.leases import PortExhausted
 from manager.routing.registrations import Registered
 from manager.upstream.externals import ExternalServers
 from manager.upstream.instance import Instance
+from manager.upstream.response import ResponseTooLarge, UpstreamFailure
 from manager.upstream.workspaces import Workspace, Workspaces
 from manager.web.allocate import is_bindable
-from manager.web.control import ListedInstance, ResolvedWorkspace, Status
+from manager.web.control import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
+from protocol import names
 from protocol.errors import Reason, Refusal
 from protocol.registration import Allocate, Heartbeat
+
+ASK_S: Final = 30.0
+MAX_ANSWER: Final = 16 * 1024 * 1024
+_QUESTIONS: Final[Mapping[ServerQuestion, tuple[bytes, bytes]]] = {
+    "inspect": (b"GET", names.INSPECT_PATH.encode()),
+    "refresh": (b"POST", names.REFRESH_PATH.encode()),
+}
 
 
 @dataclass(slots=True)
@@ -103,6 +115,28 @@ class ControlPlane:
         if isinstance(found, Refusal) and found.reason is Reason.INVALID_CWD and found.details is not None:
             return CwdProblem(CwdProblemKind(found.details["problem"]))
         return None
+
+    async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
+        """Ask the server of a folder's workspace, started if need be; its JSON answer as it came."""
+        found = await self.workspaces.find(cwd, ambient=False)
+        if isinstance(found, Refusal):
+            return found
+        if found is None:
+            return Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
+        instance = await self.workspaces.ready(found, urgent=True)
+        if isinstance(instance, Refusal):
+            return instance
+        method, target = _QUESTIONS[ask]
+        if source is not None:
+            target += b"?" + urlencode({"source": source}).encode()
+        head = (instance.credentials(), (b"Content-Type", b"application/json"))
+        try:
+            async with asyncio.timeout(ASK_S):
+                response = await instance.pool.request(method, target, head, b"")
+                return await response.read(MAX_ANSWER)
+        except (UpstreamFailure, ResponseTooLarge, TimeoutError) as failure:
+            cause = getattr(failure, "cause", "it did not answer in time")
+            return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, f"the workspace server cannot be asked: {cause}")
 
     def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
         """Begin to stop."""

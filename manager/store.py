@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from manager.log import logger
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 _SCHEMA: Final = """
 CREATE TABLE workspaces(id TEXT PRIMARY KEY, root BLOB NOT NULL UNIQUE) STRICT;
 CREATE TABLE instances(
@@ -26,8 +26,11 @@ CREATE TABLE instances(
     nonce TEXT NOT NULL, secret TEXT NOT NULL, port INTEGER NOT NULL) STRICT;
 CREATE TABLE sessions(
     id TEXT PRIMARY KEY, revision TEXT NOT NULL, client_name TEXT, client_version TEXT,
-    capabilities BLOB NOT NULL, workspace TEXT, cwd BLOB, seen REAL NOT NULL, used INTEGER NOT NULL) STRICT;
+    capabilities BLOB NOT NULL, workspace TEXT, cwd BLOB, seen REAL NOT NULL, used INTEGER NOT NULL,
+    mode TEXT NOT NULL DEFAULT '') STRICT;
 """
+_UPGRADES: Final = {1: "ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT '';"}
+"""What turns a file of a version into one of the next."""
 _KEPT_CORRUPT: Final = 3
 T = TypeVar("T")
 
@@ -66,6 +69,7 @@ class SessionRow:
     cwd: str | None
     seen: float
     used: bool
+    mode: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +114,11 @@ class Store:
         """Insert or update sessions."""
         values = [
             (row.id, row.revision, row.client_name, row.client_version, row.capabilities, row.workspace,
-             None if row.cwd is None else os.fsencode(row.cwd), row.seen, int(row.used))
+             None if row.cwd is None else os.fsencode(row.cwd), row.seen, int(row.used), row.mode)
             for row in rows
         ]  # fmt: skip
         if values:
-            await self._write_many("INSERT OR REPLACE INTO sessions VALUES(?,?,?,?,?,?,?,?,?)", values)
+            await self._write_many("INSERT OR REPLACE INTO sessions VALUES(?,?,?,?,?,?,?,?,?,?)", values)
 
     async def drop_sessions(self, identities: Iterable[str]) -> None:
         """Forget sessions."""
@@ -168,6 +172,8 @@ class Store:
             raise sqlite3.DatabaseError(found)
         if version == 0:
             database.executescript(f"BEGIN;{_SCHEMA}PRAGMA user_version={SCHEMA_VERSION};COMMIT;")
+        for older in range(version or SCHEMA_VERSION, SCHEMA_VERSION):
+            database.executescript(f"BEGIN;{_UPGRADES[older]}PRAGMA user_version={older + 1};COMMIT;")
         return Loaded(
             tuple(
                 WorkspaceRow(row[0], os.fsdecode(row[1]))
@@ -231,6 +237,7 @@ class Store:
 
 
 def _session(row: tuple[Any, ...]) -> SessionRow:
-    identity, revision, name, version, capabilities, workspace, cwd, seen, used = row
+    identity, revision, name, version, capabilities, workspace, cwd, seen, used, mode = row
     folder = None if cwd is None else os.fsdecode(cwd)
-    return SessionRow(identity, revision, name, version, capabilities, workspace, folder, seen, bool(used))
+    known = (identity, revision, name, version, capabilities, workspace, folder, seen, bool(used))
+    return SessionRow(*known, mode)

@@ -19,6 +19,11 @@ WORKSPACE_ID: Final = "X-Workspace-Id"
 WORKSPACE_SOURCE: Final = "X-Workspace-Source"
 SECRET: Final = "Lm-Tools-Bridge-Secret"  # noqa: S105  the header's name, not a secret
 """Carries the per-instance secret from the manager to a workspace server."""
+CALLER: Final = "Lm-Tools-Bridge-Caller"
+"""Tells a workspace server which calls belong together: a digest of the session id, made by the manager."""
+
+TOOL_MODES: Final = {"X-MCP-Tool-Mode": "tool_mode", "X-MCP-Show-All": "show_all"}
+"""What chooses the mode of a request: a header, and the query member it hides (T-34)."""
 
 FORWARDED: Final = frozenset(
     {"mcp-protocol-version", "mcp-method", "mcp-name", "x-mcp-tool-mode", "x-mcp-show-all",

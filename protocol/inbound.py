@@ -46,7 +46,7 @@ class Rejection:
     code: int
     message: str
     id: bytes | None = None
-    data: Mapping[str, Any] | None = None
+    data: Any = None
 
     def body(self) -> bytes:
         """The JSON-RPC error body."""

@@ -11,6 +11,20 @@ from typing import Any
 import msgspec
 
 
+class Folders(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The user's folders, absolute: one rule for all, which the manager knows.
+
+    Attributes:
+        config: what the user wrote (`workspace.toml`, script tools).
+        state: what must survive (trust, cached lists, sealed secrets).
+        runtime: private to this user, gone with the login (sockets).
+    """
+
+    config: str
+    state: str
+    runtime: str
+
+
 class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One instance's orders.
 
@@ -23,6 +37,8 @@ class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         listen_fd: descriptor of the bound, listening socket.
         grace_s: seconds to wait for a manager to hold the lifeline before stopping.
         settings: settings of the workspace server itself.
+        folders: the user's folders; None where there are none to use, and nothing of the user's is read.
+        manager_port: the port clients reach the manager at, so that an entry which leads back is known.
     """
 
     workspace: str
@@ -33,6 +49,8 @@ class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen_fd: int
     grace_s: float = 60.0
     settings: dict[str, Any] = {}
+    folders: Folders | None = None
+    manager_port: int = 0
 
 
 def encode(launch: Launch) -> bytes:

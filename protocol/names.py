@@ -77,7 +77,17 @@ URI_SCHEMA: Final = "lm-tools://schema/"
 TEMPLATE_TOOL: Final = "lm-tools://tool/{name}"
 TEMPLATE_SCHEMA: Final = "lm-tools://schema/{name}"
 
+# Environment variables ------------------------------------------------------------------------------------
+INSTANCE_VARIABLE: Final = "LMTB_INSTANCE"
+"""Tells a workspace server its instance id, which begins the mark of every process it starts."""
+CHILD_VARIABLE: Final = "LMTB_CHILD"
+"""The mark of a process that a workspace server started: `<instance>.<random text>`."""
+
 # Addresses of a workspace server -------------------------------------------------------------------------
 MCP_PATH: Final = "/mcp"
 HEALTH_PATH: Final = "/mcp/health"
 LIFELINE_PATH: Final = "/mcp/lifeline"
+INSPECT_PATH: Final = "/mcp/inspect"
+"""Everything about the tools, shown or not; for the manager only."""
+REFRESH_PATH: Final = "/mcp/refresh"
+"""Asks sources to look again, and tries those that are down at once; `?source=` names one."""

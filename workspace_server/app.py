@@ -20,10 +20,11 @@ from protocol.launch import Launch
 from protocol.versions import MODERN_REVISIONS, Era
 from workspace_server import door, listen
 from workspace_server.asked import Asked
+from workspace_server.calls import Calls
+from workspace_server.inspection import inspection
 from workspace_server.life import Life
 from workspace_server.methods import Answer, Methods
 from workspace_server.pages import PAGE_SIZE
-from workspace_server.registry import Registry
 from workspace_server.stream import Stream
 
 KEEP_ALIVE_S: Final = 15.0
@@ -36,14 +37,19 @@ class Server:
     """The handlers of one workspace server, and what they share."""
 
     def __init__(
-        self, launch: Launch, version: str, registry: Registry, life: Life, keep_alive_s: float
+        self,
+        launch: Launch,
+        version: str,
+        calls: Calls,
+        life: Life,
+        keep_alive_s: float,
     ) -> None:
         self._launch = launch
         self._version = version
-        self._registry = registry
+        self._toolset = calls.toolset
         self._life = life
         self._keep_alive_s = keep_alive_s
-        self._methods = Methods(registry, version, int(launch.settings.get("page_size", PAGE_SIZE)))
+        self._methods = Methods(calls, version, int(launch.settings.get("page_size", PAGE_SIZE)))
 
     async def health(self, request: web.Request) -> web.Response:
         """Who this is and how its sources are; asks nobody, so it always answers at once (T-1, T-21)."""
@@ -54,19 +60,28 @@ class Server:
             "root": self._launch.root,
             "pid": os.getpid(),
             "version": self._version,
-            "sources": self._registry.sources(),
-            "issues": [issue.as_json() for issue in self._registry.last.issues],
+            "sources": self._toolset.sources(),
+            "issues": [issue.as_json() for issue in self._toolset.issues()],
         }
-        return web.Response(body=jsonrpc.dumps(state), content_type="application/json")
+        return _json(state)
 
     async def lifeline(self, request: web.Request) -> web.StreamResponse:
         """Held open by the manager for as long as it lives; ends when this server stops."""
         stream = Stream(request)
         with self._life.held():
             await stream.keep_alive()
-            self._registry.touch()  # so that health can count tools before anybody has listed them
+            self._toolset.touch()  # so that health can count tools before anybody has listed them
             await listen.until(self._life, stream, self._keep_alive_s)
         return await stream.close()
+
+    async def inspect(self, request: web.Request) -> web.Response:
+        """All tools, the hidden ones with the reason."""
+        return _json(inspection(self._toolset, await self._toolset.current()))
+
+    async def refresh(self, request: web.Request) -> web.Response:
+        """Ask one source, or all, to look again (T-3, T-89)."""
+        identity = request.query.get("source")
+        return _json({"ok": await self._toolset.refresh(identity)})
 
     async def mcp(self, request: web.Request) -> web.StreamResponse:
         """One MCP message."""
@@ -81,7 +96,7 @@ class Server:
             return await stream.finish(answer.status, answer.body)
         asked = Asked(message.message, message, request.headers, request.query, stream.notify)
         if message.message.method == names.LISTEN:
-            return await listen.serve(asked, stream, self._registry, self._life, self._keep_alive_s)
+            return await listen.serve(asked, stream, self._toolset, self._life, self._keep_alive_s)
         answer = await self._answer(asked)
         return await stream.finish(answer.status, answer.body)
 
@@ -98,6 +113,10 @@ class Server:
         text = "this workspace server is stopping"
         refusal = Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text, delivered="no", retry_after_ms=1000)
         return Answer(503, refusal.as_error(request.id))
+
+
+def _json(value: Any) -> web.Response:
+    return web.Response(body=jsonrpc.dumps(value), content_type="application/json")
 
 
 def _classify(request: web.Request, body: bytes) -> Inbound | Rejection:
@@ -118,14 +137,21 @@ def _classify(request: web.Request, body: bytes) -> Inbound | Rejection:
 
 
 def make_app(
-    launch: Launch, version: str, registry: Registry, life: Life, *, keep_alive_s: float = KEEP_ALIVE_S
+    launch: Launch,
+    version: str,
+    calls: Calls,
+    life: Life,
+    *,
+    keep_alive_s: float = KEEP_ALIVE_S,
 ) -> web.Application:
     """The application; `keep_alive_s` is the time between comments on streams that have nothing to say."""
-    server = Server(launch, version, registry, life, keep_alive_s)
+    server = Server(launch, version, calls, life, keep_alive_s)
     app = web.Application(middlewares=[door.make_middleware(launch.secret)], client_max_size=door.MAX_BODY)
     app.router.add_post(names.MCP_PATH, server.mcp)
     app.router.add_get(names.HEALTH_PATH, server.health, allow_head=False)
     app.router.add_get(names.LIFELINE_PATH, server.lifeline, allow_head=False)
+    app.router.add_get(names.INSPECT_PATH, server.inspect, allow_head=False)
+    app.router.add_post(names.REFRESH_PATH, server.refresh)
     return app
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc
+from protocol import headers, inbound, jsonrpc, names
 from protocol.errors import Refusal
 from protocol.inbound import Inbound, Rejection
 from protocol.jsonrpc import Request
+from protocol.versions import LATEST_MODERN
+
+OWN_CLIENT: Final = "lm-tools-bridge-internal"
 
 Notify = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 Outcome = Mapping[str, Any] | msgspec.Raw | Rejection
@@ -49,3 +52,22 @@ class Asked:
         """A refusal as a JSON-RPC error; `data` is added to its data."""
         members = {**refusal.data(), **data}
         return Rejection(200, refusal.reason.code, refusal.text, self.request.id, members)
+
+
+def own_request(tool: str) -> Asked:
+    """A call that came over no client's connection: nobody hears what it tells before its result."""
+    meta = inbound.modern_meta(msgspec.Raw(b"{}"), jsonrpc.raw({"name": OWN_CLIENT, "version": "1"}))
+    body = jsonrpc.request(b"1", names.TOOLS_CALL, {"name": tool, "_meta": meta})
+    header = {
+        headers.VERSION: LATEST_MODERN,
+        headers.METHOD: names.TOOLS_CALL,
+        headers.NAME: headers.encode_value(tool),
+    }
+    message = inbound.classify(header, body)
+    assert isinstance(message, Inbound)  # noqa: S101  narrows the type: we wrote it
+    assert isinstance(message.message, Request)  # noqa: S101  the same
+    return Asked(message.message, message, header, {}, _unheard)
+
+
+async def _unheard(method: str, params: Mapping[str, Any]) -> None:
+    """Nobody listens."""

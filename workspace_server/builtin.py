@@ -11,7 +11,7 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any, Final
 
-from workspace_server.source import CallContext, CallOutcome, SourceState, Tool, ToolResult
+from workspace_server.source import CallContext, CallOutcome, Source, SourceKind, Tool, ToolResult
 from workspace_server.workspace import Workspace
 
 _PACKAGE: Final = "workspace_server.tools"
@@ -19,14 +19,11 @@ _IN_WORKSPACE: Final = ("find_files", "find_text", "list_directory", "read_file"
 _FREE_STANDING: Final = ("calculator", "date_time")
 
 
-class BuiltinSource:
-    """The tools every workspace has (`Source`)."""
+class BuiltinSource(Source):
+    """The tools every workspace has."""
 
     id = "builtin"
-    kind = "builtin"
-    namespace: str | None = None
-    state: SourceState = "ready"
-    error: str | None = None
+    kind: SourceKind = "builtin"
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace

@@ -14,8 +14,8 @@ from aiohttp import web
 from protocol import jsonrpc, names
 from workspace_server.asked import Asked
 from workspace_server.life import Life
-from workspace_server.registry import Registry
 from workspace_server.stream import Stream
+from workspace_server.toolset import Toolset
 
 _KINDS: Final = {
     "toolsListChanged": names.TOOLS_CHANGED,
@@ -24,11 +24,11 @@ _KINDS: Final = {
 }
 """Kinds that can be asked for. Prompts never change here: there are none."""
 _CHANGING: Final = ("toolsListChanged", "resourcesListChanged")
-"""Kinds that a changed registry means: every tool is listed as a resource as well."""
+"""Kinds that a changed toolset means: every tool is listed as a resource as well."""
 
 
 async def serve(
-    asked: Asked, stream: Stream, registry: Registry, life: Life, keep_alive_s: float
+    asked: Asked, stream: Stream, toolset: Toolset, life: Life, keep_alive_s: float
 ) -> web.StreamResponse:
     """Answer one listen request; returns when the server stops, and is cancelled when the caller leaves."""
     raw = asked.inbound.params.get("notifications")
@@ -44,7 +44,7 @@ async def serve(
         changed.set()
         wake.set()
 
-    leave = (registry.listen(on_change), life.on_stop(wake.set))
+    leave = (toolset.listen(on_change), life.on_stop(wake.set))
     try:
         await stream.notify(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
         while not life.stopping:

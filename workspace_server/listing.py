@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from protocol.issues import Issue
@@ -18,6 +19,10 @@ FIRST_WAIT_S: Final = 2.0
 """How long a list waits for a source that was never listed (T-6)."""
 WAIT_S: Final = 0.2
 """How long a list waits for a source whose last list is known."""
+_SILENT: Final = frozenset({"disabled", "pending_trust"})
+"""States in which a source is not asked, and offers nothing."""
+_DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
+"""States whose list, if there is one, is what the source had when it last answered."""
 
 
 class Listing:
@@ -26,12 +31,14 @@ class Listing:
     Attributes:
         source: the source itself.
         tools: its tools that can be offered, from the last good list.
+        filtered: own names of tools that its configuration leaves out (T-117).
         stale: whether that list may be out of date.
     """
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.tools: tuple[Tool, ...] = ()
+        self.filtered: tuple[str, ...] = ()
         self.stale = False
         self._listed: tuple[Tool, ...] | None = None
         self._problems: list[Issue] = []
@@ -39,37 +46,54 @@ class Listing:
         self._refreshed_at: float | None = None
         self._task: asyncio.Task[Sequence[Tool]] | None = None
         self._started = 0.0
+        self._begun = 0
+        self._seen: tuple[object, ...] | None = None
 
-    def begin(self, now: float) -> None:
-        """Ask the source for its list, unless it is still being asked. `now` is the loop's time."""
+    def begin(self, now: float) -> int:
+        """Ask the source for its list; returns the ticket of a listing that begins now or later.
+
+        A listing under way may have looked before what its new asker wants to see; it gets the next one.
+        `now` is the loop's time.
+        """
+        if self._task is not None:
+            return self._begun + 1
+        self._start(now)
+        return self._begun
+
+    def waiting(self, ticket: int, now: float) -> tuple[asyncio.Task[Sequence[Tool]] | None, float]:
+        """The listing that a ticket still waits for, and the seconds that may be spent on it."""
+        self._settle()
         if self._task is None:
-            self._started = now
-            self._task = asyncio.create_task(_list(self.source), name=f"list-{self.source.id}")
-
-    def waiting(self, now: float) -> tuple[asyncio.Task[Sequence[Tool]] | None, float]:
-        """The listing under way, if it is not done, and the seconds that may still be spent on it."""
-        if self._task is None or self._task.done():
-            return None, 0.0
+            if self._begun >= ticket:
+                return None, 0.0
+            self._start(now)
         return self._task, self._started + (FIRST_WAIT_S if self._listed is None else WAIT_S) - now
 
-    def settle(self) -> bool:
-        """Take in the listing if it is done; whether anything about the source differs now."""
-        before = (self._listed, self._cause, self.stale)
-        task = self._task
-        if task is None:
-            return False  # somebody who asked at the same time has taken it in
-        if task.done():
-            self._task = None
-            self._take(task)
-        else:
+    def look(self) -> bool:
+        """Whether anything about the source differs from the last look."""
+        self._settle()
+        if self._task is not None:
             self.stale = self._listed is not None
-        return before != (self._listed, self._cause, self.stale)
+        seen = (self._listed, self._cause, self.stale, tuple(self.source.issues()), self.source.withheld())
+        before, self._seen = self._seen, seen
+        return before != seen
+
+    def _start(self, now: float) -> None:
+        self._begun += 1
+        self._started = now
+        self._task = asyncio.create_task(_list(self.source), name=f"list-{self.source.id}")
+
+    def _settle(self) -> None:
+        """Take in the listing under way if it is done."""
+        if self._task is not None and self._task.done():
+            task, self._task = self._task, None
+            self._take(task)
 
     def _take(self, task: asyncio.Task[Sequence[Tool]]) -> None:
         tools: tuple[Tool, ...] = ()
         try:
             tools = tuple(task.result())
-            self._cause = (self.source.error or "unknown") if self.source.state == "failed" else None
+            self._cause = (self.source.error or self.source.state) if self.source.state in _DOWN else None
         except Exception as fault:  # noqa: BLE001  a source that breaks its promise must not break the list
             log.fault("source_list_failed", fault, source=self.source.id)
             self._cause = f"{type(fault).__name__}: {fault}"
@@ -80,12 +104,16 @@ class Listing:
             return  # the old list stays
         if tools != self._listed:
             self._listed = tools
-            self.tools, self._problems = _check(self.source, tools)
+            wanted = tuple(tool for tool in tools if is_wanted(self.source, tool.name))
+            self.filtered = (
+                tuple(tool.name for tool in tools if tool not in wanted) if wanted != tools else ()
+            )
+            self.tools, self._problems = _check(self.source, wanted)
 
     def issues(self) -> list[Issue]:
         """What is wrong with the source and with single tools of it (T-4, T-6, T-11, T-18)."""
         details = f"source {self.source.id}"
-        found = list(self._problems)
+        found = [*self._problems, *self.source.issues()]
         if self._cause is not None:
             text = f"Failed to fetch tools: {self._cause}"
             level: Any = "error" if self._listed is None else "warning"
@@ -106,6 +134,7 @@ class Listing:
             "stale": self.stale,
             "lastRefresh": self._refreshed_at,
             "error": self._cause or self.source.error,
+            **self.source.status(),
         }
 
     async def close(self) -> None:
@@ -118,7 +147,14 @@ class Listing:
 
 async def _list(source: Source) -> Sequence[Tool]:
     """The tools of a source; one that is switched off or not trusted offers none and is not asked."""
-    return () if source.state in {"disabled", "pending_trust"} else await source.list_tools()
+    return () if source.state in _SILENT else await source.list_tools()
+
+
+def is_wanted(source: Source, name: str) -> bool:
+    """Whether the filters of a source let a tool through; `exclude` beats `include` (T-117)."""
+    if any(fnmatchcase(name, pattern) for pattern in source.exclude):
+        return False
+    return not source.include or any(fnmatchcase(name, pattern) for pattern in source.include)
 
 
 def _check(source: Source, tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], list[Issue]]:

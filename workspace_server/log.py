@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 import logging
+import re
 import sys
 import traceback
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -62,6 +63,20 @@ def fault(event: str, exception: BaseException, **fields: Any) -> None:
     for frame, line in traceback.walk_tb(exception.__traceback__):
         place = f"{frame.f_code.co_filename}:{line}"
     _logger().error(event, fault=type(exception).__name__, at=place, **fields)
+
+
+_SECRET: Final = re.compile(
+    r"(?i)pass(word|phrase|wd)?$|secret|token|api_?key|authorization|credential|cookie"
+)
+
+
+def redacted(value: Any) -> Any:
+    """A JSON value whose members with the name of a secret are hidden (T-186)."""
+    if isinstance(value, dict):
+        return {key: "[hidden]" if _SECRET.search(key) else redacted(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [redacted(inner) for inner in value]
+    return value
 
 
 class _Bridge(logging.Handler):

@@ -14,9 +14,10 @@ import msgspec
 from protocol import jsonrpc, names
 from protocol.inbound import Rejection
 from protocol.versions import MODERN_REVISIONS
-from workspace_server import calls, log, pages, resources, view
+from workspace_server import log, pages, resources
 from workspace_server.asked import Asked, Outcome
-from workspace_server.registry import Registry
+from workspace_server.calls import Calls
+from workspace_server.view import mode_of
 
 SERVER_NAME: Final = "lm-tools-bridge-workspace"
 _UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
@@ -37,22 +38,23 @@ class Answer:
 
 
 class Methods:
-    """Answers requests out of a registry.
+    """Answers requests out of the workspace's toolset.
 
     Args:
-        registry: the workspace's tools.
+        calls: runs the tools.
         version: version of the product, for `serverInfo`.
         page_size: the most entries of one list page (T-183).
     """
 
-    def __init__(self, registry: Registry, version: str, page_size: int = pages.PAGE_SIZE) -> None:
-        self._registry = registry
+    def __init__(self, calls: Calls, version: str, page_size: int = pages.PAGE_SIZE) -> None:
+        self._toolset = calls.toolset
+        self._calls = calls
         self._page_size = page_size
         self._server_info = {"name": SERVER_NAME, "version": version}
         self._table: Mapping[str, Callable[[Asked], Awaitable[Outcome]]] = {
             names.DISCOVER: self._discover,
             names.TOOLS_LIST: self._tools_list,
-            names.TOOLS_CALL: self._tools_call,
+            names.TOOLS_CALL: self._calls.call,
             names.RESOURCES_LIST: self._resources_list,
             names.TEMPLATES_LIST: self._templates_list,
             names.RESOURCES_READ: self._resources_read,
@@ -91,26 +93,23 @@ class Methods:
         return {"supportedVersions": list(MODERN_REVISIONS), "capabilities": _CAPABILITIES, **_UNCACHED}
 
     async def _tools_list(self, asked: Asked) -> Outcome:
-        snapshot = await self._registry.snapshot()
-        shown = view.listed(snapshot.tools, view.mode_of(asked.header, asked.query))
-        definitions = [offered.definition for offered in shown]
+        view = await self._toolset.current()
+        definitions = view.listed(mode_of(asked.header, asked.query))
         result = self._page(asked, "tools", definitions, lambda entry: str(entry["name"]))
-        if isinstance(result, dict) and snapshot.issues and asked.value("cursor") is None:
-            result["_meta"] = {names.META_ISSUES: [issue.as_json() for issue in snapshot.issues]}
+        issues = self._toolset.issues() if asked.value("cursor") is None else []
+        if isinstance(result, dict) and issues:
+            result["_meta"] = {names.META_ISSUES: [issue.as_json() for issue in issues]}
         return result
 
-    async def _tools_call(self, asked: Asked) -> Outcome:
-        return await calls.call(asked, await self._registry.snapshot())
-
     async def _resources_list(self, asked: Asked) -> Outcome:
-        entries = resources.entries(await self._registry.snapshot())
+        entries = resources.entries(await self._toolset.current())
         return self._page(asked, "resources", entries, lambda entry: str(entry["uri"]))
 
     async def _templates_list(self, asked: Asked) -> Outcome:
         return self._page(asked, "resourceTemplates", resources.TEMPLATES, lambda entry: str(entry["name"]))
 
     async def _resources_read(self, asked: Asked) -> Outcome:
-        outcome = resources.read(asked, await self._registry.snapshot())
+        outcome = resources.read(asked, await self._toolset.current())
         return {**outcome, **_UNCACHED} if isinstance(outcome, Mapping) else outcome
 
     async def _prompts_list(self, asked: Asked) -> Outcome:
@@ -120,7 +119,7 @@ class Methods:
         return asked.invalid(f"Unknown prompt: {asked.inbound.name}")
 
     async def _complete(self, asked: Asked) -> Outcome:
-        return resources.complete(asked, await self._registry.snapshot())
+        return resources.complete(asked, await self._toolset.current())
 
     def _page(self, asked: Asked, member: str, entries: Any, name_of: Callable[[Any], str]) -> Outcome:
         found = pages.page(member, entries, name_of, asked.value("cursor"), self._page_size)

@@ -18,11 +18,13 @@ from workspace_server.source import Source, Tool
 
 SEPARATOR: Final = "__"
 MAX_LENGTH: Final = 64
-BARE_RANK: Final = ("script", "script_user", "script_system", "builtin")
+SCRIPT_SOURCES: Final = ("script", "script_user", "script_system")
+BARE_RANK: Final = (*SCRIPT_SOURCES, "builtin")
 """Ids of the sources whose tools keep bare names, nearest first; an id is also the alias prefix (T-9)."""
 RESERVED_NAMESPACES: Final = frozenset(BARE_RANK)
 RESERVED_NAMES: Final = frozenset({"tool_search", "execute_tool", "execute_code"})
-RESERVED_PREFIXES: Final = ("lm_", "lmToolsBridge", "openllm_")
+RESERVED_PREFIXES: Final = ("lm_", "lmToolsBridge")
+INTERNAL_PREFIX: Final = "openllm_"
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -49,18 +51,26 @@ def namespace_issue(source: Source) -> Issue | None:
     return Issue("error", "config", "CONFIG_NAMESPACE_RESERVED", message, details=details)
 
 
-def assign(listings: Sequence[tuple[Source, Sequence[Tool]]]) -> tuple[list[Named], list[Issue]]:
+def is_internal_tool(name: str, prefix: str = INTERNAL_PREFIX) -> bool:
+    """Whether a name belongs to the internal tools, which no client is ever shown (T-170). Case-sensitive."""
+    return name.startswith(prefix)
+
+
+def assign(
+    listings: Sequence[tuple[Source, Sequence[Tool]]], internal_prefix: str = INTERNAL_PREFIX
+) -> tuple[list[Named], list[Issue]]:
     """Give every tool its offered name.
 
     Args:
         listings: the sources with their tools; no name appears twice within one source.
+        internal_prefix: the beginning of internal tools' names, which nobody else may use.
 
     Returns:
         The named tools in list order, and issues about reserved and clashing names.
     """
     issues: list[Issue] = []
     named: dict[str, Named] = {}
-    for wanted in (*_bare(listings, issues), *_namespaced(listings)):
+    for wanted in (*_bare(listings, internal_prefix, issues), *_namespaced(listings)):
         entry, keeper = wanted, named.get(wanted.name)
         if keeper is not None:
             entry = _alias(wanted, named)
@@ -71,11 +81,21 @@ def assign(listings: Sequence[tuple[Source, Sequence[Tool]]]) -> tuple[list[Name
     return ordered, issues
 
 
-def _bare(listings: Sequence[tuple[Source, Sequence[Tool]]], issues: list[Issue]) -> list[Named]:
+def prefix_of(source: Source) -> str:
+    """What stands before the names of a source's tools; `_` as separator levels `-` before it (T-87)."""
+    if source.namespace is None:
+        return ""
+    namespace = source.namespace.replace("-", "_") if source.separator == "_" else source.namespace
+    return namespace + source.separator
+
+
+def _bare(
+    listings: Sequence[tuple[Source, Sequence[Tool]]], internal_prefix: str, issues: list[Issue]
+) -> list[Named]:
     named = []
     for source, tools in sorted((pair for pair in listings if pair[0].namespace is None), key=_rank):
         for tool in tools:
-            if source.kind != "builtin" and _is_reserved(tool.name):
+            if source.kind != "builtin" and _is_reserved(tool.name, internal_prefix):
                 message = f'The name "{tool.name}" is reserved; the tool of source "{source.id}" is left out'
                 details = f"source {source.id}"
                 issues.append(Issue("warning", "names", "TOOL_NAME_RESERVED", message, tool.name, details))
@@ -95,8 +115,8 @@ def _rank(pair: tuple[Source, Sequence[Tool]]) -> tuple[int, str]:
     return (BARE_RANK.index(identity) if identity in BARE_RANK else len(BARE_RANK), identity)
 
 
-def _is_reserved(name: str) -> bool:
-    return name in RESERVED_NAMES or name.startswith(RESERVED_PREFIXES)
+def _is_reserved(name: str, internal_prefix: str) -> bool:
+    return name in RESERVED_NAMES or name.startswith((*RESERVED_PREFIXES, internal_prefix))
 
 
 def _clash(keeper: Named, loser: Named) -> Issue:
@@ -107,7 +127,7 @@ def _clash(keeper: Named, loser: Named) -> Issue:
 
 def _namespaced(listings: Sequence[tuple[Source, Sequence[Tool]]]) -> list[Named]:
     wanted = [
-        (f"{source.namespace}{SEPARATOR}{tool.name}", tool, source)
+        (prefix_of(source) + tool.name, tool, source)
         for source, tools in listings
         if source.namespace is not None
         for tool in tools

@@ -11,7 +11,6 @@ import signal
 import socket
 import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -21,11 +20,9 @@ from protocol import launch as orders
 from protocol.launch import Launch
 from workspace_server import log
 from workspace_server.app import make_app, make_runner
-from workspace_server.builtin import BuiltinSource
+from workspace_server.assembly import assemble
 from workspace_server.life import Life
-from workspace_server.registry import Registry
 from workspace_server.version import version
-from workspace_server.workspace import Workspace
 
 MAX_ORDERS: Final = 1024 * 1024
 BACKLOG: Final = 512
@@ -89,17 +86,18 @@ def _loop_factory() -> Any:
 async def serve(launch: Launch, sock: socket.socket) -> None:
     """Serve on a listening socket until the life ends; afterwards nothing that was started is left."""
     life = Life(launch.grace_s)
-    registry = Registry([BuiltinSource(Workspace.of(Path(launch.root)))])
-    runner = make_runner(make_app(launch, version(), registry, life))
+    parts = assemble(launch, os.environ)
+    runner = make_runner(make_app(launch, version(), parts.calls, life))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError):
             loop.add_signal_handler(number, life.stop, signal.Signals(number).name)
     try:
         await runner.setup()
+        await parts.start()
         await web.SockSite(runner, sock, backlog=BACKLOG).start()
         await life.until_stopped()
         log.info("stopping", cause=life.cause)
         await runner.cleanup()
     finally:
-        await registry.close()
+        await parts.close()

@@ -13,7 +13,8 @@ from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Rejection
 from workspace_server.asked import Asked, Outcome
-from workspace_server.registry import Offered, Snapshot
+from workspace_server.registry import Offered
+from workspace_server.view import View
 
 MIME: Final = "application/json"
 MAX_COMPLETIONS: Final = 100
@@ -35,11 +36,11 @@ TEMPLATES: Final[tuple[dict[str, str], ...]] = (
 )
 
 
-def entries(snapshot: Snapshot) -> list[dict[str, Any]]:
+def entries(view: View) -> list[dict[str, Any]]:
     """The objects of `resources/list`: the names, then one per callable tool, ordered by URI."""
     text = "The names of all tools that can be called."
     listed = [{"uri": names.URI_NAMES, "name": "names", "description": text, "mimeType": MIME}]
-    for offered in snapshot.tools:
+    for offered in view.tools:
         entry = {"uri": _uri(names.URI_TOOL, offered.name), "name": offered.name, "mimeType": MIME}
         if description := offered.named_tool().description:
             entry["description"] = description
@@ -47,27 +48,25 @@ def entries(snapshot: Snapshot) -> list[dict[str, Any]]:
     return listed
 
 
-def read(asked: Asked, snapshot: Snapshot) -> Outcome:
+def read(asked: Asked, view: View) -> Outcome:
     """The result of `resources/read`, or -32602 with the URI in its data (M19)."""
     uri = asked.inbound.name or ""
     if uri == names.URI_NAMES:
-        return _contents(uri, {"tools": [offered.name for offered in snapshot.tools]})
+        return _contents(uri, {"tools": [offered.name for offered in view.tools]})
     for prefix, describe in ((names.URI_TOOL, _tool), (names.URI_SCHEMA, _schema)):
         if uri.startswith(prefix):
             name = unquote(uri.removeprefix(prefix))
-            offered = snapshot.get(name)
+            offered = view.get(name)
             return (
-                unknown_tool(asked, snapshot, name, uri)
-                if offered is None
-                else _contents(uri, describe(offered))
+                unknown_tool(asked, view, name, uri) if offered is None else _contents(uri, describe(offered))
             )
     data = {"uri": uri, "details": {"uri": uri}}
     return Rejection(200, jsonrpc.INVALID_PARAMS, f"Resource not found: {uri}", asked.request.id, data)
 
 
-def unknown_tool(asked: Asked, snapshot: Snapshot, name: str, uri: str | None = None) -> Rejection:
+def unknown_tool(asked: Asked, view: View, name: str, uri: str | None = None) -> Rejection:
     """The answer to a name that no callable tool has (T-175); `uri` where it was named in one (T-154)."""
-    nearest = snapshot.nearest(name)
+    nearest = view.nearest(name)
     step = Reason.TOOL_NOT_FOUND.next_step
     if nearest:
         step = f"use {' or '.join(nearest)} if that was meant, or {step}"
@@ -79,7 +78,7 @@ def unknown_tool(asked: Asked, snapshot: Snapshot, name: str, uri: str | None = 
     return asked.refuse(Refusal(Reason.TOOL_NOT_FOUND, message, step, details=details), **extra)
 
 
-def complete(asked: Asked, snapshot: Snapshot) -> Outcome:
+def complete(asked: Asked, view: View) -> Outcome:
     """The result of `completion/complete`: tool names that begin with the value."""
     ref, argument = asked.value("ref"), asked.value("argument")
     if not (isinstance(ref, dict) and isinstance(argument, dict)):
@@ -89,7 +88,7 @@ def complete(asked: Asked, snapshot: Snapshot) -> Outcome:
         return asked.invalid("params.argument.value must be a string")
     if ref.get("uri") not in {names.TEMPLATE_TOOL, names.TEMPLATE_SCHEMA} or argument.get("name") != "name":
         return asked.invalid("params.ref and params.argument name nothing that can be completed")
-    found: Sequence[str] = [offered.name for offered in snapshot.tools if offered.name.startswith(value)]
+    found: Sequence[str] = [offered.name for offered in view.tools if offered.name.startswith(value)]
     return {
         "completion": {
             "values": found[:MAX_COMPLETIONS],

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from protocol import names
+from protocol.errors import Refusal
 from workspace_server.source import Tool, ToolError, ToolResult
 
 _ERROR_PREFIX = "Error: "
@@ -114,3 +115,9 @@ def error_result(tool: Tool, error: ToolError) -> ToolResult:
     if error.structured is not None:
         described["details"] = error.structured
     return failure(tool, _ERROR_PREFIX + message, {"ok": False, "error": described})
+
+
+def refusal_result(tool: Tool, refusal: Refusal) -> ToolResult:
+    """A refusal as the answer to a call: `{ok: false, error: {code, reason, message, nextStep, …}}`."""
+    described = {"code": refusal.reason.code, "message": refusal.message, **refusal.data()}
+    return failure(tool, refusal.text, {"ok": False, "error": described})

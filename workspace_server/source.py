@@ -1,19 +1,36 @@
 """What a tool source is: the words every origin of tools is described in.
 
 A *source* (the built-ins, a script folder, a stdio server, a remote server) offers tools and calls them.
-This file holds the shapes only. Merging sources is `registry.py`; serving them is `methods.py`.
+This file holds the shapes only. Merging sources is `registry.py`; calling is `calls.py`.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import msgspec
 
+from protocol.errors import Refusal
+from protocol.issues import Issue
+
 Visibility = Literal["native", "ondemand", "always"]
-SourceState = Literal["starting", "ready", "failed", "pending_trust", "disabled"]
+SourceKind = Literal["builtin", "script", "stdio", "remote", "language-server", "editor"]
+SourceState = Literal[
+    "starting",  # not answered yet (T-88)
+    "connecting",  # the same for a remote server (T-111)
+    "ready",
+    "backoff",  # ended or failed; tried again by itself
+    "crash_looping",  # ended too often; tried once a minute
+    "auth_required",  # waits for the user's credentials
+    "failed",  # not tried again by itself
+    "pending_trust",  # waits for `lmtb trust`
+    "disabled",
+]
+Default = Literal["enabled", "exposed", "off"]
+"""What the policy makes of a source's tools when nobody says otherwise (group B)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +39,23 @@ class Tool:
 
     `definition` is the tool object of `tools/list` (name, description, inputSchema, …) with every member
     the source gave, unknown ones included; `name` repeats its name for lookups.
+
+    Attributes:
+        keywords: words for `tool_search` only.
+        timeout_s: the longest one call may take; None for the server's default.
+        asks: whether a person is asked before every call unless the user allowed it (T-178).
+        rated: whether calls are rate limited (T-181).
+        fingerprint: what exactly runs, so that an approval is for this content only (T-179).
     """
 
     name: str
     definition: Mapping[str, Any]
     visibility: Visibility = "native"
     keywords: tuple[str, ...] = ()
+    timeout_s: float | None = None
+    asks: bool = False
+    rated: bool = False
+    fingerprint: str = ""
 
     @property
     def description(self) -> str:
@@ -45,16 +73,26 @@ class Tool:
 class ToolResult:
     """A `CallToolResult` that we author ourselves.
 
-    `text` becomes one text block in front of `blocks`; `structured` becomes `structuredContent`. `verbatim`:
-    the text is content somebody asked for and keeps every character that can be sent (T-129).
+    `text` becomes one text block in front of `blocks`; `structured` becomes `structuredContent`, any JSON
+    value. `verbatim`: the text is content somebody asked for and keeps every character that can be sent
+    (T-129).
     """
 
     text: str
-    structured: Mapping[str, Any] | None = None
+    structured: Any = None
     is_error: bool = False
     blocks: tuple[Mapping[str, Any], ...] = ()
     meta: Mapping[str, Any] = field(default_factory=dict)
     verbatim: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RpcError:
+    """A third party's JSON-RPC error, which its caller gets unchanged (T-99). `data` is its JSON text."""
+
+    code: int
+    message: str
+    data: msgspec.Raw | None = None
 
 
 class ToolError(Exception):
@@ -81,56 +119,147 @@ class InvalidArguments(Exception):
         self.message = message
 
 
+class Toolbox(Protocol):
+    """The tools of the workspace as one call may use them: with the rights of its caller (T-78)."""
+
+    async def listed(self) -> list[Mapping[str, Any]]:
+        """The definitions `tools/list` would show."""
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        """`{"result": …}` or `{"error": …}`, as `tools/call` would answer; `tool_search` is a tool, too."""
+
+
+Notify = Callable[[str, Mapping[str, Any]], Awaitable[None]]
+
+
+async def _unheard(method: str, params: Mapping[str, Any]) -> None:
+    """The notifications of a call nobody listens to."""
+
+
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a call knows beside its arguments.
+    """What a call knows beside its decoded arguments.
 
-    `progress(done, total, message)` sends one progress notification to the caller, or does nothing when
-    the caller gave no token.
+    Attributes:
+        notify: sends one notification to the caller of exactly this call, before its result.
+        arguments: the JSON text of the arguments; a third party gets these bytes.
+        params: the other members of the request's parameters as JSON text (`_meta`, `inputResponses`, …).
+        caller: who calls, as far as that is known: the same text for all calls of one session.
+        client: name of the calling program, from its `clientInfo`; may be empty.
+        capabilities: what the calling client declared.
+        toolbox: the tools a script may call; None where the depth is used up.
     """
 
-    progress: Callable[[float, float | None, str | None], Awaitable[None]]
-
-
-CallOutcome = ToolResult | msgspec.Raw
-"""What a call gives: a result we author, or the bytes of a third party's result, passed on untouched."""
-
-
-class Source(Protocol):
-    """One origin of tools. Implementations never raise from `list_tools`; they report through `state`."""
+    notify: Notify = _unheard
+    arguments: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
+    params: Mapping[str, msgspec.Raw] = field(default_factory=dict)
+    caller: str = ""
+    client: str = ""
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    toolbox: Toolbox | None = None
 
     @property
-    def id(self) -> str:
-        """Stable and unique within the workspace, e.g. `builtin`."""
+    def meta(self) -> Mapping[str, msgspec.Raw]:
+        """The members of the request's `_meta`, each as JSON text; empty when there is none."""
+        raw = self.params.get("_meta")
+        return {} if raw is None else msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
 
-    @property
-    def kind(self) -> str:
-        """`builtin`, `script`, `stdio`, `remote`, `language-server` or `editor`."""
+    async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
+        """Send one progress notification, or do nothing when the caller gave no token."""
+        token = self.meta.get("progressToken")
+        if token is None:
+            return
+        members = {"progress": done, "total": total, "message": message}
+        present = {key: value for key, value in members.items() if value is not None}
+        await self.notify("notifications/progress", {"progressToken": token, **present})
 
-    @property
-    def namespace(self) -> str | None:
-        """Prefix of the tool names, or None where tools keep their bare names."""
 
-    @property
-    def state(self) -> SourceState:
-        """Whether the source answers."""
+CallOutcome = ToolResult | msgspec.Raw | RpcError | Refusal
+"""What a call gives: a result we author, the bytes of a third party's `CallToolResult`, passed on untouched,
+its JSON-RPC error, or our refusal."""
 
-    @property
-    def error(self) -> str | None:
-        """Why it does not, in words for a person; None while all is well."""
 
+class Source(ABC):
+    """One origin of tools.
+
+    Attributes:
+        id: stable and unique within the workspace, e.g. `builtin`, `script`, `stdio:github`.
+        namespace: prefix of the tool names, or None where tools keep their bare names.
+        separator: what stands between namespace and name: `__`, `_` or `-`.
+        default: what the policy makes of its tools when nobody says otherwise.
+        include: patterns (`fnmatch`, case-sensitive) of the source's own tool names; empty for all (T-117).
+        exclude: patterns of names that are left out; beats `include`.
+        keywords: words that every tool of it is found by in `tool_search` (T-43).
+        state: whether the source answers.
+        error: why it does not, in words for a person; None while all is well.
+    """
+
+    id: str
+    kind: SourceKind
+    namespace: str | None = None
+    separator: str = "__"
+    default: Default = "enabled"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    state: SourceState = "ready"
+    error: str | None = None
+
+    _listener: Callable[[], None] | None = None
+
+    @abstractmethod
     async def list_tools(self) -> Sequence[Tool]:
-        """All tools of the source, from its cache where that saves time."""
+        """All tools of the source, from its cache where that saves time. Never raises: see `state`."""
 
+    @abstractmethod
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """Run the tool by its own (not namespaced) name.
 
-        Cancelling the task cancels the work.
+        The caller keeps the deadline: cancelling the task cancels the work, and when the call ends, nothing
+        it started is left.
 
         Raises:
             ToolError: the tool failed in a way its caller should read.
             InvalidArguments: an argument cannot be served.
         """
 
+    async def refresh(self) -> None:
+        """Forget what was cached, and try a source that is down at once (T-3, T-89)."""
+        self.touched()
+
+    @property
+    def forwards(self) -> bool:
+        """Whether `call_tool` takes names that are not listed, because the other side hides tools (T-118)."""
+        return False
+
+    async def nested_search(self, query: str, max_results: int, timeout_s: float) -> Mapping[str, Any] | None:
+        """What the other side's own `tool_search` finds, as its decoded result; None for nothing (T-44).
+
+        Takes at most `timeout_s` seconds and never raises.
+        """
+        return None
+
+    def issues(self) -> Sequence[Issue]:
+        """What a person should know about the source and single tools of it, beside `error`."""
+        return ()
+
+    def withheld(self) -> Mapping[str, str]:
+        """Tools that wait for trust: their offered names, and the path `lmtb trust` wants (T-62)."""
+        return {}
+
+    def status(self) -> Mapping[str, Any]:
+        """Members of its own for health and status: pid, restarts, last lines of stderr …"""
+        return {}
+
+    def watch(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever tools, state or issues may have changed. The registry does this once."""
+        self._listener = listener
+
+    def touched(self) -> None:
+        """Tell whoever watches that something may have changed."""
+        if self._listener is not None:
+            self._listener()
+
+    @abstractmethod
     async def close(self) -> None:
-        """Release everything the source started. Idempotent."""
+        """End everything the source started. Idempotent; in bounded time."""

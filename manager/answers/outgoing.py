@@ -6,8 +6,10 @@ other byte of it stays where it was.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Final
+from urllib.parse import parse_qs
 
 import msgspec
 
@@ -18,6 +20,7 @@ from protocol.versions import LATEST_MODERN
 
 BRIDGED_CAPABILITIES: Final = msgspec.Raw(b"{}")
 """What a legacy client can be asked through us in the middle of a call: nothing, so none is promised."""
+_MAX_MODE: Final = 32
 _ACCEPT: Final = (b"Accept", b"application/json, text/event-stream")
 _JSON: Final = (b"Content-Type", b"application/json")
 
@@ -39,7 +42,11 @@ def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = N
     else:
         params = _with_meta(exchange, exchange.params if rewritten is None else rewritten)
         body = _legacy_body(exchange, params, is_rewritten=rewritten is not None)
-        passed = (*_own_headers(method, _name(method, params)), *exchange.passed_headers)
+        passed = (
+            *_own_headers(method, _name(method, params)),
+            *exchange.passed_headers,
+            *_of_session(exchange),
+        )
     target = f"{names.MCP_PATH}{exchange.passed_query}".encode()
     return Outgoing(method, (_ACCEPT, _JSON, *passed), body, target, timed=method != names.LISTEN)
 
@@ -78,6 +85,30 @@ def _with_meta(exchange: Exchange, params: Mapping[str, msgspec.Raw]) -> dict[st
         client = jsonrpc.raw({"name": session.client_name, "version": session.client_version or ""})
     meta = {**exchange.inbound.meta, **inbound.modern_meta(BRIDGED_CAPABILITIES, client)}
     return {**params, "_meta": jsonrpc.raw(meta)}
+
+
+def mode_headers(exchange: Exchange) -> dict[str, str]:
+    """The tool mode that a request asks for, as headers; a header hides the query member (T-34, T-35)."""
+    sent = {name.decode("latin-1").lower(): value for name, value in exchange.passed_headers}
+    query = parse_qs(exchange.passed_query.removeprefix("?"), keep_blank_values=True, errors="replace")
+    found = {}
+    for name, member in headers.TOOL_MODES.items():
+        if name.lower() in sent:
+            found[name] = sent[name.lower()].decode("latin-1").strip()[:_MAX_MODE]
+        elif member in query:
+            found[name] = "".join(c for c in query[member][0] if " " <= c <= "~").strip()[:_MAX_MODE]
+    return found
+
+
+def _of_session(exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
+    """What a legacy session stands for: its mode where the request says nothing, and who calls."""
+    session = exchange.session
+    if session is None:
+        return ()
+    said = mode_headers(exchange)
+    caller = hashlib.sha256(session.id.encode()).hexdigest()[:32]
+    own = [(name, value) for name, value in session.mode if name not in said]
+    return tuple((name.encode(), value.encode("latin-1")) for name, value in (*own, (headers.CALLER, caller)))
 
 
 def _own_headers(method: str, name: str | None) -> tuple[tuple[bytes, bytes], ...]:

@@ -1,4 +1,4 @@
-"""Verbs that use tools the way a stateless client does: tools, call."""
+"""The verb call: uses a tool the way a stateless client does."""
 
 from __future__ import annotations
 
@@ -6,45 +6,21 @@ import json
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import click
 
 from manager import __version__, exit_codes
-from manager.cli.output import Failure, print_json, printable, table
-from manager.cli.reach import explained, mcp_address
+from manager.cli.output import Failure, print_json, printable
+from manager.cli.reach import current_folder, explained, mcp_address
 from manager.client import McpAnswer, McpClient
 
-MAX_PAGES: Final = 50
 _cwd_option = click.option(
     "--cwd",
     type=click.Path(path_type=Path),
     help="A folder in the workspace; default: the current folder.",
 )
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-
-
-@click.command()
-@_cwd_option
-@_json_option
-def tools(cwd: Path | None, as_json: bool) -> None:
-    """List the tools of a folder's workspace."""
-    client, folder = _client(cwd)
-    found: list[dict[str, Any]] = []
-    cursor: str | None = None
-    for _ in range(MAX_PAGES):
-        answer = _ask(client, "tools/list", {} if cursor is None else {"cursor": cursor})
-        result = _result(answer)
-        found += [tool for tool in result.get("tools", []) if isinstance(tool, dict)]
-        cursor = result.get("nextCursor")
-        if not cursor:
-            break
-    if as_json:
-        print_json({"ok": True, "workspace": answer.workspace, "source": answer.source, "tools": found})
-        return
-    _say_whose(answer, folder)
-    rows = [(tool.get("name"), _first_sentence(tool.get("description"))) for tool in found]
-    click.echo(table(("TOOL", "DESCRIPTION"), rows, flexible=("DESCRIPTION",)))
 
 
 @click.command()
@@ -59,8 +35,7 @@ def call(name: str, arguments: str | None, cwd: Path | None, as_json: bool) -> N
     error goes to standard error, with exit code 1.
     """
     params = {"name": name, "arguments": _parse(arguments)}
-    client, _ = _client(cwd)
-    result = _result(_ask(client, "tools/call", params))
+    result = _result(_ask(_client(cwd), "tools/call", params))
     failed = bool(result.get("isError"))
     if as_json:
         print_json(result)
@@ -75,12 +50,8 @@ def call(name: str, arguments: str | None, cwd: Path | None, as_json: bool) -> N
         raise SystemExit(exit_codes.FAILED)
 
 
-def _client(cwd: Path | None) -> tuple[McpClient, str]:
-    try:
-        folder = str((cwd or Path()).absolute())
-    except FileNotFoundError as error:
-        raise Failure("the current folder no longer exists", "go to another one, or use --cwd") from error
-    return McpClient(mcp_address(), folder, __version__), folder
+def _client(cwd: Path | None) -> McpClient:
+    return McpClient(mcp_address(), current_folder(cwd), __version__)
 
 
 def _ask(client: McpClient, method: str, params: Mapping[str, object]) -> McpAnswer:
@@ -114,22 +85,6 @@ def _parse(text: str | None) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise click.UsageError('the arguments must be a JSON object, such as {"query": "*.py"}')
     return value
-
-
-def _say_whose(answer: McpAnswer, folder: str) -> None:
-    if answer.workspace is not None:
-        click.echo(f"workspace {printable(answer.workspace)} of {printable(folder)}", err=True)
-        return
-    click.echo(
-        f"{printable(folder)} is in no workspace; these are the manager's own tools. A project folder is"
-        " recognised by .git, .lm-tools-bridge, .vscode or a *.code-workspace file.",
-        err=True,
-    )
-
-
-def _first_sentence(description: object) -> str:
-    text = " ".join(description.split()) if isinstance(description, str) else ""
-    return text.split(". ", 1)[0].removesuffix(".")
 
 
 def _print_result(result: Mapping[str, Any], *, to_stderr: bool) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import click
 
 from manager import exit_codes
+from manager.cli import content
 from manager.cli.checks import all_findings
 from manager.cli.findings import Finding, Level
 from manager.cli.output import print_json, printable
@@ -15,13 +17,16 @@ from manager.cli.reach import user_paths
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-def doctor(as_json: bool) -> None:
+@click.pass_context
+def doctor(ctx: click.Context, as_json: bool) -> None:
     """Look for what is wrong, and say what to do.
 
     Changes nothing. Exit code 1 if anything failed.
     """
+    if ctx.invoked_subcommand is not None:
+        return
     findings = []
     for finding in all_findings(user_paths()):
         findings.append(finding)
@@ -35,6 +40,14 @@ def doctor(as_json: bool) -> None:
         click.echo(f"\n{len(findings)} checks: {len(failed)} failed, {warned} with a warning")
     if failed:
         raise SystemExit(exit_codes.FAILED)
+
+
+@doctor.command()
+@click.argument("path", type=click.Path(path_type=Path), required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def env(path: Path | None, as_json: bool) -> None:
+    """Show which variables and programs a workspace's servers get, and which only this shell has."""
+    content.run("env", content.root_of(path), *(["--json"] if as_json else []))
 
 
 def _print(finding: Finding) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from manager import exit_codes
 from manager.cli.output import Failure
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths, UnsafePathError
+
+SERVER_ANSWER_S: Final = 75.0
+"""Longest until a workspace server that has to be started first has answered."""
 
 
 def user_paths() -> Paths:
@@ -44,6 +48,31 @@ def ask(target: str) -> dict[str, Any]:
     """What the manager says at a path of its control socket."""
     with explained():
         return Control(user_paths().control_socket).get(target)
+
+
+def current_folder(path: Path | None) -> str:
+    """The absolute form of a folder given at the command line, by default the current one."""
+    try:
+        return str((path or Path()).absolute())
+    except FileNotFoundError as error:
+        raise Failure("the current folder no longer exists", "go to another one, or use --cwd") from error
+
+
+def ask_about(target: str, path: Path | None, **members: str | None) -> dict[str, Any]:
+    """What the server of a folder's workspace says; it is started if need be."""
+    folder = current_folder(path)
+    payload = {"cwd": folder, **{key: value for key, value in members.items() if value is not None}}
+    try:
+        with explained():
+            return Control(user_paths().control_socket, SERVER_ANSWER_S).post(target, payload)
+    except Failure as failure:
+        if failure.reason != "workspace_not_matched":
+            raise
+        raise Failure(
+            f"{folder} is in no workspace",
+            "a project folder is recognised by .git, .lm-tools-bridge, .vscode or a *.code-workspace file",
+            reason=failure.reason,
+        ) from failure
 
 
 def mcp_address() -> str:

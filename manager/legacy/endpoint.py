@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from manager.answers import dialect
+from manager.answers import dialect, outgoing
 from manager.answers.dispatch import Dispatch
 from manager.answers.exchange import Exchange, Plain, Reply
 from manager.legacy.keeper import Keeper
@@ -93,7 +93,8 @@ class LegacyEndpoint:
         requested = jsonrpc.text_of(params["protocolVersion"]) if "protocolVersion" in params else None
         client = params.get("clientInfo", msgspec.Raw(b"{}"))
         capabilities = jsonrpc.bytes_of(params.get("capabilities", msgspec.Raw(b"{}")))
-        session = await self.keeper.open(negotiate(requested), client, capabilities)
+        mode = tuple(outgoing.mode_headers(exchange).items())
+        session = await self.keeper.open(negotiate(requested), client, capabilities, mode=mode)
         if session is None:
             return dialect.refuse(exchange, too_many())
         exchange.session = session

@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
@@ -72,11 +73,17 @@ class Keeper:
                 Session(
                     row.id, row.revision, row.client_name, row.client_version, row.capabilities,
                     self._now() - age, used=row.used, workspace=row.workspace, cwd=row.cwd,
+                    mode=tuple(parse_qsl(row.mode, keep_blank_values=True)),
                 )
             )  # fmt: skip
 
     async def open(
-        self, revision: str, client: msgspec.Raw | bytes, capabilities: bytes, identity: str | None = None
+        self,
+        revision: str,
+        client: msgspec.Raw | bytes,
+        capabilities: bytes,
+        identity: str | None = None,
+        mode: tuple[tuple[str, str], ...] = (),
     ) -> Session | None:
         """A new session, saved before it is given out; None when there are too many (M-32).
 
@@ -85,6 +92,7 @@ class Keeper:
             client: the client's `clientInfo` as it came, empty if none.
             capabilities: its capabilities as they came.
             identity: an id of the client's own to take up again (M-26).
+            mode: headers of the tool mode it chose for the session (T-35).
         """
         expired = self.sweep() if self.sessions.is_full else []
         if self.sessions.is_full:
@@ -97,6 +105,7 @@ class Keeper:
             _short_text(info, "version"),
             capabilities if len(capabilities) <= MAX_CAPABILITIES else b"{}",
             self._now(),
+            mode=mode,
         )
         self.sessions.add(session)
         await self._store.drop_sessions([one.id for one in expired])
@@ -222,6 +231,7 @@ class Keeper:
         return SessionRow(
             session.id, session.revision, session.client_name, session.client_version, session.capabilities,
             session.workspace, session.cwd, self._wall() - (self._now() - session.seen), session.used,
+            urlencode(session.mode),
         )  # fmt: skip
 
 

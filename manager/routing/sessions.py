@@ -28,6 +28,7 @@ class Session:
         shown: fingerprint of the tool list it was last shown.
         unannounced: whether a list changed without a stream to say so.
         source: which rung decided its last request.
+        mode: the headers that its `initialize` chose a tool mode with; requests that say nothing get them.
     """
 
     id: str
@@ -45,6 +46,7 @@ class Session:
     streaming: bool = False
     source: str = "none"
     sent_cwd: str | None = None
+    mode: tuple[tuple[str, str], ...] = ()
 
 
 class Sessions:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from manager.port import reserve
 from manager.store import InstanceRow
-from manager.upstream import process
+from manager.upstream import leftovers, process
 from manager.upstream.instance import Instance
 from manager.upstream.response import UpstreamFailure
 from manager.upstream.surroundings import Surroundings
@@ -87,8 +87,9 @@ class Launcher:
         return instance
 
     async def forget(self, instance: Instance) -> None:
-        """Close the connections to a server that has ended, and take it out of the ledger."""
+        """Close the connections to a server that has ended, end what it left, take it out of the ledger."""
         await instance.pool.close()
+        await asyncio.to_thread(leftovers.end, instance.id)
         await self._around.store.drop_instance(self._workspace, instance.id)
 
     def close(self) -> None:
@@ -121,9 +122,16 @@ class Launcher:
             secret=instance.secret,
             listen_fd=self._listener.fileno(),
             grace_s=around.settings.grace_s,
+            folders=around.folders,
+            manager_port=around.port,
         )
         instance.process = process.spawn(
-            launch.encode(orders), self._listener, self._root, self.log_file, around.environ
+            launch.encode(orders),
+            self._listener,
+            self._root,
+            self.log_file,
+            around.environ,
+            instance=instance.id,
         )
         instance.pid = instance.process.pid
         await self._enter(instance)

@@ -21,10 +21,12 @@ from typing import Final
 
 import psutil
 
+from protocol import names
+
 _PASSED_ON: Final = (
     "HOME", "LOGNAME", "USER", "PATH", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",
     "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "SYSTEMROOT",
-    "USERPROFILE", "TEMP",
+    "USERPROFILE", "TEMP", "DBUS_SESSION_BUS_ADDRESS", "CREDENTIALS_DIRECTORY",
 )  # fmt: skip
 _LOG_LIMIT: Final = 1024 * 1024
 _POLL_S: Final = 0.5
@@ -32,11 +34,14 @@ TAIL_LINES: Final = 20
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a workspace server inherits: named variables only, so that no secret leaks (SE1)."""
+    """What a workspace server inherits: named variables only (SE1).
+
+    Secrets of the store (`LMTB_SECRET_…`) are among them; the server gives its own children none of these.
+    """
     return {
         name: value
         for name, value in environ.items()
-        if (name in _PASSED_ON or name.startswith("LC_")) and not value.startswith("()")
+        if (name in _PASSED_ON or name.startswith(("LC_", "LMTB_SECRET_"))) and not value.startswith("()")
     }
 
 
@@ -135,7 +140,13 @@ class Process:
 
 
 def spawn(
-    orders: bytes, listener: socket.socket, root: str, log: Path, environ: Mapping[str, str]
+    orders: bytes,
+    listener: socket.socket,
+    root: str,
+    log: Path,
+    environ: Mapping[str, str],
+    *,
+    instance: str,
 ) -> Process:
     """Start a workspace server.
 
@@ -145,6 +156,7 @@ def spawn(
         root: its working folder. `-I` keeps that folder off the import path.
         log: file for its output; it outlives us, so a pipe would not do.
         environ: our environment, of which named variables are passed on.
+        instance: marks the process and all it starts (see `leftovers.py`).
 
     Raises:
         OSError: it could not be started.
@@ -159,7 +171,7 @@ def spawn(
             pass_fds=(listener.fileno(),),
             start_new_session=True,
             cwd=root,
-            env=child_environment(environ),
+            env={**child_environment(environ), names.INSTANCE_VARIABLE: instance},
         )
     finally:
         os.close(descriptor)

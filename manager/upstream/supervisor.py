@@ -23,7 +23,8 @@ from manager.upstream.surroundings import Surroundings
 from protocol import names
 from protocol.errors import Reason, Refusal
 
-KILL_AFTER_S: Final = 5.0
+KILL_AFTER_S: Final = 9.0
+"""A server that ends its own children in order needs up to 8 s for hostile ones (T-90)."""
 LIFELINE_RETRY_S: Final = 1.0
 
 

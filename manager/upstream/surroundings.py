@@ -12,16 +12,22 @@ from typing import Any
 
 from manager.settings import Settings
 from manager.store import Store
+from protocol.launch import Folders
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What every supervisor needs of the world around it; clock and chance, too, so that tests own them."""
+    """What every supervisor needs of the world around it; clock and chance, too, so that tests own them.
+
+    `folders` and `port` are handed on to workspace servers (see `protocol.launch.Launch`).
+    """
 
     settings: Settings
     store: Store
     logs_dir: Path
     environ: Mapping[str, str]
+    folders: Folders | None = None
+    port: int = 0
     now: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.SystemRandom)
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep

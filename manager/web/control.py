@@ -18,6 +18,7 @@ from aiohttp.typedefs import Handler
 from manager.folder import CwdProblem
 from manager.routing.leases import PortExhausted
 from manager.routing.registrations import HEARTBEAT_S, SUSPECT_AFTER_S, Registered
+from protocol.errors import Reason, Refusal
 from protocol.registration import Allocate, Bye, Heartbeat, InvalidPayload, Resolve, Shutdown
 
 MAX_BODY: Final = 1024 * 1024
@@ -61,6 +62,10 @@ class ResolvedWorkspace(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     state: str
 
 
+ServerQuestion = Literal["inspect", "refresh"]
+"""What can be asked of the server of a folder's workspace."""
+
+
 class Services(Protocol):
     """What the daemon does for the control plane."""
 
@@ -91,6 +96,12 @@ class Services(Protocol):
 
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
         """Find the workspace of a folder, None where there is none. Starts nothing and waits for nothing."""
+
+    async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
+        """Ask the server of a folder's workspace, started if need be, about one source or all.
+
+        Its JSON answer is returned as it came.
+        """
 
     def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
         """Begin to stop, and return at once: the answer to this request still has to get out."""
@@ -126,6 +137,8 @@ def control_routes(services: Services) -> list[web.RouteDef]:
         web.post("/heartbeat", control.heartbeat),
         web.post("/bye", control.bye),
         web.post("/resolve", control.resolve),
+        web.post("/inspect", control.inspect),
+        web.post("/refresh", control.refresh),
         web.post("/shutdown", control.shutdown),
     ]
 
@@ -188,6 +201,30 @@ class _Control:
         if isinstance(found, CwdProblem):
             return _invalid(InvalidPayload("cwd", found.kind.value, "invalid_cwd"))
         return _success(match=msgspec.to_builtins(found))
+
+    async def inspect(self, request: web.Request) -> web.Response:
+        """All tools of a folder's workspace, shown or hidden, with sources and issues."""
+        return await self._ask_server(request, "inspect")
+
+    async def refresh(self, request: web.Request) -> web.Response:
+        """Let the sources of a folder's workspace look again, and try what is down at once (T-89)."""
+        return await self._ask_server(request, "refresh")
+
+    async def _ask_server(self, request: web.Request, ask: ServerQuestion) -> web.Response:
+        payload = await _read_object(request)
+        if isinstance(payload, web.Response):
+            return payload
+        message = Resolve.parse(payload)
+        if isinstance(message, InvalidPayload):
+            return _invalid(message)
+        source = payload.get("source")
+        answer = await self._services.ask_server(
+            message.cwd, ask, source if isinstance(source, str) else None
+        )
+        if isinstance(answer, Refusal):
+            status = 503 if answer.reason is Reason.WORKSPACE_SERVER_OFFLINE else 404
+            return _json(status, {"ok": False, "message": answer.message, **answer.data()})
+        return web.Response(body=answer, content_type="application/json")
 
     async def shutdown(self, request: web.Request) -> web.Response:
         payload = await _read_object(request)

@@ -31,7 +31,6 @@ from protocol.jsonrpc import Request
 from protocol.versions import LEGACY_REVISIONS, Era
 
 KEEP_ALIVE_S: Final = 15.0
-_PASSED_QUERY: Final = ("tool_mode", "show_all")
 _STOPPING: Final = Refusal(
     Reason.OVERLOADED, "the manager is stopping", "retry in a moment", delivered="no", retry_after_ms=1000
 )
@@ -257,7 +256,7 @@ _REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"}
 
 
 def _passed_query(query: Mapping[str, str]) -> str:
-    passed = {key: query[key] for key in _PASSED_QUERY if key in query}
+    passed = {key: query[key] for key in headers.TOOL_MODES.values() if key in query}
     return f"?{urlencode(passed, errors='surrogateescape')}" if passed else ""
 
 

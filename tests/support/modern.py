@@ -70,6 +70,13 @@ class Caller:
         """The result of a tool call."""
         return await self.result(names.TOOLS_CALL, {"name": tool, "arguments": arguments or {}})
 
+    async def raw(self, method: str, params: str, *, name: str) -> bytes:
+        """The answer's bytes to parameters given as the text of a JSON object."""
+        sent = headers_of(body_of(method, {"name": name}), self.secret)
+        text = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{json.dumps(META)},{params[1:]}}}'
+        async with self.session.post(self.url, data=text, headers=sent) as response:
+            return await response.read()
+
     async def error(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
         """The error of a request that must fail."""
         answer = await self.message(method, params)

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workspace_server.source import CallContext, CallOutcome, SourceState, Tool, ToolResult
+from protocol.issues import Issue
+from workspace_server.source import CallContext, CallOutcome, Source, Tool, ToolResult
 
 OBJECT: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -18,7 +19,7 @@ def tool(name: str, schema: Mapping[str, Any] = OBJECT, **members: Any) -> Tool:
     return Tool(name, {"name": name, "inputSchema": schema, **members}, visibility, keywords)
 
 
-class PlayedSource:
+class PlayedSource(Source):
     """Offers `tools`; answers calls from `play`, a coroutine function per tool name.
 
     `gate` cleared makes lists hang until it is set; `fault` makes them raise.
@@ -30,14 +31,15 @@ class PlayedSource:
         self.id = identity
         self.kind = "script" if namespace is None else "stdio"
         self.namespace = namespace
-        self.state: SourceState = "ready"
-        self.error: str | None = None
         self.tools = tuple(tools)
         self.play: dict[str, Any] = {}
         self.calls: list[tuple[str, Mapping[str, Any]]] = []
         self.cancelled = asyncio.Event()
         self.started = asyncio.Event()
         self.closed = False
+        self.refreshed = 0
+        self.found: list[Issue] = []
+        self.waiting: dict[str, str] = {}
         self.fault: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
@@ -59,6 +61,15 @@ class PlayedSource:
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
+
+    async def refresh(self) -> None:
+        self.refreshed += 1
+
+    def issues(self) -> Sequence[Issue]:
+        return tuple(self.found)
+
+    def withheld(self) -> Mapping[str, str]:
+        return dict(self.waiting)
 
     async def close(self) -> None:
         self.closed = True

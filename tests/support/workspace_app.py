@@ -12,9 +12,13 @@ from aiohttp import ClientSession, web
 from protocol.launch import Launch
 from support.modern import SECRET, Caller
 from workspace_server.app import make_app, make_runner
+from workspace_server.calls import Calls
+from workspace_server.config.model import Configuration
+from workspace_server.gate import Gate
 from workspace_server.life import Life
 from workspace_server.registry import Registry
 from workspace_server.source import Source
+from workspace_server.toolset import Toolset
 
 
 @dataclass(slots=True)
@@ -22,7 +26,7 @@ class Serving:
     """A served workspace and a caller that knows its secret."""
 
     caller: Caller
-    registry: Registry
+    toolset: Toolset
     life: Life
     session: ClientSession
     base: str
@@ -33,21 +37,30 @@ async def serving(
     sources: Sequence[Source],
     *,
     settings: dict[str, Any] | None = None,
+    configuration: Configuration | None = None,
+    gate: Gate | None = None,
     keep_alive_s: float = 15.0,
     drain_s: float = 5.0,
 ) -> AsyncIterator[Serving]:
     """Serve these sources until the block ends."""
     launch = Launch("ws-1", "/somewhere", "i-1", "nonce-1", SECRET, -1, 60.0, settings or {})
-    life, registry = Life(60.0, drain_s), Registry(sources)
-    runner = make_runner(make_app(launch, "1.2.3", registry, life, keep_alive_s=keep_alive_s))
+    in_force = configuration or Configuration()
+
+    async def configure() -> Configuration:
+        return in_force
+
+    life, toolset = Life(60.0, drain_s), Toolset(Registry(sources), configure)
+    calls = Calls(toolset, gate)
+    runner = make_runner(make_app(launch, "1.2.3", calls, life, keep_alive_s=keep_alive_s))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
     base = f"http://127.0.0.1:{site.port}"
     try:
         async with ClientSession() as session:
-            yield Serving(Caller(session, f"{base}/mcp"), registry, life, session, base)
+            yield Serving(Caller(session, f"{base}/mcp"), toolset, life, session, base)
     finally:
         life.stop("the test is over")
         await runner.cleanup()
-        await registry.close()
+        await calls.close()
+        await toolset.close()

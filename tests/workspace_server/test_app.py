@@ -63,7 +63,7 @@ async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str 
         assert source.calls == []
 
 
-@pytest.mark.parametrize("path", ["/mcp/health", "/mcp/lifeline", "/nowhere"])
+@pytest.mark.parametrize("path", ["/mcp/health", "/mcp/lifeline", "/mcp/inspect", "/mcp/refresh", "/nowhere"])
 @pytest.mark.parametrize("bad", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
 async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> None:
     """M22."""
@@ -101,7 +101,15 @@ async def test_wrong_method_names_the_right_one_and_unknown_paths_do_not_exist(
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/mcp/lifeline"), ("GET", "/nowhere"), ("OPTIONS", "/mcp"), ("PUT", "/mcp"), ("HEAD", "/mcp/x")],
+    [
+        ("GET", "/mcp/lifeline"),
+        ("GET", "/mcp/inspect"),
+        ("POST", "/mcp/refresh"),
+        ("GET", "/nowhere"),
+        ("OPTIONS", "/mcp"),
+        ("PUT", "/mcp"),
+        ("HEAD", "/mcp/x"),
+    ],
 )
 async def test_only_health_is_answered_without_the_secret(method: str, path: str) -> None:
     async with serving([PlayedSource([tool("a")])]) as served:
@@ -120,6 +128,8 @@ async def test_only_health_is_answered_without_the_secret(method: str, path: str
             "namespace": None,
             "state": "ready",
             "tools": 1,
+            "toolCount": 1,
+            "enabledToolCount": 1,
             "stale": False,
             "error": None,
         }

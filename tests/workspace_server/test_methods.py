@@ -13,7 +13,7 @@ from protocol import names
 from support.modern import Caller, body_of, events, headers_of
 from support.tool_source import PlayedSource, tool
 from support.workspace_app import Serving, serving
-from workspace_server import registry as registry_module
+from workspace_server import toolset as toolset_module
 from workspace_server.source import CallContext, InvalidArguments, ToolError, ToolResult
 
 QUERY = {
@@ -66,7 +66,7 @@ async def test_definitions_keep_members_nobody_here_knows() -> None:
 async def test_show_all_lists_on_demand_tools_by_header_and_by_query() -> None:
     """T-32, T-33, T-35."""
     async with serving([PlayedSource([tool("a"), tool("b", visibility="ondemand")])]) as served:
-        assert len((await served.caller.result(names.TOOLS_LIST))["tools"]) == 1
+        assert len((await served.caller.result(names.TOOLS_LIST))["tools"]) == 3
         asking = Caller(served.session, f"{served.base}/mcp?show_all=true")
         assert len((await asking.result(names.TOOLS_LIST))["tools"]) == 2
         await served.caller.call("b")
@@ -313,7 +313,7 @@ async def test_source_that_breaks_the_list_answer_is_a_fault_with_the_id(
         raise RuntimeError("private detail")
 
     async with serving([PlayedSource()]) as served:
-        monkeypatch.setattr(served.registry, "snapshot", broken)
+        monkeypatch.setattr(served.toolset, "current", broken)
         error = await served.caller.error(names.TOOLS_LIST)
         assert error["code"] == -32603
         assert "private" not in error["message"]
@@ -330,7 +330,7 @@ async def test_listen_acknowledges_then_tells_of_changes_then_ends_with_a_result
     identity: int | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M18, T-184."""
-    monkeypatch.setattr(registry_module, "COALESCE_S", 0.02)
+    monkeypatch.setattr(toolset_module, "COALESCE_S", 0.02)
     source = PlayedSource([tool("a")])
     async with serving([source]) as served:
         await served.caller.result(names.TOOLS_LIST)
@@ -341,7 +341,7 @@ async def test_listen_acknowledges_then_tells_of_changes_then_ends_with_a_result
         assert ack["method"] == "notifications/subscriptions/acknowledged"
         assert ack["params"] == {"notifications": {"toolsListChanged": True}, "_meta": meta}
         source.tools = (tool("b"),)
-        served.registry.touch()
+        served.toolset.touch()
         (change,) = await events(response, 1)
         assert change["method"] == "notifications/tools/list_changed"
         assert change["params"]["_meta"] == meta

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from support.tool_source import PlayedSource, tool
 from workspace_server import listing
-from workspace_server import registry as registry_module
 from workspace_server.registry import Registry, Snapshot
+from workspace_server.source import Tool
 
 
 def names_of(snapshot: Snapshot) -> list[str]:
@@ -197,16 +198,16 @@ async def test_no_source_at_all_is_an_empty_list_with_a_warning() -> None:
     assert codes_of(snapshot) == [("warning", "NO_SOURCES")]
 
 
-async def test_hung_source_delays_the_list_once_and_follows_with_a_change(
+async def test_hung_source_delays_the_list_once_and_says_when_it_arrives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """T-6, T-184."""
+    """T-6."""
     monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.05)
     hung = PlayedSource([tool("late")], identity="up", namespace="up")
     hung.gate.clear()
     registry = Registry([hung, builtin("a")])
     changed = asyncio.Event()
-    registry.listen(changed.set)
+    registry.watch(changed.set)
     snapshot = await registry.snapshot()
     assert names_of(snapshot) == ["a"]
     assert codes_of(snapshot) == [("warning", "SOURCE_STARTING")]
@@ -214,46 +215,85 @@ async def test_hung_source_delays_the_list_once_and_follows_with_a_change(
         await registry.snapshot()
     hung.gate.set()
     await asyncio.wait_for(changed.wait(), 5)
-    assert names_of(registry.last) == ["a", "up__late"]
+    assert names_of(await registry.snapshot()) == ["a", "up__late"]
     await registry.close()
 
 
-async def test_changes_in_quick_succession_are_announced_once_and_undone_ones_never(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """T-184."""
-    monkeypatch.setattr(registry_module, "COALESCE_S", 0.05)
-    source = PlayedSource([tool("a")])
+async def test_nobody_is_answered_with_a_list_that_began_before_they_asked() -> None:
+    """T-64: the second asker sees what changed while the first one's listing was under way."""
+    source = SlowSource([tool("old")])
     registry = Registry([source])
-    announced: list[list[str]] = []
-    registry.listen(lambda: announced.append(names_of(registry.last)))
-    await registry.snapshot()
-    for tools in (["a", "b"], ["a", "c"], ["d"]):
-        source.tools = tuple(tool(name) for name in tools)
-        await registry.snapshot()
-    await asyncio.sleep(0.15)
-    assert announced == [["d"]]
-    source.tools = (tool("e"),)
-    await registry.snapshot()
-    source.tools = (tool("d"),)
-    await registry.snapshot()
-    await asyncio.sleep(0.15)
-    assert announced == [["d"]]
+    first = asyncio.create_task(registry.snapshot())
+    await source.reading.wait()
+    source.tools = (tool("new"),)
+    second = asyncio.create_task(registry.snapshot())
+    source.go_on.set()
+    assert names_of(await second) == ["new"]
+    await first
+
+
+class SlowSource(PlayedSource):
+    """Reads its tools first and answers later, as a walk through folders does."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        super().__init__(tools)
+        self.reading, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def list_tools(self) -> Sequence[Tool]:
+        seen = self.tools
+        self.reading.set()
+        await self.go_on.wait()
+        return seen
+
+
+async def test_sources_are_replaced_while_it_runs_and_those_left_out_are_closed() -> None:
+    """T-5, T-90."""
+    kept, gone = PlayedSource([tool("a")]), PlayedSource([tool("b")], identity="up", namespace="up")
+    registry = Registry([kept, gone])
+    assert names_of(await registry.snapshot()) == ["a", "up__b"]
+    new = PlayedSource([tool("c")], identity="new", namespace="new")
+    registry.replace([kept, new])
+    assert names_of(await registry.snapshot()) == ["a", "new__c"]
+    await registry.close()
+    assert gone.closed
+    assert kept.closed
+
+
+async def test_filters_leave_tools_out_and_exclude_beats_include() -> None:
+    """T-12, T-117."""
+    tools = [tool("get_a"), tool("get_b"), tool("delete_a")]
+    source = PlayedSource(tools, identity="up", namespace="up")
+    source.include, source.exclude = ("get_*", "delete_*"), ("*_b", "delete_*")
+    snapshot = await Registry([source]).snapshot()
+    assert names_of(snapshot) == ["up__get_a"]
+    assert set(snapshot.filtered) == {"up__get_b", "up__delete_a"}
+
+
+@pytest.mark.parametrize(
+    ("separator", "name"),
+    [("__", "os-assistant__run"), ("_", "os_assistant_run"), ("-", "os-assistant-run")],
+)
+async def test_separator_is_the_sources_own(separator: str, name: str) -> None:
+    """D-4, T-87."""
+    source = PlayedSource([tool("run")], identity="up", namespace="os-assistant")
+    source.separator = separator
+    assert names_of(await Registry([source]).snapshot()) == [name]
+
+
+async def test_refresh_asks_the_named_source_or_all() -> None:
+    """T-3, T-89."""
+    first, second = PlayedSource(), PlayedSource(identity="up", namespace="up")
+    registry = Registry([first, second])
+    assert await registry.refresh("up")
+    assert (first.refreshed, second.refreshed) == (0, 1)
+    assert await registry.refresh()
+    assert (first.refreshed, second.refreshed) == (1, 2)
+    assert not await registry.refresh("nobody")
 
 
 async def test_unchanged_sources_give_the_same_snapshot_object() -> None:
     registry = Registry([PlayedSource([tool("a")])])
     assert await registry.snapshot() is await registry.snapshot()
-
-
-async def test_near_matches_are_at_most_five_and_blind_to_case() -> None:
-    """T-175."""
-    source = builtin("calculator", "datetime", *(f"lm_clangd_{index}" for index in range(9)))
-    snapshot = await Registry([source]).snapshot()
-    assert snapshot.nearest("calculater") == ["calculator"]
-    assert snapshot.nearest("CALCULATOR") == ["calculator"]
-    assert len(snapshot.nearest("lm_clangd_")) == 5
-    assert snapshot.nearest("zzz") == []
 
 
 async def test_close_closes_every_source_even_when_one_fails() -> None:

@@ -1,0 +1,67 @@
+"""Ends what a workspace server left running when it could not tidy up itself (F30, F32).
+
+Every process that a workspace server starts carries a mark in its environment, which its own children inherit
+however far they move away (new session, new group, no parent). The mark begins with the instance's id.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from protocol import names
+
+ROUNDS: Final = 20
+PAUSE_S: Final = 0.02
+
+
+def end(instance: str) -> int:
+    """Kill every process that carries this instance's mark; returns how many there were. Blocks.
+
+    Looks again until none is left, because a process may start another one while it is looked for.
+    """
+    ended = 0
+    for _ in range(ROUNDS):
+        found = marked(instance)
+        for pid in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+                ended += 1
+        if not found:
+            break
+        time.sleep(PAUSE_S)
+    return ended
+
+
+def marked(instance: str) -> list[int]:
+    """The living processes of this user that carry the instance's mark."""
+    mark = f"{names.CHILD_VARIABLE}={instance}."
+    if sys.platform == "linux":
+        return [pid for pid in _pids() if _has(pid, mark.encode())]
+    return [process.pid for process in psutil.process_iter() if _has_elsewhere(process, f"{instance}.")]
+
+
+def _pids() -> list[int]:
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+
+
+def _has(pid: int, mark: bytes) -> bool:
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:  # gone, or not ours
+        return False
+    return environ.startswith(mark) or b"\0" + mark in environ
+
+
+def _has_elsewhere(process: psutil.Process, value: str) -> bool:
+    try:
+        return process.environ().get(names.CHILD_VARIABLE, "").startswith(value)
+    except (psutil.Error, OSError):
+        return False

@@ -1,0 +1,73 @@
+"""What tests of child processes share: commands, waiting for a fact, and whether somebody lives."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from support.patience import within
+from workspace_server.children.child import Child, Command
+from workspace_server.children.confinement import Confinement
+
+ENV = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
+
+
+def sh(script: str, cwd: str = "/", confinement: Confinement | None = None, **env: str) -> Command:
+    """A small shell script."""
+    return Command(("/bin/sh", "-c", script), {**ENV, **env}, cwd, confinement)
+
+
+def python(script: str, *arguments: str, cwd: str = "/", confinement: Confinement | None = None) -> Command:
+    """A small Python program that imports nothing by itself."""
+    return Command((sys.executable, "-I", "-S", "-c", script, *arguments), ENV, cwd, confinement)
+
+
+async def everything(child: Child) -> bytes:
+    """All of its standard output."""
+    parts = []
+    while part := await child.read():
+        parts.append(part)
+    return b"".join(parts)
+
+
+async def output(command: Command, stdin: bool | bytes = False) -> bytes:
+    """All that a command prints, once nothing of it is left."""
+    child = await Child.start(command, stdin=stdin)
+    try:
+        return await everything(child)
+    finally:
+        await child.kill()
+
+
+async def until(fact: Callable[[], object], seconds: float = 2) -> None:
+    """Wait for a fact that no event tells of."""
+    deadline = time.monotonic() + within(seconds)
+    while not fact():
+        assert time.monotonic() < deadline, "it never happened"
+        await asyncio.sleep(0.005)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def zombies() -> list[int]:
+    """Our own children that nobody reaped."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            try:
+                state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+            except OSError:
+                continue
+            if state == "Z" and int(parent) == os.getpid():
+                found.append(int(folder.name))
+    return found

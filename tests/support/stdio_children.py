@@ -1,0 +1,112 @@
+"""Stdio MCP servers that are a few lines long: what sources of processes are tested against.
+
+`program(body)` is the command of a server whose ways are `body`; it says at most what a test needs. In `body`:
+`say(message)`, `put(bytes)`, `answer(id, result)`, `text(string)`, `tools` (the list), `serve(call)` where
+`call(message)` handles one `tools/call` and everything else is answered as it should be.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import textwrap
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from workspace_server.config.model import Origin, StdioServer
+from workspace_server.upstream.restart import Restarts
+from workspace_server.upstream.stdio.source import Patience, StdioSource
+
+MARK = "LMTB_TEST_MARK"
+QUICK = Patience(start_s=5.0, write_s=5.0, polite_s=1.0, term_s=1.0)
+
+_PRELUDE = """
+import json, os, sys, time
+out = os.fdopen(os.dup(1), "wb", 0)
+def put(data):
+    view = memoryview(data)
+    while view:
+        view = view[out.write(view):]
+def say(message): put(json.dumps(message, ensure_ascii=False).encode() + b"\\n")
+def answer(id, result): say({"jsonrpc": "2.0", "id": id, "result": result})
+def text(string): return {"content": [{"type": "text", "text": string}]}
+def tell(method, params=None): say({"jsonrpc": "2.0", "method": method, "params": params or {}})
+tools = [{"name": "echo", "inputSchema": {"type": "object"}}]
+greeting = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {"listChanged": True}},
+            "serverInfo": {"name": "child", "version": "1"}}
+def greet(m): answer(m["id"], greeting)
+def listed(m): answer(m["id"], {"tools": tools})
+def heard(m): pass
+def serve(call):
+    while line := sys.stdin.buffer.readline():
+        m = json.loads(line)
+        method = m.get("method")
+        if method == "initialize": greet(m)
+        elif method == "tools/list": listed(m)
+        elif method == "tools/call": call(m)
+        else: heard(m)
+def echo(m): answer(m["id"], text(json.dumps(m["params"], ensure_ascii=False)))
+"""
+
+
+def program(body: str) -> tuple[str, ...]:
+    """The command of a server."""
+    return (sys.executable, "-I", "-S", "-c", _PRELUDE + textwrap.dedent(body))
+
+
+async def environment() -> Mapping[str, str]:
+    """What every child of a test sees."""
+    return {"PATH": os.environ["PATH"], "HOME": "/nonexistent"}
+
+
+@asynccontextmanager
+async def stdio_source(
+    command: tuple[str, ...] | str,
+    root: Path,
+    *,
+    patience: Patience = QUICK,
+    restarts: Callable[[], Restarts] = Restarts,
+    cache: Any = None,
+    env: Mapping[str, str] | None = None,
+    **entry: Any,
+) -> AsyncIterator[StdioSource]:
+    """A source for the time of the block; afterwards nothing it started may be left (T-90, T-106)."""
+    mark = uuid.uuid4().hex
+    server = StdioServer(
+        "child",
+        program(command) if isinstance(command, str) else command,
+        Origin(root / "config.toml", "user"),
+        env={MARK: mark, **(env or {})},
+        **entry,
+    )
+    source = StdioSource(
+        server,
+        root=str(root),
+        environment=environment,
+        version="1",
+        patience=patience,
+        restarts=restarts,
+        cache=cache,
+    )
+    try:
+        yield source
+    finally:
+        await source.close()
+        assert alive(mark) == []
+
+
+def alive(mark: str) -> list[str]:
+    """Command lines of living processes that carry the mark."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get(MARK) == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline())[-200:])
+        except psutil.Error:
+            continue
+    return found

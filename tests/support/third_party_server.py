@@ -1,0 +1,357 @@
+"""A stranger's MCP server on the official SDK, with every kind of content: what sources are tested against.
+
+A program: `python tests/support/third_party_server.py --stdio | --http PORT | --sse PORT`, with PORT 0 for one of the
+system's; the port is the first line on stdout, printed when the server answers. `--legacy` or `--modern` serve one
+era only, both is the default. With `--http`, one process also serves variants on other paths (`VARIANTS`). It ends with its standard input where that is a pipe. How tests start it: `third_party.py`.
+
+What the SDK's models would drop (unknown members) is put back behind them, in `_foreign_members`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import stat
+import sys
+import threading
+import warnings
+from collections.abc import MutableMapping
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from support.third_party_content import (
+    CONTENTS,
+    FOREIGN_DEFINITIONS,
+    FOREIGN_RESULTS,
+    IMAGE,
+    MODERN,
+    PROMPTS,
+    RESOURCES,
+    TEMPLATES,
+    TOOLS,
+    Json,
+    text_block,
+)
+from support.third_party_tools import State, answer
+
+
+def build(state: State) -> Any:
+    """The SDK's server with all handlers."""
+    from mcp.server.lowlevel import Server
+    from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
+    from mcp.shared.exceptions import MCPError
+
+    state.bus = InMemorySubscriptionBus()
+
+    async def list_tools(ctx: Any, params: Any) -> Json:
+        show_all = ctx.request is not None and ctx.request.headers.get("x-mcp-show-all") == "true"
+        return _page("tools", state.tools(show_all), params, state.options.page_size)
+
+    async def call_tool(ctx: Any, params: Any) -> Json:
+        started = state.counts["started"]
+        started[params.name] += 1
+        try:
+            result = await answer(state, ctx, params.name, params.arguments or {}, params)
+        except asyncio.CancelledError:
+            state.counts["cancelled"][params.name] += 1
+            raise
+        state.counts["finished"][params.name] += 1
+        return result
+
+    async def read(ctx: Any, params: Any) -> Json:
+        uri = str(params.uri)
+        if uri.startswith("demo://item/"):
+            return {
+                "contents": [{"uri": uri, "mimeType": "text/plain", "text": uri.removeprefix("demo://item/")}]
+            }
+        if uri not in CONTENTS:
+            raise MCPError(
+                -32602 if ctx.protocol_version == MODERN else -32002, "Resource not found", {"uri": uri}
+            )
+        return {"contents": [CONTENTS[uri]]}
+
+    async def get_prompt(ctx: Any, params: Any) -> Json:
+        content = (
+            IMAGE if params.name == "picture" else text_block(f"Hello {(params.arguments or {}).get('who')}")
+        )
+        return {"description": params.name, "messages": [{"role": "user", "content": content}]}
+
+    async def complete(ctx: Any, params: Any) -> Json:
+        return {
+            "completion": {
+                "values": [f"{params.argument.value}{end}" for end in ("a", "b")],
+                "hasMore": False,
+            }
+        }
+
+    async def set_level(ctx: Any, params: Any) -> Json:
+        return {}
+
+    def listing(member: str, all_of_them: list[Json]) -> Any:
+        async def handler(ctx: Any, params: Any) -> Json:
+            return _page(member, all_of_them, params, state.options.page_size)
+
+        return handler
+
+    arguments: Any = {
+        "on_list_tools": list_tools,
+        "on_call_tool": call_tool,
+        "on_list_resources": listing("resources", RESOURCES),
+        "on_list_resource_templates": listing("resourceTemplates", TEMPLATES),
+        "on_read_resource": read,
+        "on_list_prompts": listing("prompts", PROMPTS),
+        "on_get_prompt": get_prompt,
+        "on_completion": complete,
+        "on_set_logging_level": set_level,
+        "on_subscriptions_listen": ListenHandler(state.bus),
+        "get_tool_input_schema": lambda name: next(
+            (one["inputSchema"] for one in TOOLS if one["name"] == name), None
+        ),
+    }
+    served = {key: _enveloped(value) if key.startswith("on_") else value for key, value in arguments.items()}
+    server: Any = Server("third-party", version="1.2.3", instructions="Be kind to strangers.", **served)
+    server.middleware.append(_foreign_members)
+    plain_options = server.create_initialization_options
+    server.create_initialization_options = lambda *given, **named: plain_options(
+        *(given or (_notifying(),)), **named
+    )
+    return server
+
+
+def _enveloped(handler: Any) -> Any:
+    """A handler whose results carry what the new era requires; the SDK drops it for the old one."""
+
+    async def enveloped(ctx: Any, params: Any) -> Any:
+        result = await handler(ctx, params)
+        members = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return members | result if isinstance(result, dict) else result
+
+    return enveloped
+
+
+def _notifying() -> Any:
+    from mcp.server.lowlevel import NotificationOptions
+
+    return NotificationOptions(prompts_changed=True, resources_changed=True, tools_changed=True)
+
+
+def _page(member: str, all_of_them: list[Json], params: Any, size: int) -> Json:
+    start = int(params.cursor) if params is not None and params.cursor else 0
+    end = start + size if size else len(all_of_them)
+    return {member: all_of_them[start:end]} | ({"nextCursor": str(end)} if end < len(all_of_them) else {})
+
+
+async def _foreign_members(ctx: Any, call_next: Any) -> Any:
+    result = await call_next(ctx)
+    if ctx.method == "tools/list":
+        for definition in result["tools"]:
+            definition.update(FOREIGN_DEFINITIONS.get(definition["name"], {}))
+    elif ctx.method == "tools/call":
+        foreign = FOREIGN_RESULTS.get(ctx.params["name"], {})
+        meta = {**result.get("_meta", {}), **foreign.get("_meta", {})}
+        result = result | foreign | ({"_meta": meta} if meta else {})
+    return result
+
+
+# --- serving
+
+
+async def serve_stdio(state: State) -> None:
+    """Over standard input and output, until the input ends."""
+    from mcp.server import runner
+    from mcp.server.stdio import stdio_server
+
+    server = build(state)
+    start = server.create_initialization_options()
+    async with stdio_server() as (read, write), server.lifespan(server) as life:
+        if state.options.era == "legacy":
+            await runner.serve_loop(server, read, write, lifespan_state=life, init_options=start)
+        elif state.options.era == "modern":
+            # the SDK has no public way to serve one era only over a pair of streams
+            await runner._serve_modern_stream(
+                server, read, write, lifespan_state=life, raise_exceptions=False
+            )
+        else:
+            await runner.serve_dual_era_loop(server, read, write, lifespan_state=life, init_options=start)
+
+
+VARIANTS: dict[str, Json] = {
+    "/legacy/": {"era": "legacy"},
+    "/modern/": {"era": "modern"},
+    "/json/": {"json": True},
+    "/chained/": {"chained": True},
+    "/": {},
+}
+"""What `--http` also serves below these paths: servers of their own that differ in these options."""
+
+
+def http_app(state: State) -> Any:
+    """Streamable HTTP at `/mcp`, its variants at `/legacy/mcp` and so on, the older transport at `/sse`."""
+    servers = {}
+    for path, members in VARIANTS.items():
+        options = argparse.Namespace(**(vars(state.options) | members))
+        server = build(State(options))
+        inner = server.streamable_http_app(json_response=options.json, streamable_http_path=f"{path}mcp")
+        servers[path] = (guarded(inner, options), server.session_manager)
+    older = guarded(sse_app(State(state.options)), state.options)
+
+    async def app(scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send, [manager for _, manager in servers.values()])
+        elif scope["path"].startswith(("/sse", "/messages/")):
+            await older(scope, receive, send)
+        else:
+            await next(one for path, (one, _) in servers.items() if scope["path"].startswith(path))(
+                scope, receive, send
+            )
+
+    return app
+
+
+async def _live(receive: Any, send: Any, managers: list[Any]) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        for manager in managers:
+            await stack.enter_async_context(manager.run())
+        await receive()
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+    await send({"type": "lifespan.shutdown.complete"})
+
+
+def sse_app(state: State) -> Any:
+    """The older HTTP with SSE: the stream at `/sse`, messages to `/messages/`."""
+    from mcp.server.sse import SseServerTransport
+    from starlette.applications import Starlette
+    from starlette.requests import Request
+    from starlette.responses import Response
+    from starlette.routing import Mount, Route
+
+    server, transport = build(state), SseServerTransport("/messages/")
+
+    async def stream(request: Request) -> Response:
+        async with transport.connect_sse(request.scope, request.receive, request._send) as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        return Response()
+
+    return Starlette(routes=[Route("/sse", stream), Mount("/messages/", transport.handle_post_message)])
+
+
+Scope = MutableMapping[str, Any]
+
+
+def guarded(app: Any, options: argparse.Namespace) -> Any:
+    """The app behind a token and, where only one era is served, behind a gate for it."""
+
+    async def gate(scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        headers = {key.decode(): value.decode("latin-1") for key, value in scope["headers"]}
+        modern = headers.get("mcp-protocol-version") == MODERN
+        if options.token and headers.get("authorization") != f"Bearer {options.token}":
+            await _refuse(send, 401, None, [(b"www-authenticate", b'Bearer error="invalid_token"')])
+        elif options.era == "modern" and not modern:
+            wanted = {
+                "code": -32022,
+                "message": "Unsupported protocol version",
+                "data": {"supported": [MODERN]},
+            }
+            body = await _body(receive)
+            await _refuse(
+                send, 400, {"jsonrpc": "2.0", "id": json.loads(body or b"{}").get("id"), "error": wanted}
+            )
+        else:
+            if options.era == "legacy" and modern:
+                dropped = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
+                scope["headers"] = [pair for pair in scope["headers"] if pair[0] not in dropped]
+            await app(scope, receive, send)
+
+    return gate
+
+
+async def _body(receive: Any) -> bytes:
+    body: bytes = b""
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if not message.get("more_body"):
+            return body
+
+
+async def _refuse(
+    send: Any, status: int, body: Json | None, headers: list[tuple[bytes, bytes]] | None = None
+) -> None:
+    start = [(b"content-type", b"application/json"), *(headers or [])]
+    await send({"type": "http.response.start", "status": status, "headers": start})
+    await send({"type": "http.response.body", "body": json.dumps(body).encode() if body else b""})
+
+
+def serve_http(port: int, app: Any) -> None:
+    """On a port of the loopback interface, until killed or until standard input ends."""
+    import uvicorn
+
+    class Announcing(uvicorn.Server):
+        async def startup(self, sockets: Any = None) -> None:
+            await super().startup(sockets)
+            print(self.servers[0].sockets[0].getsockname()[1], flush=True)
+
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+        threading.Thread(target=_end_with_stdin, daemon=True).start()
+    config = uvicorn.Config(
+        app,
+        "127.0.0.1",
+        port,
+        log_level="error",
+        lifespan="on",
+        timeout_graceful_shutdown=1,
+    )
+    Announcing(config).run()
+
+
+def _end_with_stdin() -> None:
+    while os.read(0, 4096):
+        pass
+    os._exit(0)
+
+
+def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
+    """What the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    way = parser.add_mutually_exclusive_group(required=True)
+    way.add_argument("--stdio", action="store_true")
+    way.add_argument("--http", type=int, metavar="PORT")
+    way.add_argument("--sse", type=int, metavar="PORT")
+    era = parser.add_mutually_exclusive_group()
+    for name in ("legacy", "modern", "both"):
+        era.add_argument(f"--{name}", dest="era", action="store_const", const=name, default="both")
+    parser.add_argument("--page-size", type=int, default=0, help="entries per page of every list")
+    parser.add_argument("--filler", type=int, default=0, help="that many tools more")
+    parser.add_argument("--token", default="", help="answer only to this bearer token")
+    parser.add_argument("--json", action="store_true", help="answer as JSON instead of a stream")
+    parser.add_argument(
+        "--chained", action="store_true", help="hide a tool behind tool_search and execute_tool"
+    )
+    parser.add_argument("--search-delay", type=float, default=0.0, help="seconds that tool_search takes")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Serve as the command line says."""
+    warnings.simplefilter("ignore")
+    state = State(options_of())
+    if state.options.stdio:
+        asyncio.run(serve_stdio(state))
+    elif state.options.http is not None:
+        serve_http(state.options.http, http_app(state))
+    else:
+        serve_http(state.options.sse, guarded(sse_app(state), state.options))
+
+
+if __name__ == "__main__":
+    main()

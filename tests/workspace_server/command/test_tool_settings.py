@@ -1,0 +1,59 @@
+"""Switching tools and deciding about them: in the right file, and leaving the rest of it alone."""
+
+from __future__ import annotations
+
+import tomllib
+from typing import Any
+
+import pytest
+
+from support.command_home import Home
+
+
+def user_file(home: Home) -> dict[str, Any]:
+    return tomllib.loads((home.config_dir / "workspace.toml").read_text())
+
+
+@pytest.mark.parametrize("decision", ["allow", "ask", "deny"])
+def test_a_decision_about_a_tool_is_kept(home: Home, decision: str) -> None:
+    """T-178."""
+    home.config_dir.mkdir()
+    (home.config_dir / "workspace.toml").write_text("# mine\n[approvals]\nother = 'ask'\n")
+    assert home.run("tools", decision, "gh__create").exit_code == 0
+    assert user_file(home)["approvals"] == {"other": "ask", "gh__create": decision}
+    assert (home.config_dir / "workspace.toml").read_text().startswith("# mine\n")
+
+
+def test_a_tool_is_switched_off_and_on_in_the_users_file(home: Home) -> None:
+    """T-13, T-26."""
+    assert home.run("tools", "disable", "gh__list", "--root", home.root).exit_code == 0
+    assert user_file(home)["tools"]["disabledDelta"] == ["gh__list"]
+    result = home.run("tools", "enable", "gh__list", "--root", home.root)
+    assert result.exit_code == 0 and "lmtb trust" not in result.output
+    assert "disabledDelta" not in user_file(home)["tools"]
+    assert "gh__list" in user_file(home)["tools"]["enabledDelta"]
+
+
+def test_where_the_workspace_decides_switching_on_waits_for_trust(home: Home) -> None:
+    """T-26, T-28."""
+    home.write(".lm-tools-bridge/workspace.toml", "useWorkspaceSettings = true\n")
+    result = home.run("tools", "enable", "gh__list", "--root", home.root)
+    assert f"lmtb trust {home.root}" in result.output
+    assert not home.config_dir.exists()
+    assert home.states() == {"settings": "new"}
+
+
+def test_a_tool_nobody_can_have_is_refused(home: Home) -> None:
+    """T-23."""
+    result = home.run("tools", "enable", "run_in_terminal", "--root", home.root)
+    assert result.exit_code == 1 and "never offered" in result.output
+
+
+def test_a_broken_file_is_left_alone(home: Home) -> None:
+    home.config_dir.mkdir()
+    file = home.config_dir / "workspace.toml"
+    file.write_text("[approvals\n")
+    result = home.run("tools", "allow", "x")
+    assert result.exit_code == 1
+    assert str(file) in result.stderr and "Next step:" in result.stderr
+    assert file.read_text() == "[approvals\n"

@@ -1,0 +1,13 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.config_home import ConfigHome
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> ConfigHome:
+    """A workspace and a user without any configuration."""
+    return ConfigHome(tmp_path)

@@ -1,0 +1,152 @@
+"""Changing a file of ours without losing what a person wrote: T-13, T-25, T-178."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from support.config_home import ConfigHome
+from workspace_server.config import edit
+from workspace_server.config.model import Deltas
+from workspace_server.source import Default
+
+DEFAULTS: dict[str, Default] = {"gh__a": "enabled", "gh__b": "enabled", "foo": "off", "calculator": "enabled"}
+WRITTEN = """# my file
+debug = "off"  # quiet
+
+[tools]
+disabledDelta = [
+  # too slow
+  "gh__a",
+  "zz__gone",  # kept
+]
+
+[[mcp.stdio_servers]]
+namespace = 'x' # single quotes
+command = [ "x" ]
+"""
+
+
+def test_a_tool_is_switched_off_and_the_rest_stays_as_it_was(home: ConfigHome) -> None:
+    """T-13."""
+    file = home.user(WRITTEN)
+    saved = edit.set_tool_enabled(file, "gh__b", False, defaults=DEFAULTS)
+    assert saved == Deltas(disabled=("gh__a", "gh__b", "zz__gone"))
+    text = file.read_text()
+    assert [line for line in text.splitlines() if '"gh__b"' not in line] == WRITTEN.splitlines()
+    assert home.current().deltas == saved
+
+
+def test_a_tool_is_switched_on_again(home: ConfigHome) -> None:
+    """T-13, T-25: a save holds only what differs from the defaults."""
+    file = home.user(WRITTEN)
+    edit.set_tool_enabled(file, "gh__a", True, defaults=DEFAULTS)
+    edit.set_tool_enabled(file, "foo", True, defaults=DEFAULTS)
+    expected = Deltas(exposed=("foo",), enabled=("foo",), disabled=("zz__gone",))
+    assert home.current().deltas == expected
+    assert "# too slow" in file.read_text()
+    assert "namespace = 'x' # single quotes" in file.read_text()
+    edit.set_tool_enabled(file, "foo", False, defaults=DEFAULTS)
+    edit.set_tool_enabled(file, "zz__gone", True, defaults=DEFAULTS)
+    document = tomllib.loads(file.read_text())
+    assert document["tools"] == {"exposedDelta": ["foo", "zz__gone"], "enabledDelta": ["zz__gone"]}
+
+
+def test_pruning_saves_the_lists_in_order_and_drops_what_is_obsolete(home: ConfigHome) -> None:
+    """T-25."""
+    file = home.user(
+        '[tools]\nblacklist = ["x"]\nenabledDelta = ["z", "gh__a", "z", "b", "run_in_terminal"] # mine\n'
+    )
+    edit.prune(file, defaults=DEFAULTS)
+    assert file.read_text() == '[tools]\nenabledDelta = ["b", "z"] # mine\n'
+
+
+def test_a_new_file_is_private(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "workspace.toml"
+    edit.set_approval(file, "a.tool with blanks", "deny")
+    assert tomllib.loads(file.read_text()) == {"approvals": {"a.tool with blanks": "deny"}}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_a_decision_is_changed_and_forgotten(home: ConfigHome) -> None:
+    """T-178."""
+    file = home.user('[approvals]\nother = "ask" # why\n')
+    file.chmod(0o640)
+    edit.set_approval(file, "rm", "allow")
+    edit.set_approval(file, "rm", "deny")
+    assert home.current().approvals == {"other": "ask", "rm": "deny"}
+    edit.set_approval(file, "rm", None)
+    assert file.read_text() == '[approvals]\nother = "ask" # why\n'
+    assert stat.S_IMODE(file.stat().st_mode) == 0o640
+    edit.unset(file, ["approvals", "other"], ["not", "there"])
+    assert tomllib.loads(file.read_text()) == {}
+
+
+def test_a_linked_file_stays_a_link(home: ConfigHome, tmp_path: Path) -> None:
+    target = tmp_path / "dotfiles.toml"
+    target.write_text("# there\n")
+    home.user_file.symlink_to(target)
+    edit.put(home.user_file, ["debug"], "simple")
+    assert home.user_file.is_symlink()
+    assert target.read_text() == '# there\ndebug = "simple"\n'
+
+
+@pytest.mark.parametrize("text", ["[tools", "a = 1\na = 2", 'tools = "text"'])
+def test_a_broken_file_is_left_alone(home: ConfigHome, text: str) -> None:
+    file = home.user(text)
+    with pytest.raises(edit.NotEditable):
+        edit.set_tool_enabled(file, "gh__a", False, defaults=DEFAULTS)
+    assert file.read_text() == text
+
+
+def test_a_full_disk_leaves_the_old_file(home: ConfigHome, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = home.user(WRITTEN)
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        edit.put(file, ["debug"], "detail")
+    assert file.read_text() == WRITTEN
+    assert list(file.parent.iterdir()) == [file]
+
+
+def test_two_who_write_at_once_lose_nothing(home: ConfigHome) -> None:
+    file = home.user(WRITTEN)
+    names = [f"tool_{number}" for number in range(4)]
+
+    threads = [threading.Thread(target=edit.set_approval, args=(file, name, "deny")) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert set(home.current().approvals) == set(names)
+
+
+@given(
+    before=st.lists(st.sampled_from("abcdef"), max_size=5),
+    after=st.lists(st.sampled_from("abcdef"), max_size=5, unique=True).map(sorted),
+    style=st.sampled_from(["{}", "{},", "\n  {},\n", " # c\n  {}, # d\n"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_any_list_becomes_any_other(
+    tmp_path_factory: pytest.TempPathFactory, before: list[str], after: list[str], style: str
+) -> None:
+    items = [f'"{name}"' for name in before]
+    inside = "".join(
+        style.format(item) if "," in style else (", " if i else "") + item for i, item in enumerate(items)
+    )
+    file = tmp_path_factory.getbasetemp() / "list.toml"
+    file.write_text(f"[tools]\nenabledDelta = [{inside}]\nother = 1\n")
+    edit.put(file, ["tools", "enabledDelta"], after)
+    assert tomllib.loads(file.read_text()) == {"tools": {"enabledDelta": after, "other": 1}}

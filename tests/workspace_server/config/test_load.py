@@ -1,0 +1,232 @@
+"""The configuration in force, from real files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from support.config_home import ConfigHome, later
+from workspace_server.config.files import MAX_BYTES, WatchedFile
+from workspace_server.config.grouping import DEFAULT_RULES
+from workspace_server.config.model import Configuration, Deltas, Scripts
+
+STDIO = """
+[[mcp.stdio_servers]]
+namespace = "{name}"
+command = ["{name}-server", "--x"]
+"""
+
+
+def test_without_files_everything_is_as_usual(home: ConfigHome) -> None:
+    found = home.current()
+    assert found == Configuration(policy_file=home.user_file, grouping_rules=DEFAULT_RULES)
+    assert home.current() is found
+
+
+def test_servers_come_in_configuration_order(home: ConfigHome) -> None:
+    """T-81: user, workspace, `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json`."""
+    home.put(".cursor/mcp.json", {"mcpServers": {"e": {"command": "e"}}})
+    home.put(".vscode/mcp.json", {"servers": {"d": {"type": "http", "url": "https://d.example"}}})
+    home.put(".mcp.json", {"mcpServers": {"z": {"command": "c"}, "c": {"url": "https://c.example/mcp/"}}})
+    home.workspace(STDIO.format(name="b"))
+    home.user(STDIO.format(name="a"))
+    found = home.current()
+    assert [one.namespace for one in found.servers] == ["a", "b", "z", "c", "d", "e"]
+    assert [one.origin.scope for one in found.servers] == ["user", *["workspace"] * 5]
+    assert [one.origin.file.name for one in found.stdio][:2] == ["workspace.toml", "workspace.toml"]
+    assert found.issues == ()
+
+
+def test_every_change_is_seen_at_the_next_look(home: ConfigHome) -> None:
+    """T-65: same length, same second; appearing, disappearing."""
+    assert home.current().stdio == ()
+    file = home.workspace(STDIO.format(name="a"))
+    assert [one.namespace for one in home.current().stdio] == ["a"]
+    times = file.stat()
+    file.write_text(STDIO.format(name="b"))
+    os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert [one.namespace for one in home.current().stdio] == ["b"]
+    file.unlink()
+    assert home.current().stdio == ()
+
+
+@pytest.mark.parametrize(("age_ns", "seen"), [(0, True), (3_600 * 10**9, False)])
+def test_only_a_file_that_has_settled_is_believed_to_be_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_ns: int, seen: bool
+) -> None:
+    """T-65: two changes within what a file system calls the same moment."""
+    file = tmp_path / "x"
+    file.write_bytes(b"a")
+    status = file.stat()
+    watched = WatchedFile(file, bytes, b"", lambda: status.st_ctime_ns + age_ns)
+    assert watched.look()
+    monkeypatch.setattr(os, "stat", lambda _: status)
+    file.write_bytes(b"b")
+    assert watched.look() is seen
+    assert watched.value == (b"b" if seen else b"a")
+    assert not watched.look()
+
+
+def test_a_file_that_could_not_be_read_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "x"
+    file.write_bytes(b"a")
+    watched = WatchedFile(file, bytes, b"", later)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", _too_many)
+        assert watched.look()
+        assert watched.problem is not None
+    assert watched.look()
+    assert watched.value == b"a"
+    assert watched.problem is None
+    assert not watched.look()
+
+
+def _too_many(*_: object) -> int:
+    raise OSError(24, "Too many open files")
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad", "line"),
+    [
+        (".lm-tools-bridge/workspace.toml", STDIO.format(name="a"), "\n\n[[mcp.stdio_servers]\n", 3),
+        (".mcp.json", '{"mcpServers": {"a": {"command": "x"}}}', '{\n"mcpServers": {"a" {}}}', 2),
+        (".vscode/mcp.json", '{"servers": {"a": {"command": "x"}}}', '{ // a\n/* b\n */ "servers": 1 2}', 3),
+        (".cursor/mcp.json", '{"mcpServers": {"a": {"command": "x"}}}', '{"mcpServers": {\n', 1),
+    ],
+)
+def test_a_broken_file_keeps_what_it_said_last(
+    home: ConfigHome, name: str, good: str, bad: str, line: int
+) -> None:
+    home.put(name, good)
+    home.current()
+    home.put(name, bad)
+    found = home.current()
+    assert [one.namespace for one in found.stdio] == ["a"]
+    (issue,) = found.issues
+    assert (issue.level, issue.category, issue.code) == ("error", "config", "CONFIG_UNREADABLE")
+    assert issue.message.startswith(f"{name}, line {line}: ")
+    assert home.current() is found
+    home.put(name, good)
+    assert home.current().issues == ()
+
+
+@pytest.mark.parametrize("kind", ["folder", "pipe", "large", "latin-1", "array", "deep"])
+def test_a_file_that_is_none_is_named_and_spoils_nothing(home: ConfigHome, kind: str) -> None:
+    home.user(STDIO.format(name="a"))
+    file = home.root / ".mcp.json"
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        content = {"large": b" " * (MAX_BYTES + 1), "latin-1": b'{"\xe9": 1}', "array": b"[]"}
+        file.write_bytes(content.get(kind, b'{"a":' * 5_000))
+    found = home.current()
+    assert [one.namespace for one in found.stdio] == ["a"]
+    assert [issue.code for issue in found.issues] == ["CONFIG_UNREADABLE"]
+
+
+def test_empty_files_and_byte_order_marks_are_fine(home: ConfigHome) -> None:
+    (home.root / ".mcp.json").write_bytes(b"")
+    home.put(".vscode/mcp.json", "\ufeff// nothing yet\n")
+    home.user("\ufeff" + STDIO.format(name="a"))
+    assert [one.namespace for one in home.current().stdio] == ["a"]
+    assert home.codes() == []
+
+
+def test_unknown_keys_are_named_and_nothing_else_happens(home: ConfigHome) -> None:
+    home.user(
+        'colour = "red"\n[tools]\nsmell = 1\n[mcp]\nother = 1\n' + STDIO.format(name="a") + "taste = 1\n"
+    )
+    found = home.current()
+    assert [one.namespace for one in found.stdio] == ["a"]
+    assert {issue.code for issue in found.issues} == {"CONFIG_UNKNOWN_KEY"}
+    text = " ".join(issue.message for issue in found.issues)
+    assert all(key in text for key in ("colour", "tools.smell", "mcp.other", "taste"))
+
+
+def test_a_workspace_cannot_give_itself_rights(home: ConfigHome) -> None:
+    """TR5, T-80, T-178."""
+    home.workspace(
+        'trusted = true\ninternal_prefix = "x_"\nautoApprove = ["*"]\n'
+        '[scripts]\nexecute_code = true\ntools_path = ["/usr/share", "sub", "../other"]\n'
+        '[approvals]\na = "allow"\nb = "deny"\nc = "ask"\n'
+    )
+    home.user('[approvals]\nb = "allow"\nc = "deny"\n')
+    found = home.current()
+    assert found.scripts == Scripts(workspace_tools_path=(home.root / "sub",))
+    assert found.internal_prefix == "openllm_"
+    assert found.approvals == {"b": "deny", "c": "deny"}
+    assert {issue.code for issue in found.issues} == {"CONFIG_KEY_REFUSED"}
+    text = " ".join(issue.message for issue in found.issues)
+    assert all(
+        key in text for key in ("trusted", "internal_prefix", "autoApprove", "execute_code", "tools_path")
+    )
+
+
+def test_a_link_out_of_the_workspace_is_no_folder_of_scripts(home: ConfigHome) -> None:
+    (home.root / "linked").symlink_to(home.user_dir)
+    home.workspace('[scripts]\ntools_path = ["linked"]\nlibraries_path = ["linked/x"]\n')
+    assert home.current().scripts == Scripts()
+
+
+def test_the_user_sets_scripts_and_more(home: ConfigHome) -> None:
+    home.user(
+        'internal_prefix = "mine_"\ncall_timeout_s = 30\ndebug = "simple"\n'
+        '[scripts]\nexecute_code = true\ntools_path = ["~/tools", "more"]\nlibraries_path = ["/opt/lib"]\n'
+        "[search]\nfollowSymlinks = false\nmaxResults = 1\n"
+    )
+    home.workspace("call_timeout_s = 60\n[search]\nmaxResults = 2\n")
+    found = home.current()
+    assert found.scripts == Scripts(
+        (Path("/home/ada/tools"), home.user_dir / "more"), (Path("/opt/lib"),), execute_code=True
+    )
+    assert (found.internal_prefix, found.call_timeout_s, found.debug) == ("mine_", 60.0, "simple")
+    assert found.search == {"followSymlinks": False, "maxResults": 2}
+    assert found.issues == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "call_timeout_s = 0", "call_timeout_s = 601", "call_timeout_s = nan", "call_timeout_s = true",
+        'internal_prefix = ""', "internal_prefix = 1", 'debug = "loud"', "tools = 1", "scripts = []",
+        "[approvals]\na = 1", '[tools]\nexposedDelta = "x"', "[tools]\ndisabledDelta = [1]", "[mcp]\nstdio_servers = 1",
+        "[scripts]\nexecute_code = 1", '[scripts]\ntools_path = "x"', '[scripts]\ntools_path = ["${NOPE}"]',
+    ],
+)  # fmt: skip
+def test_a_bad_value_is_ignored_with_a_warning(home: ConfigHome, text: str) -> None:
+    home.user(text)
+    found = home.current()
+    assert [(issue.level, issue.code) for issue in found.issues] == [("warning", "CONFIG_INVALID_VALUE")]
+    assert found.scripts == Scripts()
+    assert found.deltas == Deltas()
+    assert (found.call_timeout_s, found.internal_prefix, found.debug) == (120.0, "openllm_", "off")
+
+
+def test_a_decision_that_cannot_be_read_is_no_permission(home: ConfigHome) -> None:
+    home.user('[approvals]\nrm = "denied"\n')
+    assert home.current().approvals == {"rm": "ask"}
+
+
+def test_looking_at_unchanged_files_costs_next_to_nothing(tmp_path: Path) -> None:
+    """At most 0.3 ms on an idle machine; here with slack."""
+    import time
+
+    home = ConfigHome(tmp_path, clock=later)
+    home.user(STDIO.format(name="a"))
+    home.workspace(STDIO.format(name="b"))
+    home.put(".mcp.json", {"mcpServers": {f"s{i}": {"command": "x"} for i in range(50)}})
+    home.current()
+    best = min(_timed(home, time.perf_counter) for _ in range(50))
+    assert best < 0.001
+
+
+def _timed(home: ConfigHome, clock: object) -> float:
+    started = clock()  # type: ignore[operator]  # a function without arguments
+    home.current()
+    return float(clock() - started)  # type: ignore[operator]  # as above

@@ -1,0 +1,145 @@
+"""Whose settings count: T-26 to T-28."""
+
+from __future__ import annotations
+
+import pytest
+
+from support.config_home import ConfigHome
+from workspace_server.config.combine import apply_widening
+from workspace_server.config.model import Deltas
+
+LISTS = '[tools]\nexposedDelta = ["x"]\nunexposedDelta = ["u"]\nenabledDelta = ["e"]\ndisabledDelta = ["d"]\n'
+ALL = Deltas(("x",), ("u",), ("e",), ("d",))
+USE = "useWorkspaceSettings = true\n"
+
+
+def test_the_users_file_counts_by_default(home: ConfigHome) -> None:
+    """T-26."""
+    home.user(LISTS)
+    home.workspace('[tools]\ndisabledDelta = ["w"]\n')
+    found = home.current()
+    assert found.deltas == ALL
+    assert found.widening == Deltas()
+    assert found.policy_file == home.user_file
+    assert home.codes() == ["CONFIG_SCOPE_UNUSED"]
+
+
+def test_an_untrusted_workspace_narrows_at_once_and_widens_later(home: ConfigHome) -> None:
+    """T-28."""
+    home.workspace(USE + LISTS)
+    found = home.current()
+    assert found.deltas == Deltas(unexposed=("u",), disabled=("d",))
+    assert found.widening == Deltas(exposed=("x",), enabled=("e",))
+    assert apply_widening(found).deltas == ALL
+    assert apply_widening(found).widening == Deltas()
+    assert found.policy_file == home.own_file
+
+
+def test_taking_over_the_scope_frees_nothing_that_the_user_hid(home: ConfigHome) -> None:
+    """T-26, T-28: the workspace's scope replaces the user's only once it is trusted."""
+    home.user('[tools]\ndisabledDelta = ["mine", "both"]\nenabledDelta = ["wanted", "shared"]\n')
+    home.workspace(USE + '[tools]\ndisabledDelta = ["both"]\nenabledDelta = ["shared"]\n')
+    found = home.current()
+    assert found.deltas == Deltas(enabled=("shared",), disabled=("both", "mine"))
+    assert found.widening == Deltas(disabled=("mine",))
+    assert apply_widening(found).deltas == Deltas(enabled=("shared",), disabled=("both",))
+
+
+def test_schema_defaults_of_a_workspace_wait_likewise(home: ConfigHome) -> None:
+    """T-28, T-30."""
+    home.user('[tools]\nschemaDefaults = ["a.b=1"]\n')
+    home.workspace(USE + '[tools]\nschemaDefaults = [\'a.b={"x,y",2}\', "no", "t.p=[1]"]\n')
+    found = home.current()
+    assert found.schema_defaults == (("a", "b", 1),)
+    assert apply_widening(found).schema_defaults == (("a", "b", ["x,y", 2]),)
+    assert home.codes() == ["CONFIG_SCHEMA_DEFAULT", "CONFIG_SCHEMA_DEFAULT"]
+
+
+def test_nothing_waits_where_nothing_is_widened(home: ConfigHome) -> None:
+    home.user(LISTS)
+    found = home.current()
+    assert apply_widening(found) is found
+
+
+@pytest.mark.parametrize("project", [False, True])
+def test_settings_are_read_from_an_editors_files(home: ConfigHome, project: bool) -> None:
+    """T-26, T-27: the project file if there is one, else the folder."""
+    ours = {
+        "lmToolsBridge.useWorkspaceSettings": True,
+        "lmToolsBridge.tools.disabledDelta": ["d"],
+        "editor.x": 1,
+    }
+    other = {"lmToolsBridge.useWorkspaceSettings": True, "lmToolsBridge.tools.disabledDelta": ["other"]}
+    if project:
+        home.put("a.code-workspace", {"folders": [], "settings": ours})
+        home.put(".vscode/settings.json", other)
+    else:
+        home.put(".vscode/settings.json", ours)
+    assert home.current().deltas == Deltas(disabled=("d",))
+    assert home.codes() == []
+
+
+def test_a_project_file_that_appears_later_counts_from_then_on(home: ConfigHome) -> None:
+    """T-26."""
+    home.put(
+        ".vscode/settings.json", {"lmToolsBridge.useWorkspaceSettings": True, "lmToolsBridge.debug": "simple"}
+    )
+    assert home.current().debug == "simple"
+    file = home.put("a.code-workspace", '{"settings": {"lmToolsBridge.useWorkspaceSettings": true,}}')
+    assert home.current().debug == "off"
+    file.unlink()
+    assert home.current().debug == "simple"
+
+
+def test_our_file_wins_over_the_editors_and_says_so(home: ConfigHome) -> None:
+    """T-27."""
+    home.put(
+        ".vscode/settings.json",
+        {
+            "lmToolsBridge.useWorkspaceSettings": True,
+            "lmToolsBridge.tools.disabledDelta": ["theirs"],
+            "lmToolsBridge.tools.unexposedDelta": ["kept"],
+        },
+    )
+    home.workspace('[tools]\ndisabledDelta = ["ours"]\n')
+    assert home.current().deltas == Deltas(unexposed=("kept",), disabled=("ours",))
+    (issue,) = home.current().issues
+    assert issue.code == "CONFIG_SETTINGS_DISAGREE"
+    assert "tools.disabledDelta" in issue.message
+
+
+def test_what_has_no_place_in_the_users_file_is_removed(home: ConfigHome) -> None:
+    """T-25, T-26."""
+    home.user(USE + '# mine\n[tools]\nenabled = ["x"]\nblacklist = ["y"]\nblacklistPatterns = "z"\n')
+    found = home.current()
+    assert home.user_file.read_text() == "# mine\n"
+    (issue,) = found.issues
+    assert (issue.level, issue.code) == ("warning", "CONFIG_KEY_REMOVED")
+    assert "useWorkspaceSettings" in issue.message
+    assert home.current() is found
+
+
+def test_obsolete_keys_of_a_workspace_are_named_once(home: ConfigHome) -> None:
+    """T-25."""
+    file = home.workspace('[tools]\nenabled = ["x"]\nblacklist = ["y"]\n')
+    assert home.codes() == ["CONFIG_OBSOLETE_KEY"]
+    assert "blacklist" in file.read_text()
+
+
+def test_bad_grouping_rules_are_named_and_the_good_ones_stay(home: ConfigHome) -> None:
+    """T-29."""
+    rules = [
+        {"id": "gh", "label": "GitHub", "pattern": "^GH__", "flags": "gi"},
+        {"id": "gh", "label": "again", "pattern": "x"},
+        {"id": "no", "label": "no pattern"},
+        {"id": "bad", "label": "b", "pattern": "("},
+        {"id": "long", "label": "l", "pattern": "a" * 257},
+        "text",
+    ]
+    home.put(
+        ".vscode/settings.json",
+        {"lmToolsBridge.useWorkspaceSettings": True, "lmToolsBridge.tools.groupingRules": rules},
+    )
+    (rule,) = home.current().grouping_rules
+    assert (rule.id, rule.flags) == ("gh", "i")
+    assert home.codes() == ["CONFIG_GROUPING_RULE"] * 6

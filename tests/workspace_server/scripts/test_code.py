@@ -1,0 +1,36 @@
+"""`execute_code` (T-80)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from workspace_server.children import environment
+from workspace_server.scripts.code import CodeSource
+from workspace_server.source import CallContext, InvalidArguments, ToolResult
+
+
+async def test_code_is_run_like_a_script_and_always_asked_for(tmp_path: Path) -> None:
+    root, run = tmp_path / "project", tmp_path / "run"
+    root.mkdir()
+    (root / "json.py").write_text("raise SystemExit('workspace code ran')")
+    source = CodeSource(root, environment=lambda: environment.base(os.environ, None, str(root)), run_dir=run)
+    try:
+        (tool,) = await source.list_tools()
+        assert (tool.name, tool.asks, tool.visibility, tool.keywords) == ("execute_code", True, "native", ())
+        assert tool.input_schema["required"] == ["code"]
+        for code, text in (
+            ("import os, json\nprint(os.getcwd())", str(root)),
+            ("import lmtb_tool\nlmtb_tool.return_object({'a': 'é'})", '{"a": "é"}'),
+            ("x = 1\nraise ValueError(x)", "Error: ValueError: 1 (code.py, line 2)"),
+        ):
+            outcome = await source.call_tool("execute_code", {"code": code}, CallContext())
+            assert isinstance(outcome, ToolResult)
+            assert outcome.text == text
+        with pytest.raises(InvalidArguments):
+            await source.call_tool("execute_code", {"code": "\ud800"}, CallContext())
+    finally:
+        await source.close()
+    assert not any(path.is_file() for path in run.rglob("*"))

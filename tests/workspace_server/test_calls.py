@@ -1,0 +1,229 @@
+"""One way to every tool: directly, through `execute_tool`, from a script; and what all of them have in common."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol import names
+from protocol.errors import Reason, Refusal
+from support.tool_source import PlayedSource, tool
+from support.workspace_app import Serving, serving
+from workspace_server.config.model import Configuration, Deltas
+from workspace_server.source import CallContext, CallOutcome, RpcError, Tool, ToolError, ToolResult
+
+QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+FOREIGN = b'{"content":[{"type":"odd","n":1.10}],"isError":true,"later":[123456789012345678901234567890]}'
+
+
+async def plain(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+    return ToolResult(f"got {arguments}", structured=dict(arguments))
+
+
+async def fails(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+    raise ToolError("no luck", {"why": "chance"})
+
+
+async def breaks(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+    raise RuntimeError("secret text")
+
+
+async def foreign(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+    return msgspec.Raw(FOREIGN)
+
+
+async def wire_error(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+    return RpcError(-32042, "upstream says no", msgspec.Raw(b'{"deep":[1.10]}'))
+
+
+async def down(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+    return Refusal(Reason.SOURCE_UNAVAILABLE, "up is down", details={"source": "up"})
+
+
+async def echo_bytes(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+    return ToolResult(bytes(context.arguments).decode())
+
+
+PLAYS = {
+    "plain": plain, "fails": fails, "breaks": breaks, "foreign": foreign, "wire_error": wire_error, "down": down,
+    "echo_bytes": echo_bytes,
+}  # fmt: skip
+
+
+def played(*more: Tool) -> PlayedSource:
+    source = PlayedSource([*(tool(name) for name in PLAYS), tool("picky", QUERY), *more])
+    source.play = dict(PLAYS)
+    return source
+
+
+async def raw_answer(served: Serving, name: str, arguments: str) -> bytes:
+    """The `result` or `error` member of one call, as bytes."""
+    params = f'{{"name":"{name}","arguments":{arguments}}}'
+    answer = await served.caller.raw(names.TOOLS_CALL, params, name=name)
+    members = msgspec.json.decode(answer, type=dict[str, msgspec.Raw])
+    return bytes(members.get("result") or members["error"])
+
+
+@pytest.mark.parametrize("name", [*PLAYS, "picky"])
+@pytest.mark.parametrize("arguments", ["{}", '{"n":1.10,"s":"\\u00e9","big":123456789012345678901234567890}'])
+async def test_execute_tool_answers_byte_for_byte_as_the_tool_itself(name: str, arguments: str) -> None:
+    """T-54, T-188."""
+    async with serving([played()]) as served:
+        direct = await raw_answer(served, name, arguments)
+        wrapped = await raw_answer(served, "execute_tool", f'{{"name":"{name}","arguments":{arguments}}}')
+        assert wrapped == direct
+        if name == "foreign":
+            assert direct == FOREIGN
+        if name == "echo_bytes":
+            assert msgspec.json.decode(direct)["content"][0]["text"] == arguments
+
+
+async def test_third_party_errors_and_our_refusals_keep_their_shape() -> None:
+    """T-99, T-182, T-177."""
+    async with serving([played()]) as served:
+        error = msgspec.json.decode(await raw_answer(served, "wire_error", "{}"))
+        assert error == {"code": -32042, "message": "upstream says no", "data": {"deep": [1.1]}}
+        refused = await served.caller.call("down")
+        assert refused["isError"] is True
+        assert refused["structuredContent"]["error"]["code"] == 47109
+        assert refused["structuredContent"]["error"]["details"] == {"source": "up"}
+        assert "Next step: " in refused["content"][0]["text"]
+        broken = await served.caller.call("breaks")
+        assert "secret text" not in str(broken)
+
+
+async def test_what_is_not_in_the_view_never_runs_whatever_the_way_in() -> None:
+    """T-15, T-56, T-170, T-189."""
+    source = played()
+    source.waiting = {"waiting": "/ws"}
+
+    async def script(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        assert context.toolbox is not None
+        return ToolResult("", structured=await context.toolbox.call("plain", {}))
+
+    source.tools = (*source.tools, tool("script"))
+    source.play["script"] = script
+    configuration = Configuration(deltas=Deltas(disabled=("plain",)))
+    async with serving([source], configuration=configuration) as served:
+        gone = await served.caller.message(names.TOOLS_CALL, {"name": "plain", "arguments": {}})
+        assert gone["error"]["message"].startswith("Tool not found or disabled: plain")
+        wrapped = await served.caller.call("execute_tool", {"name": "plain"})
+        assert wrapped["isError"] is True
+        assert wrapped["content"][0]["text"].startswith("Tool not found: plain.")
+        nested = await served.caller.call("script")
+        assert nested["structuredContent"]["error"]["code"] == -32602
+        waiting = await served.caller.call("waiting")
+        assert waiting["structuredContent"]["error"]["code"] == 47108
+        assert "lmtb trust /ws" in waiting["content"][0]["text"]
+        assert await served.caller.call("execute_tool", {"name": "waiting"}) == waiting
+        assert [name for name, _ in source.calls] == ["script"]
+
+
+async def test_tools_called_from_tools_use_the_callers_view_and_are_not_too_deep() -> None:
+    """T-78."""
+    depths: list[bool] = []
+
+    async def dig(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        depths.append(context.toolbox is not None)
+        if context.toolbox is None:
+            return ToolResult("bottom")
+        assert {one["name"] for one in await context.toolbox.listed()} >= {"dig", "plain"}
+        found = await context.toolbox.call("tool_search", {"query": "dig"})
+        assert found["result"]["structuredContent"]["results"][0]["name"] == "dig"
+        return ToolResult("", structured=await context.toolbox.call("execute_tool", {"name": "dig"}))
+
+    source = played(tool("dig"))
+    source.play["dig"] = dig
+    async with serving([source]) as served:
+        await served.caller.call("dig")
+    assert depths == [True] * 4 + [False]
+
+
+async def test_search_finds_what_can_be_called_and_is_rebuilt_when_that_changes() -> None:
+    """T-40, T-43, T-36."""
+    source = PlayedSource([tool("send_email", visibility="ondemand", keywords=("smtp",)), tool("calculator")])
+    source.keywords = ("github",)
+    async with serving([source]) as served:
+
+        async def found(query: str) -> list[str]:
+            result = await served.caller.call("tool_search", {"query": query})
+            return [hit["name"] for hit in result["structuredContent"]["results"]]
+
+        assert await found("smtp") == ["send_email"]
+        assert await found("github") == ["calculator", "send_email"]
+        source.tools = (tool("weather"),)
+        assert await found("smtp") == []
+        assert await found("") == ["weather"]
+
+
+async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
+    """T-181, T-102."""
+
+    async def hangs(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    source = PlayedSource([Tool("slow", {"name": "slow", "inputSchema": {"type": "object"}}, timeout_s=0.05)])
+    source.play["slow"] = hangs
+    async with serving([source]) as served:
+        refused = await served.caller.call("slow")
+        assert refused["structuredContent"]["error"]["reason"] == "call_timed_out"
+        assert source.cancelled.is_set()
+
+
+async def test_defaults_of_the_user_reach_the_tool_where_the_caller_is_silent() -> None:
+    """T-31, T-153."""
+    schema = {"type": "object", "properties": {"limit": {"type": "integer"}}, "additionalProperties": False}
+    source = played(tool("my_tool", schema))
+    source.play["my_tool"] = echo_bytes
+    configuration = Configuration(schema_defaults=(("my_tool", "limit", 7),))
+    async with serving([source], configuration=configuration) as served:
+        silent = await served.caller.call("my_tool")
+        assert silent["content"][0]["text"] == '{"limit":7}'
+        said = await served.caller.call("my_tool", {"limit": 3})
+        assert said["content"][0]["text"] == '{"limit": 3}'
+        read = await served.caller.result(names.RESOURCES_READ, {"uri": "lm-tools://schema/my_tool"})
+        assert '"default":7' in read["contents"][0]["text"]
+
+
+async def test_broken_promise_of_a_third_party_is_passed_on_and_reported() -> None:
+    """T-176."""
+
+    async def wrong(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        return msgspec.Raw(b'{"content":[],"structuredContent":{"n":"x"}}')
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    source = played(tool("liar", outputSchema=schema))
+    source.play["liar"] = wrong
+    async with serving([source]) as served:
+        answer = await served.caller.message(names.TOOLS_CALL, {"name": "liar", "arguments": {}})
+        assert answer["result"] == {"content": [], "structuredContent": {"n": "x"}}
+        assert [issue.code for issue in served.toolset.issues()] == ["OUTPUT_SCHEMA_MISMATCH"]
+
+
+async def test_refusal_of_a_tool_with_an_output_schema_leaves_structured_content_alone() -> None:
+    """D-14, T-176."""
+    source = played(tool("strict", outputSchema={"type": "object"}))
+    source.play["strict"] = down
+    async with serving([source]) as served:
+        refused = await served.caller.call("strict")
+        assert "structuredContent" not in refused
+        assert refused["_meta"][names.META_ERROR]["error"]["code"] == 47109
+
+
+async def test_calls_are_traced_only_when_asked_and_without_secrets(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """T-186, SE4."""
+    async with serving([played()]) as served:
+        await served.caller.call("plain", {"n": 1})
+        assert "tool_call" not in capfd.readouterr().err
+    async with serving([played()], configuration=Configuration(debug="detail")) as served:
+        await served.caller.call("plain", {"n": 1, "api_key": "canary"})
+        said = capfd.readouterr().err
+        assert '"tool":"plain"' in said
+        assert "canary" not in said.replace("got {'n': 1, 'api_key': 'canary'}", "")

@@ -1,0 +1,339 @@
+"""Which parts of a configuration need consent, and what changes end it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from workspace_server.config.model import Configuration, Deltas, Origin, RemoteServer, StdioServer
+from workspace_server.trust import program
+from workspace_server.trust.item import Item, file_name
+from workspace_server.trust.items import ItemMaker, remote_key, stdio_key
+
+SECRET = "hunter2-canary-value"
+
+
+class Scene:
+    """A workspace with a program in it, one outside, and a server that uses both."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "ws"
+        self.bin = folder / "bin"
+        for one in (self.root, self.bin):
+            one.mkdir()
+        self.path = str(self.bin)
+        self.script = self.root / "server.js"
+        self.script.write_text("serve()\n")
+        self.program("node")
+        self.raw: dict[str, Any] = {
+            "command": "node",
+            "args": ["./server.js", "--port", "1"],
+            "env": {"A": "1"},
+        }
+        self.server = StdioServer(
+            "gh",
+            ("node", "./server.js", "--port", "1"),
+            Origin(self.root / ".mcp.json", "workspace"),
+            env={"A": "1"},
+            cwd=str(self.root),
+            raw=self.raw,
+        )
+
+    def program(self, name: str, folder: Path | None = None) -> Path:
+        path = (folder or self.bin) / name
+        path.write_text("#!/bin/sh\n")
+        path.chmod(0o755)
+        return path
+
+    def item(self) -> Item:
+        return ItemMaker(self.root).stdio(self.server, self.path)
+
+    def rewrite(self, **raw: Any) -> None:
+        self.raw = {**self.raw, **raw}
+        words = (self.raw["command"], *self.raw["args"])
+        self.server = replace(self.server, raw=self.raw, command=words, env=self.raw["env"])
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def _shadow(scene: Scene) -> None:
+    other = scene.bin.parent / "other"
+    other.mkdir()
+    scene.program("node", other)
+    scene.path = f"{other}:{scene.path}"
+
+
+def _link(target: str) -> Callable[[Scene], None]:
+    def make(scene: Scene) -> None:
+        scene.script.unlink()
+        (scene.root / target).write_text("serve()\n")
+        scene.script.symlink_to(target)
+
+    return make
+
+
+CHANGES: dict[str, Callable[[Scene], object]] = {
+    "the program": lambda scene: scene.rewrite(command="node2"),
+    "an argument": lambda scene: scene.rewrite(args=["./server.js", "--port", "2"]),
+    "an argument more": lambda scene: scene.rewrite(args=[*scene.raw["args"], ""]),
+    "a value of a variable": lambda scene: scene.rewrite(env={"A": "2"}),
+    "a variable more": lambda scene: scene.rewrite(env={"A": "1", "NODE_OPTIONS": "-r ./x.js"}),
+    "a word nobody knows yet": lambda scene: scene.rewrite(autoApprove=True),
+    "the folder it starts in": lambda scene: setattr(
+        scene, "server", replace(scene.server, cwd=str(scene.root.parent))
+    ),
+    "the file it comes from": lambda scene: setattr(
+        scene, "server", replace(scene.server, origin=Origin(scene.root / "x.json", "workspace"))
+    ),
+    "an environment file": lambda scene: setattr(
+        scene, "server", replace(scene.server, files={".env": b"A=2"})
+    ),
+    "a byte of a file it names": lambda scene: scene.script.write_text("serve();"),
+    "the mode of a file it names": lambda scene: scene.script.chmod(0o755),
+    "a file it names is gone": lambda scene: scene.script.unlink(),
+    "a file it names is a link now": _link("other.js"),
+    "a file that an argument names now": lambda scene: (scene.root / "1").write_text(""),
+    "another program of this name": _shadow,
+    "the program is gone": lambda scene: (scene.bin / "node").unlink(),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_every_change_of_a_stdio_server_is_another_digest(scene: Scene, name: str) -> None:
+    """TR2, TR3, CV11."""
+    before = scene.item().digest()
+    assert scene.item().digest() == before
+    CHANGES[name](scene)
+    assert scene.item().digest() != before
+
+
+def test_another_target_of_a_link_is_another_digest(scene: Scene) -> None:
+    """TR3."""
+    _link("one.js")(scene)
+    before = scene.item().digest()
+    _link("two.js")(scene)
+    assert scene.item().digest() != before
+
+
+def test_a_linked_interpreter_inside_the_workspace_counts_by_where_it_leads(scene: Scene) -> None:
+    """TR3."""
+    inside = scene.root / "bin"
+    inside.mkdir()
+    (inside / "node").symlink_to(scene.bin / "node")
+    scene.rewrite(command="bin/node")
+    before = scene.item()
+    assert before.facts["program"] == str(inside / "node")
+    scene.program("node20")
+    (inside / "node").unlink()
+    (inside / "node").symlink_to(scene.bin / "node20")
+    assert scene.item().digest() != before.digest()
+
+
+def test_a_program_of_the_workspace_counts_by_its_bytes(scene: Scene) -> None:
+    scene.program("serve", scene.root)
+    scene.rewrite(command="./serve")
+    before = scene.item()
+    assert before.files[file_name("serve", executable=True)] == b"#!/bin/sh\n"
+    (scene.root / "serve").write_text("#!/bin/sh\nevil\n")
+    assert scene.item().digest() != before.digest()
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["server.js", "--require=./server.js", "lib:./server.js", "sub/../server.js", "{root}/server.js"],
+)
+def test_a_file_counts_however_it_is_written(scene: Scene, argument: str) -> None:
+    (scene.root / "sub").mkdir()
+    scene.rewrite(args=[argument.format(root=scene.root)])
+    before = scene.item()
+    assert before.files == {"server.js": b"serve()\n"}
+
+
+def test_files_outside_and_folders_are_no_content_of_the_workspace(scene: Scene) -> None:
+    outside = scene.root.parent / "data.db"
+    outside.write_text("1")
+    scene.rewrite(args=[".", str(outside)])
+    before = scene.item()
+    outside.write_text("2")
+    assert before.files == {} and scene.item().digest() == before.digest()
+
+
+def test_a_search_path_does_not_lead_into_the_workspace(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TR8."""
+    monkeypatch.chdir(scene.root)
+    scene.program("node", scene.root)
+    for path in (f".:{scene.path}", f":{scene.path}", f"{scene.path}:"):
+        scene.path = path
+        assert scene.item().facts["program"] == str(scene.bin / "node")
+    scene.path = "."
+    assert scene.item().facts["program"] is None
+
+
+@pytest.mark.parametrize("word", ["a\0b", "\ud800", "x" * 5000, "/", "", "~", "../" * 200])
+def test_strange_arguments_are_survived(scene: Scene, word: str) -> None:
+    scene.rewrite(command=word or "node", args=[word, f"--x={word}"])
+    assert len(scene.item().digest()) == 64
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_nobody(scene: Scene) -> None:
+    os.mkfifo(scene.root / "pipe")
+    scene.rewrite(args=["pipe"])
+    assert scene.item().files == {}
+
+
+def test_large_files_count_without_being_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program, "MAX_KEPT", 10)
+    scene.script.write_bytes(b"x" * 11)
+    before = scene.item()
+    assert before.files == {}
+    scene.script.write_bytes(b"x" * 10 + b"y")
+    hashed = scene.item()
+    monkeypatch.setattr(program, "MAX_HASHED", 10)
+    by_status = scene.item()
+    scene.script.write_bytes(b"z" * 11)
+    assert len({one.digest() for one in (before, hashed, by_status, scene.item())}) == 4
+
+
+def test_what_is_kept_of_one_server_does_not_depend_on_another(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two processes that saw other things before come to the same digest."""
+    monkeypatch.setattr(program, "MAX_KEPT", 12)
+    (scene.root / "first").write_text("123456")
+    for name in ("first", "server.js"):
+        os.utime(scene.root / name, (1, 1))
+    both = replace(scene.server, command=("node", "first", "server.js"))
+    fresh = ItemMaker(scene.root).stdio(both, scene.path)
+    maker = ItemMaker(scene.root)
+    maker.stdio(scene.server, scene.path)
+    assert maker.stdio(both, scene.path).digest() == fresh.digest()
+    assert list(fresh.files) == ["first"]
+
+
+def test_the_same_item_comes_back_while_nothing_changes(scene: Scene) -> None:
+    maker = ItemMaker(scene.root)
+    first = maker.stdio(scene.server, scene.path)
+    assert maker.stdio(scene.server, scene.path) is first
+    scene.script.write_text("serve();")
+    assert maker.stdio(scene.server, scene.path) is not first
+
+
+# -- remote servers and settings -------------------------------------------------------------------------
+
+
+REMOTE = RemoteServer(
+    "linear",
+    "https://mcp.example/mcp",
+    Origin(Path("/ws/.mcp.json"), "workspace"),
+    token=SECRET,
+    headers={"X-Key": SECRET},
+)
+
+
+def remote(server: RemoteServer) -> Item:
+    return ItemMaker(Path("/ws")).remote(server)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"url": "https://evil.example/mcp"},
+        {"url": "https://mcp.example/mcp?x=1"},
+        {"token": "other"},
+        {"token": "", "token_env": "GITHUB_TOKEN"},
+        {"token": "", "token_secret": "github"},
+        {"auth": "oauth"},
+        {"client_id": "x"},
+        {"client_secret": "x"},
+        {"scope": "all"},
+        {"headers": {"X-Key": "other"}},
+        {"headers": {"X-Other": SECRET}},
+        {"transport": "sse"},
+        {"allow_private": True},
+        {"raw": {"url": "https://mcp.example/mcp"}},
+    ],
+    ids=str,
+)
+def test_every_change_of_a_remote_server_is_another_digest(change: Mapping[str, Any]) -> None:
+    """TR2: also what is sent there, and what of the user's it gets to see."""
+    changed: RemoteServer = replace(REMOTE, **change)
+    assert remote(changed).digest() != remote(REMOTE).digest()
+
+
+def test_a_variable_that_leads_to_another_host_is_another_digest() -> None:
+    raw = {"url": "https://${env:HOST}/mcp"}
+    one, two = (replace(REMOTE, raw=raw, url=f"https://{host}/mcp") for host in ("a", "b"))
+    assert remote(one).digest() != remote(two).digest()
+
+
+def test_a_renewed_secret_of_the_user_is_no_change_of_the_workspace(scene: Scene) -> None:
+    scene.rewrite(env={"TOKEN": "${env:TOKEN}"}, args=["--token", "${env:TOKEN}"])
+    old, new = (
+        replace(scene.server, env={"TOKEN": value}, command=("node", "--token", value))
+        for value in ("1", "2")
+    )
+    maker = ItemMaker(scene.root)
+    assert maker.stdio(old, scene.path).digest() == maker.stdio(new, scene.path).digest()
+
+
+def test_values_from_elsewhere_than_the_entry_count(scene: Scene) -> None:
+    one, two = (replace(scene.server, env={"A": "1", "B": value}) for value in ("1", "2"))
+    maker = ItemMaker(scene.root)
+    assert maker.stdio(one, scene.path).digest() != maker.stdio(two, scene.path).digest()
+
+
+def test_settings_are_an_item_only_where_they_widen() -> None:
+    """T-28."""
+    maker = ItemMaker(Path("/ws"))
+    assert maker.settings(Configuration(deltas=Deltas(unexposed=("a",)))) is None
+    widenings = [
+        Configuration(widening=Deltas(exposed=("a",))),
+        Configuration(widening=Deltas(enabled=("a",))),
+        Configuration(widening=Deltas(unexposed=("a",))),
+        Configuration(widening=Deltas(disabled=("a",))),
+        Configuration(widening_defaults=()),
+        Configuration(widening_defaults=(("a", "limit", 7),)),
+        Configuration(widening_defaults=(("a", "limit", "7"),)),
+    ]
+    items = [maker.settings(one) for one in widenings]
+    assert len({item.digest() for item in items if item is not None}) == len(widenings)
+    assert items[0] is not None and items[0].title == "settings: offer a"
+
+
+def test_only_what_the_workspace_brings_and_has_switched_on_needs_consent(scene: Scene) -> None:
+    user = Origin(Path("/home/u/.config/lm-tools-bridge/workspace.toml"), "user")
+    configuration = Configuration(
+        stdio=(
+            scene.server,
+            replace(scene.server, namespace="mine", origin=user),
+            replace(scene.server, namespace="off", enabled=False),
+        ),
+        remote=(REMOTE, replace(REMOTE, namespace="mine", origin=user)),
+        widening=Deltas(exposed=("a",)),
+    )
+    keys = [item.key for item in ItemMaker(scene.root).all(configuration, scene.path)]
+    assert keys == [stdio_key("gh"), remote_key("linear"), "settings"]
+
+
+def test_no_secret_is_in_what_is_shown_or_remembered(scene: Scene) -> None:
+    """SE4."""
+    scene.rewrite(
+        args=["--token", SECRET, f"--api-key={SECRET}", "-e", f"GH_TOKEN={SECRET}"],
+        env={"A": SECRET},
+        headers={"Authorization": f"Bearer {SECRET}"},
+        url=f"https://u:{SECRET}@h/?key={SECRET}",
+        nested={"clientSecret": SECRET},
+    )
+    scene.server = replace(scene.server, files={".env": SECRET.encode()})
+    for item in (scene.item(), remote(replace(REMOTE, url=f"https://u:{SECRET}@h/?k={SECRET}"))):
+        assert SECRET not in f"{item.title} {item.facts} {item.files}"

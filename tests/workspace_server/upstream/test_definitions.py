@@ -1,0 +1,129 @@
+"""From what a server lists to tools: caps, duplicates, foreign text, promises."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from workspace_server.upstream import definitions
+from workspace_server.upstream.definitions import Definitions
+
+SCHEMA = {"type": "object"}
+
+
+def read(*entries: object) -> Definitions:
+    raws = [msgspec.Raw(one if isinstance(one, bytes) else json.dumps(one).encode()) for one in entries]
+    return definitions.read(raws, "stdio:x", visibility="ondemand", timeout_s=7)
+
+
+def test_every_member_of_a_definition_is_kept() -> None:
+    """T-17, T-115."""
+    given = {
+        "name": "a.b",
+        "inputSchema": SCHEMA,
+        "title": "T",
+        "icons": [{"src": "x"}],
+        "x": {"y": None},
+        "n": 2**60,
+    }
+    (tool,) = read(given).tools
+    assert tool.definition == given
+    assert (tool.name, tool.visibility, tool.timeout_s) == ("a.b", "ondemand", 7)
+
+
+def test_the_first_of_two_tools_with_one_name_stays() -> None:
+    """T-11, F40; also when they differ in what nobody sees (MO2)."""
+    found = read({"name": "a", "n": 1}, {"name": "b"}, {"name": "a", "n": 2}, {"name": "a\u200b", "n": 3})
+    assert [(tool.name, tool.definition.get("n")) for tool in found.tools] == [("a", 1), ("b", None)]
+    assert [(one.level, one.code, one.message) for one in found.issues] == [
+        ("warning", "TOOL_NAME_DUPLICATE", 'Tool "a" is already registered')
+    ] * 2
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [{}, [], 7, {"name": 7}, {"name": ""}, {"name": "\u200b"}, {"name": "x" * 257}, b'{"name":"a","n":1e999}',
+     b'{"name":"a","n":' + b"[" * 50_000 + b"]" * 50_000 + b"}"],
+    ids=["empty", "list", "number", "name no string", "no name", "invisible", "long", "number nobody holds", "deep"],
+)  # fmt: skip
+def test_an_entry_that_is_no_tool_is_left_out_and_the_others_stay(entry: object) -> None:
+    """T-11, T-18, MO8."""
+    found = read(entry, {"name": "good", "inputSchema": SCHEMA})
+    assert [tool.name for tool in found.tools] == ["good"]
+    assert [one.level for one in found.issues] == ["error"]
+
+
+def test_texts_a_model_reads_are_cleaned_and_values_are_not() -> None:
+    """T-17, MO4, T-100."""
+    dirty = "\x1b[31mred\x1b[0m \u202eabc\u200b\U000e0041\x07"
+    found = read({
+        "name": "d\u200bel\n",
+        "description": dirty,
+        "annotations": {"title": dirty},
+        "inputSchema": {
+            "type": "object",
+            "description": dirty,
+            "properties": {
+                "description": {"description": dirty, "const": dirty, "examples": [{"title": dirty}]},
+                "default": {"title": dirty, "default": {"description": dirty}, "enum": [dirty]},
+            },
+            "$defs": {"x": {"anyOf": [{"description": dirty}]}},
+        },
+        "x-vendor": dirty,
+    })  # fmt: skip
+    (tool,) = found.tools
+    clean = "red abc"
+    assert tool.definition == {
+        "name": "del",
+        "description": clean,
+        "annotations": {"title": clean},
+        "inputSchema": {
+            "type": "object",
+            "description": clean,
+            "properties": {
+                "description": {"description": clean, "const": dirty, "examples": [{"title": dirty}]},
+                "default": {"title": clean, "default": {"description": dirty}, "enum": [dirty]},
+            },
+            "$defs": {"x": {"anyOf": [{"description": clean}]}},
+        },
+        "x-vendor": dirty,
+    }
+    assert found.originals == {"del": "d\u200bel\n"}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "asks"),
+    [({"destructiveHint": True}, True), ({"destructiveHint": False}, False), ({"readOnlyHint": True}, False),
+     ({"readOnlyHint": True, "destructiveHint": True}, True), ("x", False), ({}, False)],
+)  # fmt: skip
+def test_annotations_raise_caution_and_never_lower_it(annotations: object, asks: bool) -> None:
+    """T-19, MO6."""
+    (tool,) = read({"name": "a", "annotations": annotations}).tools
+    assert tool.asks is asks
+
+
+def test_a_definition_that_changed_is_told_with_both_hashes() -> None:
+    """T-19, MO1."""
+    before = read({"name": "a", "description": "nice"}, {"name": "b"}).hashes
+    now = read({"description": "nasty", "name": "a"}, {"name": "b"}, {"name": "new"}).hashes
+    (issue,) = definitions.changed(before, now, "stdio:x")
+    assert (issue.level, issue.code, issue.tool_name) == ("warning", "TOOL_DEFINITION_CHANGED", "a")
+    assert issue.details is not None
+    assert before["a"][:16] in issue.details
+    assert now["a"][:16] in issue.details
+
+
+def test_the_order_of_members_is_no_change() -> None:
+    before = read({"name": "a", "description": "d", "inputSchema": {"type": "object", "x": 1}}).hashes
+    now = read({"inputSchema": {"x": 1, "type": "object"}, "description": "d", "name": "a"}).hashes
+    assert definitions.changed(before, now, "stdio:x") == []
+
+
+def test_the_fingerprint_is_of_the_content() -> None:
+    """T-179."""
+    one, two, again = (
+        read({"name": "a", "description": text}).tools[0].fingerprint for text in ("x", "y", "x")
+    )
+    assert one == again != two

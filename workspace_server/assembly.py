@@ -1,0 +1,102 @@
+"""What a workspace server is built from, and in which order it is closed. It runs in `process.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from protocol.launch import Folders, Launch
+from workspace_server import log
+from workspace_server.approval_state import ApprovalState
+from workspace_server.approvals import Approvals
+from workspace_server.builtin import BuiltinSource
+from workspace_server.calls import Calls, OwnTools
+from workspace_server.gate import Guard
+from workspace_server.making import Making
+from workspace_server.rate_limit import RateLimiter
+from workspace_server.registry import Registry
+from workspace_server.secret_store.store import Secrets, open_store
+from workspace_server.sources import Sources
+from workspace_server.surroundings import Surroundings
+from workspace_server.toolset import Toolset
+from workspace_server.version import version
+from workspace_server.workspace import Workspace
+
+if TYPE_CHECKING:
+    from workspace_server.internal.channel import Channel
+
+
+@dataclass(slots=True)
+class Parts:
+    """The parts a server starts and closes; the others are reached through them."""
+
+    calls: Calls
+    sources: Sources | None = None
+    channel: Channel | None = None
+
+    async def start(self) -> None:
+        """Open the internal channel; a folder that does not allow one costs only the channel."""
+        if self.channel is None:
+            return
+        try:
+            await self.channel.start()
+        except OSError as error:
+            log.error("internal_channel_unavailable", cause=str(error))
+            self.channel = None
+
+    async def close(self) -> None:
+        """Close what listens, then what runs; afterwards nothing that was started is left."""
+        if self.channel is not None:
+            await self.channel.stop()
+        await self.calls.close()
+        await self.calls.toolset.close()
+        if self.sources is not None:
+            await self.sources.close()
+
+
+def assemble(launch: Launch, environ: Mapping[str, str]) -> Parts:
+    """Put a workspace server together. Without the user's folders it has its built-in tools only."""
+    workspace = Workspace.of(Path(launch.root))
+    builtin = BuiltinSource(workspace)
+    if launch.folders is None:
+        return Parts(Calls(Toolset(Registry([builtin]))))
+    around = _surroundings(launch, launch.folders, workspace, environ)
+    secrets = open_store(around.state_dir, environ)
+    registry = Registry()
+    sources = Sources(registry, around, [builtin], Making(around, secrets))
+    gate = Guard(Approvals(ApprovalState(around.state_dir, around.workspace)), RateLimiter())
+    calls = Calls(Toolset(registry, sources.configure), gate)
+    return Parts(calls, sources, _channel(around, workspace, secrets, calls))
+
+
+def _surroundings(
+    launch: Launch, folders: Folders, workspace: Workspace, environ: Mapping[str, str]
+) -> Surroundings:
+    return Surroundings(
+        launch.workspace,
+        str(workspace.root),
+        version(),
+        environ,
+        Path(folders.config),
+        Path(folders.state),
+        Path(folders.runtime),
+        launch.manager_port,
+    )
+
+
+def _channel(around: Surroundings, workspace: Workspace, secrets: Secrets, calls: Calls) -> Channel:
+    from workspace_server.internal.service import make_channel  # noqa: PLC0415
+
+    return make_channel(
+        workspace=around.workspace,
+        root=workspace.root,
+        folders=[folder.path for folder in workspace.folders],
+        config_dir=around.config_dir,
+        state_dir=around.state_dir,
+        runtime_dir=around.runtime_dir,
+        store=secrets,
+        toolbox=OwnTools(calls),
+        version=around.version,
+    )

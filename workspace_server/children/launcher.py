@@ -1,0 +1,207 @@
+"""The program that stands between us and a child for a moment: it bounds itself, then becomes the child.
+
+Linux only. Run as `python -I -S launcher.pyc word… -- argv…`. The words are settings without secrets; the
+environment passes through untouched. It imports next to nothing, because every child waits for it. Words:
+`parent=PID` who must be alive, `cwd=FOLDER`, `ctype=VALUE` the LC_CTYPE of the child, `confined=1`, those of
+`Confinement.words`, and `status=FD`: a dot is written there, then why it failed; success closes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
+_SIGKILL, _SIGPIPE, _SIGXFSZ = 9, 13, 25
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, read a folder
+_FILE_RIGHTS = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # what can be granted on a single file
+_RIGHTS_BY_VERSION = {
+    1: (1 << 13) - 1,
+    2: (1 << 14) - 1,
+    3: (1 << 15) - 1,
+    4: (1 << 15) - 1,
+    5: (1 << 16) - 1,
+}
+_BIND_CONNECT = 1 << 0 | 1 << 1
+_SCOPE_ABSTRACT_SOCKETS, _SCOPE_SIGNALS = 1 << 0, 1 << 1
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full")  # that anybody may write
+_SOURCES = ("/dev/random", "/dev/urandom")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Ruleset(ctypes.Structure):
+    _fields_ = [("files", ctypes.c_uint64), ("network", ctypes.c_uint64), ("scope", ctypes.c_uint64)]
+
+
+class _Beneath(ctypes.Structure):
+    _pack_ = 1
+    _layout_ = "ms"
+    _fields_ = [("rights", ctypes.c_uint64), ("folder", ctypes.c_int32)]
+
+
+def _syscall(*arguments: object) -> int:
+    result: int = _libc.syscall(*arguments)
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result
+
+
+def landlock_version() -> int:
+    """The version of Landlock this kernel speaks; 0 for none."""
+    try:
+        return _syscall(_CREATE_RULESET, None, 0, 1)
+    except OSError:
+        return 0
+
+
+def _fence(writable: list[str], readable: list[str], network: bool) -> None:
+    version = landlock_version()
+    if not version:
+        return
+    rights = _RIGHTS_BY_VERSION[min(version, 5)]
+    attributes = _Ruleset(
+        rights,
+        _BIND_CONNECT if not network and version >= 4 else 0,
+        (_SCOPE_SIGNALS | (0 if network else _SCOPE_ABSTRACT_SOCKETS)) if version >= 6 else 0,
+    )
+    size = 8 if version < 4 else 16 if version < 6 else 24
+    ruleset = _syscall(_CREATE_RULESET, ctypes.byref(attributes), ctypes.c_size_t(size), 0)
+    for path in (*_SOURCES, *readable):
+        _allow(ruleset, path, rights & _READ)
+    for path in (*_DEVICES, *writable):
+        _allow(ruleset, path, rights)
+    _syscall(_RESTRICT_SELF, ruleset, 0)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # what is not there needs no permission
+    if os.fstat(folder).st_mode & 0o170000 != 0o040000:
+        rights &= _FILE_RIGHTS
+    beneath = _Beneath(rights, folder)
+    _syscall(_ADD_RULE, ruleset, 1, ctypes.byref(beneath), 0)
+    os.close(folder)
+
+
+def _limit(name: str, value: int) -> None:
+    import resource  # noqa: PLC0415  few children need it
+
+    number = getattr(resource, "RLIMIT_" + name)
+    hard = resource.getrlimit(number)[1]
+    grace = 1 if name == "CPU" else 0  # SIGXCPU says why it ended, SIGKILL would not
+    bounds = [x if hard == resource.RLIM_INFINITY else min(x, hard) for x in (value, value + grace)]
+    resource.setrlimit(number, (bounds[0], bounds[1]))
+
+
+def _become(argv: list[str]) -> None:
+    """Replace this process by the command. Returns never; raises the reason why it could not."""
+    program = argv[0]
+    if "/" in program:
+        os.execve(program, argv, os.environb)  # noqa: S606  no shell is meant
+    folders = os.environb.get(b"PATH", b"").split(b":")
+    refused: OSError = FileNotFoundError(2, os.strerror(2))
+    for folder in folders:
+        if folder.startswith(b"/"):
+            try:
+                os.execve(folder + b"/" + os.fsencode(program), argv, os.environb)  # noqa: S606
+            except (FileNotFoundError, NotADirectoryError) as error:
+                if _exists(error.filename):
+                    raise
+            except OSError as error:
+                refused = error
+    raise refused
+
+
+def _exists(path: str | bytes) -> bool:
+    return os.path.exists(path)  # noqa: PTH110  pathlib is slow to load
+
+
+def _restore_signals() -> None:
+    # the module without its enumerations, which take longer than all the rest
+    import _signal  # type: ignore[import-not-found]  # noqa: PLC0415  it has no stub
+
+    for number in (_SIGPIPE, _SIGXFSZ):  # this interpreter ignores them, and so would the child
+        _signal.signal(number, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
+
+
+def _restore_ctype(value: str | None) -> None:
+    """The interpreter sets LC_CTYPE where the locale is C (PEP 538)."""
+    if value is None:
+        os.environb.pop(b"LC_CTYPE", None)
+    else:
+        os.environ["LC_CTYPE"] = value
+
+
+def _close_descriptors(keep: int) -> None:
+    os.closerange(3, keep)
+    os.closerange(max(keep, 2) + 1, 1 << 20)
+
+
+def _die_with(parent: str | None) -> None:
+    _prctl(_PR_SET_PDEATHSIG, _SIGKILL)
+    if parent is not None and os.getppid() != int(parent):
+        os._exit(1)  # whoever wanted this child has gone
+
+
+def _prepare(settings: dict[str, str], words: list[tuple[str, str]]) -> None:
+    if "confined" in settings:
+        _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+        _limit("CORE", 0)
+        _fence(
+            [value for key, value in words if key == "write"],
+            [value for key, value in words if key == "read"],
+            settings["network"] == "1",
+        )
+        for key, value in words:
+            if key == "limit":
+                name, _, number = value.partition(":")
+                _limit(name, int(number))
+
+
+def _prctl(option: int, value: int) -> None:
+    if _libc.prctl(option, value, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def _words(error: BaseException) -> str:
+    if isinstance(error, FileNotFoundError) and error.filename and _exists(error.filename):
+        return "the interpreter its first line names is missing"
+    return (isinstance(error, OSError) and error.strerror) or type(error).__name__
+
+
+def main(arguments: list[str]) -> None:
+    """Do what the words say and become the command; tell why not."""
+    split = arguments.index("--")
+    words = [(word.partition("=")[0], word.partition("=")[2]) for word in arguments[:split]]
+    settings = dict(words)
+    status = int(settings.get("status", 2))
+    if status > 2:
+        os.set_inheritable(status, False)
+    step = "descriptors"
+    os.write(status, b".")
+    try:
+        _close_descriptors(status)
+        _die_with(settings.get("parent"))
+        step = "folder"
+        os.chdir(settings.get("cwd", "/"))
+        step = "limits"
+        _prepare(settings, words)
+        _restore_signals()
+        _restore_ctype(settings.get("ctype"))
+        step = "command"
+        _become(arguments[split + 1 :])
+    except BaseException as error:  # noqa: BLE001  whoever started us wants to know
+        os.write(status, f"{step}:{_words(error)}".encode("utf-8", "replace"))
+        os._exit(127)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

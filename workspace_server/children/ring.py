@@ -1,0 +1,120 @@
+"""The last of what a child wrote to standard error, and its lines for a log, at a bounded rate.
+
+Bytes are kept as they came; cleaning happens when somebody looks. Reading the pipe is `pipes.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Final
+
+from workspace_server.results import clean_text
+
+CAPACITY: Final = 64 * 1024
+MAX_LINE: Final = 2000
+LINES_PER_S: Final = 100
+_MAX_LINE_BYTES: Final = 4 * MAX_LINE
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
+
+
+class Ring:
+    """The last 64 KiB that were fed to it (T-105)."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+        self._cut = False
+
+    def feed(self, chunk: bytes) -> None:
+        """Add bytes; the oldest are forgotten."""
+        self._data += chunk
+        surplus = len(self._data) - CAPACITY
+        if surplus > 0:
+            del self._data[:surplus]
+            self._cut = True
+
+    def lines(self, n: int = 20) -> list[str]:
+        """The last `n` lines that are not blank: cleaned, each at most 2,000 characters."""
+        raw = _LINE_END.split(bytes(self._data))
+        if self._cut:  # the first line has lost its beginning; as the only one its end is still telling
+            raw[0] = raw[0][-MAX_LINE:] if len(raw) == 1 else b""
+        found: list[str] = []
+        for piece in reversed(raw):
+            if len(found) >= n:
+                break
+            line = _clean(piece)
+            if line:
+                found.append(line)
+        return found[::-1]
+
+    def text(self, limit: int) -> str:
+        """All lines that are kept, or the last `limit` characters of them."""
+        text = "\n".join(self.lines(CAPACITY))
+        return text[-limit:] if limit > 0 else ""
+
+
+class LineLimiter:
+    """Gives whole lines to `listener`, at most 100 in a second, and says how many it left out."""
+
+    def __init__(self, listener: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+        self._listener = listener
+        self._clock = clock
+        self._partial = bytearray()
+        self._window = clock()
+        self._given = 0
+        self._dropped = 0
+
+    def feed(self, chunk: bytes) -> None:
+        """Take bytes as they come; a line longer than 2,000 characters loses its end."""
+        self._renew()
+        start = 0
+        while self._given < LINES_PER_S:
+            end = chunk.find(b"\n", start)
+            if end < 0:
+                self._extend(chunk[start:])
+                return
+            self._extend(chunk[start:end])
+            self._give()
+            start = end + 1
+        self._drop(chunk[start:])
+
+    def end(self) -> None:
+        """Give what is left without a line end, and how much was left out."""
+        if self._partial and self._given < LINES_PER_S:
+            self._give()
+        self._report()
+
+    def _renew(self) -> None:
+        now = self._clock()
+        if now - self._window >= 1:
+            self._window, self._given = now, 0
+            self._report()
+
+    def _report(self) -> None:
+        if self._dropped:
+            self._given += 1
+            dropped, self._dropped = self._dropped, 0
+            self._listener(f"[{dropped} lines left out]")
+
+    def _extend(self, piece: bytes) -> None:
+        self._partial += piece[: max(0, _MAX_LINE_BYTES - len(self._partial))]
+
+    def _drop(self, chunk: bytes) -> None:
+        ends = chunk.count(b"\n")
+        if ends:
+            self._dropped += ends
+            self._partial.clear()
+        self._extend(chunk[chunk.rfind(b"\n") + 1 :])
+
+    def _give(self) -> None:
+        self._given += 1  # blank lines count: they cost as much
+        line = _clean(bytes(self._partial))
+        self._partial.clear()
+        if line:
+            self._listener(line)
+
+
+def _clean(raw: bytes) -> str:
+    text = raw.decode("utf-8", "replace")
+    return clean_text(text.replace("\r", " ")).rstrip()[:MAX_LINE]

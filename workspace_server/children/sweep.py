@@ -1,0 +1,171 @@
+"""Processes that carry a mark in their environment: found, and killed until none is left.
+
+The last net under process groups: a daemon that left its group and session still has the environment it was
+given. Blocking; meant for a thread. Who is polite to whom before that is `child.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import Final, Literal
+
+_PAUSE_S: Final = 0.005
+_MAX_DOUBTS: Final = 2  # a process may live without an environment for ever
+_KERNEL_THREAD: Final = 0x00200000
+
+
+def marked(name: str, value: str) -> list[int]:
+    """The pids of living processes of our user whose environment says `name=value`; never our own."""
+    return [pid for pid in _pids() if _Look(f"{name}={value}".encode(), None).at(pid) == "ours"]
+
+
+def group(leader: int) -> list[int]:
+    """The pids of living processes in the process group of `leader`, itself included."""
+    if sys.platform != "linux":
+        return [pid for pid in _pids() if _group_of(pid) == leader]
+    return [pid for pid in _pids() if (stat := _stat(pid)) and stat.alive and stat.group == leader]
+
+
+def kill_marked(name: str, value: str, session: int | None = None, bound_s: float = 2.0) -> list[int]:
+    """Kill everything that carries the mark or belongs to `session`, until nothing is found any more.
+
+    Args:
+        name: variable of the mark.
+        value: its value, which nobody else has.
+        session: number of a session that cannot have become somebody else's, or None.
+        bound_s: when to give up, in seconds.
+
+    Returns:
+        The pids that were still there at the end; normally none.
+    """
+    look = _Look(f"{name}={value}".encode(), session)
+    deadline = time.monotonic() + bound_s
+    doubts = 0
+    while True:
+        found, unsure = _kill_round(look)
+        doubts += unsure
+        if not found and (not unsure or doubts > _MAX_DOUBTS):
+            return []
+        if time.monotonic() > deadline:
+            return found
+        time.sleep(_PAUSE_S)
+
+
+def _kill_round(look: _Look) -> tuple[list[int], bool]:
+    """Kill what is found, each at once, so that a family that forks wins no time; whether one was unclear."""
+    found, unsure = [], False
+    for pid in _pids():
+        verdict = look.at(pid)
+        if verdict == "ours":
+            found.append(pid)
+            _kill(pid, look)
+        elif verdict == "unclear":
+            unsure = True
+    return found, unsure
+
+
+class _Look:
+    """Tells whether a process carries the mark or belongs to the session."""
+
+    def __init__(self, mark: bytes, session: int | None) -> None:
+        self._mark = mark
+        self._session = session
+
+    def at(self, pid: int) -> Literal["ours", "not ours", "unclear"]:
+        """`unclear`: seen without any environment, perhaps in the moment of becoming another program."""
+        environment = _environment(pid)
+        if environment is None:
+            return "not ours"
+        if self._mark in environment and self._mark in environment.split(b"\0"):
+            return "ours"
+        if sys.platform != "linux" or (environment and self._session is None):
+            return "not ours"
+        stat = _stat(pid)
+        if stat is None or not stat.alive:
+            return "not ours"
+        if stat.session == self._session:
+            return "ours"
+        return "not ours" if environment or stat.of_kernel else "unclear"
+
+
+class _Stat:
+    """What `/proc/PID/stat` says."""
+
+    __slots__ = ("alive", "group", "of_kernel", "session")
+
+    def __init__(self, text: bytes) -> None:
+        fields = text.rpartition(b")")[2].split()
+        self.alive = fields[0] not in (b"Z", b"X", b"x")
+        self.group = int(fields[2])
+        self.session = int(fields[3])
+        self.of_kernel = bool(int(fields[6]) & _KERNEL_THREAD)
+
+
+def _stat(pid: int) -> _Stat | None:
+    try:
+        return _Stat(_read(f"/proc/{pid}/stat"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _read(path: str) -> bytes:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        parts = []
+        while part := os.read(descriptor, 1 << 17):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
+
+
+def _pids() -> list[int]:
+    own = os.getpid()
+    if sys.platform == "linux":
+        names = os.listdir("/proc")  # noqa: PTH208  twice as fast, and there may be thousands
+        return [int(name) for name in names if name.isdigit() and int(name) != own]
+    import psutil  # noqa: PLC0415  slow to load, needed outside Linux only
+
+    return [pid for pid in psutil.pids() if pid != own]
+
+
+def _environment(pid: int) -> bytes | None:
+    """The environment a process began with; None for somebody else's or one that has gone."""
+    if sys.platform == "linux":
+        try:
+            return _read(f"/proc/{pid}/environ")
+        except OSError:
+            return None
+    import psutil  # noqa: PLC0415  slow to load, needed outside Linux only
+
+    try:
+        return b"\0".join(f"{key}={value}".encode() for key, value in psutil.Process(pid).environ().items())
+    except (psutil.Error, OSError):
+        return None
+
+
+def _kill(pid: int, look: _Look) -> None:
+    try:
+        descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
+    except OSError:
+        return
+    try:
+        if descriptor is None:
+            os.kill(pid, signal.SIGKILL)
+        elif look.at(pid) == "ours":  # asked again now that it is held: the number may have changed hands
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except OSError:
+        pass  # it has gone
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _group_of(pid: int) -> int | None:
+    try:
+        return os.getpgid(pid)
+    except OSError:
+        return None

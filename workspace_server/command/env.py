@@ -1,0 +1,109 @@
+"""The verb env: what a program of a workspace gets of the environment, beside what the user's shell has.
+
+The usual reason why a server does not start is a program that only the shell finds. Of variables only names
+are shown, of PATH its folders.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from workspace_server.children import environment
+from workspace_server.children.login_shell import login_path
+from workspace_server.command.places import Places, json_option, print_json, real_folder
+from workspace_server.trust.printable import printable
+
+PROGRAMS: Final = ("npx", "uvx", "node", "python3", "git", "docker")
+_ADVICE: Final = """
+Next step: put its folder on the PATH in your shell's login file (~/.profile or ~/.zprofile), or give the
+whole path in the server's `command`; then `lmtb stop`: the next request starts everything anew."""
+
+
+@click.command()
+@click.argument("root", type=click.Path(path_type=Path))
+@json_option
+@click.pass_obj
+def env(places: Places, *, root: Path, as_json: bool) -> None:
+    """Compare what programs of the workspace ROOT get with what this shell has."""
+    folder = real_folder(root)
+    mine = dict(os.environ)
+    # without the manager's PATH, what the login shell sets is what its servers have at least
+    search = asyncio.run(login_path({**mine, "PATH": places.path or ""}))
+    found = compare(mine, environment.base(mine, search, str(folder)))
+    if as_json:
+        print_json(found)
+    else:
+        _show(found, known=places.path is not None)
+
+
+def compare(shell: Mapping[str, str], child: Mapping[str, str]) -> dict[str, Any]:
+    """Both environments side by side; of variables only the names.
+
+    Returns:
+        `path` (`child`, `onlyChild`, `onlyShell`, each a list of folders), `programs` (name -> `child` and
+        `shell`, a path or None), `missing` (names only the shell has), `changed` and `added` (names).
+    """
+    theirs, mine = _folders(child), _folders(shell)
+    return {
+        "path": {
+            "child": theirs,
+            "onlyChild": [one for one in theirs if one not in mine],
+            "onlyShell": [one for one in mine if one not in theirs],
+        },
+        "programs": {name: {"child": _which(name, theirs), "shell": _which(name, mine)} for name in PROGRAMS},
+        "missing": sorted(shell.keys() - child.keys()),
+        "changed": sorted(name for name in shell.keys() & child.keys() if shell[name] != child[name]),
+        "added": sorted(child.keys() - shell.keys()),
+    }
+
+
+def _folders(environ: Mapping[str, str]) -> list[str]:
+    return list(dict.fromkeys(entry for entry in environ.get("PATH", "").split(os.pathsep) if entry))
+
+
+def _which(name: str, folders: Sequence[str]) -> str | None:
+    return shutil.which(name, path=os.pathsep.join(folders)) if folders else None
+
+
+def _show(found: Mapping[str, Any], *, known: bool) -> None:
+    path = found["path"]
+    click.echo("PATH of programs in this workspace" + ("" if known else " (as your login shell sets it)"))
+    for entry in path["child"]:
+        note = "   (not in this shell)" if entry in path["onlyChild"] else ""
+        click.echo(f"  {printable(entry)}{note}")
+    for entry in path["onlyShell"]:
+        click.echo(f"  {printable(entry)}   (only in this shell)")
+    click.echo("\nPrograms")
+    hidden = [name for name, places in found["programs"].items() if _line(name, places)]
+    click.echo(f"\nVariables of this shell that they do not get: {_names(found['missing'])}")
+    click.echo(f"Variables that differ: {_names(found['changed'])}")
+    click.echo("What a server needs of these, its entry can set: see `env` in its configuration.")
+    if hidden:
+        words = ", ".join(hidden)
+        click.echo(f"\nOnly this shell finds {words}. {_ADVICE}")
+
+
+def _line(name: str, places: Mapping[str, str | None]) -> bool:
+    """Print where a program is; whether only the shell finds it."""
+    child, shell = places["child"], places["shell"]
+    if child is None and shell is None:
+        text = "nowhere"
+    elif child is None:
+        text = f"not found (this shell: {shell})"
+    elif child == shell:
+        text = child
+    else:
+        text = f"{child} (this shell: {shell or 'not found'})"
+    click.echo(f"  {name:8} {printable(text)}")
+    return child is None and shell is not None
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(printable(name) for name in names) or "none"

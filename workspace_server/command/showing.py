@@ -1,0 +1,90 @@
+"""Items as a person sees them before saying yes: what would run, and with which program and files.
+
+All of it is the workspace's own words, so all of it is escaped (MO4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import click
+
+from workspace_server.trust.difference import Change, file_line
+from workspace_server.trust.item import Item, Verdict
+from workspace_server.trust.printable import printable
+from workspace_server.trust.record import recorded_file
+
+MAX_TITLE: Final = 4_000
+_MAX_DETAILS: Final = 60
+_WORDS: Final[Mapping[Verdict, str]] = {"never": "new", "changed": "changed", "trusted": "trusted"}
+_COLOURS: Final[Mapping[Verdict, str]] = {"never": "yellow", "changed": "yellow", "trusted": "green"}
+
+
+def state_word(verdict: Verdict) -> str:
+    """A verdict as a person reads it."""
+    return _WORDS[verdict]
+
+
+def show_items(items: Sequence[Item], verdicts: Mapping[str, Verdict]) -> None:
+    """Print all items; of those that wait also what exactly they are."""
+    for item in items:
+        verdict = verdicts[item.key]
+        word = click.style(f"{_WORDS[verdict]:8}", fg=_COLOURS[verdict])
+        click.echo(f"  {word} {printable(item.title, width=MAX_TITLE)}")
+        if verdict == "trusted":
+            continue
+        details = list(_details(item))
+        for line in details[:_MAX_DETAILS]:
+            click.echo(f"             {printable(line, width=MAX_TITLE)}")
+        if len(details) > _MAX_DETAILS:
+            click.echo(f"             … and {len(details) - _MAX_DETAILS} more")
+
+
+def show_changes(changes: Sequence[Change]) -> None:
+    """Print what changed, line by line."""
+    for change in changes:
+        click.echo(f"{change.kind}: {change.title}")
+        for line in change.lines:
+            click.echo(f"    {click.style(line, fg=_line_colour(line))}")
+
+
+def as_json(item: Item, verdict: Verdict) -> dict[str, Any]:
+    """An item for programs."""
+    return {
+        "key": item.key,
+        "title": item.title,
+        "state": _WORDS[verdict],
+        "digest": item.digest(),
+        "files": [file_line(name, *_measured(content)) for name, content in sorted(item.files.items())],
+    }
+
+
+def _details(item: Item) -> Iterator[str]:
+    facts = item.facts
+    if "program" in facts:
+        yield f"program: {facts['program'] or 'not found on the PATH of workspace servers'}"
+    for name, label in (
+        ("interpreter", "program"),
+        ("env", "sets"),
+        ("headers", "sends"),
+        ("cwd", "starts in"),
+    ):
+        value = facts.get(name)
+        if value not in (None, "", ".", [], {}):
+            yield f"{label}: {value if isinstance(value, str) else ', '.join(map(str, value))}"
+    if facts.get("auth", "none") != "none":
+        yield f"signs in by: {facts['auth']}"
+    if "from" in facts:
+        yield f"configured in: {facts['from']}"
+    for name, content in sorted(item.files.items()):
+        yield f"file: {file_line(name, *_measured(content))}"
+
+
+def _measured(content: bytes) -> tuple[int, str]:
+    file = recorded_file(content, 0)
+    return file.size, file.sha256
+
+
+def _line_colour(line: str) -> str | None:
+    return {"-": "red", "+": "green"}.get(line[:1])

@@ -1,0 +1,98 @@
+"""The verb tools: switch single tools on and off for a workspace, and say which ones ask before they run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from workspace_server.command.places import Places, Refused, real_folder
+from workspace_server.config import edit
+from workspace_server.config.load import USER_FILE, Configurations
+from workspace_server.config.model import Approval
+from workspace_server.policy import BUILT_IN_DISABLED
+from workspace_server.trust.printable import printable
+
+
+@click.group()
+def tools() -> None:
+    """Which tools a workspace offers, and which of them ask before they run."""
+
+
+@tools.command()
+@click.argument("name")
+@click.option("--root", type=click.Path(path_type=Path), required=True, help="The workspace's folder.")
+@click.pass_obj
+def enable(places: Places, *, name: str, root: Path) -> None:
+    """Offer the tool NAME."""
+    _switch(name, root, places, enabled=True)
+
+
+@tools.command()
+@click.argument("name")
+@click.option("--root", type=click.Path(path_type=Path), required=True, help="The workspace's folder.")
+@click.pass_obj
+def disable(places: Places, *, name: str, root: Path) -> None:
+    """No longer offer the tool NAME."""
+    _switch(name, root, places, enabled=False)
+
+
+@tools.command()
+@click.argument("name")
+@click.pass_obj
+def allow(places: Places, *, name: str) -> None:
+    """Let the tool NAME run without asking."""
+    _decide(name, places, "allow")
+
+
+@tools.command()
+@click.argument("name")
+@click.pass_obj
+def ask(places: Places, *, name: str) -> None:
+    """Have the tool NAME ask before every call."""
+    _decide(name, places, "ask")
+
+
+@tools.command()
+@click.argument("name")
+@click.pass_obj
+def deny(places: Places, *, name: str) -> None:
+    """Never let the tool NAME run."""
+    _decide(name, places, "deny")
+
+
+def _switch(name: str, root: Path, places: Places, *, enabled: bool) -> None:
+    folder = real_folder(root)
+    if name in BUILT_IN_DISABLED:
+        text = f"{name} is a tool of an editor's own agent and is never offered"
+        raise Refused(text, "use another tool", reason="never_offered")
+    configurations = Configurations(folder, places.config_dir, os.environ)
+    file = configurations.current().policy_file
+    with _explained(file):
+        # which tools exist only a running server knows; what turns out needless it prunes itself (T-25)
+        edit.set_tool_enabled(file, name, enabled, defaults={})
+    click.echo(f"{printable(name)} is switched {'on' if enabled else 'off'} in {printable(file)}.")
+    if enabled and file.is_relative_to(folder):
+        click.echo(f"That file comes with the workspace, so it waits for: lmtb trust {printable(folder)}")
+
+
+def _decide(name: str, places: Places, approval: Approval) -> None:
+    file = places.config_dir / USER_FILE
+    with _explained(file):
+        edit.set_approval(file, name, approval)
+    said = {"allow": "runs without asking", "ask": "asks before every call", "deny": "never runs"}[approval]
+    click.echo(f"{printable(name)} {said}; a workspace can only be stricter. Written to {printable(file)}.")
+
+
+@contextmanager
+def _explained(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except edit.NotEditable as error:
+        raise Refused(str(error), f"correct {file}, and try again", reason="not_editable") from error
+    except OSError as error:
+        text = f"{file} cannot be written: {error.strerror or error}"
+        raise Refused(text, f"check the disk, and owner and mode of {file}", reason="not_writable") from error

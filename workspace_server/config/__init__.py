@@ -1,0 +1,1 @@
+"""What the user and the project configured: read, merged, written."""

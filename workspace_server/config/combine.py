@@ -1,0 +1,125 @@
+"""One configuration out of what several files say: who wins, and what waits for trust. Pure.
+
+Reading the files is `load.py`. Policy settings come from one scope (T-26): the user's file, or the workspace
+once it says `useWorkspaceSettings`. Until the workspace is trusted, that switch can only take away (T-28).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from typing import Any, Final
+
+from workspace_server.config.grouping import DEFAULT_RULES
+from workspace_server.config.model import Approval, Configuration, Deltas
+from workspace_server.config.notes import Notes
+from workspace_server.config.settings import (
+    DEBUG,
+    DELTAS,
+    GROUPING_RULES,
+    SCHEMA_DEFAULTS,
+    USE_WORKSPACE,
+    Settings,
+)
+
+_STRICTNESS: Final[Mapping[Approval, int]] = {"allow": 0, "ask": 1, "deny": 2}
+_NO_DELTAS: Final = Deltas()
+
+
+def workspace_settings(ours: Settings, editors: Settings, notes: Notes) -> Settings:
+    """The settings of the workspace's scope: our TOML wins over an editor's file (T-27).
+
+    `notes` are those of the TOML; a setting on which both differ is named there.
+    """
+    differing = sorted(key for key in ours.keys() & editors.keys() if ours[key] != editors[key])
+    if differing:
+        message = f"{', '.join(differing)}: the editor's settings say something else; this file counts"
+        notes.warn("CONFIG_SETTINGS_DISAGREE", message)
+    return {**editors, **ours}
+
+
+def policy(user: Settings, workspace: Settings, notes: Notes) -> Mapping[str, Any]:
+    """The members of `Configuration` that T-26 is about.
+
+    Args:
+        user: settings of the user's file.
+        workspace: settings of the workspace's scope.
+        notes: of the workspace's file; gets a warning where settings of the workspace are not used.
+    """
+    rules = (workspace if workspace.get(USE_WORKSPACE) else user).get(GROUPING_RULES, DEFAULT_RULES)
+    if not workspace.get(USE_WORKSPACE):
+        unused = sorted(key for key in workspace if key.startswith("tools."))
+        if unused:
+            message = f"{', '.join(unused)}: not used, because {USE_WORKSPACE} is not true"
+            notes.warn("CONFIG_SCOPE_UNUSED", message)
+        return {
+            "deltas": _deltas(user),
+            "schema_defaults": user.get(SCHEMA_DEFAULTS, ()),
+            "grouping_rules": rules,
+            "debug": user.get(DEBUG, "off"),
+        }
+    mine, theirs = _deltas(user), _deltas(workspace)
+    now = _narrowed(mine, theirs)
+    defaults, waiting = user.get(SCHEMA_DEFAULTS, ()), workspace.get(SCHEMA_DEFAULTS, ())
+    return {
+        "deltas": now,
+        "widening": _difference(now, theirs),
+        "schema_defaults": defaults,
+        "widening_defaults": waiting if waiting != defaults else None,
+        "grouping_rules": rules,
+        "debug": workspace.get(DEBUG, "off"),
+    }
+
+
+def apply_widening(configuration: Configuration) -> Configuration:
+    """The configuration once the user trusts the workspace's settings; the same object if nothing waits."""
+    wide, waiting = configuration.widening, configuration.widening_defaults
+    if wide == _NO_DELTAS and waiting is None:
+        return configuration
+    now = configuration.deltas
+    deltas = Deltas(
+        exposed=_sorted({*now.exposed, *wide.exposed}),
+        unexposed=_sorted(set(now.unexposed) - set(wide.unexposed)),
+        enabled=_sorted({*now.enabled, *wide.enabled}),
+        disabled=_sorted(set(now.disabled) - set(wide.disabled)),
+    )
+    defaults = configuration.schema_defaults if waiting is None else waiting
+    return replace(
+        configuration, deltas=deltas, schema_defaults=defaults, widening=_NO_DELTAS, widening_defaults=None
+    )
+
+
+def approvals(user: Mapping[str, Approval], workspace: Mapping[str, Approval]) -> Mapping[str, Approval]:
+    """The decision per tool: the user's, or the workspace's where that is stricter (T-178)."""
+    found = dict(user)
+    for name, value in workspace.items():
+        if name not in found or _STRICTNESS[value] > _STRICTNESS[found[name]]:
+            found[name] = value
+    return found
+
+
+def _deltas(settings: Settings) -> Deltas:
+    return Deltas(**{field.name: settings.get(DELTAS[field.name], ()) for field in fields(Deltas)})
+
+
+def _narrowed(mine: Deltas, theirs: Deltas) -> Deltas:
+    """What both scopes agree to show, without what either hides."""
+    return Deltas(
+        exposed=_sorted(set(mine.exposed) & set(theirs.exposed)),
+        unexposed=_sorted({*mine.unexposed, *theirs.unexposed}),
+        enabled=_sorted(set(mine.enabled) & set(theirs.enabled)),
+        disabled=_sorted({*mine.disabled, *theirs.disabled}),
+    )
+
+
+def _difference(now: Deltas, wanted: Deltas) -> Deltas:
+    return Deltas(
+        exposed=_sorted(set(wanted.exposed) - set(now.exposed)),
+        unexposed=_sorted(set(now.unexposed) - set(wanted.unexposed)),
+        enabled=_sorted(set(wanted.enabled) - set(now.enabled)),
+        disabled=_sorted(set(now.disabled) - set(wanted.disabled)),
+    )
+
+
+def _sorted(names: set[str]) -> tuple[str, ...]:
+    return tuple(sorted(names))

@@ -1,0 +1,244 @@
+"""Changes single values of a `workspace.toml` and leaves everything else as a person wrote it. Blocks.
+
+Parse, change, write out, parse again with another parser, replace the file at once: a fault on the way leaves
+the old file.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Final
+
+from workspace_server import policy
+from workspace_server.config.files import read_bytes
+from workspace_server.config.jsonc import Broken, decode
+from workspace_server.config.model import Approval, Deltas
+from workspace_server.config.settings import DELTAS, OBSOLETE
+from workspace_server.source import Default
+
+_TRIES: Final = 200
+_TRY_S: Final = 0.01
+
+
+class NotEditable(Exception):
+    """A file cannot be changed as it is; the message says why."""
+
+
+def set_tool_enabled(file: Path, name: str, enabled: bool, *, defaults: Mapping[str, Default]) -> Deltas:
+    """Switch one tool on or off in the delta lists of a file (T-13), pruned (T-25); the lists as saved.
+
+    Args:
+        file: `Configuration.policy_file`.
+        name: the offered name; it need not exist.
+        enabled: what is wanted.
+        defaults: every name that exists, and the default of its source.
+
+    Raises:
+        NotEditable: the file is broken.
+        OSError: it cannot be written.
+    """
+    saved = Deltas()
+
+    def change(document: MutableMapping[str, Any]) -> None:
+        nonlocal saved
+        saved = policy.with_tool(defaults, _deltas(document), name, enabled)
+        _put_deltas(document, saved)
+
+    _edit(file, change)
+    return saved
+
+
+def prune(file: Path, *, defaults: Mapping[str, Default]) -> Deltas:
+    """Take out of a file's delta lists what has no effect (T-25); the lists as saved. Raises likewise."""
+    saved = Deltas()
+
+    def change(document: MutableMapping[str, Any]) -> None:
+        nonlocal saved
+        saved = policy.prune(defaults, _deltas(document))
+        _put_deltas(document, saved)
+
+    if file.exists():
+        _edit(file, change)
+    return saved
+
+
+def set_approval(file: Path, name: str, value: Approval | None) -> None:
+    """Decide about one tool in the user's file (T-178); None forgets the decision. Raises likewise."""
+    if value is None:
+        unset(file, ["approvals", name])
+    else:
+        put(file, ["approvals", name], value)
+
+
+def put(file: Path, keys: Sequence[str], value: Any) -> None:
+    """Set the value at a path of keys; tables on the way are made. Raises likewise."""
+    _edit(file, lambda document: _put(document, keys, value))
+
+
+def unset(file: Path, *paths: Sequence[str]) -> None:
+    """Remove the values at these paths of keys, and tables that are empty then. Raises likewise."""
+
+    def change(document: MutableMapping[str, Any]) -> None:
+        for keys in paths:
+            _remove(document, keys)
+
+    if file.exists():
+        _edit(file, change)
+
+
+def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> None:
+    """Apply a change, while nobody else of ours changes a file of that folder."""
+    import tomlkit  # noqa: PLC0415 - changes are rare, and it takes long to load
+    from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
+
+    target = Path(os.path.realpath(file))  # a linked file stays a link
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _alone(target):
+        before = _content(target)
+        try:
+            text = decode(before or b"")
+            document = tomlkit.parse(text)
+            change(document)
+            written = tomlkit.dumps(document)
+            _verify(text, written, change)
+        except (Broken, TOMLKitError, tomllib.TOMLDecodeError) as error:
+            raise NotEditable(f"{file} cannot be changed: {error}") from None
+        if written != text:
+            _replace(target, before, written.encode())
+
+
+@contextmanager
+def _alone(file: Path) -> Iterator[None]:
+    """Hold the folder's lock."""
+    try:
+        import fcntl  # noqa: PLC0415 - not on every system
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(file.parent, os.O_RDONLY)
+    try:
+        for _ in range(_TRIES):
+            with suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(_TRY_S)
+        else:
+            raise NotEditable(f"{file} is being changed by somebody else")
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _verify(text: str, written: str, change: Callable[[MutableMapping[str, Any]], None]) -> None:
+    expected = tomllib.loads(text)
+    change(expected)
+    if tomllib.loads(written) != expected:
+        raise Broken("it is written in a way that this change would spoil")
+
+
+def _content(file: Path) -> bytes | None:
+    if not file.exists():
+        return None
+    return read_bytes(file)
+
+
+def _replace(file: Path, before: bytes | None, data: bytes) -> None:
+    """Put `data` in the place of the file, unless a person saved another version just now."""
+    temporary = file.with_name(f".{file.name}.{secrets.token_hex(6)}")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(descriptor, "wb") as stream:  # noqa: PTH123 - pathlib cannot open a descriptor
+            stream.write(data)
+            stream.flush()
+            os.fsync(descriptor)
+        if _content(file) != before:
+            raise NotEditable(f"{file} was changed just now")
+        if before is not None:
+            temporary.chmod(file.stat().st_mode & 0o777)
+        temporary.replace(file)
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+def _deltas(document: Mapping[str, Any]) -> Deltas:
+    found = {}
+    for field in fields(Deltas):
+        value = _find(document, DELTAS[field.name].split("."))
+        found[field.name] = tuple(str(name) for name in value) if isinstance(value, list) else ()
+    return Deltas(**found)
+
+
+def _put_deltas(document: MutableMapping[str, Any], deltas: Deltas) -> None:
+    for key in OBSOLETE:
+        _remove(document, key.split("."))
+    for field in fields(Deltas):
+        names: tuple[str, ...] = getattr(deltas, field.name)
+        keys = DELTAS[field.name].split(".")
+        if names:
+            _put(document, keys, list(names))
+        else:
+            _remove(document, keys)
+
+
+def _find(document: Any, keys: Sequence[str]) -> Any:
+    for key in keys:
+        if not isinstance(document, Mapping) or key not in document:
+            return None
+        document = document[key]
+    return document
+
+
+def _put(document: MutableMapping[str, Any], keys: Sequence[str], value: Any) -> None:
+    *folders, last = keys
+    for key in folders:
+        if key not in document:
+            document[key] = _new_table(document)
+        if not isinstance(document[key], MutableMapping):
+            raise Broken(f'"{key}" is no table')
+        document = document[key]
+    if isinstance(value, list) and isinstance(document.get(last), list):
+        _rewrite(document[last], value)
+    elif document.get(last) != value or isinstance(document.get(last), bool) != isinstance(value, bool):
+        document[last] = value
+
+
+def _new_table(document: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    if type(document) is dict:
+        return {}
+    import tomlkit  # noqa: PLC0415 - see _edit
+
+    return tomlkit.table()
+
+
+def _rewrite(array: list[Any], wanted: Sequence[str]) -> None:
+    """Make an array hold what is wanted, in order, item by item, so that comments between items stay."""
+    for position in reversed(range(len(array))):
+        if array[position] not in wanted or array[position] in array[:position]:
+            del array[position]
+    if list(array) != [name for name in wanted if name in array]:
+        array.clear()
+    for position, name in enumerate(wanted):
+        if position >= len(array) or array[position] != name:
+            array.insert(position, name)
+
+
+def _remove(document: MutableMapping[str, Any], keys: Sequence[str]) -> None:
+    *folders, last = keys
+    parents = [document]
+    for key in folders:
+        below = parents[-1].get(key)
+        if not isinstance(below, MutableMapping):
+            return
+        parents.append(below)
+    parents[-1].pop(last, None)
+    for parent, key in zip(reversed(parents[:-1]), reversed(folders), strict=True):
+        if not parent[key]:
+            del parent[key]

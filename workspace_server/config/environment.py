@@ -1,0 +1,45 @@
+"""What an entry may set in the environment of its process: names, refused names, files of variables. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+_REFUSED: Final = frozenset({"PATH", "PYTHONPATH", "NODE_OPTIONS"})
+_REFUSED_PREFIXES: Final = ("LD_", "DYLD_", "GIT_")
+_LINE: Final = re.compile(r"\s*(?:export\s+)?([\w.-]+)\s*=\s*(.*?)\s*\Z", re.DOTALL)
+_QUOTED: Final = re.compile(r"""(["'`])(.*)\1\s*(?:#.*)?\Z""", re.DOTALL)
+
+
+def is_refused(name: str, value: str) -> bool:
+    """Whether a workspace's file may not set this variable: it decides what other programs load (TR8)."""
+    upper = name.upper()
+    return upper in _REFUSED or upper.startswith(_REFUSED_PREFIXES) or value.startswith("()")
+
+
+def is_sane(name: str, value: str) -> bool:
+    """Whether an operating system takes this variable at all."""
+    return bool(name) and "=" not in name and "\0" not in name and "\0" not in value
+
+
+def parse(text: str) -> Mapping[str, str]:
+    """The variables of an environment file: `NAME=value` lines, with quotes, `export` and `#` comments.
+
+    Other lines are passed over, as editors do.
+    """
+    found: dict[str, str] = {}
+    for line in text.splitlines():
+        match = None if line.lstrip().startswith("#") else _LINE.match(line)
+        if match is not None:
+            found[match[1]] = _value(match[2])
+    return found
+
+
+def _value(written: str) -> str:
+    quoted = _QUOTED.match(written)
+    if quoted is None:
+        return written.split(" #", 1)[0].rstrip()
+    if quoted[1] == '"':
+        return quoted[2].replace("\\n", "\n").replace('\\"', '"')
+    return quoted[2]

@@ -1,0 +1,113 @@
+"""Takes typed values out of a table of a configuration file. Pure.
+
+A value of the wrong kind makes its whole entry unusable; keys nobody asked for are left over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast, get_args
+
+T = TypeVar("T", bound=str)
+
+
+class Unusable(Exception):
+    """An entry cannot be used; the message says why, without any value of it."""
+
+
+class Fields:
+    """The members of one table, taken one by one."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+        self._taken: set[str] = set()
+
+    @property
+    def left(self) -> list[str]:
+        """The keys that nobody took, in order of appearance."""
+        return [key for key in self._values if key not in self._taken]
+
+    def take(self, key: str) -> Any:
+        """The value as it is; None when it is absent."""
+        self._taken.add(key)
+        return self._values.get(key)
+
+    def text(self, key: str, default: str = "") -> str:
+        """A string.
+
+        Raises:
+            Unusable: it is something else. So do the other methods.
+        """
+        value = self.take(key)
+        if value is None:
+            return default
+        if not isinstance(value, str) or "\0" in value:
+            raise Unusable(f'"{key}" must be a string')
+        return value
+
+    def required(self, key: str) -> str:
+        """A string that must be there."""
+        value = self.text(key)
+        if not value.strip():
+            raise Unusable(f'"{key}" is missing')
+        return value
+
+    def flag(self, key: str, default: bool = False) -> bool:
+        """A boolean."""
+        value = self.take(key)
+        if value is None:
+            return default
+        if not isinstance(value, bool):
+            raise Unusable(f'"{key}" must be true or false')
+        return value
+
+    def number(self, key: str, default: float, low: float, high: float) -> float:
+        """A number of a range."""
+        value = self.take(key)
+        if value is None:
+            return default
+        # NaN is in no range
+        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
+            raise Unusable(f'"{key}" must be a number from {low:g} to {high:g}')
+        return float(value)
+
+    def choice(self, key: str, allowed: Any, default: T) -> T:
+        """One of the strings of a `Literal`."""
+        value = self.take(key)
+        if value is None:
+            return default
+        return cast(T, choice(key, value, allowed))
+
+    def texts(self, key: str) -> tuple[str, ...]:
+        """An array of strings."""
+        value = self.take(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(one, str) and "\0" not in one for one in value):
+            raise Unusable(f'"{key}" must be an array of strings')
+        return tuple(value)
+
+    def pairs(self, key: str) -> Mapping[str, str]:
+        """A table of strings; numbers and booleans count as their JSON text, null as not there."""
+        value = self.take(key)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping) or not all(_is_plain(one) for one in value.values()):
+            raise Unusable(f'"{key}" must be a table of strings')
+        return {str(name): _plain(one) for name, one in value.items() if one is not None}
+
+
+def choice(key: str, value: object, allowed: Any) -> Any:
+    """The value, if it is one of the strings of a `Literal`; raises `Unusable` otherwise."""
+    words = get_args(allowed)
+    if value not in words or not isinstance(value, str):
+        raise Unusable(f'"{key}" must be one of {", ".join(words)}')
+    return cast(Any, value)
+
+
+def _is_plain(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,127 @@
+"""Groups of tools for people who look at lists (T-29). Display only: no group decides anything. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from workspace_server.config.fields import Unusable
+from workspace_server.config.model import GroupingRule
+from workspace_server.config.notes import Notes, named
+
+MAX_RULES: Final = 100
+MAX_PATTERN: Final = 256
+FLAGS: Final = "imsu"
+DEFAULT_RULES: Final = (
+    GroupingRule("angelscript", "AngelScript", "^angelscript_"),
+    GroupingRule("clangd", "clangd", "^lm_clangd_"),
+)
+"""The rules of whoever sets none."""
+BUILT_IN_DISABLED: Final = "builtin_disabled"
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One group. `parent` is `builtin_disabled` for the groups of names that are never offered."""
+
+    id: str
+    label: str
+    parent: str | None = None
+
+
+_CUSTOM: Final = Group("custom", "Custom tools")
+_COPILOT: Final = Group("copilot", "Copilot tools")
+_VSCODE: Final = Group("vscode", "VS Code tools")
+_OTHER: Final = Group("other", "Other tools")
+
+
+class Grouping:
+    """Sorts tools into groups by the rules; the first that matches a name wins."""
+
+    def __init__(self, rules: Iterable[GroupingRule]) -> None:
+        self._rules = [(rule, matches) for rule in rules if (matches := _compiled(rule)) is not None]
+
+    def group(self, name: str, kind: str, disabled: Collection[str] = ()) -> Group:
+        """The group of one tool.
+
+        Args:
+            name: the offered name.
+            kind: the kind of its source; an editor's tools are told apart from all others.
+            disabled: the built-in disabled names.
+        """
+        found = self._of_rule(name) or _by_origin(name, kind)
+        if name not in disabled:
+            return found
+        return Group(f"{BUILT_IN_DISABLED}_{found.id}", found.label, BUILT_IN_DISABLED)
+
+    def _of_rule(self, name: str) -> Group | None:
+        for rule, matches in self._rules:
+            if matches(name):
+                return Group(f"custom_rule:{rule.id}", rule.label)
+        return None
+
+
+def rules_from(key: str, value: object, notes: Notes) -> tuple[GroupingRule, ...]:
+    """The usable rules of a decoded setting, with a warning for each of the others.
+
+    Raises:
+        Unusable: it is no array.
+    """
+    if not isinstance(value, list):
+        raise Unusable(f'"{key}" must be an array')
+    if len(value) > MAX_RULES:
+        notes.warn("CONFIG_GROUPING_RULE", f"only the first {MAX_RULES} grouping rules are used")
+    rules: dict[str, GroupingRule] = {}
+    for position, entry in enumerate(value[:MAX_RULES]):
+        try:
+            rule = _rule(entry, rules, notes)
+            rules[rule.id] = rule
+        except Unusable as reason:
+            notes.warn("CONFIG_GROUPING_RULE", f"grouping rule {position + 1} is ignored: {reason}")
+    return tuple(rules.values())
+
+
+def _rule(entry: object, rules: Mapping[str, GroupingRule], notes: Notes) -> GroupingRule:
+    values: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {}
+    texts = [values.get(key) for key in ("id", "label", "pattern")]
+    flags = values.get("flags", "")
+    if not all(isinstance(text, str) and text.strip() for text in texts) or not isinstance(flags, str):
+        raise Unusable("it needs the texts id, label and pattern")
+    identity, label, pattern = (str(text) for text in texts)
+    kept = "".join(flag for flag in FLAGS if flag in flags)
+    if identity in rules:
+        raise Unusable(f'the id "{named(identity)}" is there already')
+    if len(pattern) > MAX_PATTERN:
+        raise Unusable(f"its pattern is longer than {MAX_PATTERN} characters")
+    rule = GroupingRule(identity, named(label), pattern, kept)
+    if _compiled(rule) is None:
+        raise Unusable("its pattern is not a regular expression")
+    if set(flags) - set(FLAGS):
+        notes.warn("CONFIG_GROUPING_RULE", f'grouping rule "{named(identity)}": only the flags i m s u count')
+    return rule
+
+
+def _compiled(rule: GroupingRule) -> Callable[[str], bool] | None:
+    """Whether a name matches; None for a pattern that is none.
+
+    The engine of the schema validator is used because its time is bounded, whatever the pattern.
+    """
+    import jsonschema_rs  # noqa: PLC0415 - few people set rules, and it takes 25 ms to load
+
+    flags = rule.flags.replace("u", "")  # names are text: it is always on
+    pattern = f"(?{flags})(?:{rule.pattern})" if flags else rule.pattern
+    options = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1_000_000)
+    try:
+        engine = jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=options)
+    except (ValueError, jsonschema_rs.ValidationError):
+        return None
+    return engine.is_valid
+
+
+def _by_origin(name: str, kind: str) -> Group:
+    if kind != "editor":
+        return _CUSTOM
+    if name.startswith(("copilot_", "lm_copilot_")):
+        return _COPILOT
+    return _VSCODE if name else _OTHER

@@ -1,0 +1,205 @@
+"""The configuration in force for one workspace, as its files say at this moment. Blocks.
+
+Which files there are, and in which order they count:
+
+1. `workspace.toml` in the user's folder
+2. `.lm-tools-bridge/workspace.toml` in the workspace
+3. `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json` in the workspace: servers only
+4. `*.code-workspace` if there is one, else `.vscode/settings.json`: policy settings only (T-26)
+
+Who reads them: `toml_file.py`, `mcp_json.py`, `editor_settings.py`. Who wins: `combine.py`, `servers.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from workspace_server.config import combine, editor_settings, mcp_json, servers, toml_file, variables
+from workspace_server.config.entries import Place
+from workspace_server.config.files import Clock, WatchedFile, WatchedFolder
+from workspace_server.config.jsonc import Broken, parse_object
+from workspace_server.config.loops import MANAGER_PORT
+from workspace_server.config.model import Configuration, Origin, RemoteServer, Scope, Scripts, StdioServer
+from workspace_server.config.notes import Notes
+from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE
+from workspace_server.config.variables import Variables
+
+USER_FILE: Final = "workspace.toml"
+WORKSPACE_FILE: Final = ".lm-tools-bridge/workspace.toml"
+_DEFAULTS: Final = Configuration()
+
+Document = Mapping[str, Any]
+
+
+class Configurations:
+    """Reads a workspace's configuration, again whenever a file may have changed. Not for two threads at once.
+
+    Args:
+        root: the workspace's folder.
+        user_dir: the user's configuration folder.
+        environ: our environment; placeholders get their values from it.
+        manager_port: a port the manager listens on beside the usual one, for entries that lead back.
+        clock: the time of day in nanoseconds.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        user_dir: Path,
+        environ: Mapping[str, str],
+        *,
+        manager_port: int | None = None,
+        clock: Clock = time.time_ns,
+    ) -> None:
+        self._root = root
+        self._clock = clock
+        self._variables = Variables(root, environ)
+        self._ports = {MANAGER_PORT} if manager_port is None else {MANAGER_PORT, manager_port}
+        self._user = self._toml(user_dir / USER_FILE)
+        self._ours = self._toml(root / WORKSPACE_FILE)
+        self._imported = [(form, self._json(root / form.path)) for form in mcp_json.FORMATS]
+        self._projects = WatchedFolder(root, ".code-workspace", clock)
+        self._folder_settings = self._json(root / ".vscode/settings.json")
+        self._editor = self._folder_settings
+        self._named: dict[Path, WatchedFile[bytes]] = {}
+        self._removed: list[str] = []
+        self._current: Configuration | None = None
+
+    def current(self) -> Configuration:
+        """The configuration now; the same object as before while no file changed.
+
+        A file that cannot be read keeps what it said last, with an issue. What an untrusted workspace would
+        widen is in `widening`; see `apply_widening`.
+        """
+        self._follow_project()
+        imported = [file for _, file in self._imported]
+        # a list: every file is looked at, also after the first that changed
+        changed = [file.look() for file in (self._user, self._ours, self._editor, *imported)]
+        changed += [file.look() for file in self._named.values()]
+        if self._current is None or any(changed):
+            self._tidy()
+            self._current = self._combined()
+        return self._current
+
+    def forget(self) -> None:
+        """The environment that placeholders get their values from has changed: read everything as new."""
+        self._current = None
+
+    def _follow_project(self) -> None:
+        if not self._projects.look():
+            return
+        found = self._projects.found
+        self._editor = self._folder_settings if found is None else self._json(found)
+        self._current = None
+
+    def _tidy(self) -> None:
+        """Take out of the user's file what has no place there, once; the warning stays (T-25, T-26)."""
+        document = self._user.value
+        tools = document.get("tools")
+        present = {f"tools.{key}" for key in tools} if isinstance(tools, Mapping) else set()
+        misplaced = [str(key) for key in OBSOLETE if key in present]
+        misplaced += [USE_WORKSPACE] if USE_WORKSPACE in document else []
+        if not misplaced or self._user.problem is not None:
+            return
+        from workspace_server.config import edit  # noqa: PLC0415 - takes tomlkit, which is rarely needed
+
+        try:
+            edit.unset(self._user.path, *(key.split(".") for key in misplaced))
+        except (OSError, edit.NotEditable):
+            return
+        self._removed = misplaced
+        self._user.look()
+
+    def _combined(self) -> Configuration:
+        used: set[Path] = set()
+        user_place = self._place(self._user, "user", variables.TOML, used)
+        place = self._place(self._ours, "workspace", variables.TOML, used)
+        user, ours = toml_file.read(self._user.value, user_place), toml_file.read(self._ours.value, place)
+        self._note_misplaced(user.settings, user_place.notes)
+        editor_notes = self._notes(self._editor, "workspace")
+        editors = editor_settings.read(self._editor_document(), editor_notes)
+        scoped = combine.workspace_settings(ours.settings, editors, place.notes)
+        members = combine.policy(user.settings, scoped, place.notes)
+        listed = [(server, user_place.notes) for server in user.servers]
+        listed += [(server, place.notes) for server in ours.servers]
+        notes = [user_place.notes, place.notes]
+        for form, file in self._imported:
+            imported = self._place(file, "workspace", form.dialect, used)
+            listed += [(server, imported.notes) for server in mcp_json.servers(file.value, form, imported)]
+            notes.append(imported.notes)
+        merged = servers.merge(listed, self._ports)
+        self._named = {path: file for path, file in self._named.items() if path in used}
+        return Configuration(
+            stdio=tuple(server for server in merged if isinstance(server, StdioServer)),
+            remote=tuple(server for server in merged if isinstance(server, RemoteServer)),
+            policy_file=(self._ours if scoped.get(USE_WORKSPACE) else self._user).path,
+            scripts=Scripts(
+                tools_path=user.tools_path,
+                libraries_path=user.libraries_path,
+                workspace_tools_path=ours.tools_path,
+                workspace_libraries_path=ours.libraries_path,
+                execute_code=user.execute_code,
+            ),
+            approvals=combine.approvals(user.approvals, ours.approvals),
+            search={**user.search, **ours.search},
+            internal_prefix=user.internal_prefix or _DEFAULTS.internal_prefix,
+            call_timeout_s=ours.call_timeout_s or user.call_timeout_s or _DEFAULTS.call_timeout_s,
+            issues=tuple(issue for one in (*notes, editor_notes) for issue in one.issues),
+            **members,
+        )
+
+    def _note_misplaced(self, user: Mapping[str, Any], notes: Notes) -> None:
+        if self._removed:
+            notes.warn("CONFIG_KEY_REMOVED", f"{', '.join(self._removed)}: no use in this file; removed")
+        if USE_WORKSPACE in user:
+            notes.warn("CONFIG_WRONG_SCOPE", f"{USE_WORKSPACE} counts in a workspace only; it is ignored")
+
+    def _editor_document(self) -> Document:
+        in_project = self._editor.path.suffix == ".code-workspace"
+        return editor_settings.of_workspace_file(self._editor.value) if in_project else self._editor.value
+
+    def _place(
+        self, file: WatchedFile[Document], scope: Scope, dialect: variables.Dialect, used: set[Path]
+    ) -> Place:
+        def read(path: Path) -> bytes:
+            used.add(path)
+            return self._content(path)
+
+        return Place(Origin(file.path, scope), dialect, self._variables, self._notes(file, scope), read)
+
+    def _notes(self, file: WatchedFile[Document], scope: Scope) -> Notes:
+        notes = Notes(self._shown(file.path, scope))
+        if file.problem is not None:
+            notes.unreadable(file.problem)
+        return notes
+
+    def _shown(self, path: Path, scope: Scope) -> str:
+        if scope == "workspace":
+            return path.relative_to(self._root).as_posix()
+        home = self._variables.home
+        return f"~/{path.relative_to(home).as_posix()}" if home and path.is_relative_to(home) else str(path)
+
+    def _content(self, path: Path) -> bytes:
+        """The bytes of a file that an entry names; from now on it is looked at as well.
+
+        Raises:
+            Broken: there is no such file, or it cannot be read.
+        """
+        file = self._named.get(path)
+        if file is None:
+            file = self._named[path] = WatchedFile(path, bytes, b"", self._clock)
+            file.look()
+        if file.missing:
+            raise Broken("there is no such file")
+        if file.problem is not None:
+            raise file.problem
+        return file.value
+
+    def _toml(self, path: Path) -> WatchedFile[Document]:
+        return WatchedFile(path, toml_file.parse, {}, self._clock)
+
+    def _json(self, path: Path) -> WatchedFile[Document]:
+        return WatchedFile(path, parse_object, {}, self._clock)

@@ -1,0 +1,62 @@
+"""Entries that lead back to the manager: who lists himself never comes to an end (T-82). Pure."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Collection, Sequence
+from pathlib import PurePath, PureWindowsPath
+from typing import Final
+from urllib.parse import urlsplit
+
+MANAGER_PORT: Final = 47100
+_PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+def url_leads_back(url: str, ports: Collection[int]) -> bool:
+    """Whether a URL is an MCP address of the manager: this machine, one of its ports, `mcp` in the path."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or _DEFAULT_PORTS.get(parts.scheme.lower(), 0)
+    except ValueError:
+        return False
+    if port not in ports or parts.hostname is None or "mcp" not in parts.path.split("/"):
+        return False
+    return is_this_machine(parts.hostname)
+
+
+def command_leads_back(command: Sequence[str], ports: Collection[int]) -> bool:
+    """Whether a command is our own connector, or another one that is pointed at the manager.
+
+    Launchers in front of it (`uvx`, `npx`, `env`) make no difference.
+    """
+    for position, word in enumerate(command):
+        if _program(word) in _PROGRAMS and "connect" in command[position + 1 :]:
+            return True
+        if "://" in word and url_leads_back(word, ports):
+            return True
+    return False
+
+
+def is_this_machine(host: str) -> bool:
+    """Whether a host name of a URL means this machine, in any spelling."""
+    name = host.rstrip(".").lower()
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        try:  # 127.1, 0x7f.1, 2130706433
+            address = ipaddress.ip_address(socket.inet_aton(name))
+        except (OSError, ValueError):
+            return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    address = mapped if mapped is not None else address
+    return address.is_loopback or address.is_unspecified
+
+
+def _program(word: str) -> str:
+    """The program a word names: no folder, no ending, no version (`lm-tools-bridge@1.2`, `…==1.2`)."""
+    name = PureWindowsPath(PurePath(word).name).name
+    return name.removesuffix(".exe").split("@")[0].split("==")[0].lower()

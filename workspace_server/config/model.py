@@ -1,0 +1,171 @@
+"""What a configuration says, whatever file it came from: shapes only. Reading the files is `load.py`.
+
+Every entry remembers its origin, because content of the workspace runs only once it is trusted while the
+user's own does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from protocol.issues import Issue
+from workspace_server.source import Default, Visibility
+
+Scope = Literal["user", "workspace"]
+Sharing = Literal["workspace", "session", "call"]
+"""Who shares one process of a stdio server: every client of the workspace, one session, nobody."""
+Approval = Literal["allow", "ask", "deny"]
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where an entry was read: the file, and whether it belongs to the user or to the workspace."""
+
+    file: Path
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class StdioServer:
+    """One stdio MCP server (T-81), variables expanded.
+
+    `cwd` is absolute. `env` is what the entry itself sets. `timeout_s` is the longest a call may take.
+    `visibilities` are those of single tools, by the server's own names (T-32). `raw` is the entry as it is
+    written, before expansion; `files` are the bytes of other files it was made from (environment files).
+    `order` is its place among all servers, of either kind, in configuration order.
+    """
+
+    namespace: str
+    command: tuple[str, ...]
+    origin: Origin
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cwd: str = ""
+    enabled: bool = True
+    visibility: Visibility = "native"
+    separator: str = "__"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    default: Default = "enabled"
+    timeout_s: float = 120.0
+    sharing: Sharing = "workspace"
+    visibilities: Mapping[str, Visibility] = field(default_factory=dict)
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    files: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteServer:
+    """One remote MCP server (T-108), variables expanded, no trailing `/`.
+
+    At most one of `token`, `token_env` and `token_secret` is set; `auth` is `oauth` or empty. `headers` are
+    sent along. `allow_private` permits addresses of this machine and its networks (SP19). `transport` is
+    `http`, `sse`, or `auto`: Streamable HTTP, and the older SSE where the server refuses that.
+    `visibilities`, `raw` and `order` as in `StdioServer`.
+    """
+
+    namespace: str
+    url: str
+    origin: Origin
+    token: str = field(default="", repr=False)
+    token_env: str = ""
+    token_secret: str = ""
+    auth: Literal["", "oauth"] = ""
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    scope: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    transport: Literal["auto", "http", "sse"] = "auto"
+    allow_private: bool = False
+    enabled: bool = True
+    visibility: Visibility = "native"
+    separator: str = "__"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    default: Default = "enabled"
+    timeout_s: float = 120.0
+    visibilities: Mapping[str, Visibility] = field(default_factory=dict)
+    raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    order: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Deltas:
+    """The four delta lists of the policy (group B), each sorted and without duplicates."""
+
+    exposed: tuple[str, ...] = ()
+    unexposed: tuple[str, ...] = ()
+    enabled: tuple[str, ...] = ()
+    disabled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingRule:
+    """How tools are grouped for display (T-29)."""
+
+    id: str
+    label: str
+    pattern: str
+    flags: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scripts:
+    """Settings of script tools. The lists are absolute folders; `execute_code` only the user can switch on.
+
+    `tools_path` and `libraries_path` are the user's. What the workspace's file names stands apart, because
+    it needs trust; those folders lie in the workspace.
+    """
+
+    tools_path: tuple[Path, ...] = ()
+    libraries_path: tuple[Path, ...] = ()
+    workspace_tools_path: tuple[Path, ...] = ()
+    workspace_libraries_path: tuple[Path, ...] = ()
+    execute_code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Everything in force for one workspace at one moment, and what is wrong with the files.
+
+    Attributes:
+        stdio, remote: the servers, in configuration order: user file, workspace file, imported files.
+        deltas: the policy in force (scope of T-26), schema defaults likewise.
+        widening: what an untrusted workspace file asks for and does not get yet (T-28): names its `exposed`
+            and `enabled` lists would add, and names its scope would take out of `unexposed` and `disabled`.
+        widening_defaults: the schema defaults that wait likewise; None when none wait.
+        policy_file: the file of ours that a change of the policy is saved in (T-26).
+        schema_defaults: `tool.param=value` entries as (tool, param, value) (T-30).
+        approvals: the user's decision per tool (T-178).
+        search: settings of the file search, passed on to it as they are.
+        internal_prefix: the beginning of internal tools' names (D-7).
+        call_timeout_s: the longest a call may take where nothing else says so.
+        debug: `off`, `simple` or `detail` (T-186).
+    """
+
+    stdio: tuple[StdioServer, ...] = ()
+    remote: tuple[RemoteServer, ...] = ()
+    deltas: Deltas = Deltas()
+    widening: Deltas = Deltas()
+    widening_defaults: tuple[tuple[str, str, Any], ...] | None = None
+    policy_file: Path = Path()
+    schema_defaults: tuple[tuple[str, str, Any], ...] = ()
+    grouping_rules: tuple[GroupingRule, ...] = ()
+    scripts: Scripts = Scripts()
+    approvals: Mapping[str, Approval] = field(default_factory=dict)
+    search: Mapping[str, Any] = field(default_factory=dict)
+    internal_prefix: str = "openllm_"
+    call_timeout_s: float = 120.0
+    debug: Literal["off", "simple", "detail"] = "off"
+    issues: tuple[Issue, ...] = ()
+
+    @property
+    def servers(self) -> list[StdioServer | RemoteServer]:
+        """The servers of both kinds in configuration order."""
+        both: list[StdioServer | RemoteServer] = [*self.stdio, *self.remote]
+        return sorted(both, key=lambda server: server.order)

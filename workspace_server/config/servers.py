@@ -1,0 +1,64 @@
+"""The servers of all files together: which are one, which share a name, which lead back (T-82). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from workspace_server.config import loops
+from workspace_server.config.entries import Server
+from workspace_server.config.model import StdioServer
+from workspace_server.config.notes import Notes, named
+
+MAX_SERVERS: Final = 200
+
+
+def merge(listed: Iterable[tuple[Server, Notes]], ports: Collection[int]) -> list[Server]:
+    """The servers to have, numbered in configuration order, each with a namespace of its own.
+
+    Args:
+        listed: every usable entry in configuration order, with the notes of its file.
+        ports: ports that the manager listens on.
+    """
+    taken: dict[str, Server] = {}
+    for server, notes in listed:
+        if _leads_back(server, ports):
+            notes.warn("CONFIG_SELF_REFERENCE", "it leads back to the manager; skipped", server.namespace)
+            continue
+        namespace = _free(server, taken, notes)
+        if namespace is None:
+            continue
+        if len(taken) == MAX_SERVERS:
+            notes.error("CONFIG_TOO_MANY_SERVERS", f"only the first {MAX_SERVERS} servers are used")
+            break
+        taken[namespace] = replace(server, namespace=namespace, order=len(taken))
+    return list(taken.values())
+
+
+def _leads_back(server: Server, ports: Collection[int]) -> bool:
+    if isinstance(server, StdioServer):
+        return loops.command_leads_back(server.command, ports)
+    return loops.url_leads_back(server.url, ports)
+
+
+def _free(server: Server, taken: dict[str, Server], notes: Notes) -> str | None:
+    """The namespace a server gets; None where the same server is there already."""
+    namespace, number = server.namespace, 1
+    while namespace in taken:
+        if _essence(taken[namespace]) == _essence(server):
+            return None
+        number += 1
+        namespace = f"{server.namespace}_{number}"
+    if number > 1:
+        message = f'the namespace "{named(server.namespace)}" is taken; this one is now "{named(namespace)}"'
+        notes.warn("CONFIG_NAMESPACE_CLASH", message, server.namespace)
+    return namespace
+
+
+def _essence(server: Server) -> tuple[Any, ...]:
+    """What makes two entries the same server: what is started or connected to, not how it is shown."""
+    if isinstance(server, StdioServer):
+        return server.command, dict(server.env), server.cwd
+    tokens = server.token, server.token_env, server.token_secret
+    return server.url, dict(server.headers), tokens, server.auth, server.client_id

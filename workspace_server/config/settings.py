@@ -1,0 +1,91 @@
+"""The settings that an editor's files share with our TOML: `useWorkspaceSettings`, `tools.*`, `debug` (T-27).
+
+One file's settings are checked here, key by key; a bad value is left out with a warning. Which file counts is
+`load.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Literal
+
+from workspace_server.config import schema_default
+from workspace_server.config.fields import Unusable, choice
+from workspace_server.config.grouping import rules_from
+from workspace_server.config.notes import Notes, named
+
+Settings = Mapping[str, Any]
+"""Checked values by key, e.g. `tools.exposedDelta`; what a file does not say is absent."""
+
+USE_WORKSPACE: Final = "useWorkspaceSettings"
+DELTAS: Final = {
+    "exposed": "tools.exposedDelta",
+    "unexposed": "tools.unexposedDelta",
+    "enabled": "tools.enabledDelta",
+    "disabled": "tools.disabledDelta",
+}
+"""The keys of the four delta lists, by the names of the fields of `Deltas`."""
+SCHEMA_DEFAULTS: Final = "tools.schemaDefaults"
+GROUPING_RULES: Final = "tools.groupingRules"
+DEBUG: Final = "debug"
+OBSOLETE: Final[tuple[str, ...]] = ("tools.enabled", "tools.blacklist", "tools.blacklistPatterns")
+KNOWN: Final = frozenset({*DELTAS.values(), *OBSOLETE, SCHEMA_DEFAULTS, GROUPING_RULES, USE_WORKSPACE, DEBUG})
+
+
+def checked(values: Mapping[str, Any], notes: Notes) -> Settings:
+    """The known keys of `values` with checked values; the others are passed over.
+
+    Args:
+        values: values by full key, as they were decoded.
+        notes: gets a warning for each value that cannot be used, and one for obsolete keys (T-25).
+    """
+    found: dict[str, Any] = {}
+    for key, check in _CHECKS.items():
+        if key in values:
+            try:
+                found[key] = check(key, values[key], notes)
+            except Unusable as reason:
+                notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored")
+    obsolete = [key for key in OBSOLETE if key in values]
+    if obsolete:
+        notes.warn("CONFIG_OBSOLETE_KEY", f"{', '.join(obsolete)}: no longer used; see tools.enabledDelta")
+    return found
+
+
+def _flag(key: str, value: object, notes: Notes) -> bool:
+    if not isinstance(value, bool):
+        raise Unusable(f'"{key}" must be true or false')
+    return value
+
+
+def _names(key: str, value: object, notes: Notes) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise Unusable(f'"{key}" must be an array of strings')
+    return tuple(sorted({name.strip() for name in value} - {""}))
+
+
+def _schema_defaults(key: str, value: object, notes: Notes) -> tuple[schema_default.SchemaDefault, ...]:
+    if not isinstance(value, list):
+        raise Unusable(f'"{key}" must be an array of strings')
+    found = []
+    for entry in value:
+        parsed = schema_default.parse(entry) if isinstance(entry, str) else None
+        if parsed is None:
+            shown = named(entry.partition("=")[0]) if isinstance(entry, str) else "?"
+            notes.warn("CONFIG_SCHEMA_DEFAULT", f'"{shown}" in {key} is not tool.param=value; it is ignored')
+        else:
+            found.append(parsed)
+    return tuple(found)
+
+
+def _debug(key: str, value: object, notes: Notes) -> str:
+    return str(choice(key, value, Literal["off", "simple", "detail"]))
+
+
+_CHECKS: Final[Mapping[str, Callable[[str, Any, Notes], Any]]] = {
+    USE_WORKSPACE: _flag,
+    **dict.fromkeys(DELTAS.values(), _names),
+    SCHEMA_DEFAULTS: _schema_defaults,
+    GROUPING_RULES: rules_from,
+    DEBUG: _debug,
+}

@@ -1,0 +1,130 @@
+"""Placeholders in configuration files, by the rules of the client a file is written for (T-82). Pure.
+
+| written | TOML | `.mcp.json` | `.vscode/mcp.json`, `.cursor/mcp.json` |
+|---|---|---|---|
+| `${workspaceFolder}`, `…Basename`, `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}` | yes | yes | yes |
+| `${env:X}` | yes | yes | yes |
+| `${X}`, `${X:-default}` | yes | yes | plain text, as those clients leave it |
+| `~` and `~/…` in commands and folders | yes | no | yes |
+| `${input:x}`, `${command:x}`, `${config:x}` | no value: only an editor can ask | no value | no value |
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+_PLACEHOLDER: Final = re.compile(r"\$\{((?:[^{}]|\{[^{}]*\})*)\}")
+_VARIABLE: Final = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?::-(.*))?", re.DOTALL)
+_ONLY_EDITORS: Final = ("input:", "command:", "config:", "extensionInstallFolder:")
+_OPEN_FILE: Final = frozenset({
+    "file", "fileWorkspaceFolder", "relativeFile", "relativeFileDirname", "fileBasename", "fileExtname",
+    "fileBasenameNoExtension", "fileDirname", "fileDirnameBasename", "lineNumber", "columnNumber",
+    "selectedText", "execPath", "defaultBuildTask",
+})  # fmt: skip
+
+
+class Unresolved(Exception):
+    """A placeholder without a value; the message is its name, e.g. `TOKEN` or `input:key`."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a client expands. `bare`: `${X}` and `${X:-default}`; `tilde`: `~` at the beginning of a text."""
+
+    bare: bool
+    tilde: bool
+
+
+TOML: Final = Dialect(bare=True, tilde=True)
+PORTABLE: Final = Dialect(bare=True, tilde=False)
+EDITOR: Final = Dialect(bare=False, tilde=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """The values for one workspace. `environ` is our own environment."""
+
+    root: Path
+    environ: Mapping[str, str]
+
+    @property
+    def home(self) -> str | None:
+        """The user's home folder, as far as the environment knows it."""
+        return self.environ.get("HOME") or self.environ.get("USERPROFILE")
+
+    def expand(self, text: str, dialect: Dialect) -> str:
+        """`text` with its placeholders replaced; values are not expanded again.
+
+        Raises:
+            Unresolved: a placeholder has no value.
+        """
+        if "${" in text:
+            text = _PLACEHOLDER.sub(lambda found: self._value(found[1], dialect), text)
+        return text
+
+    def expand_path(self, text: str, dialect: Dialect) -> str:
+        """`text` as `expand` gives it, and `~` replaced where the client does.
+
+        Raises:
+            Unresolved: a placeholder has no value.
+        """
+        if dialect.tilde and (text == "~" or text.startswith("~/")):
+            if self.home is None:
+                raise Unresolved("userHome")
+            return self.home + self.expand(text[1:], dialect)
+        return self.expand(text, dialect)
+
+    def _value(self, name: str, dialect: Dialect) -> str:
+        fixed = self._fixed(name)
+        if fixed is not None:
+            return fixed
+        if name.startswith("env:"):
+            return self._environment(name[4:])
+        if name.startswith(_ONLY_EDITORS) or (not dialect.bare and name in _OPEN_FILE):
+            raise Unresolved(name)
+        found = _VARIABLE.fullmatch(name) if dialect.bare else None
+        if found is None:
+            return "${" + name + "}"
+        if found[2] is None:
+            return self._environment(found[1])
+        try:
+            return self._environment(found[1])
+        except Unresolved:
+            return self.expand(found[2], dialect)
+
+    def _fixed(self, name: str) -> str | None:
+        root = os.fspath(self.root)
+        head, colon, folder = name.partition(":")
+        if head in ("workspaceFolder", "workspaceFolderBasename") and colon:
+            if folder != self.root.name:
+                raise Unresolved(name)
+            name = head
+        if name == "userHome":
+            if self.home is None:
+                raise Unresolved(name)
+            return self.home
+        known = {
+            "workspaceFolder": root,
+            "workspaceFolderBasename": self.root.name,
+            "cwd": root,
+            "pathSeparator": os.sep,
+            "/": os.sep,
+        }
+        return known.get(name)
+
+    def _environment(self, name: str) -> str:
+        # a client is started in the folder and says so to what it starts
+        if name in ("PWD", "CLAUDE_PROJECT_DIR"):
+            return os.fspath(self.root)
+        if name not in self.environ:
+            raise Unresolved(name)
+        return self.environ[name]

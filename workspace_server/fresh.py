@@ -1,0 +1,55 @@
+"""One look at the disk for everybody who asks at about the same time.
+
+Nobody gets what was seen before they asked: who comes while a look is under way waits for the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Fresh(Generic[T]):
+    """Runs one blocking function in a thread, for many callers at once.
+
+    Args:
+        look: the function; what it raises is raised to everybody who waits for that look.
+    """
+
+    def __init__(self, look: Callable[[], T]) -> None:
+        self._look = look
+        self._running: asyncio.Task[T] | None = None
+        self._next: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        """The result of a look that began after this was called."""
+        if self._running is None:
+            self._running = self._begin(None)
+            return await asyncio.shield(self._running)
+        if self._next is None:
+            self._next = self._begin(self._running)
+        return await asyncio.shield(self._next)
+
+    async def close(self) -> None:
+        """Wait for the looks under way, whose results nobody wants any more."""
+        under_way = [task for task in (self._running, self._next) if task is not None]
+        await asyncio.gather(*under_way, return_exceptions=True)
+
+    def _begin(self, former: asyncio.Task[T] | None) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(self._run(former), name="look")
+        task.add_done_callback(self._done)
+        return task
+
+    async def _run(self, former: asyncio.Task[T] | None) -> T:
+        if former is not None:
+            await asyncio.wait({former})
+        return await asyncio.to_thread(self._look)
+
+    def _done(self, task: asyncio.Task[T]) -> None:
+        if not task.cancelled():
+            task.exception()  # whoever waits has it; nobody may wait any more
+        if task is self._running:
+            self._running, self._next = self._next, None

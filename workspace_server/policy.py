@@ -1,0 +1,142 @@
+"""Which tools the policy lets through: the formulas of group B over names. Pure.
+
+Two layers, exposure and enablement, each a default and two delta lists; a tool is visible when both agree.
+Modes, filters and trust are `view.py`; reading the lists is `config/`, saving them `config/edit.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from workspace_server.config.model import Deltas
+from workspace_server.source import Default
+
+_COPILOT: Final = (
+    "applyPatch", "insertEdit", "replaceString", "multiReplaceString", "createFile", "createDirectory",
+    "createNewJupyterNotebook", "editNotebook", "runNotebookCell", "readFile", "createNewWorkspace",
+    "getVSCodeAPI", "installExtension", "runVscodeCommand", "memory", "getNotebookSummary", "fetchWebPage",
+    "openSimpleBrowser", "editFiles", "readProjectStructure", "getProjectSetupInfo", "getDocInfo",
+    "askQuestions", "readNotebookCellOutput", "switchAgent", "toolReplay", "listDirectory", "githubRepo",
+)  # fmt: skip
+
+BUILT_IN_DISABLED: Final[frozenset[str]] = frozenset(f"copilot_{name}" for name in _COPILOT) | {
+    "create_and_run_task", "run_in_terminal", "manage_todo_list", "search_subagent", "runSubagent",
+    "vscode_get_confirmation", "vscode_get_terminal_confirmation", "inline_chat_exit",
+}  # fmt: skip
+"""B: tools of an editor that nobody can have (T-23)."""
+
+REQUIRED: Final[frozenset[str]] = frozenset({
+    "copilot_searchCodebase", "copilot_searchWorkspaceSymbols", "copilot_listCodeUsages",
+    "lm_findFiles", "lm_findTextInFiles", "lm_getDiagnostics",
+})  # fmt: skip
+"""R: tools that stay exposed whatever the lists say."""
+
+DEFAULT: Final[frozenset[str]] = REQUIRED | {"lm_readFile", "lm_listDirectory", "calculator", "datetime"}
+"""K: tools that are enabled when nobody says otherwise, whatever their source."""
+
+_BUILT_IN_DISABLED: Final = "built-in disabled: it is never offered"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """The policy over the names that exist; `enabled_by_default` is D_en, `exposed_by_default` D_ex."""
+
+    names: frozenset[str]
+    enabled_by_default: frozenset[str]
+    exposed_by_default: frozenset[str]
+    exposed: frozenset[str]
+    enabled: frozenset[str]
+    deltas: Deltas
+
+    def visible(self, name: str) -> bool:
+        """Whether the policy lets a tool through; what filters and trust say is not asked here."""
+        return name in self.names and name in self.exposed and name in self.enabled
+
+    def reason(self, name: str) -> str | None:
+        """Why a tool is not visible (T-39); None for a visible one."""
+        if self.visible(name):
+            return None
+        if name not in self.names:
+            return "unknown: no source offers it"
+        if name in BUILT_IN_DISABLED:
+            return _BUILT_IN_DISABLED
+        if name not in self.exposed:
+            listed = name in self.deltas.unexposed
+            return "not exposed: " + ("it is in unexposedDelta" if listed else "its source is off by default")
+        listed = name in self.deltas.disabled
+        return "disabled: " + ("it is in disabledDelta" if listed else "its source is not enabled by default")
+
+
+def decide(defaults: Mapping[str, Default], deltas: Deltas) -> Policy:
+    """The formulas of group B.
+
+    Args:
+        defaults: every name that exists, and what its source says of its tools when nobody else does.
+        deltas: the lists in force.
+    """
+    by_source = frozenset(name for name, default in defaults.items() if default == "enabled")
+    exposed_only = frozenset(name for name, default in defaults.items() if default == "exposed")
+    enabled_by_default = (DEFAULT | by_source) - BUILT_IN_DISABLED
+    exposed_by_default = enabled_by_default | (exposed_only - BUILT_IN_DISABLED)
+    unexposed = (frozenset(deltas.unexposed) - BUILT_IN_DISABLED) - REQUIRED
+    disabled = frozenset(deltas.disabled)
+    added = (frozenset(deltas.exposed) - BUILT_IN_DISABLED) | REQUIRED
+    return Policy(
+        names=frozenset(defaults),
+        enabled_by_default=enabled_by_default,
+        exposed_by_default=exposed_by_default,
+        exposed=(added | (exposed_by_default - unexposed)) - unexposed - BUILT_IN_DISABLED,
+        enabled=(frozenset(deltas.enabled) | (enabled_by_default - disabled)) - disabled,
+        deltas=deltas,
+    )
+
+
+def hidden(defaults: Mapping[str, Default], deltas: Deltas) -> dict[str, str]:
+    """The names that the policy hides, each with the reason."""
+    policy = decide(defaults, deltas)
+    reasons = ((name, policy.reason(name)) for name in defaults)
+    return {name: reason for name, reason in reasons if reason is not None}
+
+
+def prune(defaults: Mapping[str, Default], deltas: Deltas) -> Deltas:
+    """The lists without what has no effect (T-25); what is visible stays the same.
+
+    Built-in disabled names leave, required ones leave `unexposed`, and so does every known name that only
+    repeats its default, that the other list of its layer beats, or that is not exposed and so cannot be
+    enabled or disabled. Unknown names stay: their source may come back.
+    """
+    policy = decide(defaults, deltas)
+    known = policy.names | DEFAULT
+
+    def keep(names: Iterable[str], needless: frozenset[str]) -> tuple[str, ...]:
+        return tuple(sorted(set(names) - BUILT_IN_DISABLED - needless))
+
+    unexposed = frozenset(deltas.unexposed) - REQUIRED
+    disabled = frozenset(deltas.disabled)
+    hidden_names = known - policy.exposed
+    return Deltas(
+        exposed=keep(set(deltas.exposed) - unexposed, policy.exposed_by_default),
+        unexposed=keep(unexposed, known - policy.exposed_by_default),
+        enabled=keep(set(deltas.enabled) - disabled, policy.enabled_by_default | hidden_names),
+        disabled=keep(disabled, (known - policy.enabled_by_default) | hidden_names),
+    )
+
+
+def with_tool(defaults: Mapping[str, Default], deltas: Deltas, name: str, enabled: bool) -> Deltas:
+    """The lists after one tool was switched on or off, pruned (T-13).
+
+    Switching on exposes, too: an enabled tool that stays hidden is not what anybody means. Built-in disabled
+    names change nothing.
+    """
+    lists = {layer: set(getattr(deltas, layer)) for layer in ("exposed", "unexposed", "enabled", "disabled")}
+    if enabled:
+        lists["unexposed"].discard(name)
+        lists["disabled"].discard(name)
+        lists["exposed"].add(name)
+        lists["enabled"].add(name)
+    else:
+        lists["enabled"].discard(name)
+        lists["disabled"].add(name)
+    return prune(defaults, Deltas(**{layer: tuple(sorted(names)) for layer, names in lists.items()}))

@@ -1,0 +1,67 @@
+"""How often a tool may be called: one token bucket per tool and calling program (T-181). Pure.
+
+Which tools are limited is `Tool.rated`; what a caller is told is here, too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.errors import Reason, Refusal
+
+MAX_BUCKETS: Final = 4096
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    at: float
+
+
+class RateLimiter:
+    """The buckets.
+
+    Args:
+        per_s: calls per second in the long run.
+        burst: calls at once after a pause.
+    """
+
+    def __init__(self, per_s: float = 5.0, burst: int = 20) -> None:
+        self._per_s = per_s
+        self._burst = float(burst)
+        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+
+    def wait(self, tool: str, client: str, now: float) -> float:
+        """Seconds until a call may be made, 0.0 if it may be made now. Takes nothing.
+
+        Args:
+            tool: the tool's offered name.
+            client: the calling program's name.
+            now: monotonic seconds.
+        """
+        missing = 1.0 - self._filled(tool, client, now).tokens
+        return max(0.0, missing / self._per_s)
+
+    def take(self, tool: str, client: str, now: float) -> None:
+        """Count one call."""
+        bucket = self._filled(tool, client, now)
+        bucket.tokens = max(0.0, bucket.tokens - 1.0)
+
+    def _filled(self, tool: str, client: str, now: float) -> _Bucket:
+        key = (tool, client)
+        bucket = self._buckets.setdefault(key, _Bucket(self._burst, now))
+        self._buckets.move_to_end(key)
+        bucket.tokens = min(self._burst, bucket.tokens + max(0.0, now - bucket.at) * self._per_s)
+        bucket.at = max(bucket.at, now)
+        if len(self._buckets) > MAX_BUCKETS:
+            self._buckets.popitem(last=False)  # unused for longest, so most likely full again
+        return bucket
+
+
+def refusal(name: str, wait_s: float) -> Refusal:
+    """What the caller of a tool is told who must wait."""
+    text = f"{name} is rate limited, retry after {max(1, math.ceil(wait_s))} s"
+    return Refusal(Reason.OVERLOADED, text, delivered="no", retry_after_ms=math.ceil(wait_s * 1000))

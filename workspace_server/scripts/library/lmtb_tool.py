@@ -1,0 +1,224 @@
+"""What a script tool uses: its arguments, its result, and the other tools of the workspace (T-71, T-78).
+
+Also there as `llmr.mcp` and `scriptling.mcp.tool`. Standard library only; runs in the script's own process.
+What it speaks is files and a socket whose names are in the environment, so other languages can do the same:
+
+* `LMTB_TOOL_ARGS_FILE`: the arguments, one JSON object, also on standard input;
+* `LMTB_TOOL_RESULT_FILE`: `{"text": …}`, `{"object": …}` or `{"error": …}`;
+* `tools.sock` beside them, a JSON object per line: `{"do": "list"}`, or
+  `{"do": "call", "name": …, "arguments": …}`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, NoReturn
+
+__all__ = [
+    "ToolCallFailed",
+    "call_tool",
+    "execute_tool",
+    "get",
+    "get_bool",
+    "get_float",
+    "get_int",
+    "get_list",
+    "get_object",
+    "get_string",
+    "list_tools",
+    "return_error",
+    "return_object",
+    "return_string",
+    "return_toon",
+    "tool_search",
+]
+
+_TRUE = ("true", "yes", "on", "1")
+_FALSE = ("false", "no", "off", "0", "")
+
+
+class ToolCallFailed(Exception):
+    """Another tool could not be called, or failed; the text says why. `result` is its whole answer."""
+
+    def __init__(self, message: str, result: Any = None) -> None:
+        super().__init__(message)
+        self.result = result
+
+
+# Arguments -----------------------------------------------------------------------------------------------
+_arguments: dict[str, Any] | None = None
+
+
+def _given() -> dict[str, Any]:
+    global _arguments  # noqa: PLW0603  read once
+    if _arguments is None:
+        with open(os.environ["LMTB_TOOL_ARGS_FILE"], encoding="utf-8") as file:  # noqa: PTH123  loads faster
+            _arguments = json.load(file)
+    return _arguments
+
+
+def get(name: str, default: Any = None) -> Any:
+    """The argument as it was given, or `default`."""
+    return _given().get(name, default)
+
+
+def get_string(name: str, default: str = "") -> str:
+    """The argument as text."""
+    value = _given().get(name)
+    if value is None:
+        return default
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def get_int(name: str, default: int = 0) -> int:
+    """The argument as a whole number; `"7"` and `7.0` count. Raises ValueError for anything else."""
+    value = _given().get(name)
+    if value is None:
+        return default
+    if isinstance(value, str):
+        value = float(value) if "." in value or "e" in value.lower() else int(value)
+    if not isinstance(value, (int, float)) or value != int(value):
+        raise ValueError(f"{name} must be a whole number")
+    return int(value)
+
+
+def get_float(name: str, default: float = 0.0) -> float:
+    """The argument as a number; `"7"` counts. Raises ValueError for anything else."""
+    value = _given().get(name)
+    if value is None:
+        return default
+    if isinstance(value, (dict, list)):
+        raise ValueError(f"{name} must be a number")
+    return float(value)
+
+
+def get_bool(name: str, default: bool = False) -> bool:
+    """The argument as yes or no; `"true"`, `"yes"`, `1` and the like count, ValueError for anything else."""
+    value = _given().get(name)
+    if value is None:
+        return default
+    if isinstance(value, str) and value.strip().lower() in (*_TRUE, *_FALSE):
+        return value.strip().lower() in _TRUE
+    if isinstance(value, (bool, int, float)):
+        return bool(value)
+    raise ValueError(f"{name} must be true or false")
+
+
+def get_list(name: str, default: list[Any] | None = None) -> list[Any]:
+    """The argument as a list. Raises ValueError for anything else."""
+    value = _given().get(name)
+    if value is None:
+        return [] if default is None else default
+    if not isinstance(value, list):
+        raise ValueError(f"{name} must be a list")
+    return value
+
+
+def get_object(name: str, default: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The argument as an object. Raises ValueError for anything else."""
+    value = _given().get(name)
+    if value is None:
+        return {} if default is None else default
+    if not isinstance(value, dict):
+        raise ValueError(f"{name} must be an object")
+    return value
+
+
+# Result --------------------------------------------------------------------------------------------------
+_returned = False
+
+
+def return_string(value: Any) -> NoReturn:
+    """End the script; its result is this text."""
+    _return({"text": str(value)})
+
+
+def return_object(value: Any) -> NoReturn:
+    """End the script; its result is this value, as text and as structured content. Must be JSON."""
+    _return({"object": value})
+
+
+def return_toon(value: Any) -> NoReturn:
+    """End the script; its result is this value in TOON, which takes fewer words than JSON."""
+    import lmtb_toon  # type: ignore[import-not-found]  # noqa: PLC0415  beside this file; rarely used
+
+    _return({"text": lmtb_toon.encode(value)})
+
+
+def return_error(message: Any) -> NoReturn:
+    """End the script; its call has failed for this reason."""
+    _return({"error": str(message)})
+
+
+def _return(result: dict[str, Any]) -> NoReturn:
+    """Leave the result and end the script. The first one counts, even if a bare `except` caught the end."""
+    global _returned  # noqa: PLW0603  the process has one result
+    if not _returned:
+        content = json.dumps(result, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+        with open(os.environ["LMTB_TOOL_RESULT_FILE"], "wb") as file:  # noqa: PTH123  loads faster
+            file.write(content)
+        _returned = True
+    threading = sys.modules.get("threading")
+    if threading is not None and threading.current_thread() is not threading.main_thread():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)  # sys.exit would end this thread only
+    sys.exit(0)
+
+
+# Other tools ---------------------------------------------------------------------------------------------
+def list_tools() -> list[dict[str, Any]]:
+    """The tools that can be called: name, description, inputSchema …"""
+    tools: list[dict[str, Any]] = _ask({"do": "list"})["tools"]
+    return tools
+
+
+def tool_search(query: str, max_results: int = 5) -> list[dict[str, Any]]:
+    """The tools that fit some words, best first."""
+    found = call_tool("tool_search", {"query": query, "max_results": max_results})
+    return list(found["results"] if isinstance(found, dict) else found)
+
+
+def call_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
+    """Call a tool. The value is its structured content, or its text where it has none.
+
+    Raises:
+        ToolCallFailed: there is no such tool, it refused or it failed.
+    """
+    answer = _ask({"do": "call", "name": name, "arguments": arguments or {}})
+    if "error" in answer:
+        raise ToolCallFailed(answer["error"].get("message", "the call failed"), answer["error"])
+    result = answer["result"]
+    text = "\n".join(block["text"] for block in result.get("content", ()) if block.get("type") == "text")
+    if result.get("isError"):
+        raise ToolCallFailed(text or "the call failed", result)
+    structured = result.get("structuredContent")
+    return text if structured is None else structured
+
+
+def execute_tool(name: str, arguments: dict[str, Any] | None = None) -> Any:
+    """The same as `call_tool`."""
+    return call_tool(name, arguments)
+
+
+def _ask(question: dict[str, Any]) -> dict[str, Any]:
+    """One question over the socket of this call."""
+    import socket  # noqa: PLC0415  most scripts call no tools
+
+    folder = os.path.dirname(os.environ["LMTB_TOOL_ARGS_FILE"])  # noqa: PTH120  loads faster
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(f"{folder}/tools.sock")
+            connection.sendall(json.dumps(question, allow_nan=False).encode() + b"\n")
+            with connection.makefile("rb") as lines:
+                line = lines.readline()
+        except OSError as error:
+            raise ToolCallFailed(f"tools cannot be called from here: {error.strerror or error}") from None
+    if not line:
+        raise ToolCallFailed("the server ended the conversation")
+    answer: dict[str, Any] = json.loads(line)
+    if "error" in answer and question["do"] == "list":
+        raise ToolCallFailed(answer["error"].get("message", "the list failed"), answer["error"])
+    return answer

@@ -1,0 +1,3 @@
+"""`lmtb_tool` by the name that scripts of an older program import it under."""
+
+from lmtb_tool import *  # type: ignore[import-not-found]  # noqa: F403  found on the script's import path

@@ -1,0 +1,161 @@
+"""Which sources a workspace has: what the configuration names and the user trusts, kept in step with both.
+
+Looks at the files with every request; a source whose entry did not change is left alone (T-5, T-90, D-13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from protocol.issues import Issue
+from workspace_server import naming
+from workspace_server.config.combine import apply_widening
+from workspace_server.config.load import Configurations
+from workspace_server.config.model import Configuration, RemoteServer, StdioServer
+from workspace_server.fresh import Fresh
+from workspace_server.making import Making
+from workspace_server.registry import Registry
+from workspace_server.source import Source
+from workspace_server.surroundings import Surroundings
+from workspace_server.trust.item import Verdict
+from workspace_server.trust.items import SETTINGS_KEY, ItemMaker, remote_key, stdio_key
+from workspace_server.trust.store import TrustStore
+from workspace_server.waiting import WaitingSource, pending_issue
+
+UNRESOLVED: Final = "CONFIG_UNRESOLVED_VARIABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the files said: the configuration, what of it is trusted (by item key), and what else is wrong."""
+
+    configuration: Configuration
+    verdicts: Mapping[str, Verdict]
+    issue: Issue | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A source there should be: its key, what it is made from (another value: another source), its maker."""
+
+    key: str
+    spec: object
+    make: Callable[[], Source]
+
+
+class Sources:
+    """The sources of one workspace. The registry owns and closes them.
+
+    Args:
+        registry: gets the sources.
+        around: what sources need of the world.
+        builtin: the sources that are always there, first in order.
+        make: makes the sources that read or start something.
+    """
+
+    def __init__(
+        self, registry: Registry, around: Surroundings, builtin: Sequence[Source], make: Making
+    ) -> None:
+        self._registry = registry
+        self._around = around
+        self._make = make
+        self._fixed = list(builtin)
+        self._root = Path(around.root)
+        self._environ = dict(around.environ)
+        self._configurations = Configurations(
+            self._root, around.config_dir, self._environ, manager_port=around.manager_port or None
+        )
+        self._store = TrustStore(around.state_dir / "trust")
+        self._items = ItemMaker(self._root)
+        self._path = self._environ.get("PATH", "")
+        self._knows_shell = False
+        self._fresh = Fresh(self._look)
+        self._looked: Looked | None = None
+        self._in_force = Configuration()
+        self._made: dict[str, tuple[object, Source]] = {}
+
+    async def configure(self) -> Configuration:
+        """The configuration in force for a request that has just come in; the sources are those it names."""
+        looked = await self._fresh.get()
+        if not self._knows_shell and _needs_shell(looked.configuration):
+            self._knows_shell = True
+            self._learn(await self._around.shell())
+            looked = await self._fresh.get()
+        if looked is not self._looked:
+            self._looked = looked
+            self._apply(looked)
+        return self._in_force
+
+    async def close(self) -> None:
+        """Wait for the look that is under way."""
+        await self._fresh.close()
+
+    def trusts(self, digests: Mapping[str, str]) -> Mapping[str, Verdict]:
+        """What of these items, given by digest, the user trusts. Blocks."""
+        return self._store.verdicts(self._root, digests)
+
+    def _look(self) -> Looked:
+        configuration = self._configurations.current()
+        items = self._items.all(configuration, self._path)
+        verdicts = self.trusts({item.key: item.digest() for item in items})
+        looked = Looked(configuration, verdicts, self._store.issue(self._root))
+        return self._looked if looked == self._looked and self._looked is not None else looked
+
+    def _learn(self, environ: Mapping[str, str]) -> None:
+        """What the user's login shell sets gives placeholders a value and programs a path."""
+        self._path = environ.get("PATH", self._path)
+        self._environ.update({**environ, **self._environ, "PATH": self._path})
+        self._configurations.forget()
+
+    def _apply(self, looked: Looked) -> None:
+        configuration, issues = looked.configuration, [looked.issue] if looked.issue is not None else []
+        waiting = looked.verdicts.get(SETTINGS_KEY)
+        if waiting == "trusted":
+            configuration = apply_widening(configuration)
+        elif waiting is not None:
+            text = "Settings of this workspace that would offer more tools"
+            issues.append(pending_issue(text, waiting, str(self._root)))
+        self._in_force = replace(configuration, issues=(*configuration.issues, *issues))
+        self._registry.internal_prefix = configuration.internal_prefix
+        made: dict[str, tuple[object, Source]] = {}
+        for one in self._wanted(configuration, looked.verdicts):
+            known = self._made.get(one.key)
+            is_same = known is not None and known[0] == one.spec
+            made[one.key] = known if known is not None and is_same else (one.spec, one.make())
+        self._made = made
+        self._registry.replace([*self._fixed, *(source for _, source in made.values())])
+
+    def _wanted(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[Wanted]:
+        """The sources in the order of their entries."""
+        scripts = configuration.scripts
+        for identity in naming.SCRIPT_SOURCES:
+            yield Wanted(identity, scripts, partial(self._make.script, identity, scripts, self.trusts))
+        if scripts.execute_code:
+            yield Wanted("execute_code", None, self._make.code)
+        servers: list[StdioServer | RemoteServer] = [*configuration.stdio, *configuration.remote]
+        for entry in servers:
+            key = server_key(entry)
+            verdict = verdicts.get(key, "never") if entry.origin.scope == "workspace" else "trusted"
+            yield Wanted(key, (entry, verdict), partial(self._server, entry, verdict))
+
+    def _server(self, entry: StdioServer | RemoteServer, verdict: Verdict) -> Source:
+        if not entry.enabled:
+            return WaitingSource(entry, "disabled")
+        if verdict != "trusted":
+            return WaitingSource(entry, "pending_trust", verdict, str(self._root))
+        return self._make.server(entry)
+
+
+def server_key(entry: StdioServer | RemoteServer) -> str:
+    """The key under which an entry is trusted."""
+    return stdio_key(entry.namespace) if isinstance(entry, StdioServer) else remote_key(entry.namespace)
+
+
+def _needs_shell(configuration: Configuration) -> bool:
+    """Whether anything here may start a program, or names a variable that only the shell may know."""
+    unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
+    return unresolved or any(entry.enabled for entry in configuration.stdio)

@@ -1,0 +1,119 @@
+"""Hits, those of remotes that search for themselves, and how the two become one list. Pure.
+
+Asking the remotes, and in what time, is not decided here. Source: T-41, T-44, D-3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from workspace_server.results import clean_text
+from workspace_server.tool_search.definitions import MAX_RESULTS
+from workspace_server.tool_search.scoring import THRESHOLD
+
+_ANY_OBJECT: Final = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One tool that was found."""
+
+    name: str
+    description: str
+    score: float
+    input_schema: Mapping[str, Any]
+    keywords: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The hit as it is answered; `keywords` only where there are any (T-41)."""
+        shown: dict[str, Any] = {
+            "name": self.name,
+            "description": self.description,
+            "score": self.score,
+            "inputSchema": self.input_schema,
+        }
+        return {**shown, "keywords": list(self.keywords)} if self.keywords else shown
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The answer to a search: the best hits, and how many there were."""
+
+    hits: tuple[Hit, ...]
+    total: int
+
+
+def merge(own: Sequence[Hit], foreign: Sequence[Hit], max_results: int) -> Found:
+    """All hits as one answer: by score, then name, and what we know ourselves before what others say.
+
+    Args:
+        own: every hit among our tools, best first.
+        foreign: hits of remotes under their names here; those that may not be called are already left out.
+        max_results: how many to show.
+    """
+    known = {hit.name for hit in own}
+    more: dict[str, Hit] = {}
+    for hit in sorted(foreign, key=_rank):
+        if hit.name not in known:
+            more.setdefault(hit.name, hit)
+    merged = sorted([*own, *more.values()], key=_rank)
+    return Found(tuple(merged[:max_results]), len(merged))
+
+
+def _rank(hit: Hit) -> tuple[float, str, str]:
+    return -hit.score, hit.name.lower(), hit.name
+
+
+def read_hits(result: Mapping[str, Any], rename: Callable[[str], str]) -> list[Hit]:
+    """The hits in a remote's answer to `tool_search`; anything that is none is passed over.
+
+    Args:
+        result: its decoded `CallToolResult`.
+        rename: from its names to ours.
+    """
+    if result.get("isError") is True:
+        return []
+    found = _listed(result.get("structuredContent")) or _in_text(result.get("content"))
+    return [hit for one in found[:MAX_RESULTS] if (hit := _read(one, rename)) is not None]
+
+
+def _listed(value: object) -> list[Any]:
+    if isinstance(value, Mapping):
+        value = value.get("results", value.get("result"))  # some frameworks wrap arrays in `result`
+    return value if isinstance(value, list) else []
+
+
+def _in_text(content: object) -> list[Any]:
+    first = content[0] if isinstance(content, list) and content else None
+    text = first.get("text") if isinstance(first, Mapping) else None
+    try:
+        return _listed(msgspec.json.decode(text)) if isinstance(text, str) else []
+    except (ValueError, RecursionError):
+        return []  # words instead of hits: nothing was found
+
+
+def _read(one: object, rename: Callable[[str], str]) -> Hit | None:
+    if not isinstance(one, Mapping) or not isinstance(name := one.get("name"), str) or not name:
+        return None
+    description, schema = one.get("description"), one.get("inputSchema", one.get("input_schema"))
+    keywords = one.get("keywords")
+    return Hit(
+        rename(name),
+        clean_text(description) if isinstance(description, str) else "",
+        _score(one.get("score")),
+        schema if isinstance(schema, Mapping) else _ANY_OBJECT,
+        tuple(clean_text(word) for word in keywords if isinstance(word, str))
+        if isinstance(keywords, list)
+        else (),
+    )
+
+
+def _score(value: object) -> float:
+    """A remote's score; a hit without one is the weakest that counts."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124  NaN
+        return THRESHOLD
+    return round(float(min(max(value, 0), 1)), 4)

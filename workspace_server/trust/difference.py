@@ -1,0 +1,119 @@
+"""What changed between what was trusted and what is there now, for a person to read. Pure, and bounded.
+
+All text here may be hostile: it is escaped before it is compared line by line (MO4).
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, Literal
+
+from workspace_server.trust.item import Item, split_name
+from workspace_server.trust.printable import printable
+from workspace_server.trust.record import Recorded, RecordedFile, recorded_file
+from workspace_server.trust.redaction import shortened
+
+MAX_LINES: Final = 400
+MAX_WIDTH: Final = 400
+_MAX_COMPARED: Final = 2_000
+"""Lines of a text that are compared: comparing costs their product."""
+
+Kind = Literal["added", "changed", "removed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One item that is not as it was trusted. `lines` say how; all texts can be printed as they are."""
+
+    key: str
+    kind: Kind
+    title: str
+    lines: tuple[str, ...]
+
+
+def differences(recorded: Mapping[str, Recorded], items: Sequence[Item]) -> list[Change]:
+    """All items that differ, those of `items` in their order, then those that are gone."""
+    changes = []
+    for item in items:
+        before = recorded.get(item.key)
+        if before is None or before.digest != item.digest():
+            now = Recorded(item.digest(), item.title, item.facts, _files(item))
+            kind: Kind = "added" if before is None else "changed"
+            changes.append(_change(item.key, kind, item.title, before or Recorded("", ""), now))
+    there = {item.key for item in items}
+    gone = sorted(recorded.keys() - there)
+    changes += [_change(key, "removed", recorded[key].title, recorded[key], Recorded("", "")) for key in gone]
+    return changes
+
+
+def fact_lines(facts: Any, name: str = "") -> Iterator[str]:
+    """A configuration as lines `name.name = value` with JSON values, hashes shortened; not escaped."""
+    if isinstance(facts, Mapping) and facts:
+        for key in sorted(facts, key=str):
+            yield from fact_lines(facts[key], f"{name}.{key}" if name else str(key))
+    elif isinstance(facts, list | tuple) and facts:
+        for place, one in enumerate(facts):
+            yield from fact_lines(one, f"{name}[{place}]")
+    else:
+        yield f"{name} = {shortened(json.dumps(facts, ensure_ascii=False, default=str))}"
+
+
+def file_line(name: str, size: int, sha256: str) -> str:
+    """A file of an item in one line; not escaped."""
+    path, flags = split_name(name)
+    return f"{path} ({', '.join([*flags, f'{size} bytes', f'sha256 {sha256[:8]}'])})"
+
+
+def _files(item: Item) -> dict[str, RecordedFile]:
+    return {name: recorded_file(content) for name, content in item.files.items()}
+
+
+def _change(key: str, kind: Kind, title: str, before: Recorded, now: Recorded) -> Change:
+    lines = list(islice(_lines(before, now), MAX_LINES + 1)) or ["(differs in what cannot be shown)"]
+    if len(lines) > MAX_LINES:
+        lines[MAX_LINES:] = ["… (more than this; read the files themselves)"]
+    return Change(printable(key), kind, printable(title, width=MAX_WIDTH), tuple(lines))
+
+
+def _lines(before: Recorded, now: Recorded) -> Iterator[str]:
+    yield from _unified(list(fact_lines(before.facts)), list(fact_lines(now.facts)), "configuration")
+    for name in sorted(before.files.keys() | now.files.keys()):
+        old, new = before.files.get(name), now.files.get(name)
+        if old == new:
+            continue
+        if (old is None or old.text is not None) and (new is None or new.text is not None):
+            yield from _unified(_text_lines(old), _text_lines(new), name)
+        if old is not None:
+            yield "- " + printable(file_line(name, old.size, old.sha256), width=MAX_WIDTH)
+        if new is not None:
+            yield "+ " + printable(file_line(name, new.size, new.sha256), width=MAX_WIDTH)
+
+
+def _text_lines(file: RecordedFile | None) -> list[str]:
+    # at line feeds only: what else ends a line somewhere is shown as an escape
+    return [] if file is None or file.text is None else file.text.split("\n")
+
+
+def _unified(before: Sequence[str], now: Sequence[str], name: str) -> Iterator[str]:
+    heading = printable(split_name(name)[0], width=MAX_WIDTH)
+    old, new = _fit(before), _fit(now)
+    if max(len(old), len(new)) > _MAX_COMPARED:
+        yield f"{heading}: too long to be shown line by line"
+    else:
+        yield from difflib.unified_diff(old, new, heading, heading, lineterm="")
+
+
+def _fit(lines: Sequence[str]) -> list[str]:
+    return [_fit_line(line) for line in islice(lines, _MAX_COMPARED + 1)]
+
+
+def _fit_line(line: str) -> str:
+    shown = printable(line, width=MAX_WIDTH)
+    if len(line) <= MAX_WIDTH:
+        return shown
+    return f"{shown} sha256 {hashlib.sha256(line.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"

@@ -1,0 +1,153 @@
+"""What of a workspace's configuration runs only with consent: its servers, and settings that widen.
+
+Entries of the user's own files never become items. Script tools make their items themselves, in `scripts/`.
+The words of an entry count as they are written: a variable of the user's that changes its value (a renewed
+token) is not a change of the workspace.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from workspace_server.config.model import Configuration, Origin, RemoteServer, StdioServer
+from workspace_server.trust.item import Item, hashed
+from workspace_server.trust.program import Reader
+from workspace_server.trust.redaction import origin, redacted, redacted_url, shortened
+
+SETTINGS_KEY: Final = "settings"
+_WORDS: Final = {
+    "exposed": "offer",
+    "enabled": "switch on",
+    "unexposed": "no longer withhold",
+    "disabled": "no longer switch off",
+}
+"""The lists of `Configuration.widening` as a person reads them."""
+
+
+def stdio_key(namespace: str) -> str:
+    """The key of a stdio server's item."""
+    return f"stdio:{namespace}"
+
+
+def remote_key(namespace: str) -> str:
+    """The key of a remote server's item."""
+    return f"remote:{namespace}"
+
+
+class ItemMaker:
+    """Makes the items of one workspace. The same item comes back while nothing changed. Blocks."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = Path(os.path.realpath(root))
+        self._reader = Reader(self._root)
+        self._made: dict[str, Item] = {}
+
+    def all(self, configuration: Configuration, path: str) -> list[Item]:
+        """Every item of a configuration, servers that are switched off left out.
+
+        Args:
+            configuration: what the user and the workspace configured.
+            path: the PATH its programs are started with.
+        """
+        items = [self.stdio(one, path) for one in configuration.stdio if _counts(one)]
+        items += [self.remote(one) for one in configuration.remote if _counts(one)]
+        settings = self.settings(configuration)
+        return items if settings is None else [*items, settings]
+
+    def stdio(self, server: StdioServer, path: str) -> Item:
+        """The item of a server that is a program: its words, the program, and the files it names."""
+        cwd = server.cwd or str(self._root)
+        raw = server.raw or {"command": list(server.command), "env": dict(server.env)}
+        named = self._reader.named(server.command, cwd, path)
+        written = redacted(raw, lambda argument: self._reader.is_file(argument, cwd))
+        facts = {
+            "from": self._relative(server.origin),
+            "written": {key: value for key, value in written.items() if key != "env"},
+            "env": _environment(server.env, raw.get("env")),
+            "env files": {name: hashed(content) for name, content in server.files.items()},
+            "cwd": os.path.relpath(cwd, self._root),
+            "program": named.program,
+            "files": named.facts,
+        }
+        words = _command_words(written) or ["(nothing)"]
+        title = f"stdio server {server.namespace}: {shortened(shlex.join(words))}"
+        return self._item(stdio_key(server.namespace), title, facts, named.files)
+
+    def remote(self, server: RemoteServer) -> Item:
+        """The item of a server that is an address: its words, and who is spoken to."""
+        written = redacted(server.raw, lambda _: False) if server.raw else _as_written(server)
+        facts = {
+            "from": self._relative(server.origin),
+            "written": written,
+            "origin": origin(server.url),
+            "auth": _auth(server),
+            "headers": sorted(server.headers),
+        }
+        address = next((str(written[key]) for key in ("url", "serverUrl", "httpUrl") if key in written), "")
+        title = f"remote server {server.namespace}: {shortened(address or origin(server.url))}"
+        return self._item(remote_key(server.namespace), title, facts, {})
+
+    def settings(self, configuration: Configuration) -> Item | None:
+        """The item of what the workspace's settings would widen; None where they only narrow (T-28)."""
+        widening = configuration.widening
+        facts: dict[str, Any] = {word: list(getattr(widening, name)) for name, word in _WORDS.items()}
+        facts["defaults"] = [list(entry) for entry in configuration.widening_defaults or ()]
+        parts = [f"{word} {', '.join(facts[word])}" for word in _WORDS.values() if facts[word]]
+        if configuration.widening_defaults is not None:
+            names = [f"{tool}.{parameter}" for tool, parameter, _ in configuration.widening_defaults]
+            parts.append(f"defaults of {', '.join(names) or 'no parameter'}")
+        return self._item(SETTINGS_KEY, f"settings: {'; '.join(parts)}", facts, {}) if parts else None
+
+    def _item(self, key: str, title: str, facts: Mapping[str, Any], files: Mapping[str, bytes]) -> Item:
+        item = Item(key, title, facts, files)
+        made = self._made.get(key)
+        if made == item:  # keeps its digest
+            return made
+        self._made[key] = item
+        return item
+
+    def _relative(self, source: Origin) -> str:
+        return os.path.relpath(source.file, self._root)
+
+
+def _counts(server: StdioServer | RemoteServer) -> bool:
+    return server.enabled and server.origin.scope == "workspace"
+
+
+def _command_words(written: Mapping[str, Any]) -> list[str]:
+    command = written.get("command", [])
+    words = list(command) if isinstance(command, list | tuple) else [command]
+    arguments = written.get("args", [])
+    return [str(word) for word in (*words, *(arguments if isinstance(arguments, list | tuple) else []))]
+
+
+def _environment(env: Mapping[str, str], written: Any) -> dict[str, str]:
+    """Names, and what stands for the values: as written, and as they are where they come from elsewhere."""
+    words = written if isinstance(written, Mapping) else {}
+    return {name: hashed(str(words.get(name, value))) for name, value in env.items()}
+
+
+def _auth(server: RemoteServer) -> str:
+    if server.auth:
+        return server.auth
+    kinds = {"token": server.token, "token_env": server.token_env, "token_secret": server.token_secret}
+    return next((kind for kind, value in kinds.items() if value), "none")
+
+
+def _as_written(server: RemoteServer) -> dict[str, Any]:
+    return {
+        "url": redacted_url(server.url),
+        "token": hashed(server.token),
+        "token_env": server.token_env,
+        "token_secret": server.token_secret,
+        "client_id": server.client_id,
+        "client_secret": hashed(server.client_secret),
+        "scope": server.scope,
+        "headers": {name: hashed(value) for name, value in server.headers.items()},
+        "transport": server.transport,
+        "allow_private": server.allow_private,
+    }

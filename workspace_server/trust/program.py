@@ -1,0 +1,149 @@
+"""Which program a command means, and which files of the workspace it names: what consent to it is for.
+
+A file inside the workspace is content that may change, so its bytes count. A program outside is the user's,
+so its path counts. What a program loads beyond the files its command names is not known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from workspace_server.scripts.stamps import Stamp, is_settled, stamp_of
+from workspace_server.trust.item import file_name
+
+MAX_KEPT: Final = 8 * 1024 * 1024
+"""Bytes of one command's files that are kept in memory; of the rest only hashes are."""
+MAX_HASHED: Final = 512 * 1024 * 1024
+_CHUNK: Final = 1024 * 1024
+_FLAGS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """What a command names: `program` is its path, None if there is none; `facts` and `files` as in `Item`.
+
+    `facts` says by path, relative to the workspace where it lies inside, which file each name leads to.
+    """
+
+    program: str | None
+    facts: dict[str, str] = field(default_factory=dict)
+    files: dict[str, bytes] = field(default_factory=dict)
+
+
+class Reader:
+    """Reads the files commands name. What has not changed since is not read again. Blocks."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = os.path.realpath(root)
+        self._known: dict[tuple[str, bool], tuple[Stamp, bytes | str]] = {}
+
+    def named(self, command: Sequence[str], cwd: str, path: str) -> Named:
+        """What `command`, started in `cwd` with the search path `path`, names."""
+        program = _locate(command[0], cwd, path) if command else None
+        named = Named(program)
+        for written in [program or "", *command[1:]]:
+            for candidate in _candidates(written):
+                self._add(candidate, cwd, named)
+        return named
+
+    def is_file(self, argument: str, cwd: str) -> bool:
+        """Whether an argument names a file, seen from `cwd`."""
+        try:
+            return Path(cwd, argument).is_file()
+        except (OSError, ValueError):
+            return False
+
+    def _add(self, candidate: str, cwd: str, named: Named) -> None:
+        path = os.path.join(cwd, candidate)  # noqa: PTH118  `..` must stay: links may stand before it
+        try:
+            status = os.stat(path)  # noqa: PTH116  half the time of the same with a Path
+            real = os.path.realpath(path) if stat.S_ISREG(status.st_mode) else None
+        except (OSError, ValueError):  # too long, a NUL, or simply not there
+            return
+        if real is None:
+            return
+        inside = self._is_inside(real)
+        if not (inside or self._is_inside(os.path.normpath(path))):
+            return
+        shown = os.path.relpath(real, self._root) if inside else real
+        named.facts[candidate] = shown
+        if not inside:
+            return
+        name = file_name(shown, executable=bool(status.st_mode & 0o111))
+        content = self._content(real, status, MAX_KEPT - sum(map(len, named.files.values())))
+        if isinstance(content, bytes):
+            named.files[name] = content
+        else:
+            named.facts[name.replace("\0", " ")] = content
+
+    def _is_inside(self, path: str) -> bool:
+        return Path(path).is_relative_to(self._root)
+
+    def _content(self, path: str, status: os.stat_result, room: int) -> bytes | str:
+        # what there is room for depends on the command only, never on what was read before
+        place, stamp = (path, status.st_size <= room), stamp_of(status)
+        known = self._known.get(place)
+        if known is None or known[0] != stamp:
+            now = time.time_ns()
+            known = _read(path, stamp, room)
+            if is_settled(known[0], now):
+                self._known[place] = known
+        return known[1]
+
+
+def _candidates(argument: str) -> dict[str, None]:
+    """What in an argument may be a path: all of it, `--option=path`, and each of `path:path`."""
+    parts = [argument, argument.partition("=")[2]]
+    parts += [part for whole in parts if os.pathsep in whole for part in whole.split(os.pathsep)]
+    return dict.fromkeys(filter(None, parts))
+
+
+def _locate(name: str, cwd: str, path: str) -> str | None:
+    if os.sep in name:
+        return os.path.join(cwd, name)  # noqa: PTH118  as in `_add`
+    # entries that depend on the current folder would find programs of the workspace
+    entries = [entry for entry in path.split(os.pathsep) if os.path.isabs(entry)]  # noqa: PTH117  texts, not paths
+    try:
+        return shutil.which(name, path=os.pathsep.join(entries)) if entries else None
+    except ValueError:
+        return None
+
+
+def _read(path: str, stamp: Stamp, room: int) -> tuple[Stamp, bytes | str]:
+    """The content, or the words that stand for it. They change with every change of the content."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
+        with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor, not a path
+            status = os.fstat(descriptor)
+            stamp = stamp_of(status)
+            if not stat.S_ISREG(status.st_mode):
+                return stamp, "no plain file"
+            if status.st_size > MAX_HASHED:
+                return stamp, _by_status(stamp)
+            if status.st_size > room:
+                return stamp, _hash(file)
+            content = file.read(room + 1)
+    except OSError:  # executable but not readable
+        return stamp, _by_status(stamp)
+    return stamp, content if len(content) <= room else _by_status(stamp)
+
+
+def _hash(file: Any) -> str:
+    state, size = hashlib.sha256(), 0
+    while (chunk := file.read(_CHUNK)) and size <= MAX_HASHED:
+        state.update(chunk)
+        size += len(chunk)
+    return f"{size} bytes, sha256:{state.hexdigest()}"
+
+
+def _by_status(stamp: Stamp) -> str:
+    """A file nobody read: its change time cannot be set, so it tells of every change."""
+    return f"not read, {'.'.join(map(str, stamp))}"

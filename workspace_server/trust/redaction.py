@@ -1,0 +1,127 @@
+"""Configuration as it may be shown and remembered: the same, with secrets replaced by their hashes. Pure.
+
+What is replaced is replaced by `item.hashed`, so that another value is still another value. A command's
+arguments are hidden as little as possible: a person decides by them, and nobody may hide a program behind a
+word like `--token`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, quote, urlsplit
+
+from workspace_server.trust.item import hashed
+
+_TABLES: Final = frozenset({"env", "headers", "http_headers", "requestinit"})
+_ARGUMENTS: Final = frozenset({"command", "args"})
+_ADDRESSES: Final = frozenset({"url", "serverurl", "httpurl"})
+_SAYS_WHERE: Final = re.compile(r"token_secret|.*_(?:env|env_var|file)")
+"""`token_env` names a variable and `token_secret` a stored secret: which one matters, and is none itself."""
+_WORD: Final = r"(?:token|secret|passw(?:or)?d|api[-_]?key|access[-_]?key|credential|authorization|bearer)"
+_SECRET_NAME: Final = re.compile(_WORD, re.IGNORECASE)
+_SECRET_FLAG: Final = re.compile(rf"--?[\w-]*{_WORD}[\w-]*", re.IGNORECASE)
+_ASSIGNMENT: Final = re.compile(rf"([\w-]*{_WORD}[\w-]*)=(.*)", re.IGNORECASE | re.DOTALL)
+_LOOKS_SECRET: Final = re.compile(r"[A-Za-z0-9_\-+=.~:]{8,}")
+"""No blank, slash or anything a shell cares about: neither code nor a path can look like this."""
+_HASH: Final = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]{56}")
+_MAX_DEPTH: Final = 32
+_TOO_DEEP: Final = "(nested too deeply)"
+
+IsFile = Callable[[str], bool]
+
+
+def redacted(written: Mapping[str, Any], is_file: IsFile) -> dict[str, Any]:
+    """A configuration entry as it is written, without its secrets.
+
+    Args:
+        written: the entry, JSON-able.
+        is_file: whether an argument names a file; such an argument is never hidden.
+    """
+    return {key: _member(key, value, is_file) for key, value in written.items()}
+
+
+def redacted_arguments(arguments: Sequence[Any], is_file: IsFile) -> list[Any]:
+    """A command without what follows `--token`, `API_KEY=` and the like, if it can only be a secret."""
+    shown: list[Any] = []
+    after_flag = False
+    for one in arguments:
+        if not isinstance(one, str):
+            shown.append(_hidden(one) if isinstance(one, Mapping | list) else one)
+            after_flag = False
+            continue
+        shown.append(_argument(one, after_flag, is_file))
+        after_flag = _SECRET_FLAG.fullmatch(one) is not None
+    return shown
+
+
+def redacted_url(url: str) -> str:
+    """An address without its password and the values of its query."""
+    try:
+        parts = urlsplit(url)
+        names = [quote(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
+    except ValueError:
+        return hashed(url)
+    if "@" in parts.netloc:
+        user, _, host = parts.netloc.rpartition("@")
+        parts = parts._replace(netloc=f"{hashed(user)}@{host}")
+    # one hash of all: two texts that a parser reads as the same pairs are still two texts
+    query = f"{'&'.join(names)}={hashed(parts.query)}" if parts.query else ""
+    return parts._replace(query=query).geturl()
+
+
+def shortened(text: str) -> str:
+    """A text with hashes short enough to read."""
+    return _HASH.sub(r"\1…", text)
+
+
+def origin(url: str) -> str:
+    """Scheme, host and port of an address: who is spoken to. The whole, hashed, where it is no address."""
+    try:
+        parts = urlsplit(url)
+        host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname
+        port = f":{parts.port}" if parts.port is not None else ""
+    except ValueError:
+        return hashed(url)
+    return SplitResult(parts.scheme, f"{host or ''}{port}", "", "", "").geturl()
+
+
+def _member(key: str, value: Any, is_file: IsFile, depth: int = 0) -> Any:
+    name = str(key).lower()
+    if depth == _MAX_DEPTH:
+        return _TOO_DEEP
+    if name in _TABLES or (_SECRET_NAME.search(name) and not _SAYS_WHERE.fullmatch(name)):
+        return _hidden(value, depth)
+    if name in _ADDRESSES and isinstance(value, str):
+        return redacted_url(value)
+    if name in _ARGUMENTS and isinstance(value, list | tuple):
+        return redacted_arguments(value, is_file)
+    if isinstance(value, Mapping):
+        return {str(inner): _member(inner, one, is_file, depth + 1) for inner, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_member(key, one, is_file, depth + 1) for one in value]
+    return value
+
+
+def _hidden(value: Any, depth: int = 0) -> Any:
+    if depth == _MAX_DEPTH:
+        return _TOO_DEEP
+    if isinstance(value, Mapping):
+        return {str(key): _hidden(one, depth + 1) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_hidden(one, depth + 1) for one in value]
+    return hashed(value if isinstance(value, str) else f"{type(value).__name__} {value}")
+
+
+def _argument(argument: str, after_flag: bool, is_file: IsFile) -> str:
+    if after_flag and _may_hide(argument, is_file):
+        return hashed(argument)
+    assignment = _ASSIGNMENT.fullmatch(argument)
+    if assignment and _may_hide(assignment[2], is_file):
+        return f"{assignment[1]}={hashed(assignment[2])}"
+    return argument
+
+
+def _may_hide(value: str, is_file: IsFile) -> bool:
+    return _LOOKS_SECRET.fullmatch(value) is not None and not value.startswith("-") and not is_file(value)

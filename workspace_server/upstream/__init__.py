@@ -1,0 +1,1 @@
+"""Servers of others as sources of tools: where requests leave this server."""

@@ -1,0 +1,52 @@
+"""What a server says has changed, told on at most once in a while however often it is said (T-107)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from protocol import names
+
+COALESCE_S: Final = 0.25
+_KINDS: Final = {
+    names.TOOLS_CHANGED: "tools",
+    names.PROMPTS_CHANGED: "prompts",
+    names.RESOURCES_CHANGED: "resources",
+}
+
+
+class Changes:
+    """Collects the lists that changed. `on_change` gets `tools`, `prompts` or `resources`."""
+
+    def __init__(self, on_change: Callable[[str], None]) -> None:
+        self._on_change = on_change
+        self._kinds: set[str] = set()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def heard(self, method: str) -> None:
+        """A notification that is not about a single request."""
+        if method in _KINDS:
+            self.add(_KINDS[method])
+
+    def add(self, kind: str) -> None:
+        """Tell of this kind within 250 ms."""
+        self._kinds.add(kind)
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(COALESCE_S, self._tell)
+
+    def stop(self) -> None:
+        """Say nothing more."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._on_change = _nobody
+
+    def _tell(self) -> None:
+        self._timer = None
+        kinds, self._kinds = self._kinds, set()
+        for kind in sorted(kinds):
+            self._on_change(kind)
+
+
+def _nobody(_kind: str) -> None:
+    """Whoever hears of changes after the end."""

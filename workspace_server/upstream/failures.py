@@ -1,0 +1,55 @@
+"""Why somebody else's server did not do what it was asked: the faults that sources turn into refusals.
+
+Not for what a server answers: its errors and error results are outcomes like any other.
+"""
+
+from __future__ import annotations
+
+from protocol.errors import Delivered, Reason
+
+
+class TransportEnded(Exception):
+    """A connection is over; whatever was asked over it gets no answer.
+
+    `too_large`: it ended because a message went over the cap.
+    """
+
+    def __init__(self, reason: str, *, too_large: bool = False) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.too_large = too_large
+
+
+class Unavailable(Exception):
+    """One request got no answer.
+
+    Attributes:
+        text: why, in words for a person; without secrets, and without the source's name.
+        delivered: whether the request may have taken effect; `no` only where that is certain.
+        reason: the refusal its caller gets.
+        retry_after_ms: when it is worth another try, where that is known.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        delivered: Delivered = "no",
+        reason: Reason = Reason.SOURCE_UNAVAILABLE,
+        retry_after_ms: int | None = None,
+    ) -> None:
+        super().__init__(text)
+        self.text = text
+        self.delivered = delivered
+        self.reason = reason
+        self.retry_after_ms = retry_after_ms
+
+
+class SessionFailed(Unavailable):
+    """A connection was not made, or its handshake failed; nothing was delivered.
+
+    `final`: trying again by itself cannot help (the program is missing).
+    """
+
+    def __init__(self, text: str, *, final: bool = False, retry_after_ms: int | None = None) -> None:
+        super().__init__(text, retry_after_ms=retry_after_ms)
+        self.final = final

@@ -1,0 +1,60 @@
+"""The last good list of every foreign source on disk, so that a restart need not wait for it (T-7).
+
+Keyed by what was configured: another command or URL is another server. Losing the cache costs a start.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+MAX_BYTES: Final = 8 * 1024 * 1024
+MAX_FILES: Final = 200
+
+
+def key_of(configuration: Mapping[str, Any]) -> str:
+    """The key of a configuration: a digest of everything that decides which server it is."""
+    return sha256(msgspec.json.encode(configuration, order="sorted")).hexdigest()
+
+
+class ListCache:
+    """A private folder with one file per key. Blocking: call it in a thread. Never raises."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, key: str) -> bytes | None:
+        """What was saved last under this key, None for nothing or nothing readable."""
+        try:
+            with (self._folder / f"{key}.json").open("rb") as file:
+                content = file.read(MAX_BYTES + 1)
+        except OSError:
+            return None
+        return content if len(content) <= MAX_BYTES else None
+
+    def save(self, key: str, content: bytes) -> None:
+        """Replace what was saved, wholly or not at all; a disk that refuses costs only the saving."""
+        name = ""
+        try:
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=self._folder, prefix=".new-")  # 0600
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(content)
+            Path(name).replace(self._folder / f"{key}.json")
+        except OSError:
+            with suppress(OSError):
+                Path(name).unlink()
+        self._forget_oldest()
+
+    def _forget_oldest(self) -> None:
+        with suppress(OSError):
+            files = [(file.stat().st_mtime, file) for file in self._folder.glob("*.json")]
+            for _, file in sorted(files)[:-MAX_FILES]:
+                file.unlink()

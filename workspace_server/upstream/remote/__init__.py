@@ -1,0 +1,1 @@
+"""Remote MCP servers: over HTTP, at addresses that somebody may have meant badly."""

@@ -1,0 +1,89 @@
+"""What a remote server is shown as proof of who we are (T-109, T-113).
+
+A token is read when it is needed and never kept in anything that is printed. That it goes to one origin only
+is `guarded.py`'s business. OAuth is `oauth.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from workspace_server.config.model import RemoteServer
+
+Secrets = Callable[[str], Awaitable[str | None]]
+"""Reads one secret of the store by its key."""
+
+
+class CredentialsMissing(Exception):
+    """There is nothing to show. The text says what is missing, never a value; `next_step` what to do."""
+
+    def __init__(self, text: str, next_step: str) -> None:
+        super().__init__(text)
+        self.text = text
+        self.next_step = next_step
+
+
+class Authorization(Protocol):
+    """The `Authorization` header of one server."""
+
+    async def header(self) -> str | None:
+        """Its value now; None for none.
+
+        Raises:
+            CredentialsMissing: it needs the user.
+        """
+
+    async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:
+        """The server answered 401. Whether another value is worth another try.
+
+        Args:
+            refused: the value it refused.
+            challenge: the headers of its answer, names in lower case.
+
+        Raises:
+            CredentialsMissing: it needs the user.
+        """
+
+    @property
+    def next_step(self) -> str:
+        """What the user can do when the server does not accept it."""
+
+
+class Token:
+    """A token that the configuration holds or names; without one, no header at all."""
+
+    def __init__(self, server: RemoteServer, environ: Mapping[str, str], secrets: Secrets | None) -> None:
+        self._server = server
+        self._environ = environ
+        self._secrets = secrets
+
+    @property
+    def next_step(self) -> str:
+        """Where the token is configured."""
+        server = self._server
+        if server.token_secret:
+            return f'store a valid token as the secret "{server.token_secret}"'
+        if server.token_env:
+            return f"set {server.token_env} to a valid token and restart the workspace server"
+        if server.token:
+            return f'put a valid token into the entry "{server.namespace}" of {server.origin.file.name}'
+        return f'add token, token_env, token_secret or auth = "oauth" to the entry "{server.namespace}"'
+
+    async def header(self) -> str | None:
+        """`Bearer` and the token as it is at this moment."""
+        server = self._server
+        if server.token_secret:
+            token = await self._secrets(server.token_secret) if self._secrets is not None else None
+            missing = f'the secret "{server.token_secret}" is not set'
+        elif server.token_env:
+            token, missing = self._environ.get(server.token_env), f"{server.token_env} is not set"
+        else:
+            return f"Bearer {server.token}" if server.token else None
+        if not token:
+            raise CredentialsMissing(missing, self.next_step)
+        return f"Bearer {token}"
+
+    async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:
+        """A secret may have been replaced since it was read; nothing else can be renewed."""
+        return bool(self._server.token_secret) and await self.header() != refused

@@ -1,0 +1,1 @@
+"""Servers that are processes of ours, spoken to over their standard input and output."""

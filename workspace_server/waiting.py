@@ -1,0 +1,64 @@
+"""A configured server that does nothing: switched off, or waiting for the user's trust (T-88, T-111).
+
+It is there so that people see it; it never starts and never connects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from protocol.issues import Issue
+from workspace_server.config.model import RemoteServer, StdioServer
+from workspace_server.source import CallContext, CallOutcome, Source, Tool, ToolError
+from workspace_server.trust.item import Verdict
+
+
+class WaitingSource(Source):
+    """One entry of the configuration that is not in use.
+
+    Args:
+        entry: the entry.
+        state: why it is not in use.
+        verdict: for one that waits for trust, whether it was trusted before.
+        root: the workspace's folder, which the user would trust.
+    """
+
+    def __init__(
+        self,
+        entry: StdioServer | RemoteServer,
+        state: Literal["disabled", "pending_trust"],
+        verdict: Verdict = "never",
+        root: str = "",
+    ) -> None:
+        self.kind = "stdio" if isinstance(entry, StdioServer) else "remote"
+        self.id = f"{self.kind}:{entry.namespace}"
+        self.namespace = entry.namespace
+        self.separator = entry.separator
+        self.state = state
+        self._issue = None
+        if state == "pending_trust":
+            self._issue = pending_issue(f"The {self.kind} server {entry.namespace}", verdict, root)
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """None: nobody has asked it."""
+        return ()
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        """It offers nothing, so nothing can be called."""
+        raise ToolError(f"{self.id} is not in use")
+
+    def issues(self) -> Sequence[Issue]:
+        """What the user can do about it."""
+        return () if self._issue is None else (self._issue,)
+
+    async def close(self) -> None:
+        """Nothing was started."""
+
+
+def pending_issue(what: str, verdict: Verdict, root: str) -> Issue:
+    """The issue of content of the workspace that the user has not allowed (T-62)."""
+    why = "has changed since you trusted it" if verdict == "changed" else "is not trusted yet"
+    if what.startswith("Settings"):
+        why = why.replace("has", "have").replace("is ", "are ")
+    return Issue("warning", "trust", "TRUST_PENDING", f"{what} {why}", details=f"lmtb trust {root}")

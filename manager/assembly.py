@@ -82,7 +82,7 @@ def assemble(
         workspaces,
         keeper,
         routes,
-        ControlPlane(port, workspaces, externals, stop),
+        ControlPlane(port, workspaces, externals, stop, os.environ.get("PATH")),
         Status(workspaces, externals, keeper, store, address),
     )
 

@@ -39,12 +39,16 @@ _QUESTIONS: Final[Mapping[ServerQuestion, tuple[bytes, bytes]]] = {
 
 @dataclass(slots=True)
 class ControlPlane:
-    """The daemon as the control plane sees it. `stop(reason, keep_servers)` begins the stop."""
+    """The daemon as the control plane sees it.
+
+    `stop(reason, keep_servers)` begins the stop. `path` is the PATH that workspace servers inherit.
+    """
 
     port: int
     workspaces: Workspaces
     externals: ExternalServers
     stop: Callable[[str, bool], None]
+    path: str | None = None
     now: Callable[[], float] = time.monotonic
 
     def peer_allowed(self, request: web.Request) -> bool:
@@ -71,6 +75,7 @@ class ControlPlane:
             pid=os.getpid(),
             now=int(time.time() * 1000),
             address=f"http://127.0.0.1:{self.port}/mcp",
+            path=self.path,
         )
 
     def list_instances(self) -> Iterable[ListedInstance]:
@@ -133,10 +138,14 @@ class ControlPlane:
         try:
             async with asyncio.timeout(ASK_S):
                 response = await instance.pool.request(method, target, head, b"")
-                return await response.read(MAX_ANSWER)
+                body = await response.read(MAX_ANSWER)
         except (UpstreamFailure, ResponseTooLarge, TimeoutError) as failure:
             cause = getattr(failure, "cause", "it did not answer in time")
             return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, f"the workspace server cannot be asked: {cause}")
+        if response.head.status != 200:  # somebody else's server, which need not know this question
+            text = f"the workspace server does not answer this (HTTP {response.head.status})"
+            return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text)
+        return body
 
     def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
         """Begin to stop."""

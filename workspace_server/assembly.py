@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from protocol.launch import Folders, Launch
 from workspace_server import log
 from workspace_server.approval_state import ApprovalState
 from workspace_server.approvals import Approvals
 from workspace_server.builtin import BuiltinSource
-from workspace_server.calls import Calls, OwnTools
+from workspace_server.calls import Calls
 from workspace_server.gate import Guard
 from workspace_server.making import Making
 from workspace_server.rate_limit import RateLimiter
@@ -20,6 +22,7 @@ from workspace_server.registry import Registry
 from workspace_server.secret_store.store import Secrets, open_store
 from workspace_server.sources import Sources
 from workspace_server.surroundings import Surroundings
+from workspace_server.toolbox import OwnTools
 from workspace_server.toolset import Toolset
 from workspace_server.version import version
 from workspace_server.workspace import Workspace
@@ -28,32 +31,47 @@ if TYPE_CHECKING:
     from workspace_server.internal.channel import Channel
 
 
+CHANNEL_AFTER_S: Final = 1.0
+"""The internal channel takes a tenth of a second to load: it does not compete with the first answer."""
+
+
 @dataclass(slots=True)
 class Parts:
-    """The parts a server starts and closes; the others are reached through them."""
+    """The parts a server closes; the others are reached through them. `open_channel` makes the channel."""
 
     calls: Calls
     sources: Sources | None = None
-    channel: Channel | None = None
+    open_channel: Callable[[str], Channel] | None = None
+    _channel: Channel | None = None
+    _opening: asyncio.Task[None] | None = None
 
-    async def start(self) -> None:
-        """Open the internal channel; a folder that does not allow one costs only the channel."""
-        if self.channel is None:
-            return
-        try:
-            await self.channel.start()
-        except OSError as error:
-            log.error("internal_channel_unavailable", cause=str(error))
-            self.channel = None
+    def start(self) -> None:
+        """Open the internal channel before long."""
+        self._opening = asyncio.create_task(self._open(), name="internal-channel")
 
     async def close(self) -> None:
         """Close what listens, then what runs; afterwards nothing that was started is left."""
-        if self.channel is not None:
-            await self.channel.stop()
+        if self._opening is not None:
+            self._opening.cancel()
+            await asyncio.gather(self._opening, return_exceptions=True)
+        if self._channel is not None:
+            await self._channel.stop()
         await self.calls.close()
         await self.calls.toolset.close()
         if self.sources is not None:
             await self.sources.close()
+
+    async def _open(self) -> None:
+        """A folder that does not allow a channel costs only the channel."""
+        if self.sources is None or self.open_channel is None:
+            return
+        await asyncio.sleep(CHANNEL_AFTER_S)
+        prefix = (await self.sources.configure()).internal_prefix
+        self._channel = await asyncio.to_thread(self.open_channel, prefix)
+        try:
+            await self._channel.start()
+        except OSError as error:
+            log.error("internal_channel_unavailable", cause=str(error))
 
 
 def assemble(launch: Launch, environ: Mapping[str, str]) -> Parts:
@@ -68,7 +86,7 @@ def assemble(launch: Launch, environ: Mapping[str, str]) -> Parts:
     sources = Sources(registry, around, [builtin], Making(around, secrets))
     gate = Guard(Approvals(ApprovalState(around.state_dir, around.workspace)), RateLimiter())
     calls = Calls(Toolset(registry, sources.configure), gate)
-    return Parts(calls, sources, _channel(around, workspace, secrets, calls))
+    return Parts(calls, sources, partial(_channel, around, workspace, secrets, calls))
 
 
 def _surroundings(
@@ -86,7 +104,9 @@ def _surroundings(
     )
 
 
-def _channel(around: Surroundings, workspace: Workspace, secrets: Secrets, calls: Calls) -> Channel:
+def _channel(
+    around: Surroundings, workspace: Workspace, secrets: Secrets, calls: Calls, prefix: str
+) -> Channel:
     from workspace_server.internal.service import make_channel  # noqa: PLC0415
 
     return make_channel(
@@ -97,6 +117,7 @@ def _channel(around: Surroundings, workspace: Workspace, secrets: Secrets, calls
         state_dir=around.state_dir,
         runtime_dir=around.runtime_dir,
         store=secrets,
-        toolbox=OwnTools(calls),
+        toolbox=OwnTools(calls.toolset, calls.run),
         version=around.version,
+        prefix=prefix,
     )

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from protocol import jsonrpc
+from workspace_server.policy import BUILT_IN_DISABLED
 from workspace_server.registry import Offered
 from workspace_server.results import clean_text
 from workspace_server.toolset import Toolset
@@ -21,9 +22,14 @@ BYTES_PER_TOKEN: Final = 4
 def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     """`{ok, tools, sources, issues}`.
 
-    A tool has `name`, `source`, `visibility`, `listed` (in normal mode), `state` (`callable`, `hidden` or
-    `pending`), `reason` where it cannot be called, `tokens` its definition costs, and its `description`.
+    A tool has `name`, `source` and its `kind`, `group` (T-29), `visibility`, `listed` (in normal mode),
+    `state` (`callable`, `hidden` or `pending`), `reason` where it cannot be called, the `tokens` its
+    definition costs, and its `description`.
     """
+    # loaded here: only people at a terminal ask, and it takes the library of schemas
+    from workspace_server.config.grouping import Grouping  # noqa: PLC0415
+
+    grouping = Grouping(view.configuration.grouping_rules)
     listed = {str(definition["name"]) for definition in view.listed(Mode.NORMAL)}
     rows = [_row(offered, listed) for offered in view.tools]
     for name, reason in view.hidden.items():
@@ -31,6 +37,9 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
         pending = name in view.snapshot.withheld
         row: dict[str, Any] = {"name": name} if offered is None else _row(offered, listed)
         rows.append({**row, "listed": False, "state": "pending" if pending else "hidden", "reason": reason})
+    for row in rows:
+        group = grouping.group(row["name"], row.get("kind", ""), BUILT_IN_DISABLED)
+        row["group"] = {"id": group.id, "label": group.label}
     return {
         "ok": True,
         "tools": sorted(rows, key=lambda row: (row["name"].lower(), row["name"])),
@@ -43,6 +52,7 @@ def _row(offered: Offered, listed: set[str]) -> dict[str, Any]:
     return {
         "name": offered.name,
         "source": offered.source.id,
+        "kind": offered.source.kind,
         "visibility": offered.tool.visibility,
         "listed": offered.name in listed,
         "state": "callable",

@@ -55,7 +55,8 @@ class Making:
             trust if own else None,
             environment=around.child_environment,
             run_dir=self._run_dir,
-            libraries=[*scripts.libraries_path, *(scripts.workspace_libraries_path if own else ())],
+            libraries=scripts.libraries_path,
+            own_libraries=scripts.workspace_libraries_path if own else (),
             slots=self._shared_slots(),
         )
 

@@ -94,8 +94,8 @@ async def serve(launch: Launch, sock: socket.socket) -> None:
             loop.add_signal_handler(number, life.stop, signal.Signals(number).name)
     try:
         await runner.setup()
-        await parts.start()
         await web.SockSite(runner, sock, backlog=BACKLOG).start()
+        parts.start()
         await life.until_stopped()
         log.info("stopping", cause=life.cause)
         await runner.cleanup()

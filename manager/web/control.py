@@ -25,12 +25,17 @@ MAX_BODY: Final = 1024 * 1024
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The manager itself. `now` is the time in ms since 1970, `address` the MCP endpoint's URL."""
+    """The manager itself, as its user's own tools see it.
+
+    `now` is the time in ms since 1970, `address` the MCP endpoint's URL. `path` is the PATH that workspace
+    servers inherit, so that a command line finds the same programs; the TCP port never shows it.
+    """
 
     version: str
     pid: int
     now: int
     address: str
+    path: str | None = None
 
 
 class ListedInstance(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -224,6 +229,8 @@ class _Control:
         if isinstance(answer, Refusal):
             status = 503 if answer.reason is Reason.WORKSPACE_SERVER_OFFLINE else 404
             return _json(status, {"ok": False, "message": answer.message, **answer.data()})
+        if ask == "refresh" and not json.loads(answer)["ok"]:
+            return refusal(404, "unknown_source")
         return web.Response(body=answer, content_type="application/json")
 
     async def shutdown(self, request: web.Request) -> web.Response:

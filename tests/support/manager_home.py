@@ -115,6 +115,14 @@ class ManagerHome:
             assert time.monotonic() < deadline, manager.log.read_text()
             await asyncio.sleep(0.02)
 
+    async def lmtb(self, *arguments: str, cwd: Path | None = None) -> int:
+        """Run a verb of the command line as this user; its exit code."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-m", "manager", *arguments,
+            stdin=asyncio.subprocess.DEVNULL, cwd=cwd or self.folder, env=self._environ,
+        )  # fmt: skip
+        return await asyncio.wait_for(process.wait(), STOP_S)
+
     async def status(self) -> dict[str, Any]:
         """The running manager's whole status."""
         return await asyncio.to_thread(self.control.get, "/mcp/status")

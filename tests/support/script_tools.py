@@ -58,15 +58,15 @@ class Scripts:
     def write(self, name: str, script: str | bytes = "print(1)\n", toml: str = "", **members: Any) -> Path:
         return write_tool(self.tools, name, script, toml, **members)
 
-    async def call(self, name: str, context: CallContext | None = None, **arguments: Any) -> CallOutcome:
+    async def call(self, name: str, context: CallContext | None = None, /, **arguments: Any) -> CallOutcome:
         return await self.source.call_tool(name, arguments, context or CallContext())
 
-    async def result(self, name: str, **arguments: Any) -> ToolResult:
+    async def result(self, name: str, /, **arguments: Any) -> ToolResult:
         outcome = await self.call(name, **arguments)
         assert isinstance(outcome, ToolResult), outcome
         return outcome
 
-    async def text(self, name: str, **arguments: Any) -> str:
+    async def text(self, name: str, /, **arguments: Any) -> str:
         return (await self.result(name, **arguments)).text
 
 

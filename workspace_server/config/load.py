@@ -144,7 +144,6 @@ class Configurations:
                 execute_code=user.execute_code,
             ),
             approvals=combine.approvals(user.approvals, ours.approvals),
-            search={**user.search, **ours.search},
             internal_prefix=user.internal_prefix or _DEFAULTS.internal_prefix,
             call_timeout_s=ours.call_timeout_s or user.call_timeout_s or _DEFAULTS.call_timeout_s,
             issues=tuple(issue for one in (*notes, editor_notes) for issue in one.issues),

@@ -142,7 +142,6 @@ class Configuration:
         policy_file: the file of ours that a change of the policy is saved in (T-26).
         schema_defaults: `tool.param=value` entries as (tool, param, value) (T-30).
         approvals: the user's decision per tool (T-178).
-        search: settings of the file search, passed on to it as they are.
         internal_prefix: the beginning of internal tools' names (D-7).
         call_timeout_s: the longest a call may take where nothing else says so.
         debug: `off`, `simple` or `detail` (T-186).
@@ -158,7 +157,6 @@ class Configuration:
     grouping_rules: tuple[GroupingRule, ...] = ()
     scripts: Scripts = Scripts()
     approvals: Mapping[str, Approval] = field(default_factory=dict)
-    search: Mapping[str, Any] = field(default_factory=dict)
     internal_prefix: str = "openllm_"
     call_timeout_s: float = 120.0
     debug: Literal["off", "simple", "detail"] = "off"

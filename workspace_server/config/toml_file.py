@@ -1,10 +1,9 @@
-"""Our own `workspace.toml`, of the user or of a workspace: servers, policy, scripts, approvals, search.
+"""Our own `workspace.toml`, of the user or of a workspace: servers, policy, scripts, approvals.
 
 [[mcp.stdio_servers]]    [[mcp.remote_servers]]    T-81, T-108
 [tools]                  exposedDelta, …           group B, T-27 to T-30
 [scripts]                tools_path, libraries_path, execute_code (user only)
 [approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter (T-178)
-[search]                 settings of the file search
 useWorkspaceSettings (workspace only), debug, call_timeout_s, internal_prefix (user only)
 """
 
@@ -43,7 +42,6 @@ class Contents:
     libraries_path: tuple[Path, ...] = ()
     execute_code: bool = False
     approvals: Mapping[str, Approval] = field(default_factory=dict)
-    search: Mapping[str, Any] = field(default_factory=dict)
     internal_prefix: str | None = None
     call_timeout_s: float | None = None
 
@@ -88,7 +86,6 @@ class _Reader:
             libraries_path=self._folders(scripts, "libraries_path"),
             execute_code=self._execute_code(scripts),
             approvals=self._approvals(self._table(top, "approvals")),
-            search=self._table(top, "search"),
             internal_prefix=self._internal_prefix(top),
             call_timeout_s=self._call_timeout(top),
         )

@@ -55,7 +55,7 @@ class Catalog:
         folders: tools folders, those whose names win first; missing ones are fine.
         root: the workspace.
         trust: decides what may run; None where everything belongs to the user.
-        libraries: folders of the workspace that its scripts may import from; treated like the scripts.
+        libraries: folders that scripts may import from, looked at and trusted like the scripts.
         clock: monotonic seconds. wall_ns: the wall clock in nanoseconds since 1970.
     """
 

@@ -7,13 +7,13 @@ functions of `library/lmtb_tool.py`, nothing of the workspace on its import path
 from __future__ import annotations
 
 import asyncio
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.scripts.bundle import Bundle
 from workspace_server.scripts.materials import Materials
+from workspace_server.scripts.private import PrivateFolder
 from workspace_server.scripts.runner import TERM_S, Environment, Job, Runner, python
 from workspace_server.scripts.slots import Slots
 from workspace_server.source import CallContext, CallOutcome, InvalidArguments, Source, Tool, ToolError
@@ -58,9 +58,9 @@ class CodeSource(Source):
         term_s: float = TERM_S,
     ) -> None:
         self._root = root
-        private = run_dir / f"code-{secrets.token_hex(4)}"
-        self._materials = Materials(private / "tools")
-        self._runner = Runner(private / "calls", root, environment, confined=True, term_s=term_s)
+        self._private = PrivateFolder(run_dir, NAME)
+        self._materials = Materials(self._private.path / "tools")
+        self._runner = Runner(self._private.path / "c", root, environment, confined=True, term_s=term_s)
         self._slots = slots or Slots()
 
     async def list_tools(self) -> Sequence[Tool]:
@@ -80,7 +80,7 @@ class CodeSource(Source):
 
     async def _run(self, bundle: Bundle, context: CallContext) -> CallOutcome:
         try:
-            folder = (await asyncio.to_thread(self._materials.place, [bundle]))[0]
+            folder = await asyncio.to_thread(self._place, bundle)
         except OSError as error:
             raise ToolError(f"the code cannot be prepared: {error.strerror or 'the disk fails'}") from None
         job = Job(TOOL, python(folder / _FILE, folder, []), self._root, {})
@@ -90,3 +90,8 @@ class CodeSource(Source):
         """End what runs, and remove what was written for it."""
         await self._runner.close()
         await asyncio.to_thread(self._materials.close)
+        await asyncio.to_thread(self._private.close)
+
+    def _place(self, bundle: Bundle) -> Path:
+        self._private.open()
+        return self._materials.place([bundle])[0]

@@ -36,7 +36,7 @@ def fence(root: Path, call_folder: Path, environment: Mapping[str, str]) -> Conf
 
     Args:
         root: the workspace. call_folder: the private folder of the call.
-        environment: what the script sees; its TMPDIR and HOME count.
+        environment: of the user; its TMPDIR and HOME count.
     """
     places = [root, call_folder, Path(environment.get("TMPDIR") or tempfile.gettempdir())]
     places += map(Path, _SHARED)

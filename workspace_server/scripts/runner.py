@@ -165,14 +165,16 @@ class Runner:
         return replace(ended, result=result)
 
     async def _command(self, job: Job, folder: Path) -> Command:
+        given = await self._environment()
         env = {
-            **(await self._environment()),
+            **given,
             **job.env,
             "LMTB_TOOL_NAME": job.tool.name,
             "LMTB_TOOL_ARGS_FILE": str(folder / ARGUMENTS),
             "LMTB_TOOL_RESULT_FILE": str(folder / RESULT),
         }
-        limits = fence(self._root, folder, env) if self._confined else None
+        # not by what the script declares for itself
+        limits = fence(self._root, folder, given) if self._confined else None
         return Command(job.argv, env, str(job.cwd), limits)
 
     async def _run(self, command: Command, given: bytes, name: str) -> Ended:

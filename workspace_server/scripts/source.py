@@ -7,8 +7,6 @@ looks, and whoever listens is looked for by the toolset.
 from __future__ import annotations
 
 import asyncio
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,8 +14,10 @@ from typing import Any, Final
 from protocol.errors import Reason, Refusal
 from protocol.issues import Issue
 from workspace_server.scripts import schema
+from workspace_server.scripts.bundle import Bundle
 from workspace_server.scripts.catalog import Catalog, Trust, working_folder
 from workspace_server.scripts.materials import Materials
+from workspace_server.scripts.private import PrivateFolder
 from workspace_server.scripts.runner import TERM_S, Environment, Job, Runner, python
 from workspace_server.scripts.script import Script
 from workspace_server.scripts.slots import Slots
@@ -38,8 +38,8 @@ class ScriptSource(Source):
         trust: decides which of them may run; None where they belong to the user.
         environment: what every script sees (T-70).
         run_dir: a folder only its owner can enter, where scripts run from.
-        libraries: folders that Python scripts may import from. One inside the workspace is part of what is
-            trusted, and nothing to scripts of the user.
+        libraries: folders of the user that Python scripts may import from, as they are.
+        own_libraries: folders the workspace's configuration names for that: part of what is trusted.
         slots: how many scripts run at once, shared by all sources of the workspace.
         term_s: seconds between TERM and KILL.
     """
@@ -56,19 +56,19 @@ class ScriptSource(Source):
         environment: Environment,
         run_dir: Path,
         libraries: Sequence[Path] = (),
+        own_libraries: Sequence[Path] = (),
         slots: Slots | None = None,
         term_s: float = TERM_S,
     ) -> None:
         self.id = identity
         self._root = root
-        inside = [folder for folder in libraries if _is_inside(folder, root)]
-        self._libraries = [folder for folder in libraries if folder not in inside]
-        own_libraries = inside if trust is not None else []
+        self._libraries = tuple(libraries)
         self._catalog = Catalog(folders, root, trust, libraries=own_libraries)
-        private = run_dir / f"{identity}-{secrets.token_hex(4)}"
-        self._private = private
-        self._materials = Materials(private / "tools")
-        self._runner = Runner(private / "calls", root, environment, confined=trust is not None, term_s=term_s)
+        self._private = PrivateFolder(run_dir, identity)
+        self._materials = Materials(self._private.path / "tools")
+        self._runner = Runner(
+            self._private.path / "c", root, environment, confined=trust is not None, term_s=term_s
+        )
         self._slots = slots or Slots()
         self._last = Snapshot()
 
@@ -105,7 +105,7 @@ class ScriptSource(Source):
         """End all scripts, and remove what was written for them."""
         await self._runner.close()
         await asyncio.to_thread(self._materials.close)
-        await asyncio.to_thread(_remove_empty, self._private)
+        await asyncio.to_thread(self._private.close)
 
     async def _look(self) -> Snapshot:
         self._last = await asyncio.to_thread(self._catalog.look)
@@ -138,13 +138,17 @@ class ScriptSource(Source):
         bundles = (script.bundle, *script.libraries)
         with self._materials.held(bundles):
             try:
-                folders = await asyncio.to_thread(self._materials.place, bundles)
+                folders = await asyncio.to_thread(self._place, bundles)
             except OSError as error:
                 reason = error.strerror or "the disk fails"
                 raise ToolError(f"{script.tool.name} cannot be prepared: {reason}") from None
             job = await asyncio.to_thread(self._job, script, folders)
             given = schema.filled(script.manifest, arguments)
             return await self._runner.run(job, given, context.toolbox, self._slots.lent())
+
+    def _place(self, bundles: Sequence[Bundle]) -> list[Path]:
+        self._private.open()
+        return self._materials.place(bundles)
 
     def _job(self, script: Script, folders: Sequence[Path]) -> Job:
         program = script.program
@@ -157,14 +161,3 @@ class ScriptSource(Source):
         if cwd is None:
             raise ToolError("the folder to run in is gone")
         return Job(script.tool, argv, cwd, script.manifest.env)
-
-
-def _is_inside(folder: Path, root: Path) -> bool:
-    return Path(os.path.realpath(folder)).is_relative_to(root)
-
-
-def _remove_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError:
-        return

@@ -150,8 +150,10 @@ class Exchange:
         self._reader.cancel()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(self._reader, *self._tasks, return_exceptions=True)
-        await self._transport.close()
+        try:
+            await self._transport.close()
+        finally:
+            await asyncio.gather(self._reader, *self._tasks, return_exceptions=True)
 
     async def _read(self) -> None:
         end = TransportEnded("the connection failed")

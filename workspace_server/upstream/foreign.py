@@ -6,7 +6,7 @@ A kind of source derives from `ForeignSource` and gives it two things: `fetch`, 
 over a session, and `forward`, which makes one call. Both may raise `Unavailable`. It tells the base what
 happens: `became(state, error)` when the connection's state changes (a change to `ready` refreshes a stale
 list), and `list_changed(kind)`, which is what `Session.open` wants as `on_change`. Its `close` first calls
-`stop_listing`.
+`stop_listing`; after that neither is called any more.
 """
 
 from __future__ import annotations
@@ -115,6 +115,7 @@ class ForeignSource(Source):
         self._listing: asyncio.Task[None] | None = None
         self._again = False
         self._tried_at = -math.inf
+        self._closed = False
         self._last_call: dict[str, Any] | None = None
 
     @abstractmethod
@@ -146,6 +147,7 @@ class ForeignSource(Source):
         began = time.monotonic()
         outcome: CallOutcome | None = None
         try:
+            self._check_open()
             outcome = await self.forward(self._known.original(name), context)
         except Unavailable as failure:
             outcome = self.refusal(failure)
@@ -228,10 +230,15 @@ class ForeignSource(Source):
         return members
 
     async def stop_listing(self) -> None:
-        """End the refresh under way; call this first in `close`."""
+        """End the refresh under way, and begin nothing more; call this first in `close`."""
+        self._closed = True
         if self._listing is not None:
             self._listing.cancel()
             await asyncio.gather(self._listing, return_exceptions=True)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Unavailable("it was stopped")
 
     def _list_now(self) -> asyncio.Task[None]:
         if self._listing is None:
@@ -251,6 +258,7 @@ class ForeignSource(Source):
         before = self._look()
         self._tried_at = time.monotonic()
         try:
+            self._check_open()
             await self._known.take(await self.fetch())
         except Unavailable as failure:
             self._list_error = failure.text

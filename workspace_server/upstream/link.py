@@ -95,21 +95,19 @@ class Link:
             self._start()
 
     async def close(self) -> None:
-        """End the session, and start no other. Idempotent."""
+        """End the session, and start no other; at once if the caller is cancelled. Idempotent."""
         self._closed = True
         self._forget_timer()
-        starting, session = self._starting, self.session
-        self.session = None
-        if starting is not None:
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
-            session = session or self.session
-            self.session = None
-        self._retire(session)
-        if self._retiring is not None:
-            await self._retiring
-        if self.state != "failed":
-            self.state = "idle"
+        starting = self._starting
+        try:
+            if starting is not None:
+                starting.cancel()
+                await asyncio.gather(starting, return_exceptions=True)
+        finally:
+            session, self.session = self.session, None
+            self._retire(session)
+            if self._retiring is not None:
+                await _see_through(self._retiring)
 
     def _start(self) -> None:
         self._forget_timer()
@@ -118,7 +116,7 @@ class Link:
     async def _open(self) -> None:
         try:
             if self._retiring is not None:
-                await asyncio.shield(self._retiring)  # never two of it at once
+                await asyncio.wait([self._retiring])  # never two of it at once
             self.starts += 1
             self._become("starting", self.error)
             session = await self._connect(self._ended)
@@ -158,7 +156,13 @@ class Link:
 
     def _retire(self, session: Session | None) -> None:
         if session is not None:
-            self._retiring = asyncio.create_task(session.close(), name=f"stop-{self._source}")
+            self._retiring = asyncio.create_task(self._end(session), name=f"stop-{self._source}")
+
+    async def _end(self, session: Session) -> None:
+        try:
+            await session.close()
+        except Exception as fault:  # noqa: BLE001  it is over, whatever went wrong on the way
+            log.fault("source_stop_failed", fault, source=self._source)
 
     def _forget_timer(self) -> None:
         if self._timer is not None:
@@ -171,3 +175,13 @@ class Link:
         wait = self._restarts.not_before - self._clock()
         again = round(wait * 1000) if 0 < wait < math.inf else None
         return Unavailable(self.error or self._restarts.error or "it ended", retry_after_ms=again)
+
+
+async def _see_through(task: asyncio.Task[None]) -> None:
+    """Wait until an ending is over. Whoever is cancelled meanwhile hurries it; others that wait are not."""
+    try:
+        await asyncio.wait([task])
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait([task])
+        raise

@@ -191,8 +191,11 @@ class Session:
         self._changes.stop()
         if self._listening is not None:
             self._listening.cancel()
-            await asyncio.gather(self._listening, return_exceptions=True)
-        await self.exchange.close()
+        try:
+            await self.exchange.close()
+        finally:
+            if self._listening is not None:
+                await asyncio.gather(self._listening, return_exceptions=True)
 
     def _meta(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
         return messages.hop_meta(self.greeting.era, self.greeting.revision, self._version, capabilities)

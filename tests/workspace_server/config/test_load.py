@@ -178,15 +178,13 @@ def test_the_user_sets_scripts_and_more(home: ConfigHome) -> None:
     home.user(
         'internal_prefix = "mine_"\ncall_timeout_s = 30\ndebug = "simple"\n'
         '[scripts]\nexecute_code = true\ntools_path = ["~/tools", "more"]\nlibraries_path = ["/opt/lib"]\n'
-        "[search]\nfollowSymlinks = false\nmaxResults = 1\n"
     )
-    home.workspace("call_timeout_s = 60\n[search]\nmaxResults = 2\n")
+    home.workspace("call_timeout_s = 60\n")
     found = home.current()
     assert found.scripts == Scripts(
         (Path("/home/ada/tools"), home.user_dir / "more"), (Path("/opt/lib"),), execute_code=True
     )
     assert (found.internal_prefix, found.call_timeout_s, found.debug) == ("mine_", 60.0, "simple")
-    assert found.search == {"followSymlinks": False, "maxResults": 2}
     assert found.issues == ()
 
 

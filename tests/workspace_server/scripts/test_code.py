@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,11 @@ async def test_code_is_run_like_a_script_and_always_asked_for(tmp_path: Path) ->
     root, run = tmp_path / "project", tmp_path / "run"
     root.mkdir()
     (root / "json.py").write_text("raise SystemExit('workspace code ran')")
-    source = CodeSource(root, environment=lambda: environment.base(os.environ, None, str(root)), run_dir=run)
+
+    async def surroundings() -> Mapping[str, str]:
+        return environment.base(os.environ, None, str(root))
+
+    source = CodeSource(root, environment=surroundings, run_dir=run)
     try:
         (tool,) = await source.list_tools()
         assert (tool.name, tool.asks, tool.visibility, tool.keywords) == ("execute_code", True, "native", ())
@@ -33,4 +38,4 @@ async def test_code_is_run_like_a_script_and_always_asked_for(tmp_path: Path) ->
             await source.call_tool("execute_code", {"code": "\ud800"}, CallContext())
     finally:
         await source.close()
-    assert not any(path.is_file() for path in run.rglob("*"))
+    assert list(run.iterdir()) == []

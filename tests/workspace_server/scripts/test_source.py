@@ -282,7 +282,7 @@ async def test_a_swap_between_check_and_start_never_runs(tmp_path: Path) -> None
 async def test_libraries_of_the_workspace_are_run_as_they_were_trusted(tmp_path: Path) -> None:
     library = tmp_path / "project" / "lib"
     judge = Judge()
-    async with script_source(tmp_path, trust=judge, libraries=[library]) as scripts:
+    async with script_source(tmp_path, trust=judge, own_libraries=[library]) as scripts:
         library.mkdir()
         (library / "helper.py").write_text("VALUE = 'trusted'\n")
         scripts.write("t", "import helper\nprint(helper.VALUE, helper.__file__)\n")
@@ -292,15 +292,6 @@ async def test_libraries_of_the_workspace_are_run_as_they_were_trusted(tmp_path:
         assert str(scripts.root) not in text
         (library / "helper.py").write_text("VALUE = 'changed'\n")
         assert isinstance(await scripts.call("t"), Refusal)
-
-
-async def test_scripts_of_the_user_do_not_import_from_the_workspace(tmp_path: Path) -> None:
-    library = tmp_path / "project" / "lib"
-    async with script_source(tmp_path, trust=None, libraries=[library]) as scripts:
-        library.mkdir()
-        (library / "helper.py").write_text("")
-        scripts.write("t", "import helper\n")
-        assert "No module named 'helper'" in await scripts.text("t")
 
 
 async def test_a_script_of_the_user_that_changes_during_its_call_is_asked_for_again(tmp_path: Path) -> None:
@@ -344,7 +335,7 @@ for name in ("inside", {str(home / ".cache" / "x")!r}, {str(tmp_path / "temporar
 print(done, os.path.exists({str(home)!r}))
 """
     async with script_source(tmp_path) as scripts:
-        scripts.write("t", script)
+        scripts.write("t", script, f'[env]\nTMPDIR = "{home}/.ssh"\nHOME = "{home}/.ssh"\n')  # widens nothing
         assert await scripts.text("t") == f"{[True] * 3 + [False] * 4} True"
         await until(lambda: scripts.source.status()["protection"])
         assert "rlimits" in scripts.source.status()["protection"]

@@ -51,12 +51,14 @@ class Authorization(Protocol):
 
 
 class Token:
-    """A token that the configuration holds or names; without one, no header at all."""
+    """A token that the configuration holds or names, or the header as its entry writes it; else none."""
 
     def __init__(self, server: RemoteServer, environ: Mapping[str, str], secrets: Secrets | None) -> None:
         self._server = server
         self._environ = environ
         self._secrets = secrets
+        written = (value for name, value in server.headers.items() if name.lower() == "authorization")
+        self._written = next(written, None)
 
     @property
     def next_step(self) -> str:
@@ -66,7 +68,7 @@ class Token:
             return f'store a valid token as the secret "{server.token_secret}"'
         if server.token_env:
             return f"set {server.token_env} to a valid token and restart the workspace server"
-        if server.token:
+        if server.token or self._written:
             return f'put a valid token into the entry "{server.namespace}" of {server.origin.file.name}'
         return f'add token, token_env, token_secret or auth = "oauth" to the entry "{server.namespace}"'
 
@@ -79,7 +81,7 @@ class Token:
         elif server.token_env:
             token, missing = self._environ.get(server.token_env), f"{server.token_env} is not set"
         else:
-            return f"Bearer {server.token}" if server.token else None
+            return f"Bearer {server.token}" if server.token else self._written
         if not token:
             raise CredentialsMissing(missing, self.next_step)
         return f"Bearer {token}"

@@ -54,10 +54,12 @@ class StdioTransport:
         """Lines are the same in every revision."""
 
     async def close(self) -> None:
-        """End the process and everything it started."""
+        """End the process and everything it started; at once if the caller is cancelled."""
         self._watch.cancel()
-        await asyncio.gather(self._watch, return_exceptions=True)
-        await self._child.stop(polite_s=self._polite_s, term_s=self._term_s)
+        try:
+            await self._child.stop(polite_s=self._polite_s, term_s=self._term_s)
+        finally:
+            await asyncio.gather(self._watch, return_exceptions=True)
 
     async def _end_with_process(self) -> None:
         """Where it left somebody behind who holds its output, the output would never end."""

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 
 from support.fake_remote import ECHO, FakeRemote, Received, fake_remote, hang, status
 from support.patience import within
@@ -94,7 +95,7 @@ async def test_a_search_that_takes_too_long_is_left_out_with_a_warning(
 async def test_headers_that_no_longer_fit_are_made_again(fake: FakeRemote, make_source: MakeSource) -> None:
     """Row C6: on -32020 the list is read again, and the call made once more."""
 
-    async def mismatch(got: Received):
+    async def mismatch(got: Received) -> web.StreamResponse:
         fake.tools = [{**ECHO, "description": "changed"}]
         return got.error(-32020, "Mcp-Param-Region header is missing", 400)
 

@@ -204,6 +204,7 @@ async def test_a_process_of_a_call_ends_with_the_call_that_is_given_up(tmp_path:
     body = "def call(m): sys.stderr.write('called\\n'); sys.stderr.flush(); time.sleep(60)\nserve(call)"
     patience = Patience(start_s=5, polite_s=0.05, term_s=0.05)
     async with stdio_source(body, tmp_path, sharing="call", patience=patience) as source:
+        await source.list_tools()
         given_up = asyncio.create_task(call(source))
         await eventually(lambda: source.status()["stderr"])
         given_up.cancel()
@@ -259,6 +260,26 @@ async def test_closing_is_final_and_may_be_repeated(tmp_path: Path) -> None:
         refused = await call(source)
         assert isinstance(refused, Refusal)
         assert source.status()["pid"] is None
+        assert source.status()["restarts"] == 0
+
+
+@pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
+@pytest.mark.parametrize("after_s", [0, 0.01, 0.03, 0.06, 0.1])
+async def test_closing_in_the_middle_of_anything_leaves_nothing(
+    tmp_path: Path, sharing: Any, after_s: float
+) -> None:
+    """T-90: while it starts, shakes hands, lists, is called, ends; `stdio_source` looks at what is left."""
+    patience = Patience(start_s=5, polite_s=0.05, term_s=0.05)
+    async with stdio_source("serve(echo)", tmp_path, sharing=sharing, patience=patience) as source:
+        under_way: list[asyncio.Task[Any]] = [
+            asyncio.create_task(call(source, caller=str(n))) for n in range(2)
+        ]
+        under_way.append(asyncio.create_task(source.refresh()))
+        await asyncio.sleep(after_s)
+        under_way[0].cancel()
+        await source.close()
+        outcomes = await asyncio.gather(*under_way, return_exceptions=True)
+        assert isinstance(outcomes[1], Refusal | msgspec.Raw)
 
 
 @pytest.mark.parametrize("sharing", ["workspace", "session", "call"])

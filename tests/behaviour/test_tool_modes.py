@@ -1,0 +1,155 @@
+"""Tool modes through the front door: which tools a list shows, for whom and how long (group C, seed 001).
+
+One manager and one project with a tool of every visibility serve all tests of this file but the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from aiohttp import ClientSession
+
+from protocol import names
+from support.front_door import Client, LegacyClient, ModernClient
+from support.scene import raw_http
+from support.workshop import Project, Workshop, found, listed, workshop
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+OWN = {names.HANDSHAKE, names.CALL_TOOL}
+META = {"tool_search", "execute_tool"}
+NATIVE = {"calculator", "datetime", "lm_readFile", "lm_listDirectory", "lm_findFiles", "lm_findTextInFiles", "plain"}
+SHOWN = {
+    "normal": NATIVE | {"steady"} | META,
+    "discovery": META | {"steady"},
+    "show-all": NATIVE | {"steady", "shy"},
+}
+MODE, ALL = "X-MCP-Tool-Mode", "X-MCP-Show-All"
+DOORS = pytest.mark.parametrize("door", ["modern, pure", "modern, path", "legacy, pure", "legacy, bound"])
+ASKED: dict[str, tuple[dict[str, str], str, str]] = {
+    "nothing": ({}, "", "normal"),
+    "header": ({MODE: "discovery"}, "", "discovery"),
+    "header in any case": ({MODE: "DISCOVERY"}, "", "discovery"),
+    "header of another word": ({MODE: "bogus"}, "", "normal"),
+    "empty header": ({MODE: ""}, "", "normal"),
+    "query": ({}, "tool_mode=Discovery", "discovery"),
+    "header hides query": ({MODE: "x"}, "tool_mode=discovery", "normal"),
+    "show all": ({ALL: "TRUE"}, "", "show-all"),
+    "show all by query": ({}, "show_all=true", "show-all"),
+    "show all takes one word": ({ALL: "1"}, "show_all=true", "normal"),
+    "show all says yes": ({ALL: "yes"}, "", "normal"),
+    "both": ({MODE: "discovery", ALL: "true"}, "", "discovery"),
+    "both by query": ({}, "show_all=true&tool_mode=discovery", "discovery"),
+}
+
+
+def furnish(shop: Workshop) -> Project:
+    """A project, and a user with a tool of every visibility."""
+    for name, visibility in (("plain", "native"), ("shy", "ondemand"), ("steady", "always")):
+        shop.user_tool(name, f"print('{name}')", f'visibility = "{visibility}"\nkeywords = ["{name}"]')
+    return shop.project("proj")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Project]:
+    async with workshop(tmp_path_factory.mktemp("modes")) as shop:
+        yield furnish(shop)
+
+
+async def client_at(project: Project, door: str) -> Client:
+    """A client of an era, at the door of the workspace or bound to it."""
+    http = project.shop.http
+    if door == "legacy, bound":
+        return await project.legacy()
+    if door == "legacy, pure":
+        return await LegacyClient.connect(http, project.url)
+    if door == "modern, pure":
+        return project.modern
+    workspace = (await project.modern.handshake(project.root)).payload["workspace"]
+    return ModernClient(http, f"{project.shop.manager.base}/w/{workspace}/mcp")
+
+
+def with_query(url: str, query: str) -> str:
+    return url if not query else f"{url}{'&' if '?' in url else '?'}{query}"
+
+
+@DOORS
+async def test_each_request_decides_its_own_mode(project: Project, door: str) -> None:
+    """T-33 to T-35, T-38: on one connection; the manager's own tools stay at the fixed address only."""
+    client = await client_at(project, door)
+    own = OWN if door == "legacy, bound" else set()
+    for name, (headers, query, mode) in ASKED.items():
+        client.extra = headers
+        assert (await listed(client, url=with_query(client.url, query))).keys() == SHOWN[mode] | own, name
+
+
+@DOORS
+async def test_what_is_not_listed_can_be_found_and_called_all_the_same(project: Project, door: str) -> None:
+    """Table of group C; T-37: meta-tools are callable where they are not listed, too."""
+    client = await client_at(project, door)
+    for headers in ({}, {MODE: "discovery"}, {ALL: "true"}):
+        client.extra = headers
+        assert {"shy", "plain", "steady", "calculator"} <= set(await found(client, ""))
+        assert await found(client, "shy") == ["shy"]
+        for answer in (
+            await client.call("shy"),
+            await client.call("plain"),
+            await client.call("execute_tool", {"name": "shy"}),
+        ):
+            assert answer.result["content"][0]["text"] in {"shy", "plain"}
+
+
+@pytest.mark.parametrize("pure", [True, False])
+async def test_a_session_keeps_the_mode_it_began_with(project: Project, pure: bool) -> None:
+    """T-35: a value on the request wins, whichever way it is said; each session has its own."""
+    url, own = (project.url, set()) if pure else (project.shop.manager.address, OWN)
+    http = project.shop.http
+    discovering = await initialized(http, with_query(url, "tool_mode=discovery"))
+    showing = await initialized(http, url, {ALL: "true"})
+    for client in (discovering, showing):
+        client.url = url
+        if not pure:
+            await client.handshake(project.root)
+    for _ in range(2):
+        assert (await listed(discovering)).keys() == SHOWN["discovery"] | own
+        assert (await listed(showing)).keys() == SHOWN["show-all"] | own
+    discovering.extra = {MODE: "normal"}
+    assert (await listed(discovering)).keys() == SHOWN["normal"] | own
+    discovering.extra = {}
+    assert (await listed(discovering, url=with_query(url, "tool_mode="))).keys() == SHOWN["normal"] | own
+    assert (await listed(discovering)).keys() == SHOWN["discovery"] | own
+
+
+async def initialized(http: ClientSession, url: str, headers: dict[str, str] | None = None) -> LegacyClient:
+    """A session whose `initialize` alone carries these headers."""
+    opening = LegacyClient(http, url)
+    opening.extra = headers or {}
+    me = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": me}
+    answer = await opening.ask(names.INITIALIZE, params)
+    client = LegacyClient(http, url)
+    client.session = answer.headers["Mcp-Session-Id"]
+    return client
+
+
+async def test_a_discovering_session_is_told_of_all_tools_in_its_handshake(project: Project) -> None:
+    """M-59, T-38: discovery describes what can be called; the mode is about lists."""
+    client = await initialized(project.shop.http, project.shop.manager.address, {MODE: "discovery"})
+    bridged = (await client.handshake(project.root)).payload["discovery"]["bridgedTools"]
+    assert NATIVE | {"steady"} | META == {tool["name"] for tool in bridged}
+
+
+async def test_a_session_s_mode_outlives_the_manager(tmp_path: Path) -> None:
+    """T-35, M-27: the next manager knows the session, and how it began."""
+    folder = tmp_path.resolve()
+    async with workshop(folder) as shop:
+        project = furnish(shop)
+        client = await initialized(shop.http, shop.manager.address, {MODE: "discovery"})
+        await client.handshake(project.root)
+        before = await listed(client)
+    async with workshop(folder) as shop, raw_http() as http:
+        client.http, client.url = http, shop.manager.address
+        assert await listed(client) == before
+        assert before.keys() == SHOWN["discovery"] | OWN

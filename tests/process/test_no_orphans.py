@@ -1,0 +1,189 @@
+"""However a workspace server or its manager ends, nothing that either started is left (F29 to F32)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from aiohttp import ClientSession
+
+from protocol import names
+from support.families import (
+    FAMILY_SIZE,
+    children,
+    configure,
+    entry,
+    legacy,
+    living,
+    marks,
+    modern,
+    number,
+    stubborn_family,
+    user_tool,
+)
+from support.front_door import Client
+from support.manager import make_project
+from support.manager_home import ManagerHome, until
+from support.patience import within
+
+RESTLESS = 'sh -c "sleep 1000" & setsid sh -c "sleep 1001 & sleep 1002" & echo begun > "$PWD/begun"; sleep 1000\n'
+"""A script in the midst of its work, with relatives near and far."""
+SHELL = {"dash", "sh", "sleep"}
+
+
+async def only_server(home: ManagerHome) -> int:
+    """The process id of the one workspace server there is."""
+    (pid,) = (await home.server_pids()).values()
+    return pid
+
+
+def gone(home: ManagerHome, pids: Collection[int]) -> bool:
+    """Whether none of these lives any more."""
+    return not {one.pid for one in living(home)} & set(pids)
+
+
+async def inspected(home: ManagerHome, project: Path) -> dict[str, dict[str, Any]]:
+    """What the workspace server says of its sources, by id."""
+    answer = await asyncio.to_thread(home.control.post, "/inspect", {"cwd": str(project)})
+    return {one["id"]: one for one in answer["sources"]}
+
+
+async def test_what_a_killed_workspace_server_leaves_is_ended_at_once(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """F1, F30, F32: in the middle of calls and scripts; the callers hear it, the next server serves."""
+    configure(home, entry("one"), entry("each", sharing="call"))
+    user_tool(home, "restless", RESTLESS)
+    manager = await home.start()
+    project = make_project(tmp_path / "proj")
+    client = await legacy(http, manager.address, project)
+    first = await number(client, "one__pid")
+    server = await only_server(home)
+    gate = {"until": str(tmp_path / "never")}
+    calls = [asyncio.create_task(client.call(f"{one}__hold", gate)) for one in ("one", "each", "each")]
+    calls.append(asyncio.create_task(client.call("restless")))
+    await until(lambda: len(marks(home)) >= 3 * FAMILY_SIZE + 4 and (project / "begun").exists(), 10)
+    before = marks(home)
+    identity = (await asyncio.to_thread(home.control.get, "/list"))["instances"][0]["sessionId"]
+    assert all(mark.startswith(f"{identity}.") for mark in before.values())
+
+    killed_at = time.monotonic()
+    os.kill(server, signal.SIGKILL)
+    for answer in await asyncio.wait_for(asyncio.gather(*calls), 10):
+        assert (answer.refusal["code"], answer.refusal["delivered"]) == (47103, "unknown")
+    await until(lambda: gone(home, before), within(1), lambda: marks(home))
+    assert time.monotonic() - killed_at < within(2)
+    assert await number(client, "one__pid") not in before
+    assert await only_server(home) != server
+    assert first in before
+    assert await home.lmtb("stop") == 0
+    assert not home.processes()
+    runs = home.folder / "state" / "run"
+    assert not [one for one in runs.rglob("*") if one.is_file()]  # nor files of scripts that were cut off
+
+
+async def test_children_are_kept_while_a_manager_may_come_back(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-162, F32: a new manager adopts the server with its children, and can stop them all."""
+    configure(home, entry("one"))
+    manager = await home.start(grace_s=20)
+    client = await legacy(http, manager.address, make_project(tmp_path / "proj"))
+    pid = await number(client, "one__pid")
+    before = marks(home)
+    gate = tmp_path / "gate"
+    held = asyncio.create_task(client.call("one__hold", {"until": str(gate)}))
+    await manager.killed()
+    assert isinstance((await asyncio.gather(held, return_exceptions=True))[0], OSError)
+    gate.touch()
+    again = await home.start(http_port=manager.port)
+    assert await number(client, "one__pid") == pid
+    assert marks(home) == before
+    again.send(signal.SIGTERM)
+    assert await again.ended() == 0
+    assert not home.processes()
+
+
+async def test_children_end_with_a_server_that_no_manager_came_back_to(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-162, F30: the grace over, the server ends itself and all it started."""
+    configure(home, entry("one"))
+    manager = await home.start(grace_s=1)
+    await number(await legacy(http, manager.address, make_project(tmp_path / "proj")), "one__pid")
+    assert len(marks(home)) == FAMILY_SIZE
+    await manager.killed()
+    assert len(marks(home)) == FAMILY_SIZE
+    await home.emptied(1 + within(2))
+
+
+async def test_the_next_manager_ends_what_manager_and_server_left(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """F32: both were killed; at most ten seconds after the next start nothing of theirs is left."""
+    configure(home, entry("one"), entry("two"))
+    manager = await home.start()
+    client = await legacy(http, manager.address, make_project(tmp_path / "proj"))
+    for name in ("one", "two"):
+        await number(client, f"{name}__pid")
+    before = marks(home)
+    server = await only_server(home)
+    await manager.killed()
+    os.kill(server, signal.SIGKILL)
+    await until(lambda: server not in home.processes())
+    assert len(marks(home)) >= 2 * 2  # who has a parent ends with it, their relatives do not
+    started_at = time.monotonic()
+    await home.start(http_port=manager.port)
+    await until(lambda: gone(home, before), 10, lambda: marks(home))
+    assert time.monotonic() - started_at < 10
+    assert await number(client, "one__pid") not in before
+
+
+async def test_children_that_ignore_every_request_to_end_are_ended(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """T-90, T-106, F29, M-164: by a server that is idle, and by one that gets SIGTERM; 8 s, not more."""
+    configure(home, entry("one", stubborn_family()))
+    manager = await home.start(prefix=["env", "WATCHDOG_USEC=400000"], workspace_idle_s=1)
+    projects = [make_project(tmp_path / name) for name in ("idle", "ended")]
+    clients: list[Client] = [modern(http, manager.address, project) for project in projects]
+    await asyncio.gather(*(number(client, "one__pid") for client in clients))
+    pids = await home.server_pids()
+    before = [set(marks(home)) | set(pids.values())]
+    ended = next(pid for workspace, pid in pids.items() if workspace.startswith("ended"))
+    os.kill(ended, signal.SIGTERM)
+    began = time.monotonic()
+    assert len(before[0]) == 2 + 2 * FAMILY_SIZE
+    await until(lambda: gone(home, before[0]), 1 + 8 + within(1), lambda: home.processes())
+    assert time.monotonic() - began > 5  # they were asked first
+
+
+@pytest.mark.parametrize("count", [100])
+async def test_many_short_scripts_leave_no_zombie(
+    home: ManagerHome, http: ClientSession, tmp_path: Path, count: int
+) -> None:
+    """F31: and what the server says of its processes is what the process table says."""
+    configure(home, entry("one"), entry("two"))
+    user_tool(home, "brief", "sleep 0.001 & echo $$\n")
+    manager = await home.start()
+    project = make_project(tmp_path / "proj")
+    client = await legacy(http, manager.address, project)
+    ours = {await number(client, f"{name}__pid") for name in ("one", "two")}
+    server = await only_server(home)
+    seen: set[int] = set()
+    for _ in range(count // 10):
+        seen |= set(await asyncio.gather(*(number(client, "brief") for _ in range(10))))
+    assert len(seen) > count * 0.9  # numbers may come round
+    assert {one.pid for one in psutil.Process(server).children()} == ours  # zombies would be among them
+    assert children(home, server) == ours
+    assert len(marks(home)) == 2 * FAMILY_SIZE
+    sources = await inspected(home, project)
+    assert {sources[f"stdio:{name}"]["pid"] for name in ("one", "two")} == ours
+    assert sources["script_user"]["running"] == 0

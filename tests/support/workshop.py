@@ -1,0 +1,172 @@
+"""A manager, a user who configures and trusts, projects with content of their own, and clients of both eras."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientResponse, ClientSession
+
+from manager.client import Control
+from protocol import names
+from support.front_door import Client, LegacyClient, ModernClient
+from support.manager import RunningManager, make_project, running_manager
+from support.modern import events
+from support.patience import within
+from support.scene import raw_http
+from support.script_tools import write_tool
+from workspace_server.command.gathering import all_items
+from workspace_server.trust.store import TrustStore
+
+FORMS = {names.META_CAPABILITIES: {"elicitation": {"form": {}}}}
+"""What `_meta` of a client says that can show forms to its user."""
+
+
+@dataclass
+class Workshop:
+    """One manager and its user. `config` is the user's configuration folder."""
+
+    manager: RunningManager
+    http: ClientSession
+    folder: Path
+
+    @property
+    def config(self) -> Path:
+        return self.manager.paths.config_dir
+
+    def user_tool(self, name: str, script: str | bytes = "print(1)\n", toml: str = "", **members: Any) -> Path:
+        """A tool in the user's own folder, which needs no trust."""
+        return write_tool(self.config / "tools", name, script, toml, **members)
+
+    def configure(self, text: str) -> None:
+        """Write the user's configuration file."""
+        self.config.mkdir(parents=True, exist_ok=True)
+        (self.config / "workspace.toml").write_text(text)
+
+    def project(self, name: str, **files: str) -> Project:
+        """A new project."""
+        return Project(self, make_project(self.folder / name, **files))
+
+
+@dataclass
+class Project:
+    """One workspace of a workshop."""
+
+    shop: Workshop
+    root: Path
+
+    @property
+    def url(self) -> str:
+        """Its pure door."""
+        return f"{self.shop.manager.address}?cwd={self.root}"
+
+    @property
+    def modern(self) -> ModernClient:
+        """A stateless client at the pure door."""
+        return ModernClient(self.shop.http, self.url)
+
+    async def legacy(self) -> LegacyClient:
+        """A client with a session that has shaken hands."""
+        client = await LegacyClient.connect(self.shop.http, self.shop.manager.address)
+        assert (await client.handshake(self.root)).payload["ok"] is True
+        return client
+
+    def tool(self, name: str, script: str | bytes = "print(1)\n", toml: str = "", **members: Any) -> Path:
+        """A tool that comes with the workspace."""
+        return write_tool(self.root / ".lm-tools-bridge/tools", name, script, toml, **members)
+
+    def servers(self, **servers: dict[str, Any]) -> None:
+        """Write `.mcp.json`, whole from one moment to the next."""
+        new = self.root / ".mcp.json.new"
+        new.write_text(json.dumps({"mcpServers": servers}))
+        new.replace(self.root / ".mcp.json")
+
+    async def trust(self) -> None:
+        """Trust all that is there now, as `lmtb trust --yes` does."""
+        await asyncio.to_thread(self._trust)
+
+    def _trust(self) -> None:
+        items = all_items(self.root, self.shop.config, os.environ)
+        TrustStore(self.shop.manager.paths.state_dir / "trust").trust(self.root, items)
+
+    def clear(self) -> None:
+        """Remove all tools and settings, the project's and the user's."""
+        for folder in (self.root / ".lm-tools-bridge", self.shop.config / "tools"):
+            shutil.rmtree(folder, ignore_errors=True)
+        for file in (self.root / ".mcp.json", self.shop.config / "workspace.toml"):
+            file.unlink(missing_ok=True)
+
+    async def inspect(self) -> dict[str, Any]:
+        """What the user's command line is told about its tools and sources."""
+        control = Control(self.shop.manager.paths.control_socket, 30.0)
+        return await asyncio.to_thread(control.post, "/inspect", {"cwd": str(self.root)})
+
+
+async def listed(client: Client, **options: Any) -> dict[str, dict[str, Any]]:
+    """The tools a client is shown, by name."""
+    answer = await client.ask(names.TOOLS_LIST, **options)
+    return {tool["name"]: tool for tool in answer.result["tools"]}
+
+
+async def text_of(client: Client, name: str, **arguments: Any) -> str:
+    """The text of a call that must not fail."""
+    result = (await client.call(name, arguments)).result
+    assert not result.get("isError"), result
+    return str(result["content"][0]["text"])
+
+
+async def found(client: Client, query: str) -> list[str]:
+    """The names `tool_search` finds."""
+    payload = (await client.call("tool_search", {"query": query, "max_results": 100})).payload
+    return [hit["name"] for hit in payload["results"]]
+
+
+async def codes(client: Client) -> list[str]:
+    """The codes of the issues that come with the list."""
+    meta = (await client.ask(names.TOOLS_LIST)).result.get("_meta", {})
+    return [issue["code"] for issue in meta.get(names.META_ISSUES, [])]
+
+
+async def eventually(what: Callable[[], Any], seconds: float = 5.0) -> Any:
+    """The first true value of an asynchronous question, asked again and again."""
+    async with asyncio.timeout(within(seconds)):
+        while not (value := await what()):
+            await asyncio.sleep(0.02)
+    return value
+
+
+@contextlib.asynccontextmanager
+async def listening(client: ModernClient) -> AsyncIterator[ClientResponse]:
+    """An acknowledged listen stream for changes of the tool list."""
+    body = client.body(names.LISTEN, {"notifications": {"toolsListChanged": True}}, "listener")
+    async with client.open(body) as response:
+        assert [one["method"] for one in await events(response, 1)] == [names.ACKNOWLEDGED]
+        yield response
+
+
+async def told(response: ClientResponse) -> None:
+    """The stream says once that the tools changed; T-64: within 2 s."""
+    async with asyncio.timeout(within(2)):
+        (event,) = await events(response, 1)
+    assert event["method"] == names.TOOLS_CHANGED
+
+
+@contextlib.asynccontextmanager
+async def workshop(folder: Path, **settings: Any) -> AsyncIterator[Workshop]:
+    """A workshop below a temporary folder; the user's home is inside it."""
+    folder = folder.resolve()
+    with pytest.MonkeyPatch.context() as patch:
+        (folder / "home").mkdir(exist_ok=True)
+        patch.setenv("HOME", str(folder / "home"))
+        for name in [one for one in os.environ if one.startswith(("XDG_", "LMTB_"))]:
+            patch.delenv(name)
+        async with running_manager(folder / "manager", **settings) as manager, raw_http() as http:
+            yield Workshop(manager, http, folder)

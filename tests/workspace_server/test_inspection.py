@@ -1,0 +1,51 @@
+"""What a person at the terminal is shown of a workspace's tools."""
+
+from __future__ import annotations
+
+from aiohttp import ClientSession
+
+from protocol import headers
+from support.modern import SECRET
+from support.tool_source import PlayedSource, tool
+from support.workspace_app import serving
+from workspace_server.config.model import Configuration, Deltas
+
+
+async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
+    """T-39."""
+    source = PlayedSource(
+        [tool("a", description="x" * 400), tool("off"), tool("rare", visibility="ondemand")]
+    )
+    source.waiting = {"later": "/ws"}
+    configuration = Configuration(deltas=Deltas(disabled=("off",)))
+    async with serving([source], configuration=configuration) as served:
+        sent = {headers.SECRET: SECRET}
+        async with served.session.get(f"{served.base}/mcp/inspect", headers=sent) as response:
+            found = await response.json()
+    assert found["ok"] is True
+    rows = {row["name"]: row for row in found["tools"]}
+    assert list(rows) == ["a", "later", "off", "rare"]
+    assert [rows[name]["state"] for name in rows] == ["callable", "pending", "hidden", "callable"]
+    assert [rows[name]["listed"] for name in rows] == [True, False, False, False]
+    assert rows["a"]["tokens"] > 100
+    assert "disabled" in rows["off"]["reason"]
+    assert "lmtb trust /ws" in rows["later"]["reason"]
+    assert rows["rare"]["visibility"] == "ondemand"
+    assert rows["a"]["group"]["id"]
+    assert [one["id"] for one in found["sources"]] == ["script"]
+
+
+async def test_refresh_asks_the_sources_to_look_again() -> None:
+    """T-3, T-89."""
+    source = PlayedSource([tool("a")])
+    async with serving([source]) as served:
+        assert await refresh(served.session, served.base, "script") is True
+        assert await refresh(served.session, served.base, "nobody") is False
+        assert source.refreshed == 1
+
+
+async def refresh(session: ClientSession, base: str, source: str) -> bool:
+    sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
+    async with session.post(f"{base}/mcp/refresh?source={source}", headers=sent) as response:
+        ok: bool = (await response.json())["ok"]
+    return ok

@@ -36,10 +36,13 @@ class ManagerFault(Exception):
 
 
 class ControlRefusal(Exception):
-    """The manager said no. `status` is the HTTP status, `reason` its word for it, e.g. `forbidden`."""
+    """The manager said no. `status` is the HTTP status, `reason` its word for it, e.g. `forbidden`.
 
-    def __init__(self, status: int, reason: str) -> None:
-        super().__init__(f"the manager refused: {reason} (HTTP {status})")
+    `message` is its sentence for people, where it has one.
+    """
+
+    def __init__(self, status: int, reason: str, message: str | None = None) -> None:
+        super().__init__(message or f"the manager refused: {reason} (HTTP {status})")
         self.status = status
         self.reason = reason
 
@@ -134,7 +137,8 @@ def _decode(answer: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ManagerFault("what answers on the control socket is not the manager")
     if status != 200:
-        raise ControlRefusal(status, str(value.get("reason") or value.get("error") or "unknown"))
+        reason, message = value.get("reason") or value.get("error") or "unknown", value.get("message")
+        raise ControlRefusal(status, str(reason), message if isinstance(message, str) else None)
     return value
 
 

@@ -32,6 +32,10 @@ class BuiltinSource(Source):
         """All of them; the same object every time."""
         return self._tools
 
+    def known(self) -> Sequence[Tool]:
+        """The same."""
+        return self._tools
+
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """Run one (see `Source.call_tool`)."""
         module, needs_workspace = self._modules[name]

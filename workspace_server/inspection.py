@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from protocol import jsonrpc
-from workspace_server.policy import BUILT_IN_DISABLED
+from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.registry import Offered
 from workspace_server.results import clean_text
 from workspace_server.toolset import Toolset

@@ -52,11 +52,14 @@ class Listing:
     def begin(self, now: float) -> int:
         """Ask the source for its list; returns the ticket of a listing that begins now or later.
 
-        A listing under way may have looked before what its new asker wants to see; it gets the next one.
-        `now` is the loop's time.
+        A listing under way may have looked before what its new asker wants to see; it gets the next one. What
+        a source knows without waiting is taken at once. `now` is the loop's time.
         """
         if self._task is not None:
             return self._begun + 1
+        if self.source.state not in _SILENT and (tools := self.source.known()) is not None:
+            self._take(tools, is_fresh=False)
+            return self._begun
         self._start(now)
         return self._begun
 
@@ -87,21 +90,20 @@ class Listing:
         """Take in the listing under way if it is done."""
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
-            self._take(task)
+            try:
+                self._take(task.result(), is_fresh=True)
+            except Exception as fault:  # noqa: BLE001  one that breaks its promise must not break the list
+                log.fault("source_list_failed", fault, source=self.source.id)
+                self._cause, self.stale = f"{type(fault).__name__}: {fault}", True
 
-    def _take(self, task: asyncio.Task[Sequence[Tool]]) -> None:
-        tools: tuple[Tool, ...] = ()
-        try:
-            tools = tuple(task.result())
-            self._cause = (self.source.error or self.source.state) if self.source.state in _DOWN else None
-        except Exception as fault:  # noqa: BLE001  a source that breaks its promise must not break the list
-            log.fault("source_list_failed", fault, source=self.source.id)
-            self._cause = f"{type(fault).__name__}: {fault}"
+    def _take(self, listed: Sequence[Tool], *, is_fresh: bool) -> None:
+        self._cause = (self.source.error or self.source.state) if self.source.state in _DOWN else None
         self.stale = self._cause is not None
-        if self._cause is None:
-            self._refreshed_at = time.time()
-        elif not tools:
+        if self._cause is not None and not listed:
             return  # the old list stays
+        if self._cause is None and (is_fresh or self._refreshed_at is None):
+            self._refreshed_at = time.time()
+        tools = tuple(listed)
         if tools != self._listed:
             self._listed = tools
             wanted = tuple(tool for tool in tools if is_wanted(self.source, tool.name))

@@ -83,11 +83,11 @@ class Making:
                 version=around.version,
                 cache=self._list_cache(),
             )
+        from workspace_server.upstream.remote.opening import Surroundings as Shared  # noqa: PLC0415
         from workspace_server.upstream.remote.source import RemoteSource  # noqa: PLC0415
-        from workspace_server.upstream.remote.source import Surroundings as Shared  # noqa: PLC0415
 
         shared = Shared(
-            around.root, around.version, around.environ, self._secrets.get, authorize=self._authorize
+            around.root, around.version, around.variables, self._secrets.get, authorize=self._authorize
         )
         return RemoteSource(entry, shared, self._list_cache())
 

@@ -211,6 +211,10 @@ class Source(ABC):
     async def list_tools(self) -> Sequence[Tool]:
         """All tools of the source, from its cache where that saves time. Never raises: see `state`."""
 
+    def known(self) -> Sequence[Tool] | None:
+        """What `list_tools` would answer, if that takes no waiting; None where it has to be asked."""
+        return None
+
     @abstractmethod
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """Run the tool by its own (not namespaced) name.

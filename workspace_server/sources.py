@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol, runtime_checkable
 
 from protocol.issues import Issue
 from workspace_server import naming
@@ -36,6 +36,14 @@ class Looked:
     configuration: Configuration
     verdicts: Mapping[str, Verdict]
     issue: Issue | None = None
+
+
+@runtime_checkable
+class Followed(Protocol):
+    """A source that looks at files, which happens in one go with the configuration."""
+
+    def look(self) -> None:
+        """Look at the files now. Blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +90,10 @@ class Sources:
         """The configuration in force for a request that has just come in; the sources are those it names."""
         looked = await self._fresh.get()
         if not self._knows_shell and _needs_shell(looked.configuration):
-            self._knows_shell = True
-            self._learn(await self._around.shell())
+            shell = await self._around.shell()
+            if not self._knows_shell:  # whoever asks meanwhile waits, too, or would see other programs
+                self._knows_shell = True
+                self._learn(shell)
             looked = await self._fresh.get()
         if looked is not self._looked:
             self._looked = looked
@@ -100,6 +110,9 @@ class Sources:
 
     def _look(self) -> Looked:
         configuration = self._configurations.current()
+        for _, source in tuple(self._made.values()):
+            if isinstance(source, Followed):
+                source.look()
         items = self._items.all(configuration, self._path)
         verdicts = self.trusts({item.key: item.digest() for item in items})
         looked = Looked(configuration, verdicts, self._store.issue(self._root))
@@ -158,4 +171,5 @@ def server_key(entry: StdioServer | RemoteServer) -> str:
 def _needs_shell(configuration: Configuration) -> bool:
     """Whether anything here may start a program, or names a variable that only the shell may know."""
     unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
-    return unresolved or any(entry.enabled for entry in configuration.stdio)
+    named = any(entry.enabled and entry.token_env for entry in configuration.remote)
+    return unresolved or named or any(entry.enabled for entry in configuration.stdio)

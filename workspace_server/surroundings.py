@@ -46,6 +46,12 @@ class Surroundings:
             self._shell = asyncio.create_task(login_environment(self.environ), name="login-shell")
         return await asyncio.shield(self._shell)
 
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Our own environment, and what the login shell sets beside it, once it was asked."""
+        asked = self._shell is not None and self._shell.done() and not self._shell.cancelled()
+        return {**self._shell.result(), **self.environ} if self._shell and asked else self.environ
+
     async def child_environment(self) -> Mapping[str, str]:
         """What every child sees before anything is declared for it (T-70)."""
         shell = await self.shell()

@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from protocol import headers
 from protocol.issues import Issue
-from workspace_server import naming, policy, schema_defaults
+from workspace_server import naming, schema_defaults
+from workspace_server.config import policy
 from workspace_server.config.model import Configuration
 from workspace_server.listing import is_wanted
 from workspace_server.registry import Offered, Snapshot

@@ -44,6 +44,10 @@ class WaitingSource(Source):
         """None: nobody has asked it."""
         return ()
 
+    def known(self) -> Sequence[Tool]:
+        """None."""
+        return ()
+
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """It offers nothing, so nothing can be called."""
         raise ToolError(f"{self.id} is not in use")

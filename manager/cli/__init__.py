@@ -14,24 +14,31 @@ import click
 
 from manager import __version__
 
-_VERBS: Final = {
-    "serve": ("serve", "Run the manager in the foreground."),
-    "stop": ("stop", "Stop the manager and wait until it is gone."),
-    "status": ("show", "Show how the manager and its workspaces are."),
-    "workspaces": ("show", "List workspaces and their servers."),
-    "sessions": ("show", "List the sessions of connected clients."),
-    "log": ("show", "Show the manager's last log lines."),
-    "tools": ("gathered", "List the tools of a folder's workspace, and choose among them."),
-    "servers": ("gathered", "List where a workspace has its tools from."),
-    "call": ("call", "Call a tool of a folder's workspace."),
-    "logs": ("logs", "Show what a workspace's server wrote."),
-    "trust": ("content", "Let what a workspace brings run."),
-    "untrust": ("content", "Let nothing of a workspace run any more."),
-    "secrets": ("content", "Keep tokens that servers need."),
-    "doctor": ("doctor", "Look for what is wrong, and say what to do."),
-    "demo": ("demo", "Show everything on sample workspaces, then tidy up."),
+_SECTIONS: Final = {
+    "The manager": {
+        "serve": ("serve", "Run the manager in the foreground."),
+        "stop": ("stop", "Stop the manager and wait until it is gone."),
+        "status": ("show", "Show how the manager and its workspaces are."),
+        "workspaces": ("show", "List workspaces and their servers."),
+        "sessions": ("show", "List the sessions of connected clients."),
+        "log": ("show", "Show what the manager itself logged last."),
+    },
+    "The workspace of the current folder": {
+        "trust": ("content", "See what it brings along, and let that run."),
+        "untrust": ("content", "Let nothing that it brings along run any more."),
+        "tools": ("tools", "List its tools, and choose among them."),
+        "servers": ("servers", "List where its tools come from; restart, sign in."),
+        "call": ("call", "Call one of its tools."),
+        "logs": ("logs", "Show what its server and their programs wrote."),
+    },
+    "Everywhere": {
+        "secrets": ("content", "Keep tokens that servers need."),
+        "doctor": ("doctor", "Look for what is wrong, and say what to do."),
+        "demo": ("demo", "Show everything on sample workspaces, then tidy up."),
+    },
 }
 """Verb: (module in this package, which has a command of the verb's name; line for the overview)."""
+_VERBS: Final = {verb: entry for section in _SECTIONS.values() for verb, entry in section.items()}
 
 
 class _Verbs(click.Group):
@@ -47,8 +54,10 @@ class _Verbs(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(verb, line) for verb, (_, line) in _VERBS.items()])
+        width = max(map(len, _VERBS))
+        for title, verbs in _SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb.ljust(width), line) for verb, (_, line) in verbs.items()])
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})

@@ -21,6 +21,7 @@ from manager import __version__
 from manager.cli.findings import Finding, Level, Situation
 from manager.cli.reach import objects
 from manager.cli.show import merged_workspaces
+from manager.cli.troubles import troubles
 from manager.paths import Paths
 from manager.peer import peer_uid
 from manager.port import PortTaken, bind_fixed
@@ -269,6 +270,21 @@ def _workspaces(situation: Situation) -> Iterator[Finding]:
         yield Finding(Level.FAIL, "workspaces", text, hint, _last_words(row, situation.paths))
 
 
+def _sources(situation: Situation) -> Iterator[Finding]:
+    """Sources of tools that are down or wait for somebody, as running servers told last."""
+    if situation.status is None:
+        return
+    servers = [one for one in objects(situation.status, "instanceDetails") if "sources" in one]
+    found = [(server, trouble) for server in servers for trouble in troubles(server)]
+    for server, trouble in found:
+        level = Level.FAIL if trouble.is_fault else Level.WARN
+        text = f"{server.get('workspace')}: {trouble.text}"
+        yield Finding(level, "sources", text, trouble.next_step)
+    if servers and not found:
+        count = sum(len(objects(server, "sources")) for server in servers)
+        yield Finding(Level.OK, "sources", f"{count} in running workspaces, none in trouble")
+
+
 def _last_words(row: dict[str, Any], paths: Paths) -> tuple[str, ...]:
     lines = row.get("stderrTail")
     name = row.get("workspace")
@@ -286,6 +302,7 @@ CHECKS: Final[tuple[Callable[[Situation], Iterator[Finding]], ...]] = (
     _port,
     _other_loopback,
     _workspaces,
+    _sources,
     _peer_lookup,
     _ripgrep,
     _systemd,

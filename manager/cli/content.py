@@ -9,16 +9,22 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import click
 
-from manager import exit_codes
 from manager.cli.output import Failure
-from manager.cli.reach import current_folder, user_paths
+from manager.cli.reach import current_folder, unmatched, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.paths import Paths
+
+_NEED_PATH: Final = frozenset({"trust", "env"})
+"""Verbs that look programs up, and must find those that the manager's servers find."""
+_PATH_S: Final = 1.0
+"""How long the manager is waited for where it can be done without."""
 
 _path = click.argument("path", type=click.Path(path_type=Path), required=False)
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
 @click.command()
@@ -26,13 +32,13 @@ _path = click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--diff", is_flag=True, help="Only show what changed since it was trusted.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--list", "list_all", is_flag=True, help="List the folders that were trusted.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@_json_option
 def trust(path: Path | None, diff: bool, yes: bool, list_all: bool, as_json: bool) -> None:
     """Let the script tools, servers and settings of a folder's workspace do what they say.
 
     Shows them first. What is trusted is exactly what was shown: when a byte of it changes, it waits again.
     """
-    flags = [*(["--diff"] if diff else []), *(["--yes"] if yes else []), *(["--json"] if as_json else [])]
+    flags = [*(["--diff"] if diff else []), *(["--yes"] if yes else []), *_flag(as_json)]
     if list_all:
         run("trust", "--list", *flags)
     run("trust", root_of(path), *flags)
@@ -40,9 +46,10 @@ def trust(path: Path | None, diff: bool, yes: bool, list_all: bool, as_json: boo
 
 @click.command()
 @_path
-def untrust(path: Path | None) -> None:
-    """Let nothing of a folder's workspace run any more."""
-    run("untrust", root_of(path))
+@_json_option
+def untrust(path: Path | None, as_json: bool) -> None:
+    """Let nothing that a folder's workspace brings run any more."""
+    run("untrust", root_of(path), *_flag(as_json))
 
 
 @click.group()
@@ -59,10 +66,10 @@ def set_(key: str, stdin: bool) -> None:
 
 
 @secrets.command(name="list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@_json_option
 def list_(as_json: bool) -> None:
     """List the names of the stored secrets."""
-    run("secrets", "list", *(["--json"] if as_json else []))
+    run("secrets", "list", *_flag(as_json))
 
 
 @secrets.command()
@@ -79,13 +86,28 @@ def run(*words: str) -> NoReturn:
         "--config-dir", str(paths.config_dir), "--state-dir", str(paths.state_dir),
         "--runtime-dir", str(paths.runtime_dir),
     )  # fmt: skip
+    search = _managers_path(paths) if words[0] in _NEED_PATH else None
+    known = () if search is None else ("--path", search)
     sys.stdout.flush()
     sys.stderr.flush()
-    command = [sys.executable, "-I", "-m", "workspace_server.command", *folders, *words]
+    command = [sys.executable, "-I", "-m", "workspace_server.command", *folders, *known, *words]
     try:
         os.execv(sys.executable, command)  # noqa: S606  no shell is meant
     except OSError as error:
         raise Failure(f"{sys.executable} cannot be run: {error}", "install the program again") from error
+
+
+def _managers_path(paths: Paths) -> str | None:
+    """The PATH that the running manager's servers inherit; None where nobody says."""
+    try:
+        search = Control(paths.control_socket, _PATH_S).get("/status").get("path")
+    except (NoManager, ManagerFault, ControlRefusal):
+        return None
+    return search if isinstance(search, str) and "\0" not in search else None
+
+
+def _flag(as_json: bool) -> tuple[str, ...]:
+    return ("--json",) if as_json else ()
 
 
 def root_of(path: Path | None) -> str:
@@ -102,7 +124,9 @@ def root_of(path: Path | None) -> str:
     except (NoManager, ManagerFault):
         return _nearest_mark(folder)
     except ControlRefusal as refused:
-        raise _unmatched(folder) from refused
+        if refused.status == 404:
+            raise unmatched(folder) from refused
+        raise Failure(f"{folder} cannot be used: {refused}", "look closer with: lmtb doctor") from refused
 
 
 def _nearest_mark(folder: str) -> str:
@@ -117,14 +141,5 @@ def _nearest_mark(folder: str) -> str:
     home = identify(str(Path.home()))
     found = match(facts.ancestors, (), home=home, auto_start=True)
     if found is None:
-        raise _unmatched(folder)
+        raise unmatched(folder)
     return found.root
-
-
-def _unmatched(folder: str) -> Failure:
-    return Failure(
-        f"{folder} is in no workspace",
-        "a project folder is recognised by .git, .lm-tools-bridge, .vscode or a *.code-workspace file",
-        exit_code=exit_codes.FAILED,
-        reason="workspace_not_matched",
-    )

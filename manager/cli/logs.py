@@ -1,4 +1,4 @@
-"""The verb logs: what the server of a folder's workspace, and the servers behind it, wrote.
+"""The verb logs: what the server of a folder's workspace, and the programs behind it, wrote.
 
 The manager's own lines are the verb `log`. The lines are read from the file, so that they can be read when
 nothing runs any more.
@@ -16,6 +16,7 @@ from typing import Any, Final
 import click
 
 from manager.cli import content
+from manager.cli.asking import cwd_option
 from manager.cli.output import Failure, printable
 from manager.cli.reach import user_paths
 from manager.routing.workspace_id import workspace_id
@@ -26,70 +27,81 @@ _SHOWN_FIRST: Final = ("timestamp", "level", "event")
 
 
 @click.command()
-@click.option(
-    "--cwd", type=click.Path(path_type=Path), help="A folder in the workspace; default: the current."
-)
+@cwd_option
 @click.option("--server", help="Only lines of this source: an id of `lmtb servers`, or its namespace.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written from now on, until Ctrl-C.")
 @click.option("-n", "--lines", type=click.IntRange(0, 10_000), default=50, help="At most so many lines.")
-def logs(cwd: Path | None, server: str | None, follow: bool, lines: int) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line for programs.")
+@click.pass_obj
+def logs(cwd: Path | None, server: str | None, follow: bool, lines: int, as_json: bool) -> None:
     """Show what the server of a folder's workspace wrote, oldest line first."""
     file = user_paths().logs_dir / f"{workspace_id(content.root_of(cwd))}.log"
     if not file.exists() and not follow:
         raise Failure(
             "this workspace has written nothing yet",
             "its server starts with the first request; look at the manager's own lines with: lmtb log",
+            reason="no_log",
         )
-    wanted = [line for line in _tail(file) if _is_about(line, server)]
-    for line in wanted[len(wanted) - lines :] if lines else ():
-        _show(line)
-    if follow:
+    try:
+        reader = Reader(file)
+        found = [line for line in reader.tail() if _is_about(line, server)]
+        for line in found[len(found) - lines :] if lines else ():
+            _show(line, as_json=as_json)
+        if not found and not as_json:
+            click.echo("nothing written yet" + (f" by {server}" if server else ""), err=True)
+        for line in reader.following() if follow else ():
+            if _is_about(line, server):
+                _show(line, as_json=as_json)
+    except KeyboardInterrupt:  # the way to end it
+        return
+
+
+class Reader:
+    """Reads a file of lines that somebody else appends to, and replaces when it has grown long."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._inode: int | None = None
+        self._place = 0
+        self._rest = b""
+
+    def tail(self) -> list[str]:
+        """The last lines; what comes after them is `following`."""
+        status = self._status()
+        if status is None:
+            return []
+        self._inode, self._place = status.st_ino, max(0, status.st_size - _READ)
+        is_cut = self._place > 0
+        return self._more()[1 if is_cut else 0 :]
+
+    def following(self) -> Iterator[str]:
+        """Lines as they are written, also after the file was replaced by a new one. Never ends."""
+        while True:
+            status = self._status()
+            if status is not None and (status.st_ino != self._inode or status.st_size < self._place):
+                self._inode, self._place, self._rest = status.st_ino, 0, b""
+            if status is None or status.st_size == self._place:
+                time.sleep(POLL_S)
+            else:
+                yield from self._more()
+
+    def _more(self) -> list[str]:
+        """The lines that have become whole since; a line without an end waits for it."""
         try:
-            for line in _following(file):
-                if _is_about(line, server):
-                    _show(line)
-        except KeyboardInterrupt:
-            return
-
-
-def _tail(file: Path) -> list[str]:
-    try:
-        with file.open("rb") as opened:
-            opened.seek(max(0, opened.seek(0, os.SEEK_END) - _READ))
-            return opened.read().decode("utf-8", "replace").splitlines()
-    except OSError:
-        return []
-
-
-def _following(file: Path) -> Iterator[str]:
-    """Lines as they are written, also after the file was replaced by a new one."""
-    place, inode, rest = _size(file), _inode(file), b""
-    while True:
-        if _inode(file) != inode or _size(file) < place:
-            place, inode, rest = 0, _inode(file), b""
-        if _size(file) > place:
-            with file.open("rb") as opened:
-                opened.seek(place)
+            with self._file.open("rb") as opened:
+                opened.seek(self._place)
                 chunk = opened.read(_READ)
-            place += len(chunk)
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from (line.decode("utf-8", "replace") for line in whole)
-        else:
-            time.sleep(POLL_S)
+        except OSError:
+            return []
+        self._place += len(chunk)
+        *whole, self._rest = (self._rest + chunk).split(b"\n")
+        return [line.decode("utf-8", "replace") for line in whole]
 
-
-def _size(file: Path) -> int:
-    try:
-        return file.stat().st_size
-    except OSError:
-        return 0
-
-
-def _inode(file: Path) -> int:
-    try:
-        return file.stat().st_ino
-    except OSError:
-        return 0
+    def _status(self) -> os.stat_result | None:
+        try:
+            return self._file.stat()
+        except OSError:
+            return None
 
 
 def _is_about(line: str, server: str | None) -> bool:
@@ -99,8 +111,11 @@ def _is_about(line: str, server: str | None) -> bool:
     return isinstance(source, str) and server in (source, source.partition(":")[2])
 
 
-def _show(line: str) -> None:
-    click.echo(printable(_worded(line), lines=False))
+def _show(line: str, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(_parsed(line) or {"text": line}))
+    else:
+        click.echo(printable(_worded(line)))
 
 
 def _worded(line: str) -> str:
@@ -114,6 +129,6 @@ def _worded(line: str) -> str:
 def _parsed(line: str) -> dict[str, Any]:
     try:
         value = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

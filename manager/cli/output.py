@@ -62,22 +62,32 @@ def printable(text: object, *, lines: bool = False) -> str:
     )
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, flexible: Sequence[str] = ()) -> str:
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    flexible: Sequence[str] = (),
+    optional: str | None = None,
+) -> str:
     """Aligned columns, cut to the terminal's width; whole where the output is no terminal.
 
     Args:
         heads: the columns' names.
         rows: cells; None is shown as a dash; numbers are put to the right.
         flexible: columns that may be cut, the last one first.
+        optional: a column that is left out where even the cut table is too wide.
     """
     raw = [list(row) for row in rows]
     texts = [["-" if cell is None else printable(cell) for cell in row] for row in raw]
     widths = [max(_width(cell) for cell in column) for column in zip(heads, *texts, strict=True)]
     if sys.stdout.isatty():
-        _shrink(widths, [heads.index(name) for name in reversed(flexible)])
-    right = [
-        bool(raw) and all(isinstance(row[at], int | float | None) for row in raw) for at in range(len(heads))
-    ]
+        excess = _shrink(widths, [heads.index(name) for name in reversed(flexible)])
+        if excess > 0 and optional is not None:
+            at = heads.index(optional)
+            kept = [[*row[:at], *row[at + 1 :]] for row in (heads, *raw)]
+            left = [name for name in flexible if name != optional]
+            return table([str(name) for name in kept[0]], kept[1:], flexible=left)
+    right = [_is_numeric([row[at] for row in raw]) for at in range(len(heads))]
     lines = [
         _GAP.join(_pad(cell, width, right=side) for cell, width, side in zip(row, widths, right, strict=True))
         for row in [list(heads), *texts]
@@ -85,14 +95,19 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, flexible: S
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _shrink(widths: list[int], order: Iterable[int]) -> None:
+def _is_numeric(cells: Sequence[object]) -> bool:
+    known = [cell for cell in cells if cell is not None]
+    return bool(known) and all(isinstance(cell, int | float) for cell in known)
+
+
+def _shrink(widths: list[int], order: Iterable[int]) -> int:
+    """Cut columns, in this order, until the table fits; returns by how much it still does not."""
     excess = sum(widths) + len(_GAP) * (len(widths) - 1) - shutil.get_terminal_size().columns
     for at in order:
-        if excess <= 0:
-            return
-        given = min(excess, max(widths[at] - _NARROWEST, 0))
+        given = max(min(excess, widths[at] - _NARROWEST), 0)
         widths[at] -= given
         excess -= given
+    return excess
 
 
 def _pad(cell: str, width: int, *, right: bool) -> str:

@@ -66,13 +66,20 @@ def ask_about(target: str, path: Path | None, **members: str | None) -> dict[str
         with explained():
             return Control(user_paths().control_socket, SERVER_ANSWER_S).post(target, payload)
     except Failure as failure:
-        if failure.reason != "workspace_not_matched":
-            raise
-        raise Failure(
-            f"{folder} is in no workspace",
-            "a project folder is recognised by .git, .lm-tools-bridge, .vscode or a *.code-workspace file",
-            reason=failure.reason,
-        ) from failure
+        if failure.reason == "workspace_not_matched":
+            raise unmatched(folder) from failure
+        if failure.reason == "invalid_cwd":
+            raise Failure(str(failure), "name an existing folder", reason=failure.reason) from failure
+        raise
+
+
+def unmatched(folder: str) -> Failure:
+    """What to say of a folder that is in no workspace, and how it becomes one."""
+    return Failure(
+        f"{folder} is in no workspace",
+        "a project folder is recognised by .git, .lm-tools-bridge, .vscode or a *.code-workspace file",
+        reason="workspace_not_matched",
+    )
 
 
 def mcp_address() -> str:

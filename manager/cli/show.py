@@ -12,6 +12,7 @@ import click
 
 from manager.cli.output import duration, print_json, printable, size, table
 from manager.cli.reach import ask, objects
+from manager.cli.troubles import troubles
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 _ALARMING = frozenset({"unhealthy", "crash_looping"})
@@ -109,6 +110,8 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         if row.get("state") in _ALARMING:
             why = row.get("lastError") or "see: lmtb doctor"
             found.append(f"{printable(row.get('workspace'))} is {row['state']}: {printable(why)}")
+        for trouble in troubles(row):
+            found.append(printable(f"{row.get('workspace')}: {trouble.text}; {trouble.next_step}"))
     return found
 
 

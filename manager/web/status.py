@@ -96,7 +96,7 @@ class Status:
         supervisor, instance = workspace.supervisor, workspace.supervisor.instance
         assert instance is not None  # noqa: S101  narrows the type: the caller asked
         usage = instance.process.usage() if instance.process is not None else None
-        figures = supervisor.figures
+        figures, sources = supervisor.figures, _reported(instance, "sources")
         return {
             "sessionId": instance.id,
             "pid": instance.pid,
@@ -121,7 +121,8 @@ class Status:
             "inFlight": figures.in_flight,
             "streams": figures.streams,
             "lastError": figures.last_error,
-            "sources": _sources(instance),
+            "sources": sources,
+            "issues": _reported(instance, "issues"),
             "health": {
                 "process": {"alive": instance.is_alive, "exitCode": supervisor.last_exit},
                 "answers": {
@@ -130,7 +131,7 @@ class Status:
                     "latencyMs": None if instance.latency_s is None else round(instance.latency_s * 1000, 2),
                 },
                 "lastCall": {"ageSec": clock.age(figures.last_call_at), "outcome": figures.last_outcome},
-                "sources": len(_sources(instance)),
+                "sources": len(sources),
             },
         }
 
@@ -203,10 +204,10 @@ class _Clock:
         }
 
 
-def _sources(instance: Instance) -> list[Any]:
-    """The tool sources as the server reported them in its last health answer."""
-    sources = jsonrpc.members_of(instance.health).get("sources")
-    return [] if sources is None else list(msgspec.json.decode(sources, type=list[Any]))
+def _reported(instance: Instance, member: str) -> list[Any]:
+    """The tool sources or issues that the server told in its last health answer."""
+    found = jsonrpc.members_of(instance.health).get(member)
+    return [] if found is None else list(msgspec.json.decode(found, type=list[Any]))
 
 
 def log_payload() -> dict[str, Any]:

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import shutil
-import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -25,7 +24,6 @@ from support.patience import within
 from support.workshop import (
     FORMS,
     Project,
-    Workshop,
     codes,
     eventually,
     found,
@@ -69,7 +67,9 @@ async def is_unknown(client: Client, name: str) -> bool:
 
 
 @EACH_ERA
-async def test_every_change_of_the_users_tools_counts_from_the_next_request(project: Project, era: str) -> None:
+async def test_every_change_of_the_users_tools_counts_from_the_next_request(
+    project: Project, era: str
+) -> None:
     """T-64, T-36, T-37: add, edit, describe, hide, delete; nothing waits for trust, nothing for a restart."""
     client, name = await client_of(project, era), f"live_{era}"
     assert name not in await listed(client)
@@ -98,7 +98,7 @@ async def test_every_change_of_the_users_tools_counts_from_the_next_request(proj
     assert not META_TOOLS & (await listed(client)).keys()
     project.shop.user_tool(name, "print('four')", 'keywords = ["okapi"]\nvisibility = "ondemand"')
     shown = await listed(client)
-    assert META_TOOLS <= shown.keys()
+    assert shown.keys() >= META_TOOLS
     assert name not in shown
     assert name in await found(client, "okapi")
     assert await text_of(client, name) == "four"
@@ -138,7 +138,7 @@ async def test_every_change_of_the_workspaces_tools_waits_for_trust(project: Pro
         assert await text_of(client, other) == "other"
 
     async def works(text: str) -> None:
-        assert META_TOOLS <= (await listed(client)).keys()
+        assert (await listed(client)).keys() >= META_TOOLS
         assert name in await found(client, name)
         assert await text_of(client, name) == text
         assert name not in [one.get("toolName") for one in await issues_of(client)]

@@ -20,7 +20,15 @@ from support.workshop import Project, Workshop, found, listed, workshop
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 OWN = {names.HANDSHAKE, names.CALL_TOOL}
 META = {"tool_search", "execute_tool"}
-NATIVE = {"calculator", "datetime", "lm_readFile", "lm_listDirectory", "lm_findFiles", "lm_findTextInFiles", "plain"}
+NATIVE = {
+    "calculator",
+    "datetime",
+    "lm_readFile",
+    "lm_listDirectory",
+    "lm_findFiles",
+    "lm_findTextInFiles",
+    "plain",
+}
 SHOWN = {
     "normal": NATIVE | {"steady"} | META,
     "discovery": META | {"steady"},

@@ -35,7 +35,8 @@ from support.patience import within
 
 RESTLESS = 'sh -c "sleep 1000" & setsid sh -c "sleep 1001 & sleep 1002" & echo begun > "$PWD/begun"; sleep 1000\n'
 """A script in the midst of its work, with relatives near and far."""
-SHELL = {"dash", "sh", "sleep"}
+BRIEF = "sleep 0.001 & echo $$\n"
+"""A script that leaves something behind at its end."""
 
 
 async def only_server(home: ManagerHome) -> int:
@@ -61,6 +62,7 @@ async def test_what_a_killed_workspace_server_leaves_is_ended_at_once(
     """F1, F30, F32: in the middle of calls and scripts; the callers hear it, the next server serves."""
     configure(home, entry("one"), entry("each", sharing="call"))
     user_tool(home, "restless", RESTLESS)
+    user_tool(home, "brief", BRIEF)
     manager = await home.start()
     project = make_project(tmp_path / "proj")
     client = await legacy(http, manager.address, project)
@@ -83,10 +85,11 @@ async def test_what_a_killed_workspace_server_leaves_is_ended_at_once(
     assert await number(client, "one__pid") not in before
     assert await only_server(home) != server
     assert first in before
+    await number(client, "brief")
     assert await home.lmtb("stop") == 0
     assert not home.processes()
-    runs = home.folder / "state" / "run"
-    assert not [one for one in runs.rglob("*") if one.is_file()]  # nor files of scripts that were cut off
+    files = [one for one in (home.folder / "state" / "run").rglob("*") if one.is_file()]
+    assert not files  # of the script that was cut off; the next one swept them away
 
 
 async def test_children_are_kept_while_a_manager_may_come_back(
@@ -171,7 +174,7 @@ async def test_many_short_scripts_leave_no_zombie(
 ) -> None:
     """F31: and what the server says of its processes is what the process table says."""
     configure(home, entry("one"), entry("two"))
-    user_tool(home, "brief", "sleep 0.001 & echo $$\n")
+    user_tool(home, "brief", BRIEF)
     manager = await home.start()
     project = make_project(tmp_path / "proj")
     client = await legacy(http, manager.address, project)

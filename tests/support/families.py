@@ -75,7 +75,7 @@ def configure(home: ManagerHome, *entries: str) -> None:
 
 def user_tool(home: ManagerHome, name: str, script: str) -> None:
     """Give the user a shell script as a tool."""
-    write_tool(home.folder / "config" / "tools", name, script, file="run.sh")
+    write_tool(home.folder / "config" / "tools", name, f"#!/bin/sh\n{script}", file="run.sh")
 
 
 def living(home: ManagerHome) -> Iterator[psutil.Process]:

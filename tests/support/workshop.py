@@ -42,7 +42,9 @@ class Workshop:
     def config(self) -> Path:
         return self.manager.paths.config_dir
 
-    def user_tool(self, name: str, script: str | bytes = "print(1)\n", toml: str = "", **members: Any) -> Path:
+    def user_tool(
+        self, name: str, script: str | bytes = "print(1)\n", toml: str = "", **members: Any
+    ) -> Path:
         """A tool in the user's own folder, which needs no trust."""
         return write_tool(self.config / "tools", name, script, toml, **members)
 

@@ -158,6 +158,22 @@ async def test_placeholders_get_values_that_only_the_login_shell_knows(tmp_path:
     assert "ONLY_THE_SHELL" not in await scene.around.child_environment()
 
 
+async def test_variable_of_a_token_may_be_one_that_only_the_login_shell_knows(tmp_path: Path) -> None:
+    """T-109; all who ask while the shell is asked wait for it, so that no source is made without it."""
+    (tmp_path / ".profile").write_text("export TOKEN=here\n")
+    scene = Scene(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"})
+    scene.user('[[mcp.remote_servers]]\nnamespace = "r"\nurl = "https://example.com"\ntoken_env = "TOKEN"\n')
+    seen = []
+
+    def server(entry: StdioServer | RemoteServer) -> Source:
+        seen.append(scene.around.variables.get("TOKEN"))
+        return PlayedMaking.server(scene.making, entry)
+
+    scene.making.server = server  # type: ignore[method-assign]  # looks before it makes what it always makes
+    await asyncio.gather(scene.states(), scene.states(), scene.states())
+    assert seen == ["here"]
+
+
 async def test_execute_code_is_there_only_when_the_user_switched_it_on(scene: Scene) -> None:
     """T-80, D-12, TR5."""
     folder = scene.root / ".lm-tools-bridge"

@@ -29,9 +29,7 @@ async def login_path(environ: Mapping[str, str], deadline_s: float = DEADLINE_S)
     return (await login_environment(environ, deadline_s))["PATH"]
 
 
-async def login_environment(
-    environ: Mapping[str, str], deadline_s: float = DEADLINE_S
-) -> Mapping[str, str]:
+async def login_environment(environ: Mapping[str, str], deadline_s: float = DEADLINE_S) -> Mapping[str, str]:
     """The variables that the user's login shell sets; nothing of them goes to a child by itself.
 
     `PATH` is always there: the absolute folders of the shell's, then those of `environ` that it lacks. It is

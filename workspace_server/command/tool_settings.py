@@ -13,7 +13,7 @@ from workspace_server.command.places import Places, Refused, real_folder
 from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, Configurations
 from workspace_server.config.model import Approval
-from workspace_server.policy import BUILT_IN_DISABLED
+from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.trust.printable import printable
 
 

@@ -16,7 +16,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
-from workspace_server import policy
+from workspace_server.config import policy
 from workspace_server.config.files import read_bytes
 from workspace_server.config.jsonc import Broken, decode
 from workspace_server.config.model import Approval, Deltas

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Final
 
 from workspace_server.scripts.folders import MAX_BYTES, Survey
-from workspace_server.scripts.stamps import Stamp, stamp_of
+from workspace_server.stamps import Stamp, stamp_of
 from workspace_server.trust.item import file_name
 
 _MAX_LINKS: Final = 40

@@ -19,7 +19,7 @@ from workspace_server.scripts.folders import MANIFEST, Survey, Tree
 from workspace_server.scripts.manifest import Invalid, Manifest
 from workspace_server.scripts.script import Libraries, Script, script, shown
 from workspace_server.scripts.snapshot import Draft, Snapshot
-from workspace_server.scripts.stamps import is_settled
+from workspace_server.stamps import is_settled
 from workspace_server.trust.item import Verdict
 
 HALF_WRITTEN_S: Final = 2.0

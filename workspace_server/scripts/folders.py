@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from workspace_server.scripts.stamps import Stamp, is_settled, stamp_of
+from workspace_server.stamps import Stamp, is_settled, stamp_of
 
 MANIFEST: Final = "tool.toml"
 MAX_FILES: Final = 200

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from workspace_server.scripts.bundle import Bundle
-from workspace_server.scripts.stamps import Stamp, stamp_of
+from workspace_server.stamps import Stamp, stamp_of
 
 KEPT: Final = 32
 """So many bundles that nobody uses stay written out."""

@@ -71,6 +71,7 @@ class ScriptSource(Source):
         )
         self._slots = slots or Slots()
         self._last = Snapshot()
+        self._is_followed = False
 
     async def list_tools(self) -> Sequence[Tool]:
         """The tools that are in order and may run, as they are now."""
@@ -80,6 +81,18 @@ class ScriptSource(Source):
         """Run a script (see `Source.call_tool`)."""
         async with self._slots.place() as refusal:
             return refusal or await self._call(name, arguments, context)
+
+    def look(self) -> None:
+        """Look at the files now; from then on every list is the caller's last look. Blocks.
+
+        So that all that a request wants to know of the disk is found out in one go.
+        """
+        self._last = self._catalog.look()
+        self._is_followed = True
+
+    def known(self) -> Sequence[Tool] | None:
+        """What the last look saw."""
+        return self._last.tools if self._is_followed else None
 
     async def items(self) -> Sequence[Item]:
         """Everything that a user could trust here, trusted or not."""

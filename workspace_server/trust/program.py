@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from workspace_server.scripts.stamps import Stamp, is_settled, stamp_of
+from workspace_server.stamps import Stamp, is_settled, stamp_of
 from workspace_server.trust.item import file_name
 
 MAX_KEPT: Final = 8 * 1024 * 1024

@@ -141,6 +141,11 @@ class ForeignSource(Source):
             self._list_now()
         return known.tools or ()
 
+    def known(self) -> Sequence[Tool] | None:
+        """The known list, unless it has to be read from the cache or refreshed first."""
+        known = self._known
+        return known.tools if known.is_recalled and not self._is_due() else None
+
     async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         """As `Source.call_tool`; the server gets the bytes of `context.arguments`."""
         await self._known.recall()

@@ -27,6 +27,7 @@ class KnownList:
     Attributes:
         tools: the tools, None as long as no list is known.
         issues: what was left out of the list, and what changed in it (T-11, T-16, T-19).
+        is_recalled: whether the list of an earlier life was looked for.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class KnownList:
         self._options: dict[str, Any] = {"visibility": visibility, "timeout_s": timeout_s}
         self._cache = cache
         self._cache_key = cache_key
-        self._recalled = cache is None
+        self.is_recalled = cache is None
         self._saved: bytes | None = None
         self._taken_at: float | None = None
         self._definitions = Definitions()
@@ -60,12 +61,12 @@ class KnownList:
 
     async def recall(self) -> None:
         """Take the list of an earlier life, if there is one and the server has not been heard yet."""
-        if self._recalled or self._cache is None:
+        if self.is_recalled or self._cache is None:
             return
         saved = await asyncio.to_thread(self._cache.load, self._cache_key)
-        if self._recalled:
+        if self.is_recalled:
             return  # somebody else was here meanwhile
-        self._recalled = True
+        self.is_recalled = True
         pages = Pages("tools")
         try:
             pages.take(msgspec.Raw(saved or b""))

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from workspace_server import policy
+from workspace_server.config import policy
 from workspace_server.config.grouping import DEFAULT_RULES, Grouping
 from workspace_server.config.model import GroupingRule
 

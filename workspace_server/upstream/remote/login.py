@@ -21,7 +21,7 @@ from workspace_server.config.model import RemoteServer
 from workspace_server.upstream.remote.addresses import AddressRefused, Resolver, place_of, system_resolver
 from workspace_server.upstream.remote.auth_http import AuthHttp
 from workspace_server.upstream.remote.failures import HttpFailure
-from workspace_server.upstream.remote.oauth import Keeper, Logins
+from workspace_server.upstream.remote.logins import Keeper, Logins
 
 CALLBACK: Final = "/callback"
 PATIENCE_S: Final = 300.0

@@ -11,15 +11,11 @@ Imported when a server with `auth = "oauth"` is connected to.
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from hashlib import sha256
-from typing import Any, Final, Protocol
+from typing import Final
 
 import httpx2
-import msgspec
 from mcp.client.auth import OAuthFlowError, TokenStorage
 from mcp.client.auth.oauth2 import OAuthContext
 from mcp.client.auth.utils import (
@@ -32,7 +28,7 @@ from mcp.client.auth.utils import (
     issuers_match,
     validate_metadata_issuer,
 )
-from mcp.shared.auth import OAuthClientInformationFull, OAuthClientMetadata, OAuthMetadata, OAuthToken
+from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata, OAuthToken
 from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_server_url
 from pydantic import ValidationError
 
@@ -41,110 +37,10 @@ from workspace_server.upstream.remote.addresses import Resolver, place_of, syste
 from workspace_server.upstream.remote.auth_http import AuthHttp
 from workspace_server.upstream.remote.authorization import CredentialsMissing
 from workspace_server.upstream.remote.failures import HttpFailure
+from workspace_server.upstream.remote.logins import Keeper, Login, Logins, configured_client, expiry
 
 EARLY_S: Final = 10.0
 """A token that expires so soon is replaced before it is used."""
-_BASIC, _POST = "client_secret_basic", "client_secret_post"
-
-
-class Keeper(Protocol):
-    """Where tokens are kept: the user's secret store."""
-
-    async def get(self, key: str) -> str | None:
-        """The value, None when there is none."""
-
-    async def set(self, key: str, value: str) -> None:
-        """Store a value."""
-
-
-def key_of(server: RemoteServer) -> str:
-    """The key of a server's tokens in the secret store: never shared between URLs or clients (T-110)."""
-    digest = sha256(f"{server.url}\n{server.client_id}\n{server.scope}".encode()).hexdigest()[:16]
-    return f"mcp-oauth.{re.sub('[^A-Za-z0-9._-]', '_', server.namespace)[:64]}.{digest}"
-
-
-@dataclass(slots=True)
-class Login:
-    """What is stored for one server. `expires_at` is seconds of the wall clock, None for unknown."""
-
-    tokens: OAuthToken | None = None
-    client: OAuthClientInformationFull | None = None
-    expires_at: float | None = None
-    issuer: str | None = None
-
-
-class Logins(TokenStorage):
-    """The stored login of one server; also what the SDK stores through. Nothing of it is ever printed."""
-
-    def __init__(self, server: RemoteServer, keeper: Keeper, wall: Callable[[], float] = time.time) -> None:
-        self._server = server
-        self._keeper = keeper
-        self._wall = wall
-
-    async def load(self) -> Login:
-        """What is stored now; an empty login for nothing, or nothing readable."""
-        text = await self._keeper.get(key_of(self._server))
-        try:
-            stored = {} if text is None else msgspec.json.decode(text)
-            return Login(
-                _model(OAuthToken, stored.get("tokens")),
-                _model(OAuthClientInformationFull, stored.get("client")),
-                stored.get("expires_at"),
-                stored.get("issuer"),
-            )
-        except (msgspec.DecodeError, ValidationError, AttributeError):
-            return Login()
-
-    async def save(self, login: Login) -> None:
-        """Replace what is stored."""
-        content = {
-            "tokens": None
-            if login.tokens is None
-            else login.tokens.model_dump(mode="json", exclude_none=True),
-            "client": None
-            if login.client is None
-            else login.client.model_dump(mode="json", exclude_none=True),
-            "expires_at": login.expires_at,
-            "issuer": login.issuer,
-        }
-        await self._keeper.set(key_of(self._server), msgspec.json.encode(content).decode())
-
-    async def get_tokens(self) -> OAuthToken | None:
-        """For the SDK, which would use what it finds: a login begins without any."""
-        return None
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        """What the SDK obtained."""
-        login = await self.load()
-        login.tokens, login.expires_at = tokens, _expiry(tokens, self._wall())
-        if login.client is not None:
-            login.issuer = login.client.issuer or login.issuer
-        await self.save(login)
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        """The client of the configuration, or the one that was registered."""
-        return configured_client(self._server, None) or (await self.load()).client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """What the SDK registered."""
-        login = await self.load()
-        login.client = client_info
-        await self.save(login)
-
-
-def configured_client(
-    server: RemoteServer, metadata: OAuthMetadata | None
-) -> OAuthClientInformationFull | None:
-    """The client that the configuration names; None where it names none."""
-    if not server.client_id:
-        return None
-    offered = (metadata.token_endpoint_auth_methods_supported if metadata is not None else None) or [_BASIC]
-    method = "none" if not server.client_secret else _BASIC if _BASIC in offered else _POST
-    return OAuthClientInformationFull(
-        client_id=server.client_id,
-        client_secret=server.client_secret or None,
-        token_endpoint_auth_method=method,
-    )
 
 
 class OAuth:
@@ -246,7 +142,7 @@ class OAuth:
         if tokens.refresh_token is None:
             tokens.refresh_token = refresh
         issuer = str(metadata.issuer)
-        self._login = Login(tokens, login.client, _expiry(tokens, self._wall()), issuer)
+        self._login = Login(tokens, login.client, expiry(tokens, self._wall()), issuer)
         await self._logins.save(self._login)
 
     def _http(self) -> AuthHttp:
@@ -316,16 +212,8 @@ def _context(server: RemoteServer, storage: TokenStorage) -> OAuthContext:
     return OAuthContext(server.url, metadata, storage, None, None)
 
 
-def _model(kind: type[Any], value: object) -> Any:
-    return None if value is None else kind.model_validate(value)
-
-
 def _bearer(tokens: OAuthToken) -> str:
     return f"Bearer {tokens.access_token}"
-
-
-def _expiry(tokens: OAuthToken, now: float) -> float | None:
-    return None if tokens.expires_in is None else now + tokens.expires_in
 
 
 async def authorizer(server: RemoteServer, keeper: Keeper, resolver: Resolver = system_resolver) -> OAuth:

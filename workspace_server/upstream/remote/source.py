@@ -8,10 +8,8 @@ once more because it was certainly not executed, and servers that hide tools beh
 from __future__ import annotations
 
 import asyncio
-import importlib
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -22,56 +20,19 @@ from protocol.inbound import HEADER_MISMATCH
 from protocol.issues import Issue
 from workspace_server.config.model import RemoteServer
 from workspace_server.source import CallContext, CallOutcome, RpcError
-from workspace_server.upstream.failures import SessionFailed, Unavailable
+from workspace_server.upstream.failures import Unavailable
 from workspace_server.upstream.foreign import ForeignSource, Offer
 from workspace_server.upstream.list_cache import ListCache, key_of
 from workspace_server.upstream.paging import Pages
-from workspace_server.upstream.remote.addresses import (
-    AddressRefused,
-    Place,
-    Resolver,
-    place_of,
-    system_resolver,
-)
-from workspace_server.upstream.remote.authorization import Authorization, Secrets, Token
+from workspace_server.upstream.remote.addresses import Place
 from workspace_server.upstream.remote.connection import Connection
 from workspace_server.upstream.remote.failures import HttpFailure
+from workspace_server.upstream.remote.opening import Opener, Surroundings
 from workspace_server.upstream.session import Session
 
 MAX_AGE_S: Final = 60.0
 """How old a list may be before it is read again (T-110)."""
-HANDSHAKE_S: Final = 30.0
 SEARCH, EXECUTE = "tool_search", "execute_tool"
-SHOW_ALL: Final = {"X-MCP-Show-All": "true"}
-_NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 415})
-"""How servers of the older transport answer a POST to the URL of their stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class Surroundings:
-    """What all remote sources of a workspace share.
-
-    Attributes:
-        root: absolute path of the workspace.
-        version: of this product.
-        environ: where `token_env` is looked up.
-        secrets: where `token_secret` is, None for nowhere.
-        authorize: makes the authorization of a server with `auth = "oauth"`; None where that is not offered.
-        resolver: resolves names.
-        handshake_s: how long opening a session may take.
-        side_s: how long messages nobody waits for may take.
-        clock: monotonic seconds, for the breaker.
-    """
-
-    root: str
-    version: str
-    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    secrets: Secrets | None = None
-    authorize: Callable[[RemoteServer], Awaitable[Authorization]] | None = None
-    resolver: Resolver = system_resolver
-    handshake_s: float = HANDSHAKE_S
-    side_s: float = 5.0
-    clock: Callable[[], float] = time.monotonic
 
 
 class RemoteSource(ForeignSource):
@@ -100,10 +61,16 @@ class RemoteSource(ForeignSource):
         super().__init__("remote", offer, state="connecting", cache=cache, cache_key=key, max_age_s=MAX_AGE_S)
         self._server = server
         self._around = around
-        self._authorization: Authorization | None = None
-        self._place = _place(server.url)
         self._slow_search = False
-        self._connection = Connection(self._open, self.became, source=self.id, clock=around.clock)
+        self._opener = Opener(
+            server,
+            around,
+            source=self.id,
+            schema=self._schema,
+            on_change=self.list_changed,
+            junk=self.junk,
+        )
+        self._connection = Connection(self._opener.open, self.became, source=self.id, clock=around.clock)
 
     @property
     def sessions(self) -> Sequence[Session]:
@@ -162,8 +129,8 @@ class RemoteSource(ForeignSource):
     def refusal(self, failure: Unavailable) -> Refusal:
         """As for every foreign source; without credentials, what the user can do about it (T-113)."""
         refusal = super().refusal(failure)
-        if isinstance(failure, HttpFailure) and failure.kind == "unauthorized" and self._authorization:
-            return replace(refusal, next_step=self._authorization.next_step)
+        if isinstance(failure, HttpFailure) and failure.kind == "unauthorized" and self._opener.authorization:
+            return replace(refusal, next_step=self._opener.authorization.next_step)
         return refusal
 
     def issues(self) -> Sequence[Issue]:
@@ -181,7 +148,7 @@ class RemoteSource(ForeignSource):
         breaker = self._connection.breaker
         return {
             **super().status(),
-            "origin": self._place.origin if isinstance(self._place, Place) else None,
+            "origin": self._opener.place.origin if isinstance(self._opener.place, Place) else None,
             "connections": self._connection.opened,
             "failures": breaker.failures,
             "retryInMs": round(breaker.wait(self._around.clock()) * 1000) or None,
@@ -220,79 +187,6 @@ class RemoteSource(ForeignSource):
             self._connection.worked()
             return answer
 
-    async def _open(self, on_end: Callable[[str], None]) -> Session:
-        """A new session, over the transport the server speaks.
-
-        Raises:
-            Unavailable: there is none; as `HttpFailure` where HTTP is what failed.
-        """
-        if isinstance(self._place, AddressRefused):
-            raise SessionFailed(str(self._place), final=True)
-        if self._authorization is None:
-            self._authorization = await self._authorize()
-        # in a thread: loading the SDK takes most of a second, in which the others are served
-        sdk = await asyncio.to_thread(importlib.import_module, "workspace_server.upstream.remote.transport")
-        if self._server.transport != "sse":
-            try:
-                return await self._open_way(sdk, "http", on_end)
-            except HttpFailure as failure:
-                if self._server.transport == "http" or failure.status not in _NO_STREAMABLE_HTTP:
-                    raise
-                first = failure
-            try:
-                return await self._open_way(sdk, "sse", on_end)
-            except Unavailable:
-                raise first from None
-        return await self._open_way(sdk, "sse", on_end)
-
-    async def _open_way(self, sdk: Any, way: str, on_end: Callable[[str], None]) -> Session:
-        around, server = self._around, self._server
-        place = place_of(server.url)
-        own = (place.host, place.port)
-        backend = sdk.Judged(
-            allow_private=server.allow_private,
-            is_literal=lambda other: (other.host, other.port) == own,
-            resolver=around.resolver,
-        )
-
-        def guarded(on_lost: Any) -> Any:
-            headers = {**SHOW_ALL, **server.headers}
-            return sdk.Guarded(
-                place, self._authorization, headers, backend, on_lost=on_lost, side_s=around.side_s
-            )
-
-        transport = sdk.RemoteTransport(server.url, way, guarded, self._schema)
-        try:
-            async with asyncio.timeout(around.handshake_s):
-                await transport.open()
-            return await Session.open(
-                transport,
-                source=self.id,
-                root=around.root,
-                timeout_s=around.handshake_s,
-                on_change=self.list_changed,
-                on_end=on_end,
-                version=around.version,
-                junk=self.junk,
-            )
-        except TimeoutError:
-            await transport.close()
-            raise Unavailable(f"did not answer within {around.handshake_s:g} s") from None
-        except Unavailable as failure:
-            await transport.close()
-            cause = failure if isinstance(failure, HttpFailure) else failure.__cause__
-            if isinstance(cause, HttpFailure):
-                raise _for_opening(cause) from None
-            raise
-        except BaseException:
-            await transport.close()
-            raise
-
-    async def _authorize(self) -> Authorization:
-        if self._server.auth == "oauth" and self._around.authorize is not None:
-            return await self._around.authorize(self._server)
-        return Token(self._server, self._around.environ, self._around.secrets)
-
     def _schema(self, original: str) -> Mapping[str, Any] | None:
         """The input schema of the tool with this name at the server; None where it lists no such tool."""
         for tool in self._known.tools or ():
@@ -305,19 +199,6 @@ class RemoteSource(ForeignSource):
         if slow != self._slow_search:
             self._slow_search = slow
             self.touched()
-
-
-def _place(url: str) -> Place | AddressRefused:
-    try:
-        return place_of(url)
-    except AddressRefused as refused:
-        return refused
-
-
-def _for_opening(failure: HttpFailure) -> HttpFailure:
-    """A failure of the handshake: nothing was called, and who is forbidden to connect lacks credentials."""
-    kind = "unauthorized" if failure.status == 403 else failure.kind
-    return HttpFailure(kind, failure.text, status=failure.status, retry_after_ms=failure.retry_after_ms)
 
 
 def _identity(server: RemoteServer, environ: Mapping[str, str]) -> Mapping[str, Any]:

@@ -10,7 +10,8 @@ import pytest
 from support.fake_remote import FakeRemote, fake_remote
 from support.remote_source import MakeSource, entry
 from workspace_server.upstream.list_cache import ListCache
-from workspace_server.upstream.remote.source import RemoteSource, Surroundings
+from workspace_server.upstream.remote.opening import Surroundings
+from workspace_server.upstream.remote.source import RemoteSource
 
 
 @pytest.fixture

@@ -16,7 +16,8 @@ from support.fake_oauth import FakeOAuth, Keeper, fake_oauth
 from support.remote_source import MakeSource, call, entry
 from workspace_server.config.model import RemoteServer
 from workspace_server.upstream.remote.login import LoginFailed, login
-from workspace_server.upstream.remote.oauth import OAuth, key_of
+from workspace_server.upstream.remote.logins import key_of
+from workspace_server.upstream.remote.oauth import OAuth
 from workspace_server.upstream.remote.source import RemoteSource
 
 ROBOT = {"auth": "oauth", "client_id": "robot", "client_secret": "hunter2"}

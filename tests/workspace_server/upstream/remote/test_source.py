@@ -123,7 +123,8 @@ async def test_status_shows_where_but_not_how(make_source: MakeSource) -> None:
 def test_on_uvloop_as_well() -> None:
     import uvloop
 
-    from workspace_server.upstream.remote.source import RemoteSource, Surroundings
+    from workspace_server.upstream.remote.opening import Surroundings
+    from workspace_server.upstream.remote.source import RemoteSource
 
     async def main() -> None:
         from support.remote_source import entry

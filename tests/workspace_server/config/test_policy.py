@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workspace_server import policy
+from workspace_server.config import policy
 from workspace_server.config.model import Deltas
 from workspace_server.source import Default
 

@@ -1,0 +1,95 @@
+"""The verb servers: where a folder's workspace has its tools from, and how each source is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from manager.cli import content
+from manager.cli.asking import cwd_option, json_option, say_issues
+from manager.cli.output import Failure, print_json, printable, table
+from manager.cli.reach import ask_about, objects
+from manager.cli.troubles import DOWN
+
+_FIRST: Final = DOWN | {"pending_trust"}
+_STDERR_LINES: Final = 5
+
+
+@click.group(invoke_without_command=True)
+@cwd_option
+@json_option
+@click.pass_context
+def servers(ctx: click.Context, as_json: bool) -> None:
+    """List where a folder's workspace has its tools from; what needs attention comes first.
+
+    TOKENS is what the listed tools of a source cost in a model's context.
+    """
+    if ctx.invoked_subcommand is None:
+        _print(ask_about("/inspect", ctx.obj), None, as_json=as_json)
+
+
+@servers.command()
+@click.argument("source", required=False)
+@cwd_option
+@json_option
+@click.pass_obj
+def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
+    """Try a source that is down at once, and list its tools anew; without SOURCE, all of them.
+
+    SOURCE is an id of `lmtb servers`, or what follows the colon in it.
+    """
+    identity = None if source is None else _identity(source, objects(ask_about("/inspect", cwd), "sources"))
+    ask_about("/refresh", cwd, source=identity)
+    _print(ask_about("/inspect", cwd), identity, as_json=as_json)
+
+
+@servers.command()
+@click.argument("namespace")
+@cwd_option
+@click.pass_obj
+def login(cwd: Path | None, namespace: str) -> None:
+    """Sign in at a remote server that wants OAuth, in your browser."""
+    content.run("login", content.root_of(cwd), namespace)
+
+
+def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool) -> None:
+    found = [one for one in objects(answer, "sources") if only in (None, one.get("id"))]
+    if as_json:
+        print_json({"ok": True, "sources": found, "issues": objects(answer, "issues")})
+        return
+    rows = objects(answer, "tools")
+    found.sort(key=lambda source: source.get("state") not in _FIRST)
+    heads = ("SOURCE", "STATE", "TOOLS", "CALLABLE", "TOKENS", "PID", "RESTARTS", "ERROR")
+    click.echo(table(heads, [_cells(source, rows) for source in found], flexible=("ERROR",), optional="PID"))
+    for source in found:
+        lines = source.get("stderr")
+        if source.get("state") in DOWN and isinstance(lines, list) and lines:
+            click.echo(printable(f"\n{source.get('id')} wrote last:"), err=True)
+            for line in lines[-_STDERR_LINES:]:
+                click.echo(f"  {printable(line)}", err=True)
+    if only is None:
+        say_issues(answer)
+
+
+def _cells(source: Mapping[str, Any], tools: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:
+    state = f"{source.get('state')}{' (stale)' if source.get('stale') else ''}"
+    listed = [tool for tool in tools if tool.get("source") == source.get("id") and tool.get("listed")]
+    cost = sum(tool.get("tokens") or 0 for tool in listed)
+    numbers = [source.get(name) for name in ("toolCount", "enabledToolCount", "pid", "restarts")]
+    known, callable_, pid, restarts = (number if isinstance(number, int) else None for number in numbers)
+    return (source.get("id"), state, known, callable_, cost, pid, restarts, source.get("error"))
+
+
+def _identity(name: str, sources: Sequence[Mapping[str, Any]]) -> str:
+    """The id of a source that is named by its id, or by what follows the colon."""
+    ids = [str(source.get("id")) for source in sources]
+    fitting = [one for one in ids if one == name] or [one for one in ids if one.partition(":")[2] == name]
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise Failure(f"{name} is more than one source", f"name one of {', '.join(fitting)}")
+    text = f"this workspace has no source named {name}"
+    raise Failure(text, f"it has {', '.join(ids)}", reason="unknown_source")

@@ -21,6 +21,9 @@ SECRET: Final = "Lm-Tools-Bridge-Secret"  # noqa: S105  the header's name, not a
 """Carries the per-instance secret from the manager to a workspace server."""
 CALLER: Final = "Lm-Tools-Bridge-Caller"
 """Tells a workspace server which calls belong together: a digest of the session id, made by the manager."""
+UNMIRRORED: Final = "Lm-Tools-Bridge-Unmirrored"
+"""Tells a workspace server that the client could not repeat arguments in headers: its era knows no such
+headers, or its call was inside another one."""
 
 TOOL_MODES: Final = {"X-MCP-Tool-Mode": "tool_mode", "X-MCP-Show-All": "show_all"}
 """What chooses the mode of a request: a header, and the query member it hides (T-34)."""

@@ -12,6 +12,12 @@ import structlog
 from support.manager import RunningManager, running_manager
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What is not tested unless it is asked for."""
+    help_text = "also test with MCP servers that others wrote; installs them with npm and pip"
+    parser.addoption("--real-servers", action="store_true", help=help_text)
+
+
 @pytest.fixture(autouse=True)
 def _no_user_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the user's home, configuration or running manager."""

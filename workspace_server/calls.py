@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc
+from protocol import headers, jsonrpc
 from protocol.errors import Reason, Refusal
 from protocol.inbound import HEADER_MISMATCH, Rejection
-from workspace_server import log, naming, nested, outcomes, params, resources, schema_defaults
+from workspace_server import log, nested, outcomes, params, resources, schema_defaults
 from workspace_server.approvals import Admitted, BadAnswer, Question
 from workspace_server.asked import Asked, Outcome
 from workspace_server.call import Call
@@ -71,7 +71,7 @@ class Calls:
         if offered is None:
             return self._absent(call)
         arguments = msgspec.json.decode(call.arguments)
-        if call.is_direct:
+        if call.is_direct and headers.UNMIRRORED not in call.asked.header:
             problem = params.mismatch(call.asked.header, offered.schema, arguments)
             if problem is not None:
                 return Rejection(400, HEADER_MISMATCH, problem, call.asked.request.id)
@@ -127,8 +127,8 @@ class Calls:
 
     def _absent(self, call: Call) -> Outcome:
         """A name that cannot be called: waiting for trust, or as good as not there (T-62, T-175)."""
-        path = call.view.snapshot.withheld.get(call.name)
-        if path is None or naming.is_internal_tool(call.name, call.view.configuration.internal_prefix):
+        path = call.view.waits_for(call.name)
+        if path is None:
             return resources.unknown_tool(call.asked, call.view, call.name)
         text = f"{call.name} comes from files of this workspace that the user has not trusted yet"
         step = f"ask the user to look at it and to run: lmtb trust {path}"
@@ -154,6 +154,6 @@ class Calls:
         return encode_result(execute.problem_result(inner))
 
     def _cannot_execute(self, call: Call) -> Outcome:
-        if call.name in call.view.snapshot.withheld:
+        if call.view.waits_for(call.name) is not None:
             return self._absent(call)
         return encode_result(execute.not_found(call.name, call.view.nearest(call.name)))

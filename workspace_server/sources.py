@@ -17,6 +17,7 @@ from workspace_server.config.combine import apply_widening
 from workspace_server.config.load import Configurations
 from workspace_server.config.model import Configuration, RemoteServer, StdioServer
 from workspace_server.fresh import Fresh
+from workspace_server.local_disk import are_local
 from workspace_server.making import Making
 from workspace_server.registry import Registry
 from workspace_server.source import Source
@@ -81,10 +82,12 @@ class Sources:
         self._items = ItemMaker(self._root)
         self._path = self._environ.get("PATH", "")
         self._knows_shell = False
-        self._fresh = Fresh(self._look)
+        folders = (self._root, around.config_dir, around.state_dir)
+        self._fresh = Fresh(self._look, may_be_quick=are_local(folders))
         self._looked: Looked | None = None
         self._in_force = Configuration()
         self._made: dict[str, tuple[object, Source]] = {}
+        self._looks: list[Callable[[], None]] = []
 
     async def configure(self) -> Configuration:
         """The configuration in force for a request that has just come in; the sources are those it names."""
@@ -110,12 +113,11 @@ class Sources:
 
     def _look(self) -> Looked:
         configuration = self._configurations.current()
-        for _, source in tuple(self._made.values()):
-            if isinstance(source, Followed):
-                source.look()
+        for look in self._looks:
+            look()
         items = self._items.all(configuration, self._path)
-        verdicts = self.trusts({item.key: item.digest() for item in items})
-        looked = Looked(configuration, verdicts, self._store.issue(self._root))
+        verdicts = self.trusts({item.key: item.digest() for item in items}) if items else {}
+        looked = Looked(configuration, verdicts, self._store.issue(self._root) if items else None)
         return self._looked if looked == self._looked and self._looked is not None else looked
 
     def _learn(self, environ: Mapping[str, str]) -> None:
@@ -140,7 +142,9 @@ class Sources:
             is_same = known is not None and known[0] == one.spec
             made[one.key] = known if known is not None and is_same else (one.spec, one.make())
         self._made = made
-        self._registry.replace([*self._fixed, *(source for _, source in made.values())])
+        sources = [source for _, source in made.values()]
+        self._looks = [source.look for source in sources if isinstance(source, Followed)]
+        self._registry.replace([*self._fixed, *sources])
 
     def _wanted(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[Wanted]:
         """The sources in the order of their entries."""

@@ -66,7 +66,7 @@ class View:
 
         None where the name has no such source, or its configuration or the policy rules the tool out.
         """
-        if name in self.hidden or name in self.by_name:
+        if name in self.hidden or name in self.by_name or self._is_internal(name):
             return None
         named = [
             (len(prefix), source, name.removeprefix(prefix))
@@ -78,9 +78,13 @@ class View:
             return None
         return None if policy.hidden({name: source.default}, self.configuration.deltas) else (source, own)
 
+    def waits_for(self, name: str) -> str | None:
+        """The path to trust before this name can be called (T-62); internal names wait for nothing."""
+        return None if self._is_internal(name) else self.snapshot.withheld.get(name)
+
     def nearest(self, name: str) -> list[str]:
         """Up to five callable names that resemble this one, best first (T-175); none for internal ones."""
-        if naming.is_internal_tool(name, self.configuration.internal_prefix):
+        if self._is_internal(name):
             return []
         folded = {known.lower(): known for known in self.by_name}
         found = difflib.get_close_matches(name.lower()[:128], folded, n=5, cutoff=0.5)
@@ -94,6 +98,9 @@ class View:
             definitions.extend(META_TOOLS)
             definitions.sort(key=lambda definition: naming.sort_key(definition["name"]))
         return definitions
+
+    def _is_internal(self, name: str) -> bool:
+        return naming.is_internal_tool(name, self.configuration.internal_prefix)
 
     @property
     def _has_on_demand(self) -> bool:

@@ -23,6 +23,7 @@ BRIDGED_CAPABILITIES: Final = msgspec.Raw(b"{}")
 _MAX_MODE: Final = 32
 _ACCEPT: Final = (b"Accept", b"application/json, text/event-stream")
 _JSON: Final = (b"Content-Type", b"application/json")
+_UNMIRRORED: Final = (headers.UNMIRRORED.encode(), b"1")
 
 
 def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = None) -> Outgoing:
@@ -38,7 +39,7 @@ def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = N
         passed = exchange.passed_headers
         if rewritten is not None:
             body = jsonrpc.request(exchange.message.id, method, rewritten)
-            passed = _renamed(passed, _name(method, rewritten))
+            passed = (*_renamed(passed, _name(method, rewritten)), _UNMIRRORED)
     else:
         params = _with_meta(exchange, exchange.params if rewritten is None else rewritten)
         body = _legacy_body(exchange, params, is_rewritten=rewritten is not None)
@@ -46,6 +47,7 @@ def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = N
             *_own_headers(method, _name(method, params)),
             *exchange.passed_headers,
             *_of_session(exchange),
+            _UNMIRRORED,
         )
     target = f"{names.MCP_PATH}{exchange.passed_query}".encode()
     return Outgoing(method, (_ACCEPT, _JSON, *passed), body, target, timed=method != names.LISTEN)

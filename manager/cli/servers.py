@@ -67,7 +67,7 @@ def _print(answer: Mapping[str, Any], only: str | None, *, as_json: bool) -> Non
     for source in found:
         lines = source.get("stderr")
         if source.get("state") in DOWN and isinstance(lines, list) and lines:
-            click.echo(printable(f"\n{source.get('id')} wrote last:"), err=True)
+            click.echo(f"\n{printable(source.get('id'))} wrote last:", err=True)
             for line in lines[-_STDERR_LINES:]:
                 click.echo(f"  {printable(line)}", err=True)
     if only is None:

@@ -33,8 +33,11 @@ def status(as_json: bool) -> None:
     rows = merged_workspaces(answer)
     running = sum(1 for row in rows if row.get("pid"))
     click.echo(f"workspaces  {len(rows)} known, {running} running")
-    for problem in problems(answer):
+    found = problems(answer)
+    for problem in found:
         click.echo(f"problem     {problem}")
+    if found:
+        click.echo("next step   lmtb doctor")
     if rows:
         click.echo()
         click.echo(workspace_table(rows))
@@ -111,7 +114,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
             why = row.get("lastError") or "see: lmtb doctor"
             found.append(f"{printable(row.get('workspace'))} is {row['state']}: {printable(why)}")
         for trouble in troubles(row):
-            found.append(printable(f"{row.get('workspace')}: {trouble.text}; {trouble.next_step}"))
+            found.append(printable(f"{row.get('workspace')}: {trouble.text}"))
     return found
 
 

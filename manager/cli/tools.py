@@ -141,7 +141,9 @@ def _group(row: Mapping[str, Any]) -> tuple[str, str]:
 def _show(rows: Sequence[Mapping[str, Any]]) -> None:
     """The table; where there are several groups, each below its label."""
     heads = ("TOOL", "SOURCE", "STATE", "TOKENS", "DESCRIPTION")
-    head, *lines = table(heads, map(_cells, rows), flexible=("DESCRIPTION",), optional="DESCRIPTION").split("\n")
+    head, *lines = table(heads, map(_cells, rows), flexible=("DESCRIPTION",), optional="DESCRIPTION").split(
+        "\n"
+    )
     click.echo(head)
     labels = [_group(row)[1] for row in rows]
     for before, label, line in zip(["", *labels], labels, lines, strict=False):
@@ -176,7 +178,9 @@ def _sums(listed: int, cost: int, on_demand: int, unseen: int) -> Iterator[str]:
 def _explained(row: Mapping[str, Any]) -> str:
     name, source = row.get("name"), row.get("source")
     if row.get("state") != "callable":
-        return f"{name} cannot be called: {row.get('reason')}"
+        reason = str(row.get("reason"))
+        step = f"; switch it on with: lmtb tools enable {name}" if reason.startswith("disabled: ") else ""
+        return f"{name} cannot be called: {reason}{step}"
     if row.get("listed"):
         return f"{name} is listed and can be called; it comes from {source}"
     return f"{name} of {source} can be called, but is not listed: it is on demand, tool_search finds it"

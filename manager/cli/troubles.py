@@ -55,4 +55,5 @@ def _step(source: Mapping[str, Any], here: str) -> str:
     if source.get("state") == "auth_required":
         namespace = shlex.quote(str(source.get("namespace")))
         return f"sign in with: lmtb servers login {namespace} {here}; or give its entry a valid token"
-    return f"look with: lmtb logs --server {name} {here}; try at once with: lmtb servers restart {name} {here}"
+    step = f"try at once with: lmtb servers restart {name} {here}"
+    return f"look with: lmtb servers {here}; {step}"

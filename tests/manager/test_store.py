@@ -6,13 +6,15 @@ import itertools
 import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manager.store import SCHEMA_VERSION, InstanceRow, Loaded, SessionRow, Store, WorkspaceRow
+from manager.store import _UPGRADES, SCHEMA_VERSION, InstanceRow, Loaded, SessionRow, Store, WorkspaceRow
 
 WORKSPACE = WorkspaceRow("w-1", "/srv/proj")
 INSTANCE = InstanceRow("w-1", "i-1", 4711, "boot:123", "nonce", "secret", 21000)
@@ -132,6 +134,51 @@ async def test_a_text_that_cannot_be_saved_is_no_fault(make: Make) -> None:
     assert store.degraded is not None
     await store.save_workspace(WORKSPACE)
     assert store.degraded is None
+
+
+SCHEMA_1 = """
+CREATE TABLE workspaces(id TEXT PRIMARY KEY, root BLOB NOT NULL UNIQUE) STRICT;
+CREATE TABLE instances(
+    workspace TEXT PRIMARY KEY, instance TEXT NOT NULL, pid INTEGER NOT NULL, started TEXT NOT NULL,
+    nonce TEXT NOT NULL, secret TEXT NOT NULL, port INTEGER NOT NULL) STRICT;
+CREATE TABLE sessions(
+    id TEXT PRIMARY KEY, revision TEXT NOT NULL, client_name TEXT, client_version TEXT,
+    capabilities BLOB NOT NULL, workspace TEXT, cwd BLOB, seen REAL NOT NULL, used INTEGER NOT NULL) STRICT;
+INSERT INTO workspaces VALUES('w-1', CAST('/srv/proj' AS BLOB));
+INSERT INTO instances VALUES('w-1', 'i-1', 4711, 'boot:123', 'nonce', 'secret', 21000);
+INSERT INTO sessions VALUES('s-1', '2025-11-25', 'codex', '1.0', CAST('{"roots":{}}' AS BLOB), 'w-1',
+    CAST('/srv/proj/x' AS BLOB), 1e9, 1);
+PRAGMA user_version=1;
+"""
+"""A file as version 0.1.0 wrote it, whose sessions had no mode."""
+
+
+async def test_a_file_of_the_first_schema_keeps_everything_and_takes_more(make: Make, path: Path) -> None:
+    """M-162: an upgrade loses no session."""
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(SCHEMA_1)
+    store = make()
+    assert await store.open() == FULL
+    moded = replace(SESSION, id="s-2", mode="X-MCP-Tool-Mode=discovery")
+    await store.save_sessions([moded])
+    assert (await reopened(make, store)).sessions == (SESSION, moded)
+    assert store.degraded is None
+    with closing(sqlite3.connect(path)) as database:
+        assert database.execute("PRAGMA user_version").fetchone() == (SCHEMA_VERSION,)
+
+
+async def test_an_upgrade_that_breaks_off_leaves_the_old_file_as_it_was(
+    make: Make, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect(path)) as database:
+        database.executescript(SCHEMA_1)
+    with monkeypatch.context() as patch:
+        patch.setitem(_UPGRADES, 1, f"{_UPGRADES[1]} nonsense;")
+        broken = make()
+        assert await broken.open() == Loaded()
+        assert broken.degraded is not None
+        await broken._run(broken._close)
+    assert await make().open() == FULL
 
 
 # Files that cannot be used -----------------------------------------------------------------------------------

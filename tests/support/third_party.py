@@ -107,9 +107,17 @@ class Direct:
 
 @contextlib.asynccontextmanager
 async def direct(
-    url_or_command: str | tuple[str, ...], era: Era = "both", headers: dict[str, str] | None = None
+    url_or_command: str | tuple[str, ...],
+    era: Era = "both",
+    headers: dict[str, str] | None = None,
+    *,
+    root: Path | None = None,
+    env: dict[str, str] | None = None,
 ) -> AsyncIterator[Direct]:
-    """The SDK's client, connected to a URL (one that ends in `/sse` by the older way) or to a command."""
+    """The SDK's client, connected to a URL (one that ends in `/sse` by the older way) or to a command.
+
+    `root` is the one root it has, and the folder of the command, which gets the variables of `env`.
+    """
     import httpx2
     import mcp
     from mcp.client.sse import sse_client
@@ -119,13 +127,18 @@ async def direct(
     async with contextlib.AsyncExitStack() as stack:
         server: Any
         if isinstance(url_or_command, tuple):
-            server = mcp.StdioServerParameters(command=url_or_command[0], args=list(url_or_command[1:]))
+            server = mcp.StdioServerParameters(
+                command=url_or_command[0], args=list(url_or_command[1:]), env=env, cwd=root
+            )
         elif url_or_command.endswith("/sse"):
             server = sse_client(url_or_command, headers=headers)
         else:
             http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=30))
             server = streamable_http_client(url_or_command, http_client=http)
-        client = await stack.enter_async_context(mcp.Client(server, mode=mode, read_timeout_seconds=20))
+        roots = None if root is None else _roots(root)
+        client = await stack.enter_async_context(
+            mcp.Client(server, mode=mode, read_timeout_seconds=20, list_roots_callback=roots)
+        )
         session: Any = client.session
         if session.protocol_version == MODERN:
             await session.list_tools()  # it mirrors arguments into headers only for tools it has seen
@@ -141,3 +154,12 @@ def _raw(session: Any) -> Any:
         return await session._dispatcher.send_raw_request(method, data["params"], opts)
 
     return ask
+
+
+def _roots(root: Path) -> Any:
+    import mcp_types
+
+    async def answer(_: Any) -> Any:
+        return mcp_types.ListRootsResult(roots=[mcp_types.Root(uri=root.as_uri(), name=root.name)])
+
+    return answer

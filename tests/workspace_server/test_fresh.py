@@ -7,6 +7,7 @@ import threading
 
 import pytest
 
+from workspace_server import fresh as fresh_module
 from workspace_server.fresh import Fresh
 
 
@@ -67,3 +68,19 @@ async def test_look_that_fails_fails_for_those_who_waited_and_not_for_the_next()
     with pytest.raises(OSError, match="gone"):
         await fresh.get()
     assert await fresh.get() == "fine"
+
+
+async def test_quick_look_needs_no_thread_until_it_is_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: list[bool] = []
+
+    def look() -> None:
+        threads.append(threading.current_thread() is not threading.main_thread())
+
+    fresh = Fresh(look, may_be_quick=True)
+    await fresh.get()
+    monkeypatch.setattr(fresh_module, "QUICK_S", 0.0)
+    await fresh.get()
+    monkeypatch.undo()
+    await fresh.get()
+    assert threads == [False, True, False]
+    await fresh.close()

@@ -100,8 +100,7 @@ class ReadEnd(End):
         """Read to the end and give everything to `take`, in order even if others `read_now` in between."""
         while chunk := await self.read(CHUNK):
             take(chunk)
-            if len(chunk) == CHUNK:
-                await asyncio.sleep(_REST_S)  # a flood must not keep a core busy
+            await asyncio.sleep(_REST_S)  # a flood must not keep a core busy, however it is cut
 
 
 class WriteEnd(End):

@@ -17,6 +17,7 @@ _VERBS: Final = {
     "secrets": ("stored_secrets", "secrets"),
     "tools": ("tool_settings", "tools"),
     "env": ("env", "env"),
+    "login": ("sign_in", "login"),
 }
 """Verb: (module in this package, name of the command in it)."""
 

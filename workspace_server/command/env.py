@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -20,6 +21,8 @@ from workspace_server.children.login_shell import login_path
 from workspace_server.command.places import Places, json_option, print_json, real_folder
 from workspace_server.trust.printable import printable
 
+_OF_THE_SHELL: Final = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
+"""What every shell keeps for itself; nobody misses it."""
 PROGRAMS: Final = ("npx", "uvx", "node", "python3", "git", "docker")
 _ADVICE: Final = """
 Next step: put its folder on the PATH in your shell's login file (~/.profile or ~/.zprofile), or give the
@@ -48,7 +51,7 @@ def compare(shell: Mapping[str, str], child: Mapping[str, str]) -> dict[str, Any
 
     Returns:
         `path` (`child`, `onlyChild`, `onlyShell`, each a list of folders), `programs` (name -> `child` and
-        `shell`, a path or None), `missing` (names only the shell has), `changed` and `added` (names).
+        `shell`, a path or None), `missing` (names only the shell has, its own left out), `changed` and `added` (names).
     """
     theirs, mine = _folders(child), _folders(shell)
     return {
@@ -58,7 +61,7 @@ def compare(shell: Mapping[str, str], child: Mapping[str, str]) -> dict[str, Any
             "onlyShell": [one for one in mine if one not in theirs],
         },
         "programs": {name: {"child": _which(name, theirs), "shell": _which(name, mine)} for name in PROGRAMS},
-        "missing": sorted(shell.keys() - child.keys()),
+        "missing": sorted(shell.keys() - child.keys() - _OF_THE_SHELL),
         "changed": sorted(name for name in shell.keys() & child.keys() if shell[name] != child[name]),
         "added": sorted(child.keys() - shell.keys()),
     }
@@ -82,8 +85,8 @@ def _show(found: Mapping[str, Any], *, known: bool) -> None:
         click.echo(f"  {printable(entry)}   (only in this shell)")
     click.echo("\nPrograms")
     hidden = [name for name, places in found["programs"].items() if _line(name, places)]
-    click.echo(f"\nVariables of this shell that they do not get: {_names(found['missing'])}")
-    click.echo(f"Variables that differ: {_names(found['changed'])}")
+    _echo_names("\nVariables of this shell that they do not get", found["missing"])
+    _echo_names("Variables that differ", found["changed"])
     click.echo("What a server needs of these, its entry can set: see `env` in its configuration.")
     if hidden:
         words = ", ".join(hidden)
@@ -105,5 +108,7 @@ def _line(name: str, places: Mapping[str, str | None]) -> bool:
     return child is None and shell is not None
 
 
-def _names(names: Sequence[str]) -> str:
-    return ", ".join(printable(name) for name in names) or "none"
+def _echo_names(label: str, names: Sequence[str]) -> None:
+    text = f"{label}: {', '.join(printable(name) for name in names) or 'none'}"
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 10**6
+    click.echo(click.wrap_text(text, width, subsequent_indent="  "))

@@ -6,6 +6,7 @@ is `snapshot.py`; running them is `source.py`.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -80,10 +81,15 @@ class Catalog:
         self._entries: dict[str, _Entry] = {}
         self._libraries: dict[Path, _Library] = {}
         self._last = Snapshot()
+        self._is_empty = False
 
     def look(self) -> Snapshot:
         """The tools now; the same object while nothing changes."""
         with self._lock:
+            folders = (*self._folders, *self._library_folders)
+            was_empty, self._is_empty = self._is_empty, not any(map(os.path.lexists, folders))
+            if was_empty and self._is_empty:
+                return self._last
             self._tree.begin()
             draft = Draft(str(self._root))
             libraries = self._read_libraries(draft)

@@ -52,6 +52,7 @@ def read(
     source: str,
     *,
     visibility: Visibility = "native",
+    visibilities: Mapping[str, Visibility] | None = None,
     timeout_s: float | None = None,
 ) -> Definitions:
     """The tools of a list; never raises, whatever the entries are (T-11, T-17).
@@ -59,7 +60,7 @@ def read(
     Args:
         entries: each a tool object as JSON text.
         source: id of the source, for issues.
-        visibility: of all its tools.
+        visibility: of all its tools; `visibilities` of single ones, by the server's own names (T-32).
         timeout_s: the longest one call may take.
     """
     tools: dict[str, Tool] = {}
@@ -84,9 +85,8 @@ def read(
             tools[name] = Tool(
                 name,
                 {**definition, "name": name},
-                visibility,
+                (visibilities or {}).get(originals[name], visibility),
                 timeout_s=timeout_s,
-                asks=_is_destructive(definition),
                 fingerprint=hashes[name],
             )
     return Definitions(tuple(tools.values()), originals, hashes, tuple(issues))
@@ -117,12 +117,6 @@ def _name(definition: Mapping[str, Any]) -> str | None:
     if not isinstance(name, str) or len(name) > MAX_NAME:
         return None
     return re.sub("[\t\n]", "", clean_text(name)) or None
-
-
-def _is_destructive(definition: Mapping[str, Any]) -> bool:
-    """What a server says of its tools may raise caution; it never lowers it."""
-    annotations = definition.get("annotations")
-    return isinstance(annotations, Mapping) and annotations.get("destructiveHint") is True
 
 
 def _cleaned(value: Any, names: bool = False) -> Any:

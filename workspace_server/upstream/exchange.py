@@ -26,6 +26,7 @@ from workspace_server.upstream import messages
 from workspace_server.upstream.failures import TransportEnded, Unavailable
 from workspace_server.upstream.junk import Junk
 from workspace_server.upstream.messages import Asked, Broken, Reply, Told
+from workspace_server.upstream.pace import Pace
 from workspace_server.upstream.transport import Lost, Transport
 
 MAX_PROGRESS: Final = 256
@@ -77,6 +78,7 @@ class Exchange:
         self._on_notification = on_notification
         self._on_end: Callable[[str], None] | None = None
         self._numbers = count(1)
+        self._pace = Pace()
         self._waiting: dict[bytes, _Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.ended: TransportEnded | None = None
@@ -162,8 +164,8 @@ class Exchange:
                 text = await self._transport.receive()
                 if isinstance(text, Lost):
                     self._settle(b"%d" % text.id, text.failure)
-                else:
-                    self._take(text)
+                elif not self._take(text):
+                    await self._pace.unasked(len(text))
         except TransportEnded as reason:
             end = reason
         except Exception as fault:  # noqa: BLE001  whatever a transport does, nobody may wait for ever
@@ -181,39 +183,48 @@ class Exchange:
         if self._on_end is not None:
             self._on_end(end.reason)
 
-    def _take(self, text: bytes) -> None:
+    def _take(self, text: bytes) -> bool:
+        """Whether somebody waited for it."""
         message = messages.read(text)
         if isinstance(message, Reply | Broken):
-            self._settle(message.id, message)
-        elif isinstance(message, Told):
-            self._hear(message)
-        elif isinstance(message, Asked):
+            return self._settle(message.id, message)
+        if isinstance(message, Told):
+            return self._hear(message)
+        if isinstance(message, Asked):
             self._answer(message)
         elif self._junk.add(text, time.monotonic()):
             log.info("source_junk", source=self._source, first=self._junk.first)
+        return False
 
-    def _settle(self, key: bytes, event: Reply | Broken | Unavailable) -> None:
+    def _settle(self, key: bytes, event: Reply | Broken | Unavailable) -> bool:
         waiting = self._waiting.pop(key, None)
         if waiting is None:
             self.strays += 1
-        else:
-            waiting.events.put_nowait(event)
+            return False
+        waiting.events.put_nowait(event)
+        return True
 
-    def _hear(self, message: Told) -> None:
+    def _hear(self, message: Told) -> bool:
         if message.method == names.PROGRESS:
-            params = jsonrpc.members_of(message.params)
-            waiting = self._waiting.get(jsonrpc.bytes_of(params.get("progressToken", msgspec.Raw())))
-            if waiting is None or not waiting.wants_progress:
-                self.strays += 1
-            elif waiting.events.qsize() < MAX_PROGRESS:
-                waiting.events.put_nowait(params)
-        elif message.method == _MESSAGE:
+            return self._progress(jsonrpc.members_of(message.params))
+        if message.method == _MESSAGE:
             params = jsonrpc.members_of(message.params)
             level = jsonrpc.text_of(params.get("level", msgspec.Raw(b"null"))) or "info"
             data = jsonrpc.bytes_of(params.get("data", msgspec.Raw()))[:500].decode(errors="replace")
             self.said.append((clean_text(level[:20]), clean_text(data)))
         else:
             self._on_notification(message.method)
+        return False
+
+    def _progress(self, params: _Heard) -> bool:
+        waiting = self._waiting.get(jsonrpc.bytes_of(params.get("progressToken", msgspec.Raw())))
+        if waiting is None or not waiting.wants_progress:
+            self.strays += 1
+            return False
+        if waiting.events.qsize() >= MAX_PROGRESS:
+            return False
+        waiting.events.put_nowait(params)
+        return True
 
     def _answer(self, asked: Asked) -> None:
         """Requests of the server: what concerns a caller is refused until it can be passed on (T-86)."""

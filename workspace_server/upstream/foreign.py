@@ -16,7 +16,7 @@ import math
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from protocol.errors import Reason, Refusal
@@ -49,7 +49,7 @@ _ALIVE: Final = frozenset({"ready", "starting", "connecting"})
 class Offer:
     """What the configuration says of a foreign source's tools (T-81, T-108).
 
-    `timeout_s` is the longest one call may take.
+    `timeout_s` is the longest one call may take. `visibilities` are those of single tools (T-32).
     """
 
     namespace: str
@@ -60,6 +60,7 @@ class Offer:
     keywords: tuple[str, ...] = ()
     visibility: Visibility = "native"
     timeout_s: float = 120.0
+    visibilities: Mapping[str, Visibility] = field(default_factory=dict)
 
 
 class ForeignSource(Source):
@@ -105,6 +106,7 @@ class ForeignSource(Source):
         self._known = KnownList(
             self.id,
             visibility=offer.visibility,
+            visibilities=offer.visibilities,
             timeout_s=offer.timeout_s,
             cache=cache,
             cache_key=cache_key,
@@ -157,13 +159,8 @@ class ForeignSource(Source):
         except Unavailable as failure:
             outcome = self.refusal(failure)
         finally:
-            milliseconds = round((time.monotonic() - began) * 1000, 1)
-            self._last_call = {
-                "tool": name,
-                "at": time.time(),
-                "ms": milliseconds,
-                "outcome": _word(outcome),
-            }
+            took = round((time.monotonic() - began) * 1000, 1)
+            self._last_call = {"tool": name, "at": time.time(), "ms": took, "outcome": _word(outcome)}
         return outcome
 
     def refusal(self, failure: Unavailable) -> Refusal:

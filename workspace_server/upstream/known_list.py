@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -35,6 +35,7 @@ class KnownList:
         source: str,
         *,
         visibility: Visibility,
+        visibilities: Mapping[str, Visibility],
         timeout_s: float,
         cache: ListCache | None,
         cache_key: str,
@@ -42,7 +43,9 @@ class KnownList:
         self.tools: Sequence[Tool] | None = None
         self.issues: tuple[Issue, ...] = ()
         self._source = source
-        self._options: dict[str, Any] = {"visibility": visibility, "timeout_s": timeout_s}
+        self._options: dict[str, Any] = {
+            "visibility": visibility, "visibilities": visibilities, "timeout_s": timeout_s,
+        }  # fmt: skip
         self._cache = cache
         self._cache_key = cache_key
         self.is_recalled = cache is None

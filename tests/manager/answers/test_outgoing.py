@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from manager.answers.outgoing import outgoing, own_request
+from manager.answers.outgoing import mode_headers, outgoing, own_request
 from manager.upstream.forward import Outgoing
 from protocol import headers, names
 from protocol.inbound import Inbound, classify
@@ -60,7 +61,11 @@ def test_an_unwrapped_call_gets_the_name_header_of_the_call_inside() -> None:
 # Legacy clients ----------------------------------------------------------------------------------------------
 
 
+CALLER = hashlib.sha256(b"s-1").hexdigest()[:32]
+
+
 def test_a_legacy_call_becomes_a_modern_one() -> None:
+    """What follows from the session: its calls belong together, and its id is not told."""
     sent = outgoing(legacy(call("lm_findFiles", {"query": "*"})))
     assert accepted(sent).name == "lm_findFiles"
     assert json.loads(sent.body)["params"]["_meta"] == TRIPLE
@@ -70,6 +75,7 @@ def test_a_legacy_call_becomes_a_modern_one() -> None:
         "MCP-Protocol-Version": "2026-07-28",
         "Mcp-Method": "tools/call",
         "Mcp-Name": "lm_findFiles",
+        headers.CALLER: CALLER,
     }
 
 
@@ -163,6 +169,87 @@ def test_headers_that_cross_and_the_tool_mode_go_along() -> None:
     sent = outgoing(legacy(call("x", {}), passed_headers=passed, passed_query="?tool_mode=discovery"))
     assert sent.target == b"/mcp?tool_mode=discovery"
     assert set(passed) <= set(sent.headers)
+
+
+DISCOVERY = (("X-MCP-Tool-Mode", "discovery"),)
+SHOW_ALL = (("X-MCP-Show-All", "true"),)
+
+
+@pytest.mark.parametrize(
+    ("mode", "sent_headers", "query", "modes", "target"),
+    [
+        (DISCOVERY, {}, "", {"X-MCP-Tool-Mode": "discovery"}, "/mcp"),
+        (DISCOVERY, {"x-mcp-tool-mode": "normal"}, "", {"x-mcp-tool-mode": "normal"}, "/mcp"),
+        (DISCOVERY, {}, "?tool_mode=", {}, "/mcp?tool_mode="),
+        (
+            DISCOVERY,
+            {},
+            "?show_all=true",
+            {"X-MCP-Tool-Mode": "discovery"},
+            "/mcp?show_all=true",
+        ),
+        (
+            DISCOVERY + SHOW_ALL,
+            {"X-Mcp-Show-All": "no"},
+            "",
+            {"X-MCP-Tool-Mode": "discovery", "X-Mcp-Show-All": "no"},
+            "/mcp",
+        ),
+    ],
+    ids=["silent", "header wins", "empty query wins", "the other one", "one of two"],
+)
+def test_a_sessions_mode_stands_where_the_request_says_nothing(
+    mode: Any, sent_headers: dict[str, str], query: str, modes: dict[str, str], target: str
+) -> None:
+    """T-35."""
+    passed = tuple((name.encode(), value.encode()) for name, value in sent_headers.items())
+    session = session_of(mode=mode)
+    sent = outgoing(legacy(call("x", {}), session=session, passed_headers=passed, passed_query=query))
+    found = {name: value for name, value in headers_of(sent).items() if name.lower().startswith("x-mcp-")}
+    assert (found, sent.target.decode()) == (modes, target)
+
+
+@pytest.mark.parametrize(
+    ("sent_headers", "query", "mode"),
+    [
+        ({}, "", {}),
+        ({"x-mcp-TOOL-mode": " Discovery "}, "", {"X-MCP-Tool-Mode": "Discovery"}),
+        (
+            {},
+            "?tool_mode=discovery&show_all=true",
+            {"X-MCP-Tool-Mode": "discovery", "X-MCP-Show-All": "true"},
+        ),
+        ({"X-MCP-Tool-Mode": ""}, "?tool_mode=discovery", {"X-MCP-Tool-Mode": ""}),
+        ({}, "?tool_mode=a%0D%0AX-Evil:%201", {"X-MCP-Tool-Mode": "aX-Evil: 1"}),
+        ({}, "?tool_mode=%e6%bc%a2", {"X-MCP-Tool-Mode": ""}),
+        (
+            {"X-MCP-Tool-Mode": "x" * 9999},
+            "?show_all=" + "y" * 9999,
+            {"X-MCP-Tool-Mode": "x" * 32, "X-MCP-Show-All": "y" * 32},
+        ),
+    ],
+)
+def test_the_mode_of_a_request_is_short_and_can_be_a_header(
+    sent_headers: dict[str, str], query: str, mode: dict[str, str]
+) -> None:
+    """T-34, T-35."""
+    passed = tuple((name.encode(), value.encode()) for name, value in sent_headers.items())
+    assert mode_headers(legacy(call("x", {}), passed_headers=passed, passed_query=query)) == mode
+
+
+@pytest.mark.parametrize(("identity", "same"), [("s-1", True), ("s-2", False)])
+def test_calls_of_one_session_and_no_others_belong_together(identity: str, same: bool) -> None:
+    other = session_of()
+    other.id = identity
+    sent = headers_of(outgoing(legacy(call("y", {}), session=other)))
+    assert (sent[headers.CALLER] == CALLER) is same
+    assert identity not in sent.values()
+
+
+def test_a_client_cannot_say_who_calls() -> None:
+    """Nor can a stateless one: nobody answers for its calls belonging together."""
+    assert not headers.is_forwarded(headers.CALLER.lower())
+    assert headers.CALLER not in headers_of(outgoing(stateless("tools/list")))
 
 
 @pytest.mark.parametrize(

@@ -48,16 +48,3 @@ def test_half_a_character_can_be_written(capfd: pytest.CaptureFixture[str]) -> N
     result: dict[str, Any] = {"content": [{"type": "text", "text": "\ud800"}]}
     call._print_result(result, to_stderr=False)
     assert capfd.readouterr().out == "\\ud800\n"
-
-
-@pytest.mark.parametrize(
-    ("description", "line"),
-    [
-        ("Find files. More.", "Find files"),
-        ("One\n  line.", "One line"),
-        (None, ""),
-        ("v1.2 of it", "v1.2 of it"),
-    ],
-)
-def test_tools_are_introduced_by_one_sentence(description: object, line: str) -> None:
-    assert call._first_sentence(description) == line

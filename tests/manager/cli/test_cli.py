@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from typing import Any
 
+import click
 import pytest
 
 from manager import __version__
 from manager.cli import _VERBS, cli
 
+FOLDER_VERBS = {"tools", "servers", "call", "logs", "trust", "untrust"}
 SLOW = ("aiohttp", "pydantic", "mcp", "psutil", "structlog", "asyncio", "http.client", "uvloop")
 
 
@@ -22,7 +25,14 @@ def modules_after(statement: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "statement",
-    ["import manager.cli", "import manager.cli.show", "import manager.cli.stop", "import manager.client"],
+    [
+        *(
+            f"import manager.cli.{module}"
+            for module in ("show", "stop", "tools", "servers", "content", "logs")
+        ),
+        "import manager.cli",
+        "import manager.client",
+    ],
 )
 def test_short_verbs_import_nothing_slow(statement: str) -> None:
     assert modules_after(statement).isdisjoint(SLOW)
@@ -35,7 +45,9 @@ def test_guard_against_slow_imports_would_notice_one() -> None:
 def test_overview_names_every_verb(run: Any) -> None:
     result = run("--help")
     assert result.exit_code == 0
-    assert all(f"\n  {verb} " in result.stdout for verb in _VERBS)
+    lines = result.stdout.splitlines()
+    for verb, (_, text) in _VERBS.items():
+        assert [line for line in lines if line.split() == [verb, *text.split()]], verb
 
 
 @pytest.mark.parametrize("verb", _VERBS)
@@ -45,11 +57,38 @@ def test_every_verb_explains_itself(run: Any, verb: str) -> None:
     assert "Usage:" in result.stdout
 
 
-@pytest.mark.parametrize("verb", [verb for verb in _VERBS if verb not in {"serve", "demo"}])
-def test_every_verb_that_shows_something_has_json(verb: str) -> None:
-    command = cli.get_command(None, verb)  # type: ignore[arg-type]  # the context is not used
-    assert command is not None
-    assert "--json" in {name for option in command.params for name in option.opts}
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command that does something by itself, with what a person types for it."""
+    for verb in _VERBS:
+        command = cli.get_command(None, verb)  # type: ignore[arg-type]  # the context is not used
+        assert command is not None
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield verb, command
+        if isinstance(command, click.Group):
+            yield from ((f"{verb} {name}", further) for name, further in command.commands.items())
+
+
+ACTS = {"serve", "demo", "servers login", "secrets set", "secrets delete"} | {
+    f"tools {word}" for word in ("enable", "disable", "allow", "ask", "deny")
+}
+"""Commands that do something and show nothing but that it is done."""
+
+
+def test_every_command_that_shows_something_has_json() -> None:
+    found = dict(commands())
+    assert ACTS <= found.keys()
+    without = {
+        name
+        for name, command in found.items()
+        if "--json" not in {option for parameter in command.params for option in parameter.opts}
+    }
+    assert without == ACTS
+
+
+@pytest.mark.parametrize("command", [name for name, _ in commands() if name.split()[0] in FOLDER_VERBS])
+def test_every_command_about_a_workspace_takes_its_folder(command: str) -> None:
+    options = {option for parameter in dict(commands())[command].params for option in parameter.opts}
+    assert options & {"--cwd", "path"}
 
 
 def test_version_is_told(run: Any) -> None:

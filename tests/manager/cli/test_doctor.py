@@ -98,6 +98,45 @@ def test_last_words_of_an_unhealthy_server_come_from_its_own_log_only(
     assert found["workspaces"]["details"] == lines
 
 
+def source(state: str, **members: Any) -> dict[str, Any]:
+    return {"id": "remote:g h", "namespace": "g h", "state": state, **members}
+
+
+def issue(code: str, level: str = "error") -> dict[str, Any]:
+    return {"code": code, "level": level, "message": "text", "details": "lmtb trust /srv"}
+
+
+@pytest.mark.parametrize(
+    ("members", "level", "said", "step"),
+    [
+        ({"sources": [source("ready")]}, "ok", "1 in running workspaces", ""),
+        ({"sources": [source("starting"), source("disabled")]}, "ok", "2 in running", ""),
+        (
+            {"sources": [source("crash_looping", error="code 3")]},
+            "fail",
+            "p-1: remote:g h is crash_looping: code 3",
+            "lmtb servers restart 'remote:g h' --cwd '/srv/a b'",
+        ),
+        ({"sources": [source("failed")]}, "fail", "no reason known", "lmtb servers --cwd '/srv/a b'"),
+        ({"sources": [source("backoff")]}, "warn", "is backoff", "lmtb servers restart"),
+        ({"sources": [source("auth_required")]}, "warn", "is auth_required", "lmtb servers login 'g h'"),
+        ({"issues": [issue("TRUST_PENDING", "warning")]}, "warn", "1 thing waits", "lmtb trust /srv"),
+        ({"issues": [issue("TOOL_SCHEMA_INVALID")]}, "fail", "text", "lmtb tools --cwd '/srv/a b'"),
+        ({"issues": [issue("X", "warning")]}, "ok", "0 in running", ""),
+    ],
+)
+def test_sources_in_trouble_are_named_with_the_next_step(
+    diagnose: Any, control: Any, members: dict[str, Any], level: str, said: str, step: str
+) -> None:
+    """T-1, T-62."""
+    server = {"workspace": "p-1", "root": "/srv/a b", "state": "ready", "sources": [], **members}
+    control.say("GET /mcp/status", healthy(instanceDetails=[server]))
+    code, found = diagnose()
+    assert (found["sources"]["level"], code) == (level, exit_codes.FAILED if level == "fail" else 0)
+    assert said in found["sources"]["message"]
+    assert step in (found["sources"]["hint"] or "")
+
+
 @pytest.mark.parametrize(
     ("mode", "level"), [(0o700, "ok"), (0o750, "fail"), (0o707, "fail")], ids=["private", "group", "others"]
 )

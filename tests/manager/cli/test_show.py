@@ -36,7 +36,28 @@ STATUS: dict[str, Any] = {
             "rssBytes": 51_000_000,
             "cpuSec": 0.25,
         },
-        {"workspace": "theirs-9", "root": "/srv/theirs", "pid": 23, "port": 5, "state": "ready"},
+        {
+            "workspace": "theirs-9",
+            "root": "/srv/theirs",
+            "pid": 23,
+            "port": 5,
+            "state": "ready",
+            "sources": [
+                {"id": "stdio:gh", "state": "backoff", "error": "end\x1bed"},
+                {"id": "x", "state": "ready"},
+            ],
+            "issues": [
+                {
+                    "level": "warning",
+                    "code": "TRUST_PENDING",
+                    "message": "a",
+                    "details": "lmtb trust /srv/theirs",
+                },
+                {"level": "error", "code": "SOURCE_UNAVAILABLE", "message": "said by the state"},
+                {"level": "error", "code": "CONFIG_BROKEN", "message": "a file is broken"},
+                {"level": "warning", "code": "X", "message": "minor"},
+            ],
+        },
     ],
     "sessionDetails": [
         {
@@ -70,6 +91,12 @@ def test_status_tells_state_address_and_problems(run: Any) -> None:
     assert "http://127.0.0.1:5/mcp" in shown
     assert "problem     the state folder is full" in shown
     assert "problem     ill-3 is crash_looping: ended with \\x1b[31m1" in shown
+    assert [line for line in shown.splitlines() if "theirs-9:" in line] == [
+        "problem     theirs-9: stdio:gh is backoff: end\\x1bed",
+        "problem     theirs-9: a file is broken",
+        "problem     theirs-9: 1 thing waits for your trust",
+    ]
+    assert "next step   lmtb doctor\n" in shown
     assert "4 known, 2 running" in shown
 
 

@@ -43,9 +43,10 @@ def test_tools_and_call_use_the_workspace_of_the_current_folder(
 ) -> None:
     listed = manager.lmtb("tools", "--json", cwd=project)
     answer = json.loads(listed.stdout)
-    assert answer["source"] == "query"
-    assert answer["workspace"]
-    assert "lm_readFile" in {tool["name"] for tool in answer["tools"]}
+    assert answer["ok"] is True
+    assert {"lm_readFile": "callable"}.items() <= {
+        tool["name"]: tool["state"] for tool in answer["tools"]
+    }.items()
     read = manager.lmtb("call", "lm_readFile", '{"filePath": "apple.txt"}', cwd=project)
     assert read.returncode == exit_codes.OK, read.stderr
     assert "an apple" in read.stdout
@@ -81,9 +82,35 @@ def test_arguments_that_are_no_object_are_wrong_usage(tmp_path: Path, arguments:
 
 def test_folder_without_a_workspace_is_told_how_to_become_one(manager: ManagerProcess) -> None:
     ended = manager.lmtb("tools", cwd="/")
-    assert ended.returncode == exit_codes.OK
-    assert "lmToolsBridge.callTool" in ended.stdout
+    assert (ended.returncode, ended.stdout) == (exit_codes.FAILED, "")
     assert "is in no workspace" in ended.stderr and ".git" in ended.stderr
+
+
+def test_sources_are_listed_and_tried_again(manager: ManagerProcess, project: Path) -> None:
+    """T-1, T-89."""
+    (project / ".mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}')
+    waiting = manager.lmtb("servers", cwd=project)
+    assert waiting.returncode == exit_codes.OK
+    assert waiting.stdout.splitlines()[1].split()[:2] == ["stdio:gone", "pending_trust"]
+    assert f"lmtb trust {project}" in waiting.stderr
+    assert manager.lmtb("trust", "--yes", cwd=project).returncode == exit_codes.OK
+    tried = manager.lmtb("servers", "restart", "gone", "--json", cwd=project)
+    (source,) = json.loads(tried.stdout)["sources"]
+    assert (source["id"], source["state"]) == ("stdio:gone", "failed")
+    assert "no-such-program" in source["error"]
+
+
+def test_a_decision_about_a_tool_counts_from_the_next_request_on(
+    manager: ManagerProcess, project: Path
+) -> None:
+    """T-13, T-39."""
+    assert manager.lmtb("tools", "disable", "calculator", cwd=project).stderr == ""
+    why = manager.lmtb("tools", "why", "calculator", cwd=project)
+    assert why.stdout.startswith("calculator cannot be called: disabled")
+    refused = manager.lmtb("call", "calculator", '{"expression": "1"}', cwd=project)
+    assert refused.returncode == exit_codes.FAILED
+    manager.lmtb("tools", "enable", "calculator", cwd=project)
+    assert manager.lmtb("call", "calculator", '{"expression": "1"}', cwd=project).stdout.strip() == "1"
 
 
 def test_status_shows_what_runs(manager: ManagerProcess, project: Path) -> None:

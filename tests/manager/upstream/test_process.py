@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from manager.upstream.process import Process, child_environment, spawn, start_time, tail
+from protocol import names
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and descriptors of POSIX")
 BOUND = 10.0
@@ -39,7 +40,8 @@ class Stage:
         self._program.chmod(0o755)
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "executable", str(self._program))
-            process = spawn(orders, self._listener, str(self.root), self.log, environ or dict(os.environ))
+            given = dict(os.environ) if environ is None else environ
+            process = spawn(orders, self._listener, str(self.root), self.log, given, instance="i-7")
         self.started.append(process)
         return process
 
@@ -102,7 +104,7 @@ async def test_it_gets_orders_root_and_socket_and_nothing_else(stage: Stage) -> 
     os.set_inheritable(stranger, True)
     try:
         process = stage.start(
-            'echo "$@"; pwd -P; cat; env | cut -d= -f1 | sort; echo fds; ls /proc/$$/fd; echo end',
+            'echo "$@"; pwd -P; cat; env | grep -v "^PATH=\\|^PWD=\\|^_=\\|^SHLVL=\\|^OLDPWD="; echo fds; ls /proc/$$/fd; echo end',
             b'{"secret":"hunter2"}\n',
             {"PATH": os.environ["PATH"], "AWS_SECRET_ACCESS_KEY": "x"},
         )
@@ -110,7 +112,7 @@ async def test_it_gets_orders_root_and_socket_and_nothing_else(stage: Stage) -> 
         os.close(stranger)
     said = await stage.said()
     assert said[:3] == ["-I -m workspace_server", str(stage.root.resolve()), '{"secret":"hunter2"}']
-    assert "AWS_SECRET_ACCESS_KEY" not in said
+    assert said[3 : said.index("fds")] == [f"{names.INSTANCE_VARIABLE}=i-7"]
     descriptors = set(said[said.index("fds") + 1 :])
     assert str(stage._listener.fileno()) in descriptors
     assert len(descriptors - {"0", "1", "2", "10", "255", str(stage._listener.fileno())}) == 0

@@ -15,7 +15,9 @@ SCHEMA = {"type": "object"}
 
 def read(*entries: object) -> Definitions:
     raws = [msgspec.Raw(one if isinstance(one, bytes) else json.dumps(one).encode()) for one in entries]
-    return definitions.read(raws, "stdio:x", visibility="ondemand", timeout_s=7)
+    return definitions.read(
+        raws, "stdio:x", visibility="ondemand", visibilities={"often.used": "always"}, timeout_s=7
+    )
 
 
 def test_every_member_of_a_definition_is_kept() -> None:
@@ -31,6 +33,12 @@ def test_every_member_of_a_definition_is_kept() -> None:
     (tool,) = read(given).tools
     assert tool.definition == given
     assert (tool.name, tool.visibility, tool.timeout_s) == ("a.b", "ondemand", 7)
+
+
+def test_single_tools_can_have_another_visibility() -> None:
+    """T-32; by the server's own names."""
+    found = read({"name": "often.used"}, {"name": "often"}).tools
+    assert [tool.visibility for tool in found] == ["always", "ondemand"]
 
 
 def test_the_first_of_two_tools_with_one_name_stays() -> None:
@@ -93,15 +101,12 @@ def test_texts_a_model_reads_are_cleaned_and_values_are_not() -> None:
     assert found.originals == {"del": "d\u200bel\n"}
 
 
-@pytest.mark.parametrize(
-    ("annotations", "asks"),
-    [({"destructiveHint": True}, True), ({"destructiveHint": False}, False), ({"readOnlyHint": True}, False),
-     ({"readOnlyHint": True, "destructiveHint": True}, True), ("x", False), ({}, False)],
-)  # fmt: skip
-def test_annotations_raise_caution_and_never_lower_it(annotations: object, asks: bool) -> None:
-    """T-19, MO6."""
+@pytest.mark.parametrize("annotations", [{"destructiveHint": True}, {"readOnlyHint": True}, "x", {}])
+def test_annotations_pass_through_and_decide_nothing(annotations: object) -> None:
+    """T-19, T-178, MO6: clients ask their users by them; who trusted a server is not asked twice."""
     (tool,) = read({"name": "a", "annotations": annotations}).tools
-    assert tool.asks is asks
+    assert tool.definition["annotations"] == annotations
+    assert tool.asks is False
 
 
 def test_a_definition_that_changed_is_told_with_both_hashes() -> None:

@@ -56,6 +56,7 @@ class RemoteSource(ForeignSource):
             tuple(dict.fromkeys(words)),
             server.visibility,
             server.timeout_s,
+            server.visibilities,
         )
         key = key_of(_identity(server, around.environ))
         super().__init__("remote", offer, state="connecting", cache=cache, cache_key=key, max_age_s=MAX_AGE_S)

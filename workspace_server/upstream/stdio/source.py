@@ -187,4 +187,5 @@ def _offer(server: StdioServer) -> Offer:
         server.keywords,
         server.visibility,
         server.timeout_s,
+        server.visibilities,
     )

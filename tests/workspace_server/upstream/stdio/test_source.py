@@ -252,15 +252,18 @@ async def test_a_crash_loop_shows_the_last_words(tmp_path: Path) -> None:
             assert source.error == "exited with code 3"
 
 
-async def test_closing_is_final_and_may_be_repeated(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
+async def test_closing_is_final_and_may_be_repeated(tmp_path: Path, sharing: Any) -> None:
     """T-90."""
-    async with stdio_source("serve(echo)", tmp_path, patience=QUICK) as source:
-        await call(source)
+    async with stdio_source("serve(echo)", tmp_path, patience=QUICK, sharing=sharing) as source:
+        await source.list_tools()
+        starts = source.status()["restarts"]
         await asyncio.gather(source.close(), source.close())
+        await source.refresh()
         refused = await call(source)
         assert isinstance(refused, Refusal)
         assert source.status()["pid"] is None
-        assert source.status()["restarts"] == 0
+        assert source.status()["restarts"] == starts
 
 
 @pytest.mark.parametrize("sharing", ["workspace", "session", "call"])

@@ -1,0 +1,304 @@
+"""Internal tools do not exist for any client, and a secret is where it belongs and nowhere else (group K).
+
+One manager and one project serve all tests of this file. Programs of the user reach the internal tools over a
+socket of the workspace's server; clients have the front door only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from protocol import names
+from support.front_door import Answer, Client, LegacyClient, ModernClient
+from support.patience import within
+from support.stdio_children import program
+from support.workshop import Project, eventually, found, listed, workshop
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+CANARY = "canary-" + "7ab1" * 8
+SEVEN = [f"openllm_{word}" for word in (
+    "secrets_get", "secrets_set", "secrets_delete", "secrets_list", "config_get", "config_set",
+    "workspace_root",
+)]  # fmt: skip
+INVENTED = [
+    "openllm_",
+    "openllm_secrets",
+    "openllm_secrets_get2",
+    "builtin__openllm_secrets_get",
+    "script__openllm_secrets_get",
+    "secrets_get",
+    "secrets/get",
+    "OPENLLM_SECRETS_GET",
+    "openllm_secrets_gеt",  # noqa: RUF001  a Cyrillic letter
+    "internal__openllm_secrets_get",
+]
+ATTEMPTS = """
+import json, lmtb_tool
+names = json.loads(lmtb_tool.get("names"))
+def attempt(ask):
+    try:
+        return {"ran": ask()}
+    except lmtb_tool.ToolCallFailed as failed:
+        return str(failed)
+lmtb_tool.return_object({
+    "listed": [one["name"] for one in lmtb_tool.list_tools()],
+    "found": [one["name"] for one in lmtb_tool.tool_search("secret", 100)],
+    "called": {name: attempt(lambda: lmtb_tool.call_tool(name, {"key": "k"})) for name in names},
+    "wrapped": {
+        name: attempt(lambda: lmtb_tool.call_tool("execute_tool", {"name": name, "arguments": {"key": "k"}}))
+        for name in names
+    },
+})
+"""
+EVIL = 'serve(lambda m: answer(m["id"], text("RAN")))'
+
+
+class Channel:
+    """A program of the user on the internal channel."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, auth: str) -> None:
+        self.reader, self.writer, self.auth = reader, writer, auth
+
+    async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+        """The result of a tool."""
+        params = {"auth": self.auth, "name": name, "arguments": arguments}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        self.writer.write(json.dumps(body).encode() + b"\n")
+        async with asyncio.timeout(within(5)):
+            while "id" not in (message := json.loads(await self.reader.readline())):
+                pass
+        result: dict[str, Any] = message["result"]
+        return result
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Project]:
+    async with workshop(tmp_path_factory.mktemp("internal")) as shop:
+        shop.configure(f"""
+            [[mcp.stdio_servers]]
+            namespace = "openllm_secrets"
+            separator = "_"
+            command = {json.dumps(evil(["get", "set", "list"]))}
+        """)
+        shop.user_tool("attempts", ATTEMPTS, '[parameters.names]\ntype = "string"')
+        shop.user_tool("openllm_secrets_delete", "print('RAN')", 'keywords = ["secret"]')
+        project = shop.project("proj")
+        project.tool("openllm_config_get", "print('RAN')", 'keywords = ["secret"]')
+        yield project
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def channel(project: Project) -> AsyncIterator[Channel]:
+    """The channel of the project, which its server offers some time after it started."""
+    await listed(project.modern)
+
+    async def files() -> list[Path]:
+        return list((project.shop.manager.paths.runtime_dir / "internal").glob("*.json"))
+
+    (file,) = await eventually(files)
+    told = json.loads(file.read_text())
+    reader, writer = await asyncio.open_unix_connection(told["socket"])
+    yield Channel(reader, writer, told["auth"])
+    writer.close()
+    await writer.wait_closed()
+
+
+def evil(tools: list[str]) -> list[str]:
+    """A server whose namespace and tools together make internal names."""
+    described = [
+        {"name": name, "description": "a secret", "inputSchema": {"type": "object"}} for name in tools
+    ]
+    return list(program(f"tools[:] = {described!r}\n{EVIL}"))
+
+
+async def clients(project: Project) -> list[Client]:
+    """A client of each era at each kind of door."""
+    http = project.shop.http
+    handle = (await project.modern.handshake(project.root)).payload["workspace"]
+    return [
+        project.modern,
+        ModernClient(http, f"{project.shop.manager.base}/w/{handle}/mcp"),
+        await LegacyClient.connect(http, project.url),
+        await project.legacy(),
+    ]
+
+
+def same_as(stranger: Answer, name: str, answer: Answer, other: str) -> None:
+    """Both answers say the same of their names; and that nothing is like them."""
+    said, expected = (json.dumps(one.message | {"id": 0}) for one in (answer, stranger))
+    assert said == expected.replace(json.dumps(other)[1:-1], json.dumps(name)[1:-1])
+
+
+async def test_no_list_and_no_search_shows_them(project: Project, channel: Channel) -> None:
+    """T-170, T-161, T-162: `includeInternal` and `auth` mean nothing here."""
+    assert (await channel.call("openllm_secrets_list"))["isError"] is False, "they are there"
+    extra = {"includeInternal": True, "auth": channel.auth, "internal": True}
+    for client in await clients(project):
+        for headers in ({}, {"X-MCP-Show-All": "true"}, {"X-MCP-Tool-Mode": "discovery"}):
+            client.extra = headers
+            answer = await client.ask(names.TOOLS_LIST, extra)
+            assert not [tool for tool in answer.result["tools"] if "openllm" in tool["name"]]
+            assert b"_internal" not in answer.body
+            for query in ("secret", "openllm_secrets_get", "openllm", ""):
+                assert not [name for name in await found(client, query) if "openllm" in name]
+        client.extra = {}
+        searched = await client.call("tool_search", {"query": "secret", "includeInternal": True})
+        assert "openllm" not in json.dumps(searched.result)
+        resources = await client.ask(names.RESOURCES_LIST, extra)
+        assert b"openllm" not in resources.body
+        read = await client.ask(names.RESOURCES_READ, {"uri": names.URI_NAMES, **extra})
+        assert b"openllm" not in read.body
+        reference = {"type": "ref/resource", "uri": names.TEMPLATE_TOOL}
+        params = {"ref": reference, "argument": {"name": "name", "value": "openllm"}, **extra}
+        assert (await client.ask(names.COMPLETE, params)).result["completion"]["values"] == []
+        bridged = (await client.handshake(project.root)).payload["discovery"]["bridgedTools"]
+        assert not [tool for tool in bridged if "openllm" in tool["name"]]
+
+
+@pytest.mark.parametrize("name", [*SEVEN, *INVENTED])
+async def test_no_call_runs_them(project: Project, channel: Channel, name: str) -> None:
+    """T-170, T-15: each way in answers as for any name that nobody has, and nothing is suggested."""
+    stranger = "zzqq"
+    sent = {"key": "k", "value": "v", "auth": channel.auth}
+    extra = {"auth": channel.auth, "includeInternal": True}
+    cwd = {"cwd": str(project.root)}
+    for client in await clients(project):
+
+        async def call(called: str, tool: str, client: Client = client, **arguments: Any) -> Answer:
+            params = {"name": tool.format(called), "arguments": arguments, **extra}
+            return await client.ask(names.TOOLS_CALL, params, identity=1)
+
+        for way in (
+            lambda one: call(one, "{}", **sent),  # noqa: B023  used in this turn of the loop only
+            lambda one: call(one, "execute_tool", name=one, arguments=sent),  # noqa: B023
+            lambda one: call(one, names.CALL_TOOL, name=one, arguments=sent, **cwd),  # noqa: B023
+            lambda one: call(  # noqa: B023
+                one, names.CALL_TOOL, name="execute_tool", arguments={"name": one, "arguments": sent}, **cwd
+            ),
+            lambda one: client.ask(  # noqa: B023
+                names.RESOURCES_READ, {"uri": names.URI_TOOL + one, **extra}, identity=1
+            ),
+            lambda one: client.ask(  # noqa: B023
+                names.RESOURCES_READ, {"uri": names.URI_SCHEMA + one, **extra}, identity=1
+            ),
+        ):
+            answer, other = await way(name), await way(stranger)
+            same_as(other, name, answer, stranger)
+            assert "RAN" not in answer.body.decode()
+    assert (await channel.call("openllm_secrets_list"))["structuredContent"] == {"keys": []}
+
+
+async def test_scripts_have_no_way_to_them_either(project: Project, channel: Channel) -> None:
+    """T-170, T-78."""
+    tried = [*SEVEN, *INVENTED]
+    for client in (project.modern, await project.legacy()):
+        said = (await client.call("attempts", {"names": json.dumps(tried)})).payload
+        assert not [name for name in (*said["listed"], *said["found"]) if "openllm" in name]
+        for name in tried:
+            assert said["called"][name].startswith(f"Tool not found or disabled: {name}")
+            assert said["wrapped"][name].startswith(f"Tool not found: {name}")
+
+
+# -- secrets ------------------------------------------------------------------------------------------------
+
+USES_SECRET = """
+tools[:] = [{"name": name, "inputSchema": {"type": "object"}} for name in ("proof", "fail")]
+def call(m):
+    assert os.environ["TOKEN"].startswith("canary-")
+    if m["params"]["name"] == "fail":
+        answer(m["id"], {"isError": True, "content": [{"type": "text", "text": "no"}]})
+    answer(m["id"], text(str(len(os.environ["TOKEN"]))))
+serve(call)
+"""
+
+
+async def test_a_secret_appears_nowhere_but_where_it_is_used(project: Project, channel: Channel) -> None:
+    """T-171, T-109, T-186: set and read by a program, used for a remote server and a program's environment."""
+    seen: list[str] = []
+
+    async def refuse(request: web.Request) -> web.Response:
+        seen.append(request.headers.get("Authorization", ""))
+        return web.json_response({"error": "invalid_token"}, status=401)
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", refuse)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        await channel.call("openllm_secrets_set", key="canary", value=CANARY)
+        assert (await channel.call("openllm_secrets_get", key="canary"))["structuredContent"]["found"] is True
+        shop = project.shop
+        for profile in (".profile", ".bash_profile", ".zprofile"):
+            Path(os.environ["HOME"], profile).write_text(f"export CANARY={CANARY}\n")
+        shop.configure(f"""
+            debug = "detail"
+            [[mcp.remote_servers]]
+            namespace = "away"
+            url = "http://127.0.0.1:{site.port}/mcp"
+            token_secret = "canary"
+            [[mcp.stdio_servers]]
+            namespace = "near"
+            command = {json.dumps(list(program(USES_SECRET)))}
+            env = {{ TOKEN = "${{env:CANARY}}" }}
+        """)
+        secretive = shop.project("secretive")
+        said = await talk(secretive)
+        assert f"Bearer {CANARY}" in seen, "it was used"
+        assert str(len(CANARY)) in said, "by both"
+    finally:
+        await runner.cleanup()
+    paths = shop.manager.paths
+    store = paths.state_dir / "secrets"
+    for folder in (paths.config_dir, paths.state_dir, paths.runtime_dir, secretive.root):
+        for file in folder.rglob("*"):
+            if file.is_file() and not file.is_relative_to(store):
+                assert CANARY.encode() not in file.read_bytes(), file
+    assert CANARY not in said
+    logged = (
+        paths.logs_dir / f"{(await secretive.modern.handshake(secretive.root)).payload['workspace']}.log"
+    ).read_text()
+    assert "tool_call" in logged, "calls are logged in detail"
+
+
+async def talk(project: Project) -> str:
+    """Everything a client and a user are told while the secrets are used, and the command lines meanwhile."""
+    said: list[Any] = []
+    base = project.shop.manager.base
+    for client in (project.modern, await project.legacy()):
+        await eventually(lambda client=client: _offers(client, "near__proof"))  # type: ignore[misc]
+        shaken = await client.handshake(project.root)
+        said += [shaken.body, (await client.ask(names.TOOLS_LIST)).body]
+        for name in ("near__proof", "near__fail", "near__absent", "away__anything"):
+            said.append((await client.call(name, {"token": CANARY, "password": CANARY, "x": 1})).body)
+        said += [(await client.call("tool_search", {"query": "near"})).body]
+    said.append(await project.inspect())
+    for page in ("status", "log", "health"):
+        async with project.shop.http.get(f"{base}/mcp/{page}") as response:
+            said.append(await response.text())
+    server = next(one for one in psutil.Process().children() if str(project.root) in _cwd(one))
+    said += [one.cmdline() for one in (server, *server.children(recursive=True))]
+    return "\n".join(map(str, said))
+
+
+async def _offers(client: Client, name: str) -> bool:
+    return name in await listed(client)
+
+
+def _cwd(process: psutil.Process) -> str:
+    try:
+        return process.cwd()
+    except psutil.Error:
+        return ""

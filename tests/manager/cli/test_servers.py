@@ -1,0 +1,102 @@
+"""Tests of the verb servers against canned answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from manager import exit_codes
+from manager.cli import content
+
+
+def source(identity: str, state: str = "ready", **members: Any) -> dict[str, Any]:
+    return {"id": identity, "state": state, "toolCount": 2, "enabledToolCount": 1, **members}
+
+
+INSPECTED: dict[str, Any] = {
+    "ok": True,
+    "sources": [
+        source("builtin"),
+        source("stdio:slow", "starting"),
+        source(
+            "stdio:gh", "backoff", stale=True, pid=7, restarts=3, error="ended\x1b", stderr=["one", "t\x1bwo"]
+        ),
+        source("remote:gh", "pending_trust"),
+        source("stdio:ok", stderr=["chatter"]),
+    ],
+    "tools": [
+        {"name": "a", "source": "stdio:ok", "listed": True, "tokens": 30},
+        {"name": "b", "source": "stdio:ok", "listed": False, "tokens": 500},
+    ],
+    "issues": [{"level": "error", "category": "x", "code": "X", "message": "broken"}],
+}
+
+
+@pytest.fixture
+def inspected(control: Any) -> Any:
+    control.say("POST /inspect", INSPECTED)
+    control.say("POST /refresh", {"ok": True})
+    return control
+
+
+@pytest.mark.usefixtures("inspected")
+def test_what_needs_attention_comes_first(run: Any) -> None:
+    result = run("servers")
+    rows = [line.split() for line in result.stdout.splitlines()]
+    assert [row[0] for row in rows[1:]] == ["stdio:gh", "remote:gh", "builtin", "stdio:slow", "stdio:ok"]
+    assert rows[1] == ["stdio:gh", "backoff", "(stale)", "2", "1", "0", "7", "3", "ended\\x1b"]
+    assert rows[5][4] == "30"
+    assert result.stderr == "\nstdio:gh wrote last:\n  one\n  t\\x1bwo\nerror: broken\n"
+
+
+@pytest.mark.usefixtures("inspected")
+def test_json_has_sources_and_issues(run: Any) -> None:
+    found = json.loads(run("servers", "--json").stdout)
+    assert found == {"ok": True, "sources": INSPECTED["sources"], "issues": INSPECTED["issues"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"), [("stdio:gh", "stdio:gh"), ("slow", "stdio:slow"), ("builtin", "builtin")]
+)
+def test_a_source_is_tried_at_once_and_shown(run: Any, inspected: Any, name: str, asked: str) -> None:
+    """T-89."""
+    shown = run("servers", "restart", name, "--cwd", "/srv").stdout.splitlines()
+    assert ("POST /refresh", {"cwd": "/srv", "source": asked}) in inspected.asked
+    assert [line.split()[0] for line in shown[1:]] == [asked]
+
+
+def test_without_a_name_all_sources_are_tried(run: Any, inspected: Any) -> None:
+    shown = run("servers", "restart", "--cwd", "/srv").stdout.splitlines()
+    assert ("POST /refresh", {"cwd": "/srv"}) in inspected.asked
+    assert len(shown) == 1 + len(INSPECTED["sources"])
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("nix", "it has builtin, stdio:slow"), ("gh", "stdio:gh, remote:gh")]
+)
+def test_a_name_that_fits_none_or_several_is_refused_with_what_there_is(
+    run: Any, inspected: Any, name: str, said: str
+) -> None:
+    result = run("servers", "restart", name)
+    assert result.exit_code == exit_codes.FAILED
+    assert said in result.stderr
+    assert all(request != "POST /refresh" for request, _ in inspected.asked)
+
+
+@pytest.mark.parametrize("verb", [("servers",), ("servers", "restart")])
+def test_without_a_manager_the_next_step_is_told(run: Any, verb: tuple[str, ...]) -> None:
+    result = run(*verb)
+    assert result.exit_code == exit_codes.NO_MANAGER
+    assert result.stderr == "no manager is running; start it with: lmtb serve\n"
+
+
+def test_signing_in_is_handed_on_with_the_workspace(
+    run: Any, control: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[str]] = []
+    monkeypatch.setattr(content.os, "execv", lambda _, command: found.append(command))
+    control.say("POST /resolve", {"ok": True, "match": {"workspaceFolders": ["/srv/p"]}})
+    run("servers", "login", "gh", "--cwd", "/")
+    assert found[0][-3:] == ["login", "/srv/p", "gh"]

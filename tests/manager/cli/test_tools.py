@@ -1,0 +1,295 @@
+"""Tests of the verb tools against canned answers: what a person sees, and what the next step is."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manager import exit_codes
+from manager.cli import content, output
+from manager.cli.asking import MAX_ISSUES, first_sentence
+
+CUSTOM = {"id": "custom", "label": "Custom tools"}
+
+
+def tool(name: str, source: str = "builtin", **members: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "source": source,
+        "kind": source.partition(":")[0],
+        "group": CUSTOM,
+        "visibility": "native",
+        "listed": True,
+        "state": "callable",
+        "tokens": 100,
+        "description": f"Does {name}. And more.",
+        **members,
+    }
+
+
+def pending(message: str) -> dict[str, Any]:
+    return {
+        "level": "warning",
+        "category": "trust",
+        "code": "TRUST_PENDING",
+        "message": message,
+        "details": "lmtb trust /srv/p",
+    }
+
+
+def issue(level: str, message: str, **members: Any) -> dict[str, Any]:
+    return {"level": level, "category": "source", "code": "SOURCE_UNAVAILABLE", "message": message, **members}
+
+
+INSPECTED: dict[str, Any] = {
+    "ok": True,
+    "sources": [{"id": "builtin"}, {"id": "script"}, {"id": "stdio:gh"}],
+    "tools": [
+        tool("gh__list", "stdio:gh", visibility="always"),
+        tool("greet", "script", listed=False, visibility="ondemand"),
+        tool("off", "stdio:gh", listed=False, state="hidden", reason="disabled: it is in disabledDelta"),
+        tool("read\x1b", tokens=50),
+        {
+            "name": "wait",
+            "listed": False,
+            "state": "pending",
+            "reason": "waits for trust: lmtb trust /srv/p",
+            "group": CUSTOM,
+        },
+    ],
+    "issues": [
+        issue("warning", "slow", toolName="gh__list"),
+        issue("error", "down\x1b", details="source stdio:x"),
+        pending("the tool wait"),
+        issue("error", "down\x1b", details="source stdio:x"),
+        pending("the server gh"),
+        {**pending("the tool wait"), "toolName": "wait"},
+    ],
+}
+
+
+@pytest.fixture
+def inspected(control: Any) -> Any:
+    control.say("POST /inspect", INSPECTED)
+    return control
+
+
+def columns(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """Let the output be a terminal of this width."""
+    monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
+    monkeypatch.setattr(output.shutil, "get_terminal_size", lambda: os.terminal_size((count, 24)))
+
+
+@pytest.mark.usefixtures("inspected")
+def test_what_can_be_called_is_listed_by_source_with_its_cost(run: Any) -> None:
+    lines = run("tools").stdout.splitlines()
+    assert lines == [
+        "TOOL      SOURCE    STATE          TOKENS  DESCRIPTION",
+        "read\\x1b  builtin   listed             50  Does read\\x1b",
+        "greet     script    on demand         100  Does greet",
+        "gh__list  stdio:gh  always listed     100  Does gh__list",
+        "",
+        "2 tools listed, about 150 tokens in a model's context; 1 more on demand;"
+        " 2 cannot be called, see: lmtb tools --all",
+    ]
+
+
+@pytest.mark.usefixtures("inspected")
+def test_what_is_wrong_is_told_once_errors_first_and_what_waits_with_its_command_last(run: Any) -> None:
+    """M-63, T-62."""
+    assert run("tools").stderr.splitlines() == [
+        "error: down\\x1b (source stdio:x)",
+        "warning: slow",
+        "",
+        "Waiting for your trust (2):",
+        "  the tool wait",
+        "  the server gh",
+        "look at it, and let it run, with: lmtb trust /srv/p",
+    ]
+
+
+@pytest.mark.usefixtures("inspected")
+def test_all_shows_hidden_tools_with_the_reason(run: Any) -> None:
+    """T-39."""
+    shown = run("tools", "--all").stdout
+    assert [line.split(maxsplit=2) for line in shown.splitlines() if line.startswith(("off", "wait"))] == [
+        ["off", "stdio:gh", "disabled: it is in disabledDelta"],
+        ["wait", "-", "waits for trust: lmtb trust /srv/p"],
+    ]
+    assert "--all" not in shown
+
+
+def test_groups_are_headed_only_where_there_are_several(run: Any, control: Any) -> None:
+    """T-29."""
+    rule = {"id": "custom_rule:deploy", "label": "Deploy"}
+    rows = [tool("a"), tool("z", group=rule), tool("b", group={"id": "other", "label": "Other tools"})]
+    control.say("POST /inspect", {"ok": True, "tools": rows})
+    lines = [line.split("  ")[0] for line in run("tools").stdout.splitlines()]
+    assert lines[1:-2] == ["", "Deploy", "z", "", "Custom tools", "a", "", "Other tools", "b"]
+
+
+@pytest.mark.usefixtures("inspected")
+@pytest.mark.parametrize(("width", "has_description"), [(200, True), (60, True), (50, False)])
+def test_a_narrow_terminal_gets_no_line_that_is_too_long(
+    run: Any, monkeypatch: pytest.MonkeyPatch, width: int, has_description: bool
+) -> None:
+    columns(monkeypatch, width)
+    lines = run("tools").stdout.splitlines()[:4]
+    assert max(map(len, lines)) <= width
+    assert ("DESCRI" in lines[0]) is has_description
+    assert lines[2].startswith("greet "), "a name that is cut cannot be used"
+
+
+def test_many_issues_are_cut_and_say_where_all_are(run: Any, control: Any) -> None:
+    control.say("POST /inspect", {"ok": True, "issues": [issue("error", f"e{n}") for n in range(100)]})
+    lines = run("tools").stderr.splitlines()
+    assert lines[-1] == f"… and {100 - MAX_ISSUES} more; see all of them with --json"
+    assert len(lines) == MAX_ISSUES + 1
+
+
+@pytest.mark.usefixtures("inspected")
+def test_json_has_everything(run: Any) -> None:
+    assert json.loads(run("tools", "--json").stdout) == INSPECTED
+
+
+@pytest.mark.usefixtures("inspected")
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("read\x1b", "read\\x1b is listed and can be called; it comes from builtin"),
+        ("greet", "greet of script can be called, but is not listed: it is on demand, tool_search finds it"),
+        ("wait", "wait cannot be called: waits for trust: lmtb trust /srv/p"),
+        (
+            "off",
+            "off cannot be called: disabled: it is in disabledDelta; switch it on with: lmtb tools enable off",
+        ),
+        ("gh__list", "gh__list is listed and can be called; it comes from stdio:gh\nslow"),
+    ],
+)
+def test_why_names_the_reason_once(run: Any, name: str, said: str) -> None:
+    """T-39."""
+    assert run("tools", "why", name).stdout == f"{said}\n"
+
+
+@pytest.mark.usefixtures("inspected")
+def test_why_speaks_to_programs(run: Any) -> None:
+    found = json.loads(run("tools", "why", "wait", "--json").stdout)
+    assert (found["ok"], found["tool"]["state"], len(found["issues"])) == (True, "pending", 1)
+
+
+@pytest.mark.usefixtures("inspected")
+@pytest.mark.parametrize(("name", "step"), [("GREET", "did you mean greet?"), ("xyz", "lmtb tools --all")])
+def test_why_of_an_unknown_name_helps(run: Any, name: str, step: str) -> None:
+    result = run("tools", "why", name)
+    assert result.exit_code == exit_codes.FAILED
+    assert step in result.stderr
+
+
+@pytest.mark.parametrize("order", [("--cwd", "/srv", "why", "greet"), ("why", "greet", "--cwd", "/srv")])
+def test_the_folder_may_be_named_before_or_after_the_further_verb(
+    run: Any, inspected: Any, order: tuple[str, ...]
+) -> None:
+    assert run("tools", *order).exit_code == 0
+    assert inspected.asked == [("POST /inspect", {"cwd": "/srv"})]
+
+
+@pytest.mark.parametrize(
+    ("status", "answer", "said"),
+    [
+        (
+            404,
+            {"reason": "workspace_not_matched", "message": "x"},
+            "/srv is in no workspace; a project folder is recognised by .git, .lm-tools-bridge, .vscode or a"
+            " *.code-workspace file",
+        ),
+        (
+            404,
+            {"reason": "invalid_cwd", "message": "cwd is missing: /srv"},
+            "cwd is missing: /srv; name an existing folder",
+        ),
+        (
+            503,
+            {"reason": "workspace_server_offline", "message": "it crashed"},
+            "it crashed; look closer with: lmtb doctor",
+        ),
+    ],
+)
+def test_a_refusal_is_told_with_the_next_step(
+    run: Any, control: Any, status: int, answer: dict[str, Any], said: str
+) -> None:
+    control.say("POST /inspect", {"ok": False, **answer}, status)
+    result = run("tools", "--cwd", "/srv")
+    assert (result.exit_code, result.stderr) == (exit_codes.FAILED, f"{said}\n")
+    assert json.loads(run("tools", "--json", "--cwd", "/srv").stdout)["reason"] == answer["reason"]
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """What this process would have become."""
+    found: list[list[str]] = []
+
+    def become(_: str, command: list[str]) -> None:
+        found.append(command)
+        raise SystemExit(0)
+
+    monkeypatch.setattr(content.os, "execv", become)
+    return found
+
+
+Words = Callable[[list[str]], list[str]]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "p"
+    (folder / ".git").mkdir(parents=True)
+    (folder / "deep").mkdir()
+    monkeypatch.chdir(folder / "deep")
+    return folder
+
+
+@pytest.mark.parametrize("word", ["enable", "disable"])
+def test_switching_is_done_for_the_root_of_the_workspace(
+    run: Any, executed: list[list[str]], project: Path, word: str
+) -> None:
+    """It works without a manager, by the same rules."""
+    assert run("tools", word, "greet").stderr == ""
+    assert executed[0][-5:] == ["tools", word, "greet", "--root", str(project)]
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize("word", ["allow", "ask", "deny"])
+def test_decisions_are_the_users_and_need_no_workspace(
+    run: Any, executed: list[list[str]], word: str
+) -> None:
+    run("tools", word, "greet", "--cwd", "/")
+    assert executed[0][-3:] == ["tools", word, "greet"]
+
+
+@pytest.mark.usefixtures("inspected")
+@pytest.mark.parametrize(("name", "noted"), [("greet", False), ("gret", True)])
+def test_a_name_that_nobody_offers_is_noted_and_switched_anyway(
+    run: Any, executed: list[list[str]], name: str, noted: bool
+) -> None:
+    result = run("tools", "deny", name)
+    assert (result.stderr.startswith("note: ")) is noted
+    assert ("did you mean greet?" in result.stderr) is noted
+    assert executed
+
+
+@pytest.mark.parametrize(
+    ("description", "line"),
+    [
+        ("Find files. More.", "Find files"),
+        ("One\n  line.", "One line"),
+        (None, ""),
+        ("v1.2 of it", "v1.2 of it"),
+    ],
+)
+def test_tools_are_introduced_by_one_sentence(description: object, line: str) -> None:
+    assert first_sentence(description) == line

@@ -1,0 +1,169 @@
+"""MCP servers nobody here wrote: installed, configured as their own documents say, and asked beside us.
+
+`scripts/real-servers` installs them. What a client gets through us is compared with what the server answers to
+the official SDK's client (`third_party.direct`), both with the same folder as their one root.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import manager
+from support.front_door import Client, ModernClient
+from support.third_party import Direct, direct
+from support.workshop import Project, codes, eventually, workshop
+
+SCRIPT = Path(manager.__file__).parents[1] / "scripts" / "real-servers"
+NOT_HERE = 75
+"""The script's exit code where Node is missing or a registry cannot be reached."""
+INSTALL_S = 180.0
+START_S = 20.0
+
+Entry = dict[str, Any]
+"""One server of `.mcp.json`."""
+
+
+@dataclass(frozen=True)
+class Installed:
+    """Where the servers are."""
+
+    folder: Path
+
+    def node(self, name: str, *arguments: str, **env: str) -> Entry:
+        """A server from npm: the program that `npx` would run."""
+        return entry(str(self.folder / "npm/node_modules/.bin" / f"mcp-server-{name}"), *arguments, **env)
+
+    def npx(self, name: str, *arguments: str, **env: str) -> Entry:
+        """The same by `npx`: npm, a shell and the server are three processes."""
+        prefix = str(self.folder / "npm")
+        return entry("npx", "--no", "--prefix", prefix, f"mcp-server-{name}", *arguments, **env)
+
+    def python(self, name: str, *arguments: str, **env: str) -> Entry:
+        """A server from PyPI."""
+        return entry(str(self.folder / "venv/bin/python"), "-m", f"mcp_server_{name}", *arguments, **env)
+
+    @contextlib.contextmanager
+    def everything_over_http(self) -> Iterator[Entry]:
+        """The server that shows everything, over streamable HTTP, on a port the system chooses."""
+        command = [self.node("everything")["command"], "streamableHttp"]
+        environ = {"PATH": os.environ["PATH"], "PORT": "0"}
+        quiet = subprocess.DEVNULL
+        process = subprocess.Popen(command, env=environ, stdin=quiet, stdout=quiet, stderr=quiet)
+        try:
+            yield {"type": "http", "url": f"http://127.0.0.1:{_port(process)}/mcp"}
+        finally:
+            process.kill()
+            process.wait()
+
+
+def entry(command: str, *arguments: str, **env: str) -> Entry:
+    """A stdio server as it stands in `.mcp.json`."""
+    return {"command": command, "args": list(arguments), **({"env": env} if env else {})}
+
+
+def install(lock: Path) -> Installed:
+    """Install what is not installed yet; `lock` is a file that all who may do so at once share.
+
+    Raises:
+        pytest.skip.Exception: it cannot be done here or now.
+    """
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        done = subprocess.run(
+            [str(SCRIPT)], env={**os.environ, "PYTHON": sys.executable},
+            capture_output=True, text=True, check=False, timeout=INSTALL_S,
+        )  # fmt: skip
+    if done.returncode == NOT_HERE:
+        pytest.skip(f"servers of others cannot be installed: {done.stderr.splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    return Installed(Path(done.stdout.splitlines()[-1]))
+
+
+@contextlib.asynccontextmanager
+async def gathered(folder: Path, files: dict[str, str] | None = None, **servers: Entry) -> AsyncIterator[Project]:
+    """A manager and a project with these servers, trusted and listed; at the end nothing of them may be left."""
+    async with workshop(folder) as shop:
+        project = shop.project("proj", **(files or {}))
+        project.servers(**servers)
+        await project.trust()
+        await all_listed(project.modern)
+        yield project
+    left = [" ".join(one.cmdline()) for one in of_home(folder.resolve() / "home")]
+    assert left == []
+
+
+async def all_listed(client: ModernClient) -> None:
+    """Wait until every source has answered; a slow one is not waited for by a list (T-6)."""
+
+    async def settled() -> bool:
+        return "SOURCE_STARTING" not in await codes(client)
+
+    await eventually(settled, START_S)
+
+
+def asked_directly(server: Entry, root: Path) -> contextlib.AbstractAsyncContextManager[Direct]:
+    """The SDK's client at a server of its own, or at the same one where that is reached over HTTP."""
+    if "url" in server:
+        return direct(server["url"], "legacy", root=root)
+    return direct((server["command"], *server["args"]), "legacy", root=root, env=server.get("env"))
+
+
+async def outcome(client: Client, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The result of a call through us, without the member that the legacy era does not have (T-160)."""
+    result = dict((await client.call(name, arguments)).result)
+    assert result.pop("resultType", "complete") == "complete"
+    return result
+
+
+async def same_definitions(client: Client, there: Direct, namespace: str) -> list[str]:
+    """Compare all definitions; the server's own names of its tools."""
+    theirs = await there.definitions()
+    listed = (await client.ask("tools/list")).result["tools"]
+    ours = {tool["name"]: tool for tool in listed if tool["name"].startswith(f"{namespace}__")}
+    assert ours == {f"{namespace}__{tool['name']}": {**tool, "name": f"{namespace}__{tool['name']}"} for tool in theirs}
+    return [tool["name"] for tool in theirs]
+
+
+async def same_outcome(client: Client, there: Direct, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Make one call both ways; `name` is the tool's name here."""
+    theirs = await there.call(name.partition("__")[2], arguments)
+    assert await outcome(client, name, arguments) == theirs, (name, arguments)
+    return theirs
+
+
+async def source_of(project: Project, identity: str) -> dict[str, Any]:
+    """What the user's command line is told about one source."""
+    found: dict[str, Any] = next(one for one in (await project.inspect())["sources"] if one["id"] == identity)
+    return found
+
+
+def of_home(home: Path) -> list[psutil.Process]:
+    """Everything alive that was started with this home folder."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get("HOME") == str(home) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+def _port(process: subprocess.Popen[bytes]) -> int:
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        for one in psutil.Process(process.pid).net_connections("tcp"):
+            if one.status == psutil.CONN_LISTEN:
+                return int(one.laddr.port)
+        time.sleep(0.02)
+    raise AssertionError(f"the server does not listen (exit code {process.poll()})")

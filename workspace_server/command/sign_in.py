@@ -1,0 +1,84 @@
+"""The verb login: a person signs in at a remote server of the workspace, in a browser.
+
+The tokens go to the secret store, where the workspace's server finds them with its next attempt.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from workspace_server.command.consent import FOLDER
+from workspace_server.command.places import Places, Refused, real_folder
+from workspace_server.config.load import Configurations
+from workspace_server.config.model import RemoteServer
+from workspace_server.trust.items import ItemMaker, remote_key
+from workspace_server.trust.printable import printable
+from workspace_server.trust.store import TrustStore
+
+
+@click.command()
+@click.argument("root", type=click.Path(path_type=Path))
+@click.argument("namespace")
+@click.pass_obj
+def login(places: Places, *, root: Path, namespace: str) -> None:
+    """Sign in at the remote server NAMESPACE of the workspace ROOT; your browser opens."""
+    folder = real_folder(root)
+    server = _server(Configurations(folder, places.config_dir, os.environ).current().remote, namespace)
+    if server.auth != "oauth":
+        text = f"{namespace} is not configured to sign in with OAuth"
+        raise Refused(text, f'set auth = "oauth" in its entry in {server.origin.file}', reason="no_oauth")
+    _refuse_untrusted(server, folder, places)
+    _sign_in(server, places)
+    click.echo(f"Signed in at {printable(namespace)}. Its tools follow; look with: lmtb servers")
+
+
+def _server(servers: tuple[RemoteServer, ...], namespace: str) -> RemoteServer:
+    known = {server.namespace: server for server in servers}
+    if (found := known.get(namespace)) is not None:
+        return found
+    names = ", ".join(known) or "none"
+    text = f"this workspace has no remote server {namespace}"
+    raise Refused(text, f"name one of its remote servers: {names}", reason="unknown_server")
+
+
+def _refuse_untrusted(server: RemoteServer, root: Path, places: Places) -> None:
+    """Whose address an untrusted workspace names gets no login: it may only look like the real one."""
+    if server.origin.scope != "workspace":
+        return
+    digests = {remote_key(server.namespace): ItemMaker(root).remote(server).digest()}
+    verdicts = TrustStore(places.state_dir / FOLDER).verdicts(root, digests)
+    if verdicts[remote_key(server.namespace)] != "trusted":
+        text = f"{server.namespace} comes with the workspace, and waits for your trust"
+        raise Refused(text, f"look at it first: lmtb trust {root}", reason="not_trusted")
+
+
+def _sign_in(server: RemoteServer, places: Places) -> None:
+    # the SDK takes most of a second to load
+    from workspace_server.secret_store.entry import InvalidEntry, SecretsUnavailable  # noqa: PLC0415
+    from workspace_server.secret_store.store import open_store  # noqa: PLC0415
+    from workspace_server.upstream.remote import login as remote  # noqa: PLC0415
+
+    try:
+        asyncio.run(remote.login(server, open_store(places.state_dir, os.environ), _show))
+    except remote.LoginFailed as error:
+        raise Refused(str(error), "nothing was stored; try again", reason="login_failed") from error
+    except (InvalidEntry, SecretsUnavailable) as error:
+        text = f"the login cannot be stored: {error}"
+        raise Refused(text, "try again once that is solved", reason="unavailable") from error
+
+
+def _show(url: str) -> None:
+    """Open the page, and print its address for a browser that is somewhere else."""
+    import threading  # noqa: PLC0415 - this verb only
+    import webbrowser  # noqa: PLC0415 - this verb only
+
+    click.echo(f"Sign in on this page, which should open in your browser:\n  {printable(url, width=4_000)}")
+    sys.stdout.flush()
+    # a browser in this terminal would keep us from hearing its answer
+    threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+    click.echo("Waiting for your answer there; Ctrl-C gives up.")

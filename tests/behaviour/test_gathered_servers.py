@@ -24,7 +24,7 @@ from support.modern import events
 from support.stdio_children import program
 from support.third_party import Direct, Era, ThirdParty, direct, stdio_command, third_party
 from support.third_party_content import FOREIGN_DEFINITIONS, PLAIN
-from support.workshop import FORMS, Project, Workshop, eventually, listed, listening, text_of, workshop
+from support.workshop import FORMS, Project, Workshop, codes, eventually, listed, listening, text_of, workshop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -304,6 +304,11 @@ async def test_discovery_tells_what_is_down_pending_or_stale(shop: Workshop) -> 
     project.servers(**servers, later=small("later", "say"))
     client = project.modern
     await shows(client, {"good__say", "dying__say"})
+
+    async def known() -> bool:
+        return "SOURCE_STARTING" not in await codes(client)
+
+    await eventually(known)
     discovery, about = await discovered(project)
     assert discovery["partial"] is True
     assert about["source stdio:missing"] == about["source remote:away"] == ("SOURCE_UNAVAILABLE", "error")

@@ -20,7 +20,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from protocol import names
-from support.front_door import Answer, Client, LegacyClient, ModernClient
+from support.front_door import Client, LegacyClient, ModernClient
 from support.patience import within
 from support.stdio_children import program
 from support.workshop import Project, eventually, found, listed, workshop
@@ -127,17 +127,10 @@ async def clients(project: Project) -> list[Client]:
     http = project.shop.http
     handle = (await project.modern.handshake(project.root)).payload["workspace"]
     return [
-        project.modern,
         ModernClient(http, f"{project.shop.manager.base}/w/{handle}/mcp"),
         await LegacyClient.connect(http, project.url),
         await project.legacy(),
     ]
-
-
-def same_as(stranger: Answer, name: str, answer: Answer, other: str) -> None:
-    """Both answers say the same of their names; and that nothing is like them."""
-    said, expected = (json.dumps(one.message | {"id": 0}) for one in (answer, stranger))
-    assert said == expected.replace(json.dumps(other)[1:-1], json.dumps(name)[1:-1])
 
 
 async def test_no_list_and_no_search_shows_them(project: Project, channel: Channel) -> None:
@@ -166,36 +159,34 @@ async def test_no_list_and_no_search_shows_them(project: Project, channel: Chann
         assert not [tool for tool in bridged if "openllm" in tool["name"]]
 
 
-@pytest.mark.parametrize("name", [*SEVEN, *INVENTED])
-async def test_no_call_runs_them(project: Project, channel: Channel, name: str) -> None:
+async def test_no_call_runs_them(project: Project, channel: Channel) -> None:
     """T-170, T-15: each way in answers as for any name that nobody has, and nothing is suggested."""
     stranger = "zzqq"
-    sent = {"key": "k", "value": "v", "auth": channel.auth}
     extra = {"auth": channel.auth, "includeInternal": True}
-    cwd = {"cwd": str(project.root)}
+    sent = {"key": "k", "value": "v", **extra}
+
+    def ways(name: str) -> list[tuple[str, dict[str, Any]]]:
+        wrapped = {"name": name, "arguments": sent}
+        twice = {"name": "execute_tool", "arguments": wrapped}
+        here = {"cwd": str(project.root)}
+        return [
+            (names.TOOLS_CALL, wrapped),
+            (names.TOOLS_CALL, twice),
+            (names.TOOLS_CALL, {"name": names.CALL_TOOL, "arguments": {**wrapped, **here}}),
+            (names.TOOLS_CALL, {"name": names.CALL_TOOL, "arguments": {**twice, **here}}),
+            (names.RESOURCES_READ, {"uri": names.URI_TOOL + name}),
+            (names.RESOURCES_READ, {"uri": names.URI_SCHEMA + name}),
+        ]
+
     for client in await clients(project):
-
-        async def call(called: str, tool: str, client: Client = client, **arguments: Any) -> Answer:
-            params = {"name": tool.format(called), "arguments": arguments, **extra}
-            return await client.ask(names.TOOLS_CALL, params, identity=1)
-
-        for way in (
-            lambda one: call(one, "{}", **sent),  # noqa: B023  used in this turn of the loop only
-            lambda one: call(one, "execute_tool", name=one, arguments=sent),  # noqa: B023
-            lambda one: call(one, names.CALL_TOOL, name=one, arguments=sent, **cwd),  # noqa: B023
-            lambda one: call(  # noqa: B023
-                one, names.CALL_TOOL, name="execute_tool", arguments={"name": one, "arguments": sent}, **cwd
-            ),
-            lambda one: client.ask(  # noqa: B023
-                names.RESOURCES_READ, {"uri": names.URI_TOOL + one, **extra}, identity=1
-            ),
-            lambda one: client.ask(  # noqa: B023
-                names.RESOURCES_READ, {"uri": names.URI_SCHEMA + one, **extra}, identity=1
-            ),
-        ):
-            answer, other = await way(name), await way(stranger)
-            same_as(other, name, answer, stranger)
-            assert "RAN" not in answer.body.decode()
+        expected = [await client.ask(*way, identity=1) for way in ways(stranger)]
+        for name in (*SEVEN, *INVENTED):
+            for (method, params), other in zip(ways(name), expected, strict=True):
+                answer = await client.ask(method, {**params, **extra}, identity=1)
+                assert "nearest" in answer.body.decode()
+                assert json.dumps(answer.message) == json.dumps(other.message).replace(
+                    json.dumps(stranger)[1:-1], json.dumps(name)[1:-1]
+                ), (name, params)
     assert (await channel.call("openllm_secrets_list"))["structuredContent"] == {"keys": []}
 
 

@@ -59,11 +59,18 @@ def stubborn_family() -> tuple[str, ...]:
     return program(f"{STUBBORN}{FAMILY}{TOOLS}time.sleep(1000)\n")
 
 
-def entry(namespace: str, command: tuple[str, ...] | None = None, **keys: str) -> str:
+def entry(
+    namespace: str,
+    command: tuple[str, ...] | None = None,
+    *,
+    env: Mapping[str, str] | None = None,
+    sharing: str = "workspace",
+) -> str:
     """A server of a `workspace.toml`; without a command it is a family."""
-    lines = ["[[mcp.stdio_servers]]", f"namespace = {json.dumps(namespace)}"]
-    lines += [f"command = {json.dumps(command or family())}"]
-    return "\n".join([*lines, *(f"{key} = {json.dumps(value)}" for key, value in keys.items()), ""])
+    keys = {"namespace": namespace, "command": command or family(), "sharing": sharing}
+    variables = ", ".join(f"{name} = {json.dumps(value)}" for name, value in (env or {}).items())
+    lines = [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+    return "\n".join(["[[mcp.stdio_servers]]", *lines, f"env = {{ {variables} }}", ""])
 
 
 def configure(home: ManagerHome, *entries: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from protocol import names
+from protocol import headers, names
 from support.modern import Caller, body_of, events, headers_of
 from support.tool_source import PlayedSource, tool
 from support.workspace_app import Serving, serving
@@ -205,6 +205,13 @@ async def test_annotated_parameter_without_its_header_is_a_header_mismatch() -> 
             assert response.status == 400
             assert (await response.json())["error"]["code"] == -32020
         assert source.calls == []
+        body = body_of(names.TOOLS_CALL, params)
+        sent = {**headers_of(body), headers.UNMIRRORED: "1"}  # the manager says that the client could not
+        async with served.session.post(f"{served.base}/mcp", json=body, headers=sent) as response:
+            assert (response.status, (await response.json())["result"]["structuredContent"]) == (
+                200,
+                {"ran": "a"},
+            )
 
 
 async def test_resources_are_the_names_and_one_entry_per_tool() -> None:

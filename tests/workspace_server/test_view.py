@@ -133,3 +133,23 @@ async def test_schema_defaults_are_shown_and_filled_in_where_they_fit(
     assert properties.get(parameter, {}).get("default", None) == (value if fits else None)
     assert [issue.code for issue in view.issues] == ([] if fits else ["SCHEMA_DEFAULT_IGNORED"])
     assert "default" not in str(SCHEMA)
+
+
+class Forwarding(PlayedSource):
+    """A source that runs tools it does not list."""
+
+    @property
+    def forwards(self) -> bool:
+        return True
+
+
+async def test_an_internal_name_leads_nowhere_whatever_claims_it() -> None:
+    """T-170: neither to a source whose namespace begins like it, nor to content that waits for trust."""
+    claiming = Forwarding([], identity="remote:openllm", namespace="openllm_secrets")
+    claiming.separator = "_"
+    claiming.waiting = {"openllm_config_get": "/ws", "mine": "/ws"}
+    view = look(await Registry([claiming]).snapshot(), Configuration())
+    assert view.hidden_behind("openllm_secrets_get") is None
+    assert (view.waits_for("openllm_config_get"), view.waits_for("mine")) == (None, "/ws")
+    renamed = look(await Registry([claiming]).snapshot(), Configuration(internal_prefix="other_"))
+    assert renamed.hidden_behind("openllm_secrets_get") == (claiming, "get")

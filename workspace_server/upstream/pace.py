@@ -12,8 +12,8 @@ MESSAGE_S: Final = 10e-6
 BYTE_S: Final = 2e-9
 """About what it takes to read a message, and a byte of it; counted instead of measured."""
 BURST_S: Final = 0.002
-REST: Final = 4
-"""So many times as long as it was read it then rests: it gets a fifth of the loop's time at most."""
+REST: Final = 9
+"""So many times as long as it was read it then rests: it gets a tenth of the loop's time at most."""
 
 
 class Pace:

@@ -46,6 +46,7 @@ def test_a_modern_body_leaves_as_it_came() -> None:
     assert sent.body == exchange.message.body
     assert accepted(sent).name == "é"
     assert headers_of(sent)["Accept"] == "application/json, text/event-stream"
+    assert headers.UNMIRRORED not in headers_of(sent)
 
 
 def test_an_unwrapped_call_gets_the_name_header_of_the_call_inside() -> None:
@@ -56,6 +57,7 @@ def test_an_unwrapped_call_gets_the_name_header_of_the_call_inside() -> None:
     params = json.loads(sent.body)["params"]
     assert (params["arguments"], params["_meta"][VERSION]) == ({"b": 2}, "2026-07-28")
     assert headers_of(sent)[headers.NAME] == headers.encode_value("réal")
+    assert headers_of(sent)[headers.UNMIRRORED] == "1", "no client repeats arguments of a call inside another"
 
 
 # Legacy clients ----------------------------------------------------------------------------------------------
@@ -76,6 +78,7 @@ def test_a_legacy_call_becomes_a_modern_one() -> None:
         "Mcp-Method": "tools/call",
         "Mcp-Name": "lm_findFiles",
         headers.CALLER: CALLER,
+        headers.UNMIRRORED: "1",
     }
 
 

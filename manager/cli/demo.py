@@ -15,6 +15,7 @@ from urllib.parse import quote
 
 import click
 
+from manager.cli.demo_gathered import Play
 from manager.cli.demo_stage import Stage
 from manager.cli.output import Failure, printable
 from manager.cli.show import merged_workspaces, workspace_table
@@ -100,7 +101,12 @@ async def _tour(stage: Stage, narrator: Narrator, address: str) -> None:
         await _handshake(client, narrator, stage.project("harbour"), notices)
         await _direct_and_handed_on(client, narrator, stage)
         await _stateless(Client, narrator, address, stage.project("orchard"))
+        await Play(client, stage, narrator.tell, _quote).play()
         await _story(client, narrator, stage)
+
+
+def _quote(text: str) -> None:
+    click.echo(printable(_indented(click.unstyle(text)), lines=True))
 
 
 async def _handshake(client: Client, narrator: Narrator, folder: Path, notices: list[str]) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 import psutil
 
+from manager.cli.demo_gathered import answer_at_terminal
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
 
@@ -69,6 +70,17 @@ class Stage:
     def project(self, name: str) -> Path:
         """The folder of a sample project."""
         return self.folder / "projects" / name
+
+    @property
+    def user_tools(self) -> Path:
+        """The folder of the sample user's own script tools."""
+        return self._paths.config_dir / "tools"
+
+    def at_a_terminal(self, words: list[str], question: str, answer: str) -> str:
+        """What `lmtb` with these words prints at a terminal where its question is answered."""
+        command = [sys.executable, "-I", "-m", "manager", *words]
+        environ = {**self._environ, "NO_COLOR": "1", "TERM": "dumb"}
+        return answer_at_terminal(command, environ, question, answer)
 
     def start(self) -> str:
         """Start the manager, wait until it serves, and return the address of its MCP endpoint."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -52,6 +53,7 @@ def cli(
 ) -> None:
     """What of a workspace may run, and with what."""
     ctx.obj = Places(config_dir, state_dir, path)
+    ctx.color = False if os.environ.get("NO_COLOR") else None  # None: as the terminal is
 
 
 def main() -> None:

@@ -130,7 +130,7 @@ class Calls:
         path = call.view.waits_for(call.name)
         if path is None:
             return resources.unknown_tool(call.asked, call.view, call.name)
-        text = f"{call.name} comes from files of this workspace that the user has not trusted yet"
+        text = f"{call.name} comes from files of this workspace that the user has not trusted as they are now"
         step = f"ask the user to look at it and to run: lmtb trust {path}"
         refusal = Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
         return encode_result(refusal_result(Tool(call.name, {"inputSchema": {}}), refusal))

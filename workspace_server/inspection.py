@@ -43,7 +43,7 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     return {
         "ok": True,
         "tools": sorted(rows, key=lambda row: (row["name"].lower(), row["name"])),
-        "sources": toolset.sources(),
+        "sources": toolset.sources(closely=True),
         "issues": [issue.as_json() for issue in toolset.issues()],
     }
 

@@ -133,10 +133,9 @@ class Listing:
             "namespace": self.source.namespace,
             "state": self.source.state,
             "tools": len(self.tools),
-            "stale": self.stale,
+            "stale": self.stale or self.source.stale,
             "lastRefresh": self._refreshed_at,
             "error": self._cause or self.source.error,
-            **self.source.status(),
         }
 
     async def close(self) -> None:

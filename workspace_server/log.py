@@ -10,6 +10,7 @@ import logging
 import re
 import sys
 import traceback
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any, Final
 
@@ -65,6 +66,7 @@ def fault(event: str, exception: BaseException, **fields: Any) -> None:
     _logger().error(event, fault=type(exception).__name__, at=place, **fields)
 
 
+_SHORTEST_SECRET: Final = 6
 _SECRET: Final = re.compile(
     r"(?i)pass(word|phrase|wd)?$|secret|token|api_?key|authorization|credential|cookie"
 )
@@ -77,6 +79,14 @@ def redacted(value: Any) -> Any:
     if isinstance(value, list):
         return [redacted(inner) for inner in value]
     return value
+
+
+def without(text: str, values: Iterable[str]) -> str:
+    """`text` with these values hidden; short ones are too common to be secrets."""
+    for value in values:
+        if len(value) >= _SHORTEST_SECRET:
+            text = text.replace(value, "[hidden]")
+    return text
 
 
 class _Bridge(logging.Handler):

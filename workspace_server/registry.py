@@ -86,9 +86,12 @@ class Registry:
         """The table as it was last seen, without asking any source."""
         return self._snapshot
 
-    def sources(self) -> list[dict[str, Any]]:
-        """The sources in health and status, without asking any (T-1)."""
-        return [listing.as_dict() for listing in self._listings]
+    def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
+        """The sources, without asking any (T-1); `closely` with what only their user should see (T-88)."""
+        return [
+            {**listing.as_dict(), **(listing.source.status() if closely else {})}
+            for listing in self._listings
+        ]
 
     def watch(self, listener: Callable[[], None]) -> None:
         """Call `listener` when a source says that it may have changed, or answers late."""

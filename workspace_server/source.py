@@ -192,6 +192,7 @@ class Source(ABC):
         keywords: words that every tool of it is found by in `tool_search` (T-43).
         state: whether the source answers.
         error: why it does not, in words for a person; None while all is well.
+        stale: whether the source itself knows that its list may be out of date (T-7).
     """
 
     id: str
@@ -204,6 +205,7 @@ class Source(ABC):
     keywords: tuple[str, ...] = ()
     state: SourceState = "ready"
     error: str | None = None
+    stale: bool = False
 
     _listener: Callable[[], None] | None = None
 

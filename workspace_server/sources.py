@@ -117,7 +117,7 @@ class Sources:
             look()
         items = self._items.all(configuration, self._path)
         verdicts = self.trusts({item.key: item.digest() for item in items}) if items else {}
-        looked = Looked(configuration, verdicts, self._store.issue(self._root) if items else None)
+        looked = Looked(configuration, verdicts, self._store.issue(self._root))
         return self._looked if looked == self._looked and self._looked is not None else looked
 
     def _learn(self, environ: Mapping[str, str]) -> None:

@@ -78,8 +78,13 @@ class Toolset:
             self._compare()
         return self._view
 
-    def sources(self) -> list[dict[str, Any]]:
-        """The sources in health and status, with how many of their tools can be called (T-1, T-13)."""
+    def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
+        """The sources, with how many of their tools can be called (T-1, T-13).
+
+        Args:
+            closely: with processes, restarts and the last lines of standard error, which anybody on this
+                machine could read in a health answer.
+        """
         known, callable_ = views.counts(self._view.snapshot.tools), views.counts(self._view.tools)
         return [
             {
@@ -87,7 +92,7 @@ class Toolset:
                 "toolCount": known.get(source["id"], 0),
                 "enabledToolCount": callable_.get(source["id"], 0),
             }
-            for source in self._registry.sources()
+            for source in self._registry.sources(closely=closely)
         ]
 
     async def refresh(self, identity: str | None = None) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import socket
 import time
 from collections.abc import AsyncIterator
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession, UnixConnector
 
+from manager.client import Control, ControlRefusal
 from support.front_door import LegacyClient
 from support.manager import RunningManager, make_project
 from support.patience import within
@@ -128,3 +131,63 @@ async def test_what_a_folder_belongs_to_is_told_without_starting_anything(
         ]:
             refused = await resolve(body)
             assert (refused[0], refused[1]["ok"], refused[1]["reason"]) == (status, False, reason), body
+
+
+@pytest.fixture
+def ask(manager: RunningManager) -> Any:
+    """A question over the socket, as the command line asks it: status and answer."""
+    control = Control(manager.paths.control_socket, 20)
+
+    async def asked(target: str, **body: object) -> tuple[int, Any]:
+        try:
+            return 200, await asyncio.to_thread(control.post, target, body)
+        except ControlRefusal as refused:
+            return refused.status, (refused.reason, str(refused))
+
+    return asked
+
+
+async def test_a_server_is_started_and_asked_about_its_tools_and_sources(ask: Any, tmp_path: Path) -> None:
+    """T-39, T-89."""
+    project = make_project(tmp_path / "proj", **{"src/a.txt": "a"})
+    status, found = await ask("/inspect", cwd=str(project / "src"))
+    assert (status, found["ok"]) == (200, True)
+    assert {"name": "calculator", "state": "callable"}.items() <= found["tools"][0].items()
+    assert "builtin" in {source["id"] for source in found["sources"]}
+    assert await ask("/refresh", cwd=str(project)) == (200, {"ok": True})
+    assert await ask("/refresh", cwd=str(project), source="builtin") == (200, {"ok": True})
+    assert (await ask("/refresh", cwd=str(project), source="stdio:a&b"))[0] == 404
+
+
+@pytest.mark.parametrize("target", ["/inspect", "/refresh"])
+async def test_a_folder_that_has_no_server_is_told_so(ask: Any, tmp_path: Path, target: str) -> None:
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    status, (reason, _) = await ask(target, cwd=str(plain))
+    assert (status, reason) == (404, "workspace_not_matched")
+    status, (reason, message) = await ask(target, cwd=str(plain / "missing"))
+    assert (status, reason) == (404, "invalid_cwd")
+    assert "missing" in message
+
+
+async def test_a_server_that_does_not_know_the_question_or_is_offline_is_no_answer(
+    ask: Any, manager: RunningManager, tmp_path: Path
+) -> None:
+    """Somebody else's server, first alive, then gone."""
+    external = ScriptedUpstream(make_project(tmp_path / "external"), manager.paths.control_socket)
+    async with external.serving():
+        status, (reason, message) = await ask("/inspect", cwd=str(external.root))
+        assert (status, reason) == (503, "workspace_server_offline")
+        assert "HTTP 404" in message
+    status, (reason, _) = await ask("/refresh", cwd=str(external.root))
+    assert (status, reason) == (503, "workspace_server_offline")
+
+
+async def test_the_managers_path_is_told_on_the_socket_and_not_on_the_port(
+    manager: RunningManager, http: ClientSession
+) -> None:
+    told = await asyncio.to_thread(Control(manager.paths.control_socket).get, "/status")
+    assert told["path"] == os.environ["PATH"]
+    for target in ("/status", "/mcp/status"):
+        async with http.get(f"{manager.base}{target}") as response:
+            assert os.environ["PATH"] not in await response.text()

@@ -197,14 +197,31 @@ async def test_parameter_headers_cross_and_credentials_do_not(play: Scene) -> No
         "Cookie": "a=b",
         "Mcp-Session-Id": "not-yours",
         headers.SECRET: "guessed",
+        headers.CALLER: "somebody else",
         "X-Other": "1",
     }
     await client.call("echo")
     received = only_call(play)
     assert received.header("Mcp-Param-Region") == "eu"
     assert received.header(headers.SECRET) == play.upstream.secret
-    for name in ("Authorization", "Cookie", "Mcp-Session-Id", "X-Other"):
+    for name in ("Authorization", "Cookie", "Mcp-Session-Id", headers.CALLER, "X-Other"):
         assert received.header(name) is None
+
+
+async def test_who_calls_is_the_session_and_never_what_a_client_says(play: Scene) -> None:
+    """Calls of one session belong together, of two do not; the session's id itself is not told."""
+    callers = []
+    clients = [await play.legacy(), await play.legacy()]
+    for client in (clients[0], clients[0], clients[1]):
+        client.extra = {headers.CALLER: f"forged {len(callers)}"}
+        await client.call("echo")
+        sent = play.upstream.called()[-1].headers
+        own = headers.CALLER.lower().encode()
+        callers.append([value.decode() for name, value in sent if name.lower() == own])
+    first, again, other = callers
+    assert first == again != other
+    assert len(first) == 1
+    assert not any(client.session in value for client in clients for value in (*first, *other))
 
 
 async def test_a_name_that_is_not_ascii_travels_encoded(play: Scene) -> None:

@@ -87,9 +87,9 @@ Way = tuple[Client, str]
 
 
 async def ways(project: Project) -> list[Way]:
-    """Every way to call a tool: two eras, three wrappings."""
-    clients: list[Client] = [project.modern, await project.legacy()]
-    return [(client, form) for client in clients for form in ("tools/call", "execute_tool", "callTool")]
+    """Both eras, and every wrapping."""
+    modern, legacy = project.modern, await project.legacy()
+    return [(modern, "tools/call"), (modern, "callTool"), (legacy, "tools/call"), (legacy, "execute_tool")]
 
 
 async def ask(project: Project, way: Way, tool: str, arguments: Any = None, **options: Any) -> Answer:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +39,7 @@ INVENTED = [
     "secrets_get",
     "secrets/get",
     "OPENLLM_SECRETS_GET",
-    "openllm_secrets_gеt",  # noqa: RUF001  a Cyrillic letter
+    "openllm_secrets_g\u0435t",
     "internal__openllm_secrets_get",
 ]
 ATTEMPTS = """
@@ -275,6 +274,12 @@ async def talk(project: Project) -> str:
         for name in ("near__proof", "near__fail", "near__absent", "away__anything"):
             said.append((await client.call(name, {"token": CANARY, "password": CANARY, "x": 1})).body)
         said += [(await client.call("tool_search", {"query": "near"})).body]
+
+    async def refused() -> bool:
+        sources = (await project.inspect())["sources"]
+        return [one["state"] for one in sources if one["id"] == "remote:away"] == ["auth_required"]
+
+    await eventually(refused)
     said.append(await project.inspect())
     for page in ("status", "log", "health"):
         async with project.shop.http.get(f"{base}/mcp/{page}") as response:

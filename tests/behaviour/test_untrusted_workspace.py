@@ -192,9 +192,9 @@ def refused_keys(issues: Sequence[Mapping[str, Any]]) -> set[str]:
     """The words of the configuration that are refused to a workspace."""
     kinds = ("CONFIG_KEY_REFUSED", "CONFIG_ENVIRONMENT_REFUSED")
     text = " ".join(one["message"] for one in issues if one["code"] in kinds)
-    words = ("trusted", "autoApprove", "alwaysAllow", "internal_prefix", "execute_code", "tools_path")
-    words += ("PATH", "PYTHONPATH", "LD_PRELOAD", "allow tools (lure)")
-    return {word for word in words if word in text}
+    words = """trusted autoApprove alwaysAllow internal_prefix execute_code scripts.tools_path (lure)
+        PATH PYTHONPATH LD_PRELOAD"""
+    return {word for word in words.split() if word in text}
 
 
 ALL_REFUSED = 10

@@ -11,17 +11,18 @@ from support.real_servers import INSTALL_S, Installed, install
 HERE = Path(__file__).parent
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test of all installs the servers, and that takes longer than a test may."""
-    for item in items:
-        if item.path.is_relative_to(HERE):
-            item.add_marker(pytest.mark.timeout(INSTALL_S + 60))
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave them out, or give them time: the first one installs the servers."""
+    ours = [item for item in items if item.path.is_relative_to(HERE)]
+    if not config.getoption("--real-servers"):
+        config.hook.pytest_deselected(items=ours)
+        items[:] = [item for item in items if item not in ours]
+    for item in ours:
+        item.add_marker(pytest.mark.timeout(INSTALL_S + 60))
 
 
 @pytest.fixture(scope="session")
-def servers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    """The servers, installed. Every test of this folder needs it."""
-    if not request.config.getoption("--real-servers"):
-        pytest.skip("servers of others are tested with --real-servers only")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The servers, installed."""
     # the parent is the same folder for all processes of one run
     return install(tmp_path_factory.getbasetemp().parent / "real-servers.lock")

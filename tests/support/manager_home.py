@@ -119,7 +119,8 @@ class ManagerHome:
         """Run a verb of the command line as this user; its exit code."""
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-m", "manager", *arguments,
-            stdin=asyncio.subprocess.DEVNULL, cwd=cwd or self.folder, env=self._environ,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
+            cwd=cwd or self.folder, env=self._environ,
         )  # fmt: skip
         return await asyncio.wait_for(process.wait(), STOP_S)
 

@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -92,10 +92,17 @@ def install(lock: Path) -> Installed:
 
 
 @contextlib.asynccontextmanager
-async def gathered(folder: Path, files: dict[str, str] | None = None, **servers: Entry) -> AsyncIterator[Project]:
-    """A manager and a project with these servers, trusted and listed; at the end nothing of them may be left."""
+async def gathered(
+    folder: Path, prepare: Callable[[Path], None] | None = None, /, **servers: Entry
+) -> AsyncIterator[Project]:
+    """A manager and a project with these servers, trusted and listed; at the end nothing of them may be left.
+
+    `prepare` gets the project's folder before any server starts.
+    """
     async with workshop(folder) as shop:
-        project = shop.project("proj", **(files or {}))
+        project = shop.project("proj")
+        if prepare is not None:
+            prepare(project.root)
         project.servers(**servers)
         await project.trust()
         await all_listed(project.modern)
@@ -132,14 +139,17 @@ async def same_definitions(client: Client, there: Direct, namespace: str) -> lis
     theirs = await there.definitions()
     listed = (await client.ask("tools/list")).result["tools"]
     ours = {tool["name"]: tool for tool in listed if tool["name"].startswith(f"{namespace}__")}
-    assert ours == {f"{namespace}__{tool['name']}": {**tool, "name": f"{namespace}__{tool['name']}"} for tool in theirs}
+    assert ours == {
+        f"{namespace}__{tool['name']}": {**tool, "name": f"{namespace}__{tool['name']}"} for tool in theirs
+    }
     return [tool["name"] for tool in theirs]
 
 
 async def same_outcome(client: Client, there: Direct, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
     """Make one call both ways; `name` is the tool's name here."""
     theirs = await there.call(name.partition("__")[2], arguments)
-    assert await outcome(client, name, arguments) == theirs, (name, arguments)
+    ours = await outcome(client, name, arguments)
+    assert ours == theirs, (name, arguments, ours, theirs)
     return theirs
 
 

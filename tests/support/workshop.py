@@ -26,7 +26,7 @@ from support.script_tools import write_tool
 from workspace_server.command.gathering import all_items
 from workspace_server.trust.store import TrustStore
 
-FORMS = {names.META_CAPABILITIES: {"elicitation": {"form": {}}}}
+FORMS: dict[str, Any] = {names.META_CAPABILITIES: {"elicitation": {"form": {}}}}
 """What `_meta` of a client says that can show forms to its user."""
 
 
@@ -118,9 +118,9 @@ async def listed(client: Client, **options: Any) -> dict[str, dict[str, Any]]:
     return {tool["name"]: tool for tool in answer.result["tools"]}
 
 
-async def text_of(client: Client, name: str, **arguments: Any) -> str:
+async def text_of(client: Client, tool: str, /, **arguments: Any) -> str:
     """The text of a call that must not fail."""
-    result = (await client.call(name, arguments)).result
+    result = (await client.call(tool, arguments)).result
     assert not result.get("isError"), result
     return str(result["content"][0]["text"])
 

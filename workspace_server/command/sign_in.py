@@ -30,8 +30,9 @@ def login(places: Places, *, root: Path, namespace: str) -> None:
     folder = real_folder(root)
     server = _server(Configurations(folder, places.config_dir, os.environ).current().remote, namespace)
     if server.auth != "oauth":
+        member = 'auth = "oauth"' if server.origin.file.suffix == ".toml" else '"oauth": {}'
         text = f"{namespace} is not configured to sign in with OAuth"
-        raise Refused(text, f'set auth = "oauth" in its entry in {server.origin.file}', reason="no_oauth")
+        raise Refused(text, f"write {member} into its entry in {server.origin.file}", reason="no_oauth")
     _refuse_untrusted(server, folder, places)
     _sign_in(server, places)
     click.echo(f"Signed in at {printable(namespace)}. Its tools follow; look with: lmtb servers")

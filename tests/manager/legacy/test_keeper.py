@@ -220,6 +220,23 @@ async def test_after_a_restart_the_same_id_goes_on_bound_as_before(desk: Desk) -
 
 
 @pytest.mark.parametrize(
+    "mode",
+    [(), (("X-MCP-Tool-Mode", "discovery"),), (("X-MCP-Tool-Mode", ""), ("X-MCP-Show-All", "a=b&c é+%"))],
+)
+async def test_the_mode_a_session_began_with_outlives_the_manager(
+    desk: Desk, mode: tuple[tuple[str, str], ...]
+) -> None:
+    """T-35."""
+    session = await desk.keeper.open("2025-11-25", CLIENT, b"{}", mode=mode)
+    assert session is not None
+    assert session.mode == mode
+    await desk.restart()
+    again = desk.keeper.get(session.id)
+    assert again is not None
+    assert again.mode == mode
+
+
+@pytest.mark.parametrize(
     "away", [-1e9, 0.0, 60.0, IDLE, 1e9], ids=["jump back", "none", "minute", "hours", "jump on"]
 )
 @pytest.mark.parametrize("used", [True, False])

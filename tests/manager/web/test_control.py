@@ -21,7 +21,15 @@ from manager.peer import unix_peer_uid
 from manager.routing.leases import Leases, PortExhausted
 from manager.routing.registrations import Registered, Registrations
 from manager.web.allocate import allocate_routes, is_bindable
-from manager.web.control import MAX_BODY, ListedInstance, ResolvedWorkspace, Status, make_control_app
+from manager.web.control import (
+    MAX_BODY,
+    ListedInstance,
+    ResolvedWorkspace,
+    ServerQuestion,
+    Status,
+    make_control_app,
+)
+from protocol.errors import Reason, Refusal
 from protocol.registration import Allocate, Heartbeat
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="needs unix sockets")
@@ -38,7 +46,10 @@ class Daemon:
         self.leases = Leases()
         self.registrations = Registrations()
         self.uid = os.getuid()
+        self.path: str | None = "/usr/bin"
         self.stopped: list[tuple[str | None, bool]] = []
+        self.asked: list[tuple[str, str, str | None]] = []
+        self.answer: bytes | Refusal = b'{"ok":true}'
 
     def peer_allowed(self, request: web.Request) -> bool:
         transport = request.transport
@@ -52,7 +63,11 @@ class Daemon:
 
     def status(self) -> Status:
         return Status(
-            version="1.2.3", pid=os.getpid(), address="http://127.0.0.1:1/mcp", now=round(time.time() * 1000)
+            version="1.2.3",
+            pid=os.getpid(),
+            address="http://127.0.0.1:1/mcp",
+            now=round(time.time() * 1000),
+            path=self.path,
         )
 
     def list_instances(self) -> Iterable[ListedInstance]:
@@ -120,6 +135,10 @@ class Daemon:
             state=record.state.value,
         )
 
+    async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
+        self.asked.append((cwd, ask, source))
+        return self.answer
+
     def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
         self.stopped.append((reason, keep_servers))
 
@@ -184,7 +203,19 @@ async def test_health_and_status_say_who_we_are(control: Socket) -> None:
     status, body = await control.get("/status")
     assert status == 200
     assert abs(body.pop("now") - time.time() * 1000) < 60_000
-    assert body == {"ok": True, "version": "1.2.3", "pid": os.getpid(), "address": "http://127.0.0.1:1/mcp"}
+    assert body == {
+        "ok": True,
+        "version": "1.2.3",
+        "pid": os.getpid(),
+        "address": "http://127.0.0.1:1/mcp",
+        "path": "/usr/bin",
+    }
+
+
+@pytest.mark.parametrize("path", [None, os.fsdecode(b"/opt/\xff")])
+async def test_status_tells_whatever_path_there_is(control: Socket, daemon: Daemon, path: str | None) -> None:
+    daemon.path = path
+    assert (await control.get("/status"))[1]["path"] == path
 
 
 async def test_heartbeat_registers_and_list_shows_it_without_secrets(control: Socket) -> None:
@@ -338,6 +369,46 @@ async def test_resolve_shows_a_stopped_workspace_without_an_address(control: Soc
     assert (match["sessionId"], match["host"], match["port"], match["state"]) == (None, None, None, "stopped")
 
 
+@pytest.mark.parametrize("ask", ["inspect", "refresh"])
+@pytest.mark.parametrize(
+    ("named", "source"), [({}, None), ({"source": "stdio:gh"}, "stdio:gh"), ({"source": 7}, None)]
+)
+async def test_questions_to_a_server_are_passed_on_with_the_source(
+    control: Socket, daemon: Daemon, ask: str, named: dict[str, Any], source: str | None
+) -> None:
+    daemon.answer = b'{"ok": true, "unknown": [1.50]}'
+    assert await control.post(f"/{ask}", {"cwd": "/ws/a", **named}) == (200, {"ok": True, "unknown": [1.5]})
+    assert daemon.asked == [("/ws/a", ask, source)]
+
+
+async def test_a_source_nobody_knows_is_not_found(control: Socket, daemon: Daemon) -> None:
+    daemon.answer = b'{"ok": false}'
+    answer = await control.post("/refresh", {"cwd": "/ws/a", "source": "stdio:gone"})
+    assert answer == (404, {"ok": False, "reason": "unknown_source"})
+
+
+@pytest.mark.parametrize("ask", ["inspect", "refresh"])
+@pytest.mark.parametrize(
+    ("reason", "status"),
+    [(Reason.WORKSPACE_SERVER_OFFLINE, 503), (Reason.WORKSPACE_NOT_MATCHED, 404), (Reason.INVALID_CWD, 404)],
+)
+async def test_a_server_that_cannot_be_asked_is_refused_with_why(
+    control: Socket, daemon: Daemon, ask: str, reason: Reason, status: int
+) -> None:
+    daemon.answer = Refusal(reason, "so it is")
+    answered, body = await control.post(f"/{ask}", {"cwd": "/ws/a"})
+    assert (answered, body["reason"], body["message"]) == (status, reason.word, "so it is")
+
+
+@pytest.mark.parametrize("ask", ["inspect", "refresh"])
+@pytest.mark.parametrize(("cwd", "reason"), [(7, "invalid_cwd"), (" ", "missing_cwd")])
+async def test_a_question_without_a_folder_is_refused(
+    control: Socket, daemon: Daemon, ask: str, cwd: object, reason: str
+) -> None:
+    status, body = await control.post(f"/{ask}", {"cwd": cwd})
+    assert (status, body["reason"], daemon.asked) == (400, reason, [])
+
+
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
@@ -386,6 +457,8 @@ async def test_shutdown_of_another_version_is_refused(control: Socket, daemon: D
         ("GET", "/allocate", (405, "method_not_allowed")),
         ("DELETE", "/list", (405, "method_not_allowed")),
         ("GET", "/shutdown", (405, "method_not_allowed")),
+        ("GET", "/inspect", (405, "method_not_allowed")),
+        ("GET", "/refresh", (405, "method_not_allowed")),
     ],
 )
 async def test_anything_else_is_refused_in_the_same_shape(
@@ -396,7 +469,9 @@ async def test_anything_else_is_refused_in_the_same_shape(
     assert (status, body["reason"]) == expected
 
 
-@pytest.mark.parametrize("path", ["/allocate", "/heartbeat", "/bye", "/resolve", "/shutdown"])
+@pytest.mark.parametrize(
+    "path", ["/allocate", "/heartbeat", "/bye", "/resolve", "/inspect", "/refresh", "/shutdown"]
+)
 @pytest.mark.parametrize(
     "body",
     [

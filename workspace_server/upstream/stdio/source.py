@@ -156,7 +156,9 @@ class StdioSource(ForeignSource):
         cwd = self._server.cwd or self._root
         try:
             child = await Child.start(
-                Command(self._server.command, env, cwd, self._confinement), name=self.id
+                Command(self._server.command, env, cwd, self._confinement),
+                name=self.id,
+                on_stderr=self._heard,
             )
         except StartFailed as failure:
             raise SessionFailed(clean_text(str(failure)), final=True) from None
@@ -175,6 +177,10 @@ class StdioSource(ForeignSource):
             version=self._version,
             junk=self.junk,
         )
+
+    def _heard(self, line: str) -> None:
+        """A line of standard error, for the log, without what the entry set."""
+        log.info("source_stderr", source=self.id, line=log.without(line, self._server.env.values()))
 
 
 def _offer(server: StdioServer) -> Offer:

@@ -303,3 +303,16 @@ async def test_whoever_lists_whenever_told_to_does_not_run_in_circles(
         assert isinstance(refused, Refusal)
         assert (source.error or "") in refused.message
         await asyncio.gather(*lists)
+
+
+async def test_standard_error_is_in_the_log_without_what_was_set_for_the_server(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """T-105, SE4: `lmtb logs --server` shows it."""
+    body = 'print("connecting with", os.environ["KEY"], file=sys.stderr, flush=True)\nserve(echo)'
+    async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
+        await source.list_tools()
+    said = capfd.readouterr().err
+    assert '"event":"source_stderr"' in said
+    assert "connecting with [hidden]" in said
+    assert "canary-value" not in said

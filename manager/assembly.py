@@ -18,6 +18,7 @@ from manager.control_plane import ControlPlane
 from manager.filesystem import FolderExaminer
 from manager.legacy.endpoint import LegacyEndpoint
 from manager.legacy.keeper import Keeper
+from manager.legacy.listening import Listening
 from manager.paths import Paths
 from manager.settings import Settings
 from manager.store import Store
@@ -39,6 +40,7 @@ class Parts:
     externals: ExternalServers
     workspaces: Workspaces
     keeper: Keeper
+    listening: Listening
     routes: McpRoutes
     control: ControlPlane
     status: Status
@@ -81,6 +83,7 @@ def assemble(
         externals,
         workspaces,
         keeper,
+        Listening(keeper, workspaces),
         routes,
         ControlPlane(port, workspaces, externals, stop, os.environ.get("PATH")),
         Status(workspaces, externals, keeper, store, address),

@@ -22,6 +22,10 @@ from pydantic_settings import (
 ENV_PREFIX = "LMTB_"
 _PLACES = frozenset({"LMTB_CONFIG_DIR", "LMTB_STATE_DIR", "LMTB_RUNTIME_DIR"})
 """Environment names that move folders (see `paths.py`); they are not settings."""
+_OF_CHILDREN = frozenset({"LMTB_CHILD", "LMTB_WORKSPACE"})
+"""What a server or script that we run sees, and therefore every `lmtb` that it starts."""
+_OF_OTHERS = ("LMTB_TOOL_", "LMTB_SECRET_")
+"""So begin more of what scripts see, and the user's secrets, which workspace servers read."""
 _MIB = 1024 * 1024
 
 
@@ -152,8 +156,9 @@ def load_settings(config_file: Path, environ: Mapping[str, str], flags: Mapping[
 
 
 def _refuse_unknown_variables(environ: Mapping[str, str]) -> None:
-    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | _PLACES
-    strangers = sorted(name for name in environ if name.startswith(ENV_PREFIX) and name not in known)
+    known = {ENV_PREFIX + name.upper() for name in Settings.model_fields} | _PLACES | _OF_CHILDREN
+    ours = (name for name in environ if name.startswith(ENV_PREFIX) and not name.startswith(_OF_OTHERS))
+    strangers = sorted(name for name in ours if name not in known)
     if strangers:
         raise ConfigurationError(
             f"unknown environment variable {strangers[0]}; settings are listed in docs/configuration.md"

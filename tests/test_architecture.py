@@ -45,7 +45,7 @@ LAYERS = (
 )  # fmt: skip
 """Arrows only fall. Only the lowest layer's modules may know each other."""
 
-SDK_USERS = frozenset({"manager.cli.demo"})
+SDK_USERS = frozenset({"manager.cli.demo", "manager.cli.demo_gathered"})
 """Where the manager may use the official SDK: a demonstration plays a client."""
 
 LONGEST = 300

@@ -17,7 +17,9 @@ SH = shutil.which("sh")
 pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the scripts are for POSIX shells")
 
 
-@pytest.mark.parametrize("script", ["scripts/venv", "scripts/start", "scripts/test", ".ci/run"])
+@pytest.mark.parametrize(
+    "script", ["scripts/venv", "scripts/start", "scripts/test", "scripts/real-servers", ".ci/run"]
+)
 def test_script_is_executable_and_parses(script: str) -> None:
     path = ROOT / script
     shell = shutil.which(path.read_text().splitlines()[0].split("/")[-1].split()[-1])
@@ -79,3 +81,10 @@ def test_missing_python_is_said_with_the_next_step(checkout: Path) -> None:
     done = run(checkout, "scripts/start")
     assert done.returncode != 0
     assert "No Python 3.11 or newer found on PATH. Next step:" in done.stderr
+
+
+def test_servers_of_others_are_not_installed_without_node(checkout: Path) -> None:
+    """75: no fault, so that their tests are skipped."""
+    done = run(checkout, "scripts/real-servers")
+    assert (done.returncode, done.stdout) == (75, "")
+    assert done.stderr == "Node 18 or newer is not on the PATH\n"

@@ -62,16 +62,21 @@ class Parts:
             await self.sources.close()
 
     async def _open(self) -> None:
-        """A folder that does not allow a channel costs only the channel."""
-        if self.sources is None or self.open_channel is None:
-            return
+        """Whatever keeps the channel from being opened costs only the channel."""
         await asyncio.sleep(CHANNEL_AFTER_S)
-        prefix = (await self.sources.configure()).internal_prefix
-        self._channel = await asyncio.to_thread(self.open_channel, prefix)
         try:
-            await self._channel.start()
+            await self._open_channel()
         except OSError as error:
             log.error("internal_channel_unavailable", cause=str(error))
+        except Exception as fault:  # noqa: BLE001  nobody else would say so
+            log.fault("internal_channel_failed", fault)
+
+    async def _open_channel(self) -> None:
+        if self.sources is None or self.open_channel is None:
+            return
+        prefix = (await self.sources.configure()).internal_prefix
+        self._channel = await asyncio.to_thread(self.open_channel, prefix)
+        await self._channel.start()
 
 
 def assemble(launch: Launch, environ: Mapping[str, str]) -> Parts:

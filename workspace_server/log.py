@@ -10,7 +10,7 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ class _Lines:
 
     def msg(self, line: str) -> None:
         with suppress(OSError, ValueError):  # nobody may read any more; that is no reason to fail
-            sys.stderr.write(line + "\n")
+            sys.stderr.write(without(line) + "\n")
             sys.stderr.flush()
 
     debug = info = warning = error = critical = msg
@@ -67,6 +67,7 @@ def fault(event: str, exception: BaseException, **fields: Any) -> None:
 
 
 _SHORTEST_SECRET: Final = 6
+_hidden: Final[set[str]] = set()
 _SECRET: Final = re.compile(
     r"(?i)pass(word|phrase|wd)?$|secret|token|api_?key|authorization|credential|cookie"
 )
@@ -81,10 +82,23 @@ def redacted(value: Any) -> Any:
     return value
 
 
-def without(text: str, values: Iterable[str]) -> str:
-    """`text` with these values hidden; short ones are too common to be secrets."""
+def hide(*values: str) -> None:
+    """Let these values appear in no line from now on; short ones are too common to be secrets (SE4)."""
     for value in values:
         if len(value) >= _SHORTEST_SECRET:
+            _hidden.add(value)
+            _hidden.add(_serialize(value)[1:-1])  # as it stands inside a line
+
+
+def hide_members(members: Mapping[str, str]) -> None:
+    """`hide` the values whose names are those of secrets."""
+    hide(*(value for name, value in members.items() if _SECRET.search(name)))
+
+
+def without(text: str, values: Iterable[str] = ()) -> str:
+    """`text` with all that is hidden, and with these values, replaced."""
+    for value in (*_hidden, *values):
+        if len(value) >= _SHORTEST_SECRET and value in text:
             text = text.replace(value, "[hidden]")
     return text
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
+from workspace_server import log
 from workspace_server.config.model import RemoteServer, Scripts, StdioServer
 from workspace_server.source import Source
 from workspace_server.surroundings import Surroundings
@@ -74,6 +75,7 @@ class Making:
         """A configured server that may run."""
         around = self._around
         if isinstance(entry, StdioServer):
+            log.hide_members(entry.env)
             from workspace_server.upstream.stdio.source import StdioSource  # noqa: PLC0415
 
             return StdioSource(
@@ -83,6 +85,8 @@ class Making:
                 version=around.version,
                 cache=self._list_cache(),
             )
+        log.hide(entry.token, entry.client_secret)
+        log.hide_members(entry.headers)
         from workspace_server.upstream.remote.opening import Surroundings as Shared  # noqa: PLC0415
         from workspace_server.upstream.remote.source import RemoteSource  # noqa: PLC0415
 
@@ -93,7 +97,8 @@ class Making:
 
     @property
     def _run_dir(self) -> Path:
-        return self._around.state_dir / "run" / self._around.workspace
+        # short: the path of a socket in it has a narrow limit
+        return self._around.runtime_dir / "run" / self._around.workspace.rpartition("-")[2]
 
     def _folders(self, identity: str, scripts: Scripts) -> Sequence[Path]:
         if identity == "script":

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import select
-import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -144,43 +140,6 @@ class Play:
         text = "\n".join(getattr(block, "text", "") for block in result.content)
         _check(not result.is_error, text)
         return text
-
-
-def answer_at_terminal(command: list[str], environ: dict[str, str], question: str, answer: str) -> str:
-    """What a program prints at a terminal of its own, on which somebody answers its question.
-
-    Raises TimeoutError when it neither asks nor ends within `SHELL_S` seconds.
-    """
-    ours, theirs = os.openpty()
-    program = subprocess.Popen(
-        command, env=environ, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
-    )
-    os.close(theirs)
-    try:
-        printed, asked = b"", False
-        deadline = time.monotonic() + SHELL_S
-        while time.monotonic() < deadline:
-            ready, _, _ = select.select([ours], [], [], 0.5)
-            chunk = _read(ours) if ready else None
-            if chunk == b"" or (chunk is None and program.poll() is not None):
-                program.wait(SHELL_S)
-                return printed.decode("utf-8", "replace").replace("\r\n", "\n").strip()
-            printed += chunk or b""
-            if not asked and question.encode() in printed:
-                asked = True
-                os.write(ours, answer.encode())
-        raise TimeoutError(f"{Path(command[0]).name} did not end")
-    finally:
-        program.kill()
-        program.wait()
-        os.close(ours)
-
-
-def _read(descriptor: int) -> bytes:
-    try:
-        return os.read(descriptor, 65536)
-    except OSError:  # how Linux says that the other side of a terminal has gone
-        return b""
 
 
 def _check(condition: bool, otherwise: str) -> None:

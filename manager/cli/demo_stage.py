@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import psutil
 
-from manager.cli.demo_gathered import answer_at_terminal
+from manager.cli.demo_terminal import answer_at_terminal
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
 

@@ -46,7 +46,10 @@ def doctor(ctx: click.Context, as_json: bool) -> None:
 @click.argument("path", type=click.Path(path_type=Path), required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 def env(path: Path | None, as_json: bool) -> None:
-    """Show what programs of a workspace get of the environment, and what only this shell has."""
+    """Show what a workspace's programs find, and what only this shell has.
+
+    That is PATH, some well-known programs, and the names of variables.
+    """
     content.run("env", content.root_of(path), *(["--json"] if as_json else []))
 
 

@@ -37,9 +37,9 @@ def servers(ctx: click.Context, as_json: bool) -> None:
 @json_option
 @click.pass_obj
 def restart(cwd: Path | None, source: str | None, as_json: bool) -> None:
-    """Try a source that is down at once, and list its tools anew; without SOURCE, all of them.
+    """Try a source that is down at once; list its tools anew.
 
-    SOURCE is an id of `lmtb servers`, or what follows the colon in it.
+    SOURCE is an id of `lmtb servers`, or what follows the colon in it; without it, all are tried.
     """
     identity = None if source is None else _identity(source, objects(ask_about("/inspect", cwd), "sources"))
     ask_about("/refresh", cwd, source=identity)

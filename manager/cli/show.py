@@ -113,8 +113,7 @@ def problems(status: Mapping[str, Any]) -> list[str]:
         if row.get("state") in _ALARMING:
             why = row.get("lastError") or "see: lmtb doctor"
             found.append(f"{printable(row.get('workspace'))} is {row['state']}: {printable(why)}")
-        for trouble in troubles(row):
-            found.append(printable(f"{row.get('workspace')}: {trouble.text}"))
+        found += [printable(f"{row.get('workspace')}: {trouble.text}") for trouble in troubles(row)]
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode
 
@@ -131,11 +131,16 @@ class Keeper:
 
     # -- streams ------------------------------------------------------------------------------------------
 
-    def open_stream(self, session: Session) -> Stream | None:
-        """The session's standing stream, with the news it missed; None when it has one already."""
+    def open_stream(self, session: Session, heard: str | None = None) -> Stream | None:
+        """The session's standing stream, with the news it missed; None when it has one already.
+
+        Args:
+            heard: the workspace that the stream's own address means.
+        """
         stream = self.streams.open(session.id)
         if stream is not None:
             session.streaming = True
+            session.heard = heard
             if session.unannounced:
                 session.unannounced = False
                 stream.announce_lists()
@@ -145,6 +150,7 @@ class Keeper:
         """Its connection has ended."""
         self.streams.forget(session.id)
         session.streaming = False
+        session.heard = None
         session.seen = self._now()
 
     async def announce(self, session: Session) -> bool:
@@ -154,6 +160,23 @@ class Keeper:
             return False
         stream.announce_lists()
         return True
+
+    def listening(self) -> set[str]:
+        """The workspaces whose changes somebody with an open stream wants to hear of."""
+        return {
+            workspace
+            for session in self.sessions
+            if session.streaming
+            for workspace in (session.workspace, session.heard)
+            if workspace is not None
+        }
+
+    def announce_in(self, workspace: str, methods: Iterable[str]) -> None:
+        """Tell the open streams of a workspace's sessions that lists of it changed."""
+        for session in self.sessions:
+            stream = self.streams.get(session.id)
+            if stream is not None and workspace in (session.workspace, session.heard):
+                stream.announce_lists(methods)
 
     def announce_missed(self, serving: Collection[str]) -> None:
         """Tell streams of lists that were incomplete while their workspace was in trouble (M-183)."""

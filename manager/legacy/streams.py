@@ -7,6 +7,7 @@ each kind is kept.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from protocol import jsonrpc, names, sse
 
@@ -19,9 +20,9 @@ class Stream:
         self._news = asyncio.Event()
         self.is_closed = False
 
-    def announce_lists(self) -> None:
-        """Say that the lists changed; repeated news is said once."""
-        for method in names.LISTS_CHANGED:
+    def announce_lists(self, methods: Iterable[str] = names.LISTS_CHANGED) -> None:
+        """Say that lists changed, by default all; repeated news is said once."""
+        for method in methods:
             self._waiting[method] = sse.encode(jsonrpc.notification(method))
         self._news.set()
 

@@ -27,6 +27,7 @@ class Session:
         in_flight: ids being answered, each with what cancels it.
         shown: fingerprint of the tool list it was last shown.
         unannounced: whether a list changed without a stream to say so.
+        heard: id of the workspace that the address of its standing stream means.
         source: which rung decided its last request.
         mode: the headers that its `initialize` chose a tool mode with; requests that say nothing get them.
     """
@@ -44,6 +45,7 @@ class Session:
     shown: bytes | None = None
     unannounced: bool = False
     streaming: bool = False
+    heard: str | None = None
     source: str = "none"
     sent_cwd: str | None = None
     mode: tuple[tuple[str, str], ...] = ()

@@ -41,11 +41,15 @@ def end(instance: str) -> int:
 
 
 def marked(instance: str) -> list[int]:
-    """The living processes of this user that carry the instance's mark."""
-    mark = f"{names.CHILD_VARIABLE}={instance}."
+    """The living processes of this user that carry the instance's mark; never our own.
+
+    We carry it ourselves where somebody that a former server started has started us.
+    """
+    mark, own = f"{names.CHILD_VARIABLE}={instance}.", os.getpid()
     if sys.platform == "linux":
-        return [pid for pid in _pids() if _has(pid, mark.encode())]
-    return [process.pid for process in psutil.process_iter() if _has_elsewhere(process, f"{instance}.")]
+        return [pid for pid in _pids() if pid != own and _has(pid, mark.encode())]
+    others = (process for process in psutil.process_iter() if process.pid != own)
+    return [process.pid for process in others if _has_elsewhere(process, f"{instance}.")]
 
 
 def _pids() -> list[int]:

@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl, urlencode
 from aiohttp import web
 
 from manager.answers.dispatch import Dispatch, unknown_workspace
-from manager.answers.exchange import Exchange
+from manager.answers.exchange import Exchange, Located
+from manager.answers.locate import locate
 from manager.legacy.endpoint import LegacyEndpoint, NoSession
 from manager.routing.door import DoorRefusal
 from manager.routing.json_scan import check_json
@@ -179,7 +180,11 @@ class McpRoutes:
             )
         if not _accepts(request)[1]:
             return _json(b'{"error":"Not Acceptable: accept text/event-stream"}', 406)
-        stream = self._legacy.keeper.open_stream(session)
+        path = request.match_info.get("workspace_id")
+        claims = _claims(request, _query(request), path, session)
+        located = await locate(self._dispatch.workspaces, claims)
+        heard = located.workspace.id if isinstance(located, Located) else None
+        stream = self._legacy.keeper.open_stream(session, heard)
         if stream is None:
             return _json(b'{"error":"Conflict: this session has a stream already"}', 409)
         try:
@@ -207,18 +212,8 @@ class McpRoutes:
 def _exchange(
     request: web.Request, inbound: Inbound, message: Request, path: str | None, session: Session | None
 ) -> Exchange:
-    # undecoded: aiohttp's own decoding would come before this one, and `%2520` mean a blank; a `+` stays one,
-    # because clients put a folder into the URL as it is (the ladder also tries it as a form's blank)
-    raw = request.rel_url.raw_query_string.replace("+", "%2B")
-    query = dict(parse_qsl(raw, keep_blank_values=True, errors="surrogateescape"))
-    header = request.headers.get(headers.WORKSPACE_CWD)
-    claims = Claims(
-        path=path,
-        session=session.workspace if session is not None else None,
-        query=query.get("cwd"),
-        header=None if header is None else headers.decode_value(header),
-        codex=_sandbox_cwd(inbound),
-    )
+    query = _query(request)
+    claims = _claims(request, query, path, session, _sandbox_cwd(inbound))
     if session is not None:
         sent = claims.query or claims.header or claims.codex
         session.sent_cwd = None if sent is None else sent.encode("utf-8", "replace").decode()
@@ -232,6 +227,31 @@ def _exchange(
         passed_headers=_passed_headers(request, is_modern=inbound.era is Era.MODERN),
         passed_query=_passed_query(query),
         session=session,
+    )
+
+
+def _query(request: web.Request) -> dict[str, str]:
+    # undecoded: aiohttp's own decoding would come before this one, and `%2520` mean a blank; a `+` stays one,
+    # because clients put a folder into the URL as it is (the ladder also tries it as a form's blank)
+    raw = request.rel_url.raw_query_string.replace("+", "%2B")
+    return dict(parse_qsl(raw, keep_blank_values=True, errors="surrogateescape"))
+
+
+def _claims(
+    request: web.Request,
+    query: Mapping[str, str],
+    path: str | None,
+    session: Session | None,
+    codex: str | None = None,
+) -> Claims:
+    """What a request says about its workspace."""
+    header = request.headers.get(headers.WORKSPACE_CWD)
+    return Claims(
+        path=path,
+        session=session.workspace if session is not None else None,
+        query=query.get("cwd"),
+        header=None if header is None else headers.decode_value(header),
+        codex=codex,
     )
 
 

@@ -108,11 +108,20 @@ def test_an_unknown_variable_is_refused(config: Path, monkeypatch: pytest.Monkey
     assert "LMTB_HTP_PORT" in complaint(config)
 
 
-@pytest.mark.parametrize("name", ["LMTB_CONFIG_DIR", "LMTB_STATE_DIR", "LMTB_RUNTIME_DIR"])
+@pytest.mark.parametrize("name", ["CONFIG_DIR", "STATE_DIR", "RUNTIME_DIR"])
 def test_variables_that_move_folders_are_no_strangers(
     config: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setenv(name, "/somewhere")
+    monkeypatch.setenv(f"LMTB_{name}", "/somewhere")
+    assert load(config).http_port == 47100
+
+
+@pytest.mark.parametrize("name", ["SECRET_GITHUB", "CHILD", "WORKSPACE", "TOOL_NAME", "TOOL_ARGS_FILE"])
+def test_variables_of_secrets_and_of_our_own_children_are_no_strangers(
+    config: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A script may run `lmtb`, and the user may keep secrets in the environment."""
+    monkeypatch.setenv(f"LMTB_{name}", "x")
     assert load(config).http_port == 47100
 
 

@@ -105,7 +105,7 @@ class Street:
         """A client of either project, whose servers are trusted and awake."""
         clients = []
         for project in (self.clean, self.spoiled):
-            assert await self.home.lmtb("trust", "--yes", cwd=project) == 0
+            assert (await self.home.lmtb("trust", "--yes", cwd=project)).code == 0
             clients.append(await legacy(http, address, project))
             await clients[-1].ask(names.TOOLS_LIST)
             for name in GOOD:
@@ -135,7 +135,6 @@ async def test_lists_and_calls_of_the_others_are_as_quick_as_without_them(
     await state_of(home, street.spoiled, "flooding", "ready")
     for ask in (lambda who: number(who, "good__pid"), lambda who: who.ask(names.TOOLS_LIST)):
         without, beside = await compared(partial(ask, clean), partial(ask, spoiled))
-        print(without, beside)
         assert beside <= 1.5 * without + SLACK_S, (without, beside)
 
     told = await sources(home, street.spoiled)

@@ -42,7 +42,7 @@ async def used(clients: list[Client], servers: list[str]) -> dict[str, set[int]]
 
 async def stopped(home: ManagerHome) -> None:
     """Stop the manager from the command line; nothing may be left then."""
-    assert await home.lmtb("stop") == 0
+    assert (await home.lmtb("stop")).code == 0
     assert not home.processes()
 
 

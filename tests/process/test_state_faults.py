@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,21 +18,9 @@ from protocol import names
 from support.front_door import LegacyClient
 from support.manager import make_project, manager_paths, running_manager
 from support.manager_home import ManagerHome, ManagerProcess
+from support.mounts import NAMESPACE, needs_mounts, on_a_full_disk
 
 SUM = {"expression": "6*7"}
-NAMESPACE = ["unshare", "--mount", "sh", "-c"]
-
-
-def _can_mount() -> bool:
-    if os.geteuid() != 0:
-        return False
-    try:
-        return subprocess.run([*NAMESPACE, "mount -t tmpfs none /mnt"], check=False).returncode == 0
-    except OSError:
-        return False
-
-
-needs_mounts = pytest.mark.skipif(not _can_mount(), reason="needs mounts of its own")
 
 
 def garbage(file: Path) -> None:
@@ -152,11 +139,7 @@ async def test_a_full_disk_is_said_and_served_from_memory(
     """M-168, F13: what cannot be saved works until the manager ends."""
     state = home.paths.state_dir
     state.mkdir(mode=0o700)
-    script = (
-        f"mount -t tmpfs -o size=64k,mode=700 none {state}"
-        f' && {{ head -c 1000000 /dev/zero > {state}/ballast; exec "$@"; }}'
-    )
-    manager = await home.start(prefix=[*NAMESPACE, script, "sh"])
+    manager = await home.start(prefix=on_a_full_disk(state))
     client = await works(http, manager, make_project(tmp_path / "proj"))
     assert (await home.status())["state"] == "degraded"
     assert (await client.call("calculator", SUM)).payload == {"value": 42}

@@ -59,7 +59,7 @@ async def test_eight_clients_share_one_process_and_nothing_is_left(
     answers = await asyncio.gather(*(echoed(client, "all__echo", text) for client, text in calls))
     assert answers == [f"Echo: {text}" for _, text in calls]
     assert len(home.processes("mcp-server-everything")) == 1
-    assert await home.lmtb("stop") == 0
+    assert (await home.lmtb("stop")).code == 0
     assert not home.processes()
 
 
@@ -87,5 +87,5 @@ async def test_what_npx_started_ends_with_a_workspace_server_that_was_killed(
     async with asyncio.timeout(20):
         while not await answered("two"):
             await asyncio.sleep(0.05)
-    assert await home.lmtb("stop") == 0
+    assert (await home.lmtb("stop")).code == 0
     assert not home.processes()

@@ -12,7 +12,15 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from support.real_servers import Entry, Installed, asked_directly, gathered, same_definitions, same_outcome
+from support.real_servers import (
+    Entry,
+    Installed,
+    asked_directly,
+    gathered,
+    outcome,
+    same_definitions,
+    same_outcome,
+)
 from support.workshop import Project
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,15 @@ class ManagerProcess:
         """Kill it, and only it, without a word."""
         self.send(signal.SIGKILL)
         await self.ended()
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a verb of the command line ended with and printed."""
+
+    code: int
+    out: str
+    err: str
 
 
 class ManagerHome:
@@ -115,14 +125,17 @@ class ManagerHome:
             assert time.monotonic() < deadline, manager.log.read_text()
             await asyncio.sleep(0.02)
 
-    async def lmtb(self, *arguments: str, cwd: Path | None = None) -> int:
-        """Run a verb of the command line as this user; its exit code."""
+    async def lmtb(
+        self, *arguments: str, cwd: Path | None = None, prefix: Sequence[str] = (), given: str = ""
+    ) -> Said:
+        """Run a verb of the command line as this user. `prefix` is a program that is to start it."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-m", "manager", *arguments,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL,
-            cwd=cwd or self.folder, env=self._environ,
+            *prefix, sys.executable, "-I", "-m", "manager", *arguments,
+            stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd or self.folder, env=self._environ,
         )  # fmt: skip
-        return await asyncio.wait_for(process.wait(), STOP_S)
+        out, err = await asyncio.wait_for(process.communicate(given.encode()), STOP_S)
+        assert process.returncode is not None
+        return Said(process.returncode, out.decode(), err.decode())
 
     async def status(self) -> dict[str, Any]:
         """The running manager's whole status."""

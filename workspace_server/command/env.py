@@ -51,8 +51,8 @@ def compare(shell: Mapping[str, str], child: Mapping[str, str]) -> dict[str, Any
 
     Returns:
         `path` (`child`, `onlyChild`, `onlyShell`, each a list of folders), `programs` (name -> `child` and
-        `shell`, a path or None), `missing` (names only the shell has, its own left out), `changed` and `added`
-        (names).
+        `shell`, a path or None), `missing` (names that only the shell has, its own left out), `changed`
+        and `added` (names).
     """
     theirs, mine = _folders(child), _folders(shell)
     return {

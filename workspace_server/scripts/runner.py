@@ -69,10 +69,11 @@ def python(script: Path, folder: Path, libraries: Sequence[Path]) -> tuple[str, 
 
 
 class Runner:
-    """Runs scripts, each in a private folder below `folder` that is gone after the call.
+    """Runs scripts, each in a private folder that is gone after the call.
 
     Args:
-        folder: made when it is needed, removed by `close`.
+        folder: where those folders are; made when it is needed, removed by `close`. Where its path is too
+            long for a socket in them, they are in the temporary folder, under names nobody can guess.
         root: the workspace.
         environment: what every script sees.
         confined: whether scripts are held to `fence`.
@@ -89,8 +90,8 @@ class Runner:
         term_s: float = TERM_S,
     ) -> None:
         longest = len(os.fsencode(folder)) + len(f"/000000/{bridge.SOCKET}")
-        short = Path(tempfile.gettempdir(), f"lmtb-{secrets.token_hex(8)}")
-        self._folder = folder if longest <= bridge.MAX_PATH else short
+        self._parent = folder if longest <= bridge.MAX_PATH else Path(tempfile.gettempdir())
+        self._folder = folder
         self._root = root
         self._environment = environment
         self._confined = confined
@@ -149,7 +150,8 @@ class Runner:
 
     async def _work(self, job: Job, given: bytes, toolbox: Toolbox | None, slots: Slots) -> Ended:
         self._serial += 1
-        folder = self._folder / str(self._serial)
+        name = str(self._serial) if self._parent == self._folder else f"lmtb-{secrets.token_hex(8)}"
+        folder = self._parent / name
         async with AsyncExitStack() as stack:
             stack.push_async_callback(asyncio.to_thread, remove, folder)
             try:

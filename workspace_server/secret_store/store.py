@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
+from workspace_server import log
 from workspace_server.secret_store.entry import Entry, SecretsUnavailable, check_key, check_value
 from workspace_server.secret_store.os_keyring import OsKeyring
 from workspace_server.secret_store.provided import CredentialFiles, EnvironmentSecrets, Provided
@@ -72,12 +73,16 @@ class Secrets:
     async def get(self, key: str) -> str | None:
         """See `SecretStore`."""
         check_key(key)
-        return await asyncio.to_thread(self._get, key)
+        value = await asyncio.to_thread(self._get, key)
+        if value is not None:
+            log.hide(value)
+        return value
 
     async def set(self, key: str, value: str) -> None:
         """See `SecretStore`. A secret that is provided from outside cannot be set."""
         check_key(key)
         check_value(value)
+        log.hide(value)
         await asyncio.to_thread(self._set, key, value)
 
     async def delete(self, key: str) -> bool:

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from manager import exit_codes
-from manager.cli import content
 from manager.paths import Paths
 from support.manager_process import lmtb
 
@@ -25,7 +24,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         found.append(command)
         raise SystemExit(0)
 
-    monkeypatch.setattr(content.os, "execv", become)
+    monkeypatch.setattr(os, "execv", become)
     return found
 
 
@@ -51,7 +50,7 @@ def project(tmp_path: Path) -> Path:
         (("secrets", "list", "--json"), ["secrets", "list", "--json"]),
         (("secrets", "delete", "key"), ["secrets", "delete", "key"]),
     ],
-    ids=lambda words: " ".join(words),
+    ids=" ".join,
 )
 def test_verbs_are_handed_on_with_the_users_folders_and_the_root(
     run: Any,

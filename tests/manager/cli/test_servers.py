@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
 
 from manager import exit_codes
-from manager.cli import content
 
 
 def source(identity: str, state: str = "ready", **members: Any) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_signing_in_is_handed_on_with_the_workspace(
     run: Any, control: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found: list[list[str]] = []
-    monkeypatch.setattr(content.os, "execv", lambda _, command: found.append(command))
+    monkeypatch.setattr(os, "execv", lambda _, command: found.append(command))
     control.say("POST /resolve", {"ok": True, "match": {"workspaceFolders": ["/srv/p"]}})
     run("servers", "login", "gh", "--cwd", "/")
     assert found[0][-3:] == ["login", "/srv/p", "gh"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ from typing import Any
 import pytest
 
 from manager import exit_codes
-from manager.cli import content, output
 from manager.cli.asking import MAX_ISSUES, first_sentence
 
 CUSTOM = {"id": "custom", "label": "Custom tools"}
@@ -82,7 +82,7 @@ def inspected(control: Any) -> Any:
 def columns(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """Let the output be a terminal of this width."""
     monkeypatch.setattr("click.testing._NamedTextIOWrapper.isatty", lambda _: True, raising=False)
-    monkeypatch.setattr(output.shutil, "get_terminal_size", lambda: os.terminal_size((count, 24)))
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((count, 24)))
 
 
 @pytest.mark.usefixtures("inspected")
@@ -237,7 +237,7 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         found.append(command)
         raise SystemExit(0)
 
-    monkeypatch.setattr(content.os, "execv", become)
+    monkeypatch.setattr(os, "execv", become)
     return found
 
 

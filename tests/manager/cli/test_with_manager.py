@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from manager import exit_codes
 from manager.paths import Paths
 from support.manager_process import ManagerProcess, environment, left_behind, lmtb, running_manager
+from support.patience import within
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets and signals")
 
@@ -98,6 +100,21 @@ def test_sources_are_listed_and_tried_again(manager: ManagerProcess, project: Pa
     (source,) = json.loads(tried.stdout)["sources"]
     assert (source["id"], source["state"]) == ("stdio:gone", "failed")
     assert "no-such-program" in source["error"]
+
+
+def test_doctor_and_status_name_what_waits_for_trust(tmp_path: Path, project: Path) -> None:
+    """T-62: as the workspace's server told with its last health answer."""
+    (project / ".mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}')
+    with running_manager(tmp_path, "--health-interval-s", "0.1") as manager:
+        manager.lmtb("servers", cwd=project)
+        deadline = time.monotonic() + within(5)
+        while not manager.status()["instanceDetails"][0]["issues"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        assert "1 thing waits for your trust" in manager.lmtb("status").stdout
+        ended = manager.lmtb("doctor")
+    assert ended.returncode == exit_codes.OK, "nothing failed, somebody has to decide"
+    assert f"-> look at it with: lmtb trust {project}" in ended.stdout.replace("'", "")
 
 
 def test_a_decision_about_a_tool_counts_from_the_next_request_on(

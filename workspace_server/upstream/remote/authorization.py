@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from workspace_server import log
 from workspace_server.config.model import RemoteServer
 
 Secrets = Callable[[str], Awaitable[str | None]]
@@ -84,6 +85,7 @@ class Token:
             return f"Bearer {server.token}" if server.token else self._written
         if not token:
             raise CredentialsMissing(missing, self.next_step)
+        log.hide(token)
         return f"Bearer {token}"
 
     async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:

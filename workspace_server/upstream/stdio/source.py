@@ -124,7 +124,7 @@ class StdioSource(ForeignSource):
             "pid": child.pid if child is not None and running else None,
             "processes": len(self.sessions),
             "restarts": max(0, self._starts - 1),
-            "stderr": [] if child is None else child.stderr.lines(STDERR_LINES),
+            "stderr": [] if child is None else self._shown(child.stderr.lines(STDERR_LINES)),
             **super().status(),
         }
 
@@ -177,6 +177,9 @@ class StdioSource(ForeignSource):
             version=self._version,
             junk=self.junk,
         )
+
+    def _shown(self, lines: Sequence[str]) -> list[str]:
+        return [log.without(line, self._server.env.values()) for line in lines]
 
     def _heard(self, line: str) -> None:
         """A line of standard error, for the log, without what the entry set."""

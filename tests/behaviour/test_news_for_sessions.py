@@ -1,0 +1,75 @@
+"""What legacy sessions hear on their standing stream when their workspace's lists change."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientResponse
+
+from protocol import names, sse
+from support.front_door import LegacyClient
+from support.patience import within
+from support.workshop import Workshop, listed, workshop
+
+
+async def hears_of_tools(stream: ClientResponse) -> None:
+    """Wait until the stream says that the tools changed."""
+    heard: set[str] = set()
+    async with asyncio.timeout(within(2.5)):
+        while names.TOOLS_CHANGED not in heard:
+            frame = await stream.content.readuntil(b"\n\n")
+            heard |= {json.loads(one.data)["method"] for one in sse.Decoder().feed(frame)}
+
+
+@pytest.mark.parametrize("way", ["handshake", "pure door"])
+async def test_session_hears_of_a_new_tool_within_two_seconds(tmp_path: Path, way: str) -> None:
+    """T-64, T-184, D-13."""
+    async with workshop(tmp_path) as shop:
+        project = shop.project("proj")
+        if way == "handshake":
+            client = await project.legacy()
+        else:
+            client = await LegacyClient.connect(shop.http, project.url)
+        await listed(client)
+        async with client.stream() as stream:
+            shop.user_tool("heard")
+            await hears_of_tools(stream)
+        assert "heard" in await listed(client)
+
+
+async def test_only_sessions_of_the_workspace_hear(tmp_path: Path) -> None:
+    """D-13: whoever is somewhere else is left alone."""
+    async with workshop(tmp_path) as shop:
+        project = shop.project("here")
+        here, there = await project.legacy(), await shop.project("there").legacy()
+        for client in (here, there):
+            await listed(client)
+        async with here.stream() as near, there.stream() as far:
+            project.tool("only_here")
+            await project.trust()
+            await hears_of_tools(near)
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await far.content.readuntil(b"event")
+
+
+async def test_session_hears_when_another_server_took_over(tmp_path: Path) -> None:
+    """M-183: nobody knows what was missed meanwhile."""
+    async with workshop(tmp_path) as shop:
+        client = await shop.project("proj").legacy()
+        await listed(client)
+        async with client.stream() as stream:
+            await asyncio.sleep(1)  # the manager has begun to listen by then
+            os.kill(await server_pid(shop), signal.SIGKILL)
+            await hears_of_tools(stream)
+
+
+async def server_pid(shop: Workshop) -> int:
+    async with shop.http.get(shop.manager.base + "/mcp/status") as response:
+        (instance,) = (await response.json())["instanceDetails"]
+    return int(instance["pid"])

@@ -1,0 +1,127 @@
+"""Stdio servers and scripts when the folder goes, the disk is full, the clock jumps or the machine sleeps."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from aiohttp import ClientSession
+
+from protocol import names
+from support.families import (
+    FAMILY_SIZE,
+    TOOLS,
+    children,
+    configure,
+    entry,
+    legacy,
+    marks,
+    number,
+    user_tool,
+)
+from support.manager import make_project
+from support.manager_home import ManagerHome
+from support.mounts import beside, needs_mounts, on_a_full_disk
+from support.patience import within
+from support.stdio_children import program
+
+PROJECT_FILE = ".lm-tools-bridge/workspace.toml"
+
+
+async def test_servers_of_a_folder_that_was_deleted_end_and_come_back_with_it(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-126, F43, T-90: 47107, nothing is left running; the folder made anew is served again."""
+    configure(home, entry("one"))
+    manager = await home.start()
+    project = make_project(tmp_path / "proj")
+    client = await legacy(http, manager.address, project)
+    pid = await number(client, "one__pid")
+    assert len(marks(home)) == FAMILY_SIZE
+    shutil.rmtree(project)
+    async with asyncio.timeout(within(4)):
+        while not (gone := (await client.call("one__pid")).result).get("isError"):
+            assert gone["content"][0]["text"] == str(pid)  # who is running goes on
+            await asyncio.sleep(0.1)
+    assert gone["structuredContent"]["error"]["reason"] == "workspace_gone"
+    assert not marks(home)
+    make_project(project)
+    assert await number(client, "one__pid") != pid
+
+
+@needs_mounts
+async def test_a_full_disk_costs_only_what_needs_it_and_is_named(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """F13: lists are not kept, nothing can be trusted or stored, and that is said; servers serve."""
+    configure(home, entry("one"))
+    user_tool(home, "brief", "echo 1\n")
+    home.paths.state_dir.mkdir(mode=0o700)
+    manager = await home.start(prefix=on_a_full_disk(home.paths.state_dir))
+    project = make_project(tmp_path / "proj", **{PROJECT_FILE: entry("theirs", program(TOOLS))})
+    client = await legacy(http, manager.address, project)
+    pid = await number(client, "one__pid")
+    failed = (await client.call("brief")).result
+    assert failed["isError"] is True
+    assert "No space left on device" in failed["content"][0]["text"]
+    for verb in (("trust", "--yes"), ("secrets", "set", "key", "--stdin")):
+        said = await home.lmtb(*verb, prefix=beside(manager.pid, project), given="value\n")
+        assert said.code == 1
+        assert "No space left on device" in said.err
+        assert "Next step: " in said.err
+        assert "Traceback" not in said.err
+    listed = (await client.ask(names.TOOLS_LIST)).result
+    issues = {one["code"] for one in listed["_meta"][names.META_ISSUES]}
+    assert "TRUST_PENDING" in issues
+    assert await number(client, "one__pid") == pid
+
+
+async def test_a_sleep_in_the_middle_of_calls_costs_no_answer_and_no_process(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """F17: what servers and scripts said meanwhile is read when the workspace server wakes up."""
+    configure(home, entry("one"), entry("quick", program(TOOLS)))
+    user_tool(home, "nap", "sleep 0.3; echo $$\n")
+    manager = await home.start()
+    client = await legacy(http, manager.address, make_project(tmp_path / "proj"))
+    pids = [await number(client, f"{name}__pid") for name in ("one", "quick")]
+    (server,) = (await home.server_pids()).values()
+    gate = tmp_path / "gate"
+    held = asyncio.create_task(number(client, "one__hold", {"until": str(gate)}))
+    napping = asyncio.create_task(number(client, "nap"))
+    async with asyncio.timeout(within(5)):
+        while len(children(home, server)) < len(pids) + 1:
+            await asyncio.sleep(0.02)
+    os.kill(server, signal.SIGSTOP)
+    gate.touch()
+    await asyncio.sleep(2)
+    assert not held.done()
+    os.kill(server, signal.SIGCONT)
+    assert await asyncio.wait_for(held, within(2)) == pids[0]
+    await asyncio.wait_for(napping, within(2))
+    assert [await number(client, f"{name}__pid") for name in ("one", "quick")] == pids
+    assert (await home.server_pids()).popitem()[1] == server
+    assert children(home, server) == set(pids)
+
+
+async def test_a_clock_that_jumps_restarts_nothing_and_hides_no_change(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """F16: files from the future or the distant past are read like others."""
+    configure(home, entry("one", program(TOOLS)))
+    manager = await home.start()
+    client = await legacy(http, manager.address, make_project(tmp_path / "proj"))
+    pid = await number(client, "one__pid")
+    file = home.folder / "config" / "workspace.toml"
+    for namespace, moment in (("later", time.time() + 10**9), ("earlier", 0)):
+        os.utime(file, (moment, moment))
+        assert await number(client, "one__pid") == pid
+        configure(home, entry("one", program(TOOLS)), entry(namespace, program(TOOLS)))
+        os.utime(file, (moment, moment))
+        listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
+        assert f"{namespace}__pid" in {tool["name"] for tool in listed}
+    assert await number(client, "one__pid") == pid

@@ -1,0 +1,40 @@
+"""Lines of the log, and what never stands in one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from workspace_server import log
+
+CANARY = 'canary "7ab1" é'
+
+
+@pytest.fixture(autouse=True)
+def _nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "_hidden", set())
+
+
+def test_known_secret_stands_in_no_line_under_whatever_name(capfd: pytest.CaptureFixture[str]) -> None:
+    """SE4, T-171, T-186: by value."""
+    log.hide(CANARY)
+    log.info("tool_call", input={"text": f"say {CANARY} twice, {CANARY}"})
+    line = json.loads(capfd.readouterr().err)
+    assert line["input"]["text"] == "say [hidden] twice, [hidden]"
+
+
+def test_members_named_like_secrets_are_redacted_and_their_values_hidden_elsewhere(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """T-186: by key name."""
+    assert log.redacted({"a": [{"api_key": "x", "b": 1}]}) == {"a": [{"api_key": "[hidden]", "b": 1}]}
+    log.hide_members({"API_TOKEN": "canary-1", "REGION": "eu-north-1"})
+    log.info("said", line="canary-1 in eu-north-1")
+    assert json.loads(capfd.readouterr().err)["line"] == "[hidden] in eu-north-1"
+
+
+def test_short_values_are_too_common_to_be_hidden() -> None:
+    log.hide("on")
+    assert log.without("connection on") == "connection on"
+    assert log.without("a-longer-value", ["a-longer-value"]) == "[hidden]"

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.launch import Folders, Launch
 from workspace_server import log
-from workspace_server.approval_state import ApprovalState
-from workspace_server.approvals import Approvals
 from workspace_server.builtin import BuiltinSource
-from workspace_server.calls import Calls
-from workspace_server.gate import Guard
+from workspace_server.calls.approval_state import ApprovalState
+from workspace_server.calls.approvals import Approvals
+from workspace_server.calls.dispatch import Calls
+from workspace_server.calls.gate import Guard
+from workspace_server.calls.rate_limit import RateLimiter
+from workspace_server.calls.toolbox import OwnTools
+from workspace_server.catalog.registry import Registry
+from workspace_server.catalog.toolset import Toolset
 from workspace_server.making import Making
-from workspace_server.rate_limit import RateLimiter
-from workspace_server.registry import Registry
 from workspace_server.secret_store.store import Secrets, open_store
 from workspace_server.sources import Sources
 from workspace_server.surroundings import Surroundings
-from workspace_server.toolbox import OwnTools
-from workspace_server.toolset import Toolset
 from workspace_server.version import version
 from workspace_server.workspace import Workspace
 

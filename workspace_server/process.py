@@ -19,10 +19,10 @@ from aiohttp import web
 from protocol import launch as orders
 from protocol.launch import Launch
 from workspace_server import log
-from workspace_server.app import make_app, make_runner
 from workspace_server.assembly import assemble
 from workspace_server.life import Life
 from workspace_server.version import version
+from workspace_server.web.app import make_app, make_runner
 
 MAX_ORDERS: Final = 1024 * 1024
 BACKLOG: Final = 512

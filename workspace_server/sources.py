@@ -13,13 +13,13 @@ from typing import Final, Protocol, runtime_checkable
 
 from protocol.issues import Issue
 from workspace_server import naming
+from workspace_server.catalog.registry import Registry
 from workspace_server.config.combine import apply_widening
 from workspace_server.config.load import Configurations
 from workspace_server.config.model import Configuration, RemoteServer, StdioServer
 from workspace_server.fresh import Fresh
 from workspace_server.local_disk import are_local
 from workspace_server.making import Making
-from workspace_server.registry import Registry
 from workspace_server.source import Source
 from workspace_server.surroundings import Surroundings
 from workspace_server.trust.item import Verdict

@@ -57,7 +57,7 @@ async def test_servers_of_a_folder_that_was_deleted_end_and_come_back_with_it(
 async def test_a_full_disk_costs_only_what_needs_it_and_is_named(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """F13: lists are not kept, nothing can be trusted or stored, and that is said; servers serve."""
+    """F13: lists are not kept, nothing can be trusted or stored, and that is said; tools work."""
     configure(home, entry("one"))
     user_tool(home, "brief", "echo 1\n")
     home.paths.state_dir.mkdir(mode=0o700)
@@ -65,9 +65,7 @@ async def test_a_full_disk_costs_only_what_needs_it_and_is_named(
     project = make_project(tmp_path / "proj", **{PROJECT_FILE: entry("theirs", program(TOOLS))})
     client = await legacy(http, manager.address, project)
     pid = await number(client, "one__pid")
-    failed = (await client.call("brief")).result
-    assert failed["isError"] is True
-    assert "No space left on device" in failed["content"][0]["text"]
+    assert await number(client, "brief") == 1
     for verb in (("trust", "--yes"), ("secrets", "set", "key", "--stdin")):
         said = await home.lmtb(*verb, prefix=beside(manager.pid, project), given="value\n")
         assert said.code == 1

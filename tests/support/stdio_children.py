@@ -49,6 +49,7 @@ def serve(call):
         if method == "initialize": greet(m)
         elif method == "tools/list": listed(m)
         elif method == "tools/call": call(m)
+        elif method == "ping": answer(m["id"], {})
         else: heard(m)
 def echo(m): answer(m["id"], text(json.dumps(m["params"], ensure_ascii=False)))
 """

@@ -11,14 +11,14 @@ from aiohttp import ClientSession, web
 
 from protocol.launch import Launch
 from support.modern import SECRET, Caller
-from workspace_server.app import make_app, make_runner
-from workspace_server.calls import Calls
+from workspace_server.calls.dispatch import Calls
+from workspace_server.calls.gate import Gate
+from workspace_server.catalog.registry import Registry
+from workspace_server.catalog.toolset import Toolset
 from workspace_server.config.model import Configuration
-from workspace_server.gate import Gate
 from workspace_server.life import Life
-from workspace_server.registry import Registry
 from workspace_server.source import Source
-from workspace_server.toolset import Toolset
+from workspace_server.web.app import make_app, make_runner
 
 
 @dataclass(slots=True)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from support.tool_source import PlayedSource, tool
+from workspace_server.catalog.registry import Registry
 from workspace_server.command.gathering import all_items
 from workspace_server.config.model import RemoteServer, Scripts, StdioServer
 from workspace_server.making import Making
-from workspace_server.registry import Registry
 from workspace_server.source import Source
 from workspace_server.sources import Sources
 from workspace_server.surroundings import Surroundings

@@ -213,7 +213,7 @@ def _output_schema(value: object) -> Mapping[str, Any]:
         raise Bad('output_schema must be a JSON Schema with type = "object"')
     schema: Mapping[str, Any] = json_value(value, "output_schema")
     # loaded for the few tools that promise a shape
-    from workspace_server.validation import validator_for  # noqa: PLC0415
+    from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
 
     try:
         validator_for(schema)

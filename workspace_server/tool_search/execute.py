@@ -106,7 +106,7 @@ def problem_result(problem: Problem) -> ToolResult:
         )
         return _refused(refusal)
     # loaded when needed: the validator takes a library that most processes never need
-    from workspace_server import validation  # noqa: PLC0415
+    from workspace_server.schemas import validation  # noqa: PLC0415
 
     told = validation.Problem(problem.pointer, problem.keyword, problem.message)
     return validation.invalid_arguments_result(Tool(NAME, EXECUTE_TOOL), [told])

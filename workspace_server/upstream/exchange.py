@@ -58,6 +58,7 @@ class Exchange:
 
     Attributes:
         ended: why it is over, None while it lives.
+        roots_told: whether the server asked for the roots.
         strays: answers and progress that nobody waited for (T-94).
         said: the last log messages of the server as (level, text).
     """
@@ -82,6 +83,7 @@ class Exchange:
         self._waiting: dict[bytes, _Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self.ended: TransportEnded | None = None
+        self.roots_told = False
         self.strays = 0
         self.said: deque[tuple[str, str]] = deque(maxlen=MAX_SAID)
         self._reader = asyncio.create_task(self._read(), name=f"read-{source}")
@@ -234,6 +236,7 @@ class Exchange:
         if asked.method == names.PING:
             reply = jsonrpc.result(asked.id, {})
         elif asked.method == "roots/list":
+            self.roots_told = True
             root = Path(self._root)
             reply = jsonrpc.result(asked.id, {"roots": [{"uri": root.as_uri(), "name": root.name or "/"}]})
         else:

@@ -170,6 +170,8 @@ class ForeignSource(Source):
         next_step = None
         if failure.delivered == "unknown" and failure.reason is Reason.SOURCE_UNAVAILABLE:
             next_step = "check whether the call took effect before you repeat it"
+        elif failure.retry_after_ms is not None:
+            next_step = "retry after the given time; lmtb servers says more"
         return Refusal(
             failure.reason,
             f'Source "{self.id}" gave no answer: {error}',

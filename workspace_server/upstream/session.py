@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
@@ -33,6 +33,10 @@ __all__ = ["Lost", "Session", "Transport"]
 REQUEST_S: Final = 30.0
 """How long the answer to anything but a call may take."""
 LISTEN_AGAIN_S: Final = 5.0
+FIRST_ANSWER_S: Final = 0.25
+"""How long a server that does not answer a ping keeps its first caller."""
+ROOTS_S: Final = 0.1
+"""How long a server that asked for the roots may take until it goes by them; 20 to 50 ms were seen."""
 
 
 class Session:
@@ -112,6 +116,20 @@ class Session:
             "serverInfo": {key: clean_text(text)[:200] for key, text in texts.items()},
             "said": [f"{level}: {text}" for level, text in self.exchange.said],
         }
+
+    async def settle(self) -> None:
+        """Let a server take its roots in before anybody calls it.
+
+        Servers ask for them after `initialized`, and refuse what lies outside until they have the answer; no
+        message says when that is. One that asked nothing by its first answer is not waited for.
+        """
+        if self.greeting.era is not Era.LEGACY:
+            return
+        with suppress(Unavailable, BrokenAnswer, TimeoutError):
+            async with asyncio.timeout(FIRST_ANSWER_S):
+                await self.exchange.ask(self.exchange.number(), names.PING, {})
+        if self.exchange.roots_told:
+            await asyncio.sleep(ROOTS_S)
 
     async def call(self, name: str, context: CallContext, timeout_s: float | None = None) -> CallOutcome:
         """One `tools/call`; `name` is the tool's name at its server.

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from support.script_tools import Scripts, script_source
+from workspace_server.schemas.validation import validator_for
 from workspace_server.source import ToolResult
-from workspace_server.validation import validator_for
 
 GREET = """
 import llmr.mcp as mcp

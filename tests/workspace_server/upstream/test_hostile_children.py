@@ -390,12 +390,12 @@ async def test_a_call_that_is_given_up_is_cancelled_at_the_server(tmp_path: Path
 
 
 ENDINGS = {
-    "exits": ("os._exit(3)", "exited with code 3"),
-    "is killed": ("os.kill(os.getpid(), 9)", "was ended by SIGKILL"),
+    "exits": ("os._exit(3)", "exited with code 3: called"),
+    "is killed": ("os.kill(os.getpid(), 9)", "was ended by SIGKILL: called"),
     "closes its output but lives": ("os.close(1); out.close(); time.sleep(60)", "closed its output"),
     "leaves somebody who holds its output": (
         "os.fork() and os._exit(0) or time.sleep(60)",
-        "exited with code 0",
+        "exited with code 0: called",
     ),
 }
 

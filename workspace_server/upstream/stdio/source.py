@@ -165,9 +165,13 @@ class StdioSource(ForeignSource):
         self._child = child
         log.info("source_started", source=self.id, pid=child.pid)
         transport = StdioTransport(
-            child, write_s=patience.write_s, polite_s=patience.polite_s, term_s=patience.term_s
+            child,
+            write_s=patience.write_s,
+            polite_s=patience.polite_s,
+            term_s=patience.term_s,
+            hidden=self._server.env.values(),
         )
-        return await Session.open(
+        session = await Session.open(
             transport,
             source=self.id,
             root=self._root,
@@ -177,6 +181,12 @@ class StdioSource(ForeignSource):
             version=self._version,
             junk=self.junk,
         )
+        try:
+            await session.settle()
+        except BaseException:
+            await session.close()
+            raise
+        return session
 
     def _shown(self, lines: Sequence[str]) -> list[str]:
         return [log.without(line, self._server.env.values()) for line in lines]

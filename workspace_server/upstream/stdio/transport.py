@@ -5,26 +5,42 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections import deque
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
 from protocol.versions import Era
+from workspace_server import log
 from workspace_server.children.child import Child, WriteFailed
 from workspace_server.upstream.failures import TransportEnded
 from workspace_server.upstream.stdio.framing import MAX_LINE, Lines, one_line
 
+MAX_WORDS: Final = 200
 WRITE_S: Final = 10.0
 LAST_WORDS_S: Final = 0.1
 """What a process wrote before it ended is still read, unless something it left behind goes on for longer."""
 
 
 class StdioTransport:
-    """The connection to a child. Owns it: `close` leaves nothing of it behind (T-90, T-106)."""
+    """The connection to a child. Owns it: `close` leaves nothing of it behind (T-90, T-106).
+
+    Args:
+        child: the process.
+        write_s: how long a message may take to be taken. polite_s, term_s: see `Child.stop`.
+        hidden: values that stand in no text about how it ended.
+    """
 
     def __init__(
-        self, child: Child, *, write_s: float = WRITE_S, polite_s: float = 2.0, term_s: float = 5.0
+        self,
+        child: Child,
+        *,
+        write_s: float = WRITE_S,
+        polite_s: float = 2.0,
+        term_s: float = 5.0,
+        hidden: Iterable[str] = (),
     ) -> None:
         self._child = child
+        self._hidden = tuple(hidden)
         self._write_s = write_s
         self._polite_s = polite_s
         self._term_s = term_s
@@ -77,8 +93,13 @@ class StdioTransport:
         code = self._child.returncode
         if code is None:
             return None
-        if code >= 0:
-            return f"exited with code {code}"
-        with suppress(ValueError):
-            return f"was ended by {signal.Signals(-code).name}"
-        return f"was ended by signal {-code}"
+        words = "".join(self._child.stderr.lines(1)).strip()[:MAX_WORDS]
+        return f"{_ending(code)}: {log.without(words, self._hidden)}" if words else _ending(code)
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    with suppress(ValueError):
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"

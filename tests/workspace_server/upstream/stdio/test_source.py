@@ -249,7 +249,7 @@ async def test_a_crash_loop_shows_the_last_words(tmp_path: Path) -> None:
             status = source.status()
             assert (status["restarts"], status["pid"]) == (4, None)
             assert status["stderr"] == [f"line {n}" for n in range(10, 30)]
-            assert source.error == "exited with code 3"
+            assert source.error == "exited with code 3: line 29"
 
 
 @pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
@@ -316,3 +316,30 @@ async def test_standard_error_is_in_the_log_without_what_was_set_for_the_server(
     assert '"event":"source_stderr"' in said
     assert "connecting with [hidden]" in said
     assert "canary-value" not in said
+
+
+async def test_first_call_waits_until_a_server_knows_its_roots(tmp_path: Path) -> None:
+    """T-86: some servers ask after the handshake, and refuse everything until they took the answer in."""
+    body = """
+    ready = [float("inf")]
+    def heard(m):
+        if m.get("method") == "notifications/initialized":
+            say({"jsonrpc": "2.0", "id": 1, "method": "roots/list"})
+        elif "result" in m: ready[0] = time.monotonic() + 0.04
+    def call(m):
+        known = time.monotonic() >= ready[0]
+        answer(m["id"], text("welcome" if known else "access denied"))
+    serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        outcome = await source.call_tool("echo", {}, CallContext())
+        assert isinstance(outcome, msgspec.Raw)
+        assert b"welcome" in bytes(outcome)
+
+
+async def test_last_words_of_a_server_say_why_it_ended(tmp_path: Path) -> None:
+    """T-88: the code alone helps nobody; what was set for the server is not quoted."""
+    body = 'print("fatal: no repository,", os.environ["KEY"], file=sys.stderr, flush=True)\nsys.exit(3)'
+    async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
+        await source.list_tools()
+        assert source.error == "exited with code 3: fatal: no repository, [hidden]"

@@ -1,0 +1,306 @@
+"""The merged table: order, names, and what a source that fails or hangs does to it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from support.tool_source import PlayedSource, tool
+from workspace_server.catalog import listing
+from workspace_server.catalog.registry import Registry, Snapshot
+from workspace_server.source import Tool
+
+
+def names_of(snapshot: Snapshot) -> list[str]:
+    return [offered.name for offered in snapshot.tools]
+
+
+def codes_of(snapshot: Snapshot) -> list[tuple[str, str]]:
+    return [(issue.level, issue.code) for issue in snapshot.issues]
+
+
+def builtin(*names: str) -> PlayedSource:
+    source = PlayedSource([tool(name) for name in names], identity="builtin")
+    source.kind = "builtin"
+    return source
+
+
+async def test_order_is_by_lower_cased_name_whatever_the_order_of_the_sources() -> None:
+    """T-2."""
+    first = PlayedSource([tool("b"), tool("Zed"), tool("a")])
+    second = PlayedSource([tool("alpha")], identity="up", namespace="Mid")
+    expected = ["a", "b", "Mid__alpha", "Zed"]
+    assert names_of(await Registry([first, second]).snapshot()) == expected
+    assert names_of(await Registry([second, first]).snapshot()) == expected
+
+
+async def test_clash_of_bare_names_keeps_the_nearer_source_and_renames_the_other() -> None:
+    """T-9."""
+    sources = [builtin("calculator"), PlayedSource([tool("calculator")])]
+    snapshot = await Registry(sources).snapshot()
+    assert names_of(snapshot) == ["builtin__calculator", "calculator"]
+    kept = snapshot.get("calculator")
+    assert kept is not None
+    assert kept.source is sources[1]
+    renamed = snapshot.get("builtin__calculator")
+    assert renamed is not None
+    assert renamed.definition["name"] == "builtin__calculator"
+    assert renamed.tool.name == "calculator"
+    (issue,) = snapshot.issues
+    assert (issue.code, issue.tool_name) == ("TOOL_NAME_CLASH", "calculator")
+    assert issue.details == "script keeps it; the tool of builtin is now builtin__calculator"
+
+
+async def test_tools_of_a_source_that_is_not_trusted_take_no_name_away() -> None:
+    """T-9."""
+    pending = PlayedSource([tool("calculator")])
+    pending.state = "pending_trust"
+    snapshot = await Registry([builtin("calculator"), pending]).snapshot()
+    assert names_of(snapshot) == ["calculator"]
+    assert snapshot.issues == ()
+
+
+async def test_names_that_differ_only_in_case_are_both_offered_and_reported() -> None:
+    """T-9."""
+    snapshot = await Registry([PlayedSource([tool("Deploy"), tool("deploy")])]).snapshot()
+    assert names_of(snapshot) == ["Deploy", "deploy"]
+    assert codes_of(snapshot) == [("warning", "TOOL_NAME_SIMILAR")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["lm_findFiles", "lmToolsBridge.callTool", "tool_search", "execute_tool", "execute_code", "openllm_x"],
+)
+async def test_reserved_bare_name_is_dropped_but_harmless_behind_a_namespace(name: str) -> None:
+    """T-10."""
+    bare = await Registry([PlayedSource([tool(name)])]).snapshot()
+    assert names_of(bare) == []
+    assert codes_of(bare) == [("warning", "TOOL_NAME_RESERVED")]
+    behind = await Registry([PlayedSource([tool(name)], identity="up", namespace="up")]).snapshot()
+    assert len(behind.tools) == 1
+    assert behind.issues == ()
+
+
+@pytest.mark.parametrize("namespace", ["builtin", "script", "script_user", "script_system"])
+async def test_source_with_a_reserved_namespace_is_left_out_with_an_error(namespace: str) -> None:
+    """T-10."""
+    source = PlayedSource([tool("x")], identity="up", namespace=namespace)
+    snapshot = await Registry([source, builtin("a")]).snapshot()
+    assert names_of(snapshot) == ["a"]
+    assert codes_of(snapshot) == [("error", "CONFIG_NAMESPACE_RESERVED")]
+
+
+async def test_foreign_names_are_shaped_and_called_by_their_own_name() -> None:
+    """T-8."""
+    long = "n" * 90
+    source = PlayedSource(
+        [tool("repos.list"), tool("a b"), tool("a.b"), tool(long)], identity="up", namespace="gh"
+    )
+    snapshot = await Registry([source]).snapshot()
+    offered = {entry.tool.name: entry.name for entry in snapshot.tools}
+    assert offered["repos.list"] == "gh__repos_list"
+    assert offered["a b"].startswith("gh__a_b_")
+    assert offered["a.b"].startswith("gh__a_b_")
+    assert offered["a b"] != offered["a.b"]
+    assert len(offered[long]) == 64
+    assert offered[long][:55] == ("gh__" + long)[:55]
+
+
+async def test_no_tool_is_lost_when_two_sources_end_up_with_one_name() -> None:
+    """T-9."""
+    twins = [PlayedSource([tool("x")], identity=identity, namespace="same") for identity in ("one", "two")]
+    bare = PlayedSource([tool("same__x")])
+    snapshot = await Registry([*twins, bare]).snapshot()
+    assert len(snapshot.by_name) == 3
+    assert {issue.code for issue in snapshot.issues} == {"TOOL_NAME_CLASH"}
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({}, 'Tool "bad" has no inputSchema of type object'),
+        ({"type": "array"}, 'Tool "bad" has no inputSchema of type object'),
+        ({"type": "object", "properties": {"a": {"$ref": "http://elsewhere/x.json"}}}, 'Tool "bad": '),
+        ({"type": "object", "properties": {"a": {"type": 5}}}, 'Tool "bad": '),
+    ],
+)
+async def test_tool_whose_schema_cannot_be_used_is_dropped_alone(schema: dict[str, Any], words: str) -> None:
+    """T-11, T-18."""
+    snapshot = await Registry([PlayedSource([tool("bad", schema), tool("good")])]).snapshot()
+    assert names_of(snapshot) == ["good"]
+    (issue,) = snapshot.issues
+    assert (issue.level, issue.code, issue.tool_name) == ("error", "TOOL_SCHEMA_INVALID", "bad")
+    assert issue.message.startswith(words)
+
+
+async def test_second_tool_of_one_name_in_one_source_is_reported() -> None:
+    """T-11."""
+    source = PlayedSource([tool("x", title="first"), tool("x", title="second")])
+    snapshot = await Registry([source]).snapshot()
+    assert [offered.definition["title"] for offered in snapshot.tools] == ["first"]
+    assert [(issue.code, issue.message) for issue in snapshot.issues] == [
+        ("TOOL_NAME_DUPLICATE", 'Tool "x" is already registered')
+    ]
+
+
+async def test_failing_refresh_keeps_the_old_list_and_says_so() -> None:
+    """T-4."""
+    source = PlayedSource([tool("x")])
+    registry = Registry([source])
+    await registry.snapshot()
+    source.fault = OSError("pipe broke")
+    snapshot = await registry.snapshot()
+    assert names_of(snapshot) == ["x"]
+    assert codes_of(snapshot) == [("warning", "SOURCE_UNAVAILABLE")]
+    assert snapshot.issues[0].message == "Failed to fetch tools: OSError: pipe broke"
+    assert registry.sources()[0]["stale"] is True
+    source.fault = None
+    assert (await registry.snapshot()).issues == ()
+    assert registry.sources()[0]["stale"] is False
+
+
+async def test_source_that_reports_failure_and_no_list_keeps_its_last_one() -> None:
+    """T-4."""
+    source = PlayedSource([tool("x")])
+    registry = Registry([source])
+    await registry.snapshot()
+    source.state, source.error, source.tools = "failed", "exit status 1", ()
+    snapshot = await registry.snapshot()
+    assert names_of(snapshot) == ["x"]
+    assert snapshot.issues[0].message == "Failed to fetch tools: exit status 1"
+
+
+async def test_requests_at_the_same_time_do_not_make_a_fresh_list_stale() -> None:
+    """T-4."""
+    registry = Registry([PlayedSource([tool("x")])])
+    for _ in range(2):
+        one, other = await asyncio.gather(registry.snapshot(), registry.snapshot())
+        assert one is other
+        assert registry.sources()[0]["stale"] is False
+
+
+async def test_source_that_never_had_a_list_fails_as_an_error_beside_complete_others() -> None:
+    """T-4, T-6."""
+    broken = PlayedSource(identity="up", namespace="up")
+    broken.fault = ValueError("garbage")
+    snapshot = await Registry([broken, builtin("a")]).snapshot()
+    assert names_of(snapshot) == ["a"]
+    assert codes_of(snapshot) == [("error", "SOURCE_UNAVAILABLE")]
+
+
+async def test_no_source_at_all_is_an_empty_list_with_a_warning() -> None:
+    """T-5."""
+    snapshot = await Registry([]).snapshot()
+    assert snapshot.tools == ()
+    assert codes_of(snapshot) == [("warning", "NO_SOURCES")]
+
+
+async def test_hung_source_delays_the_list_once_and_says_when_it_arrives(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T-6."""
+    monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.05)
+    hung = PlayedSource([tool("late")], identity="up", namespace="up")
+    hung.gate.clear()
+    registry = Registry([hung, builtin("a")])
+    changed = asyncio.Event()
+    registry.watch(changed.set)
+    snapshot = await registry.snapshot()
+    assert names_of(snapshot) == ["a"]
+    assert codes_of(snapshot) == [("warning", "SOURCE_STARTING")]
+    async with asyncio.timeout(0.04):  # the wait is over for good, not once per request
+        await registry.snapshot()
+    hung.gate.set()
+    await asyncio.wait_for(changed.wait(), 5)
+    assert names_of(await registry.snapshot()) == ["a", "up__late"]
+    await registry.close()
+
+
+async def test_nobody_is_answered_with_a_list_that_began_before_they_asked() -> None:
+    """T-64: the second asker sees what changed while the first one's listing was under way."""
+    source = SlowSource([tool("old")])
+    registry = Registry([source])
+    first = asyncio.create_task(registry.snapshot())
+    await source.reading.wait()
+    source.tools = (tool("new"),)
+    second = asyncio.create_task(registry.snapshot())
+    source.go_on.set()
+    assert names_of(await second) == ["new"]
+    await first
+
+
+class SlowSource(PlayedSource):
+    """Reads its tools first and answers later, as a walk through folders does."""
+
+    def __init__(self, tools: Sequence[Tool]) -> None:
+        super().__init__(tools)
+        self.reading, self.go_on = asyncio.Event(), asyncio.Event()
+
+    async def list_tools(self) -> Sequence[Tool]:
+        seen = self.tools
+        self.reading.set()
+        await self.go_on.wait()
+        return seen
+
+
+async def test_sources_are_replaced_while_it_runs_and_those_left_out_are_closed() -> None:
+    """T-5, T-90."""
+    kept, gone = PlayedSource([tool("a")]), PlayedSource([tool("b")], identity="up", namespace="up")
+    registry = Registry([kept, gone])
+    assert names_of(await registry.snapshot()) == ["a", "up__b"]
+    new = PlayedSource([tool("c")], identity="new", namespace="new")
+    registry.replace([kept, new])
+    assert names_of(await registry.snapshot()) == ["a", "new__c"]
+    await registry.close()
+    assert gone.closed
+    assert kept.closed
+
+
+async def test_filters_leave_tools_out_and_exclude_beats_include() -> None:
+    """T-12, T-117."""
+    tools = [tool("get_a"), tool("get_b"), tool("delete_a")]
+    source = PlayedSource(tools, identity="up", namespace="up")
+    source.include, source.exclude = ("get_*", "delete_*"), ("*_b", "delete_*")
+    snapshot = await Registry([source]).snapshot()
+    assert names_of(snapshot) == ["up__get_a"]
+    assert set(snapshot.filtered) == {"up__get_b", "up__delete_a"}
+
+
+@pytest.mark.parametrize(
+    ("separator", "name"),
+    [("__", "os-assistant__run"), ("_", "os_assistant_run"), ("-", "os-assistant-run")],
+)
+async def test_separator_is_the_sources_own(separator: str, name: str) -> None:
+    """D-4, T-87."""
+    source = PlayedSource([tool("run")], identity="up", namespace="os-assistant")
+    source.separator = separator
+    assert names_of(await Registry([source]).snapshot()) == [name]
+
+
+async def test_refresh_asks_the_named_source_or_all() -> None:
+    """T-3, T-89."""
+    first, second = PlayedSource(), PlayedSource(identity="up", namespace="up")
+    registry = Registry([first, second])
+    assert await registry.refresh("up")
+    assert (first.refreshed, second.refreshed) == (0, 1)
+    assert await registry.refresh()
+    assert (first.refreshed, second.refreshed) == (1, 2)
+    assert not await registry.refresh("nobody")
+
+
+async def test_unchanged_sources_give_the_same_snapshot_object() -> None:
+    registry = Registry([PlayedSource([tool("a")])])
+    assert await registry.snapshot() is await registry.snapshot()
+
+
+async def test_close_closes_every_source_even_when_one_fails() -> None:
+    class Stubborn(PlayedSource):
+        async def close(self) -> None:
+            raise OSError("will not close")
+
+    other = PlayedSource(identity="up", namespace="up")
+    await Registry([Stubborn(), other]).close()
+    assert other.closed

@@ -1,0 +1,129 @@
+"""The callable tools right now, and who hears of changes."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from protocol.issues import Issue
+from support.tool_source import PlayedSource, tool
+from workspace_server.catalog import toolset as toolset_module
+from workspace_server.catalog.registry import Registry
+from workspace_server.catalog.toolset import Toolset
+from workspace_server.catalog.view import Mode
+from workspace_server.config.model import Configuration, Deltas
+
+
+def names_in(toolset: Toolset) -> list[str]:
+    return [offered.name for offered in toolset.last.tools]
+
+
+async def test_changes_in_quick_succession_are_announced_once_and_undone_ones_never(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T-184."""
+    monkeypatch.setattr(toolset_module, "COALESCE_S", 0.05)
+    source = PlayedSource([tool("a")])
+    toolset = Toolset(Registry([source]), look_s=60)
+    announced: list[list[str]] = []
+    toolset.listen(lambda: announced.append(names_in(toolset)))
+    await toolset.current()
+    for tools in (["a", "b"], ["a", "c"], ["d"]):
+        source.tools = tuple(tool(name) for name in tools)
+        await toolset.current()
+    await asyncio.sleep(0.15)
+    assert announced == [["d"]]
+    source.tools = (tool("e"),)
+    await toolset.current()
+    source.tools = (tool("d"),)
+    await toolset.current()
+    await asyncio.sleep(0.15)
+    assert announced == [["d"]]
+    await toolset.close()
+
+
+async def test_it_looks_by_itself_while_somebody_listens_and_only_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T-64: `list_changed` within 2 s, without any request."""
+    monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
+    source = PlayedSource([tool("a")])
+    toolset = Toolset(Registry([source]), look_s=0.02)
+    await toolset.current()
+    heard = asyncio.Event()
+    leave = toolset.listen(heard.set)
+    source.tools = (tool("b"),)
+    await asyncio.wait_for(heard.wait(), 5)
+    leave()
+    source.tools = (tool("c"),)
+    await asyncio.sleep(0.1)
+    assert names_in(toolset) == ["b"]
+    await toolset.close()
+
+
+@pytest.mark.parametrize("change", ["visibility", "switched off", "issue only"])
+async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_else(
+    change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """T-36, T-13, T-184."""
+    monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
+    source = PlayedSource([tool("a"), tool("b")])
+    configuration = [Configuration()]
+
+    async def configure() -> Configuration:
+        return configuration[0]
+
+    toolset = Toolset(Registry([source]), configure, look_s=60)
+    await toolset.current()
+    heard = asyncio.Event()
+    toolset.listen(heard.set)
+    if change == "visibility":
+        source.tools = (tool("a"), tool("b", visibility="ondemand"))
+    elif change == "switched off":
+        configuration[0] = Configuration(deltas=Deltas(disabled=("b",)))
+    else:
+        source.found.append(Issue("warning", "script", "SOMETHING", "is odd"))
+    view = await toolset.current()
+    await asyncio.sleep(0.05)
+    assert heard.is_set() == (change != "issue only")
+    if change == "visibility":
+        assert [one["name"] for one in view.listed(Mode.NORMAL)] == ["a", "execute_tool", "tool_search"]
+    if change == "issue only":
+        assert [issue.code for issue in toolset.issues()] == ["SOMETHING"]
+    await toolset.close()
+
+
+async def test_sources_count_what_they_have_and_what_can_be_called() -> None:
+    """T-13, T-1."""
+    source = PlayedSource([tool("a"), tool("b")])
+
+    async def configure() -> Configuration:
+        return Configuration(deltas=Deltas(disabled=("b",)))
+
+    toolset = Toolset(Registry([source]), configure)
+    await toolset.current()
+    (row,) = toolset.sources()
+    assert (row["toolCount"], row["enabledToolCount"]) == (2, 1)
+    await toolset.close()
+
+
+async def test_thousand_mixed_requests_while_everything_changes_see_whole_tools(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T-20: each answer shows a tool wholly old or wholly new."""
+    monkeypatch.setattr(toolset_module, "COALESCE_S", 0.001)
+    source = PlayedSource([tool("a", title="0", description="0")])
+    toolset = Toolset(Registry([source]))
+
+    async def ask() -> None:
+        view = await toolset.current()
+        (definition,) = view.listed(Mode.NORMAL)
+        assert definition["title"] == definition["description"]
+
+    async def change(number: int) -> None:
+        source.tools = (tool("a", title=str(number), description=str(number)),)
+        toolset.touch()
+
+    await asyncio.gather(*(ask() if number % 4 else change(number) for number in range(1000)))
+    await toolset.close()

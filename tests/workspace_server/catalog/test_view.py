@@ -1,0 +1,155 @@
+"""What one request may call and what it is shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from multidict import CIMultiDict
+
+from support.tool_source import PlayedSource, tool
+from workspace_server.catalog.registry import Registry
+from workspace_server.catalog.view import Mode, View, look, mode_of
+from workspace_server.config.model import Configuration, Deltas
+from workspace_server.source import Tool
+
+META = ["execute_tool", "tool_search"]
+
+
+async def view_of(*tools: Tool, configuration: Configuration | None = None, **source: Any) -> View:
+    played = PlayedSource(tools, **source)
+    return look(await Registry([played]).snapshot(), configuration or Configuration())
+
+
+def shown(view: View, mode: Mode) -> list[str]:
+    return [str(definition["name"]) for definition in view.listed(mode)]
+
+
+@pytest.mark.parametrize(
+    ("header", "query", "mode"),
+    [
+        ({}, {}, Mode.NORMAL),
+        ({"x-mcp-show-all": "TRUE"}, {}, Mode.SHOW_ALL),
+        ({"X-MCP-Show-All": "1"}, {}, Mode.NORMAL),
+        ({"X-MCP-Show-All": "yes"}, {}, Mode.NORMAL),
+        ({}, {"show_all": "true"}, Mode.SHOW_ALL),
+        ({"X-MCP-Show-All": "false"}, {"show_all": "true"}, Mode.NORMAL),
+        ({"X-MCP-Show-All": ""}, {"show_all": "true"}, Mode.NORMAL),
+        ({"X-MCP-Tool-Mode": "bogus"}, {"tool_mode": ""}, Mode.NORMAL),
+        ({"X-MCP-Tool-Mode": "DISCOVERY"}, {}, Mode.DISCOVERY),
+        ({}, {"tool_mode": "Discovery"}, Mode.DISCOVERY),
+        ({"X-MCP-Tool-Mode": "x"}, {"tool_mode": "discovery"}, Mode.NORMAL),
+        ({"X-MCP-Tool-Mode": "discovery", "X-MCP-Show-All": "true"}, {}, Mode.DISCOVERY),
+        ({"X-MCP-Show-All": "true"}, {"tool_mode": "discovery"}, Mode.DISCOVERY),
+    ],
+)
+def test_mode_comes_from_a_present_header_else_from_the_query(
+    header: dict[str, str], query: dict[str, str], mode: Mode
+) -> None:
+    """T-33, T-34."""
+    assert mode_of(CIMultiDict(header), query) is mode
+
+
+async def test_modes_list_what_the_table_says() -> None:
+    """Table of group C, T-32."""
+    view = await view_of(*(tool(name, visibility=name) for name in ("always", "native", "ondemand")))
+    assert shown(view, Mode.NORMAL) == ["always", "execute_tool", "native", "tool_search"]
+    assert shown(view, Mode.DISCOVERY) == ["always", *META]
+    assert shown(view, Mode.SHOW_ALL) == ["always", "native", "ondemand"]
+    assert sorted(view.by_name) == ["always", "native", "ondemand"]
+
+
+async def test_meta_tools_are_listed_only_where_something_is_not() -> None:
+    """T-36."""
+    native = await view_of(tool("a"))
+    assert shown(native, Mode.NORMAL) == ["a"]
+    assert shown(native, Mode.DISCOVERY) == META
+    hidden = Configuration(deltas=Deltas(disabled=("b",)))
+    view = await view_of(tool("a"), tool("b", visibility="ondemand"), configuration=hidden)
+    assert shown(view, Mode.NORMAL) == ["a"]
+
+
+async def test_keywords_are_in_no_list() -> None:
+    """T-37."""
+    view = await view_of(tool("a", keywords=("canary",)))
+    assert "canary" not in str([view.listed(mode) for mode in Mode])
+
+
+async def test_every_tool_that_cannot_be_called_has_its_reason() -> None:
+    """T-39, T-15."""
+    deltas = Deltas(disabled=("up__off",), unexposed=("up__un",))
+    tools = [tool(name) for name in ("off", "un", "out", "fine", "copilot_applyPatch")]
+    source = PlayedSource(tools, identity="up", namespace="up")
+    source.exclude = ("out",)
+    source.waiting = {"deploy": "/ws"}
+    script = PlayedSource([tool("copilot_applyPatch"), tool("openllm_x")])
+    script.id = "other"
+    registry = Registry([source, script])
+    registry.internal_prefix = "nothing_"
+    view = look(await registry.snapshot(), Configuration(deltas=deltas))
+    assert sorted(view.by_name) == ["up__copilot_applyPatch", "up__fine"]
+    assert set(view.hidden) == {
+        "up__off", "up__un", "up__out", "deploy", "copilot_applyPatch", "openllm_x",
+    }  # fmt: skip
+    assert "lmtb trust /ws" in view.hidden["deploy"]
+    assert "exclude" in view.hidden["up__out"]
+
+
+async def test_near_matches_are_at_most_five_blind_to_case_and_never_about_internal_names() -> None:
+    """T-175, T-170."""
+    names = ("calculator", "datetime", "openlm_secrets_get", *(f"lm_clangd_{index}" for index in range(9)))
+    source = PlayedSource([tool(name) for name in names], identity="builtin")
+    source.kind = "builtin"
+    view = look(await Registry([source]).snapshot(), Configuration())
+    assert view.nearest("calculater") == ["calculator"]
+    assert view.nearest("CALCULATOR") == ["calculator"]
+    assert len(view.nearest("lm_clangd_")) == 5
+    assert view.nearest("zzz") == []
+    assert view.nearest("openllm_secrets_get") == []
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"limit": {"type": "integer", "maximum": 10}, "kind": {"enum": ["a", "b"]}, "must": {}},
+    "required": ["must"],
+}
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value", "fits"),
+    [
+        ("limit", 7, True), ("kind", "b", True), ("limit", "7", False), ("limit", 11, False),
+        ("kind", "c", False), ("must", 1, False), ("nothing", 1, False),
+    ],
+)  # fmt: skip
+async def test_schema_defaults_are_shown_and_filled_in_where_they_fit(
+    parameter: str, value: Any, fits: bool
+) -> None:
+    """T-31."""
+    configuration = Configuration(schema_defaults=(("my_tool", parameter, value),))
+    view = await view_of(tool("my_tool", SCHEMA), tool("other"), configuration=configuration)
+    (definition,) = (one for one in view.listed(Mode.NORMAL) if one["name"] == "my_tool")
+    properties = definition["inputSchema"]["properties"]
+    assert properties.get(parameter, {}).get("default", None) == (value if fits else None)
+    assert [issue.code for issue in view.issues] == ([] if fits else ["SCHEMA_DEFAULT_IGNORED"])
+    assert "default" not in str(SCHEMA)
+
+
+class Forwarding(PlayedSource):
+    """A source that runs tools it does not list."""
+
+    @property
+    def forwards(self) -> bool:
+        return True
+
+
+async def test_an_internal_name_leads_nowhere_whatever_claims_it() -> None:
+    """T-170: neither to a source whose namespace begins like it, nor to content that waits for trust."""
+    claiming = Forwarding([], identity="remote:openllm", namespace="openllm_secrets")
+    claiming.separator = "_"
+    claiming.waiting = {"openllm_config_get": "/ws", "mine": "/ws"}
+    view = look(await Registry([claiming]).snapshot(), Configuration())
+    assert view.hidden_behind("openllm_secrets_get") is None
+    assert (view.waits_for("openllm_config_get"), view.waits_for("mine")) == (None, "/ws")
+    renamed = look(await Registry([claiming]).snapshot(), Configuration(internal_prefix="other_"))
+    assert renamed.hidden_behind("openllm_secrets_get") == (claiming, "get")

@@ -1,0 +1,75 @@
+"""One `tools/call` on its way: who asked, under which view, and for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import msgspec
+
+from protocol import headers, names
+from workspace_server.calls.asked import Asked
+from workspace_server.catalog.registry import Offered
+from workspace_server.catalog.view import View
+from workspace_server.source import CallContext, Tool, Toolbox
+
+_OWN_MEMBERS: Final = frozenset({"name", "arguments"})
+_ANSWERS: Final = frozenset({"inputResponses", "requestState"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call.
+
+    `arguments` is JSON text. `is_direct` is whether the request itself names the tool, so that mirrored
+    headers must agree with its arguments. `depth` counts the tools this call was made from.
+    """
+
+    asked: Asked
+    view: View
+    name: str
+    arguments: msgspec.Raw
+    is_direct: bool = True
+    depth: int = 0
+
+    def of(self, name: str, arguments: msgspec.Raw) -> Call:
+        """The call of another tool that this one stands for."""
+        return replace(self, name=name, arguments=arguments, is_direct=False)
+
+    def offered(self) -> Offered | None:
+        """The tool, if it can be called.
+
+        One that a source does not list and may run all the same is among them (T-118); only the source can
+        check its arguments.
+        """
+        offered = self.view.get(self.name)
+        if offered is not None:
+            return offered
+        found = self.view.hidden_behind(self.name)
+        if found is None:
+            return None
+        source, own = found
+        tool = Tool(own, {"name": self.name, "inputSchema": {"type": "object"}})
+        return Offered(self.name, tool, source, tool.definition)
+
+    def context(self, toolbox: Toolbox | None) -> CallContext:
+        """What the tool's source knows of the call."""
+        # answers the client brought are for the call it made, not for those that a script makes
+        withheld = _OWN_MEMBERS if self.depth == 0 else _OWN_MEMBERS | _ANSWERS
+        meta = self.asked.inbound.meta
+        name = _decoded(meta.get(names.META_CLIENT)).get("name")
+        return CallContext(
+            notify=self.asked.notify,
+            arguments=self.arguments,
+            params={key: raw for key, raw in self.asked.inbound.params.items() if key not in withheld},
+            caller=self.asked.header.get(headers.CALLER, ""),
+            client=name if isinstance(name, str) else "",
+            capabilities=_decoded(meta.get(names.META_CAPABILITIES)),
+            toolbox=toolbox,
+        )
+
+
+def _decoded(raw: msgspec.Raw | None) -> Mapping[str, Any]:
+    value = None if raw is None else msgspec.json.decode(raw)
+    return value if isinstance(value, Mapping) else {}

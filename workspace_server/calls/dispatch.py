@@ -1,0 +1,152 @@
+"""`tools/call`: from a name and arguments to a result, whatever the tool does (T-15, T-54, T-172 to T-182).
+
+What may be called is decided here, for every way in: directly, through `execute_tool`, from a script. The
+arguments are checked before the tool sees them; a tool that fails answers with a result a model can read. A
+third party's result is not looked into.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from protocol import headers, jsonrpc
+from protocol.errors import Reason, Refusal
+from protocol.inbound import HEADER_MISMATCH, Rejection
+from workspace_server import log
+from workspace_server.calls import absent, nested, outcomes
+from workspace_server.calls.approvals import Admitted, BadAnswer, Question
+from workspace_server.calls.asked import Asked, Outcome
+from workspace_server.calls.call import Call
+from workspace_server.calls.gate import Gate, OpenGate
+from workspace_server.calls.toolbox import CallersTools
+from workspace_server.catalog import schema_defaults
+from workspace_server.catalog.registry import Offered
+from workspace_server.catalog.toolset import Toolset
+from workspace_server.results import encode_result, error_result, refusal_result
+from workspace_server.schemas import params
+from workspace_server.source import CallContext, CallOutcome, InvalidArguments, ToolError
+from workspace_server.tool_search import execute
+from workspace_server.tool_search.tool import Searchable, SearchTool
+
+MAX_DEPTH: Final = 4
+"""How deep tools may call tools (T-78)."""
+SEARCH: Final = "tool_search"
+
+
+class Calls:
+    """Runs calls.
+
+    Args:
+        toolset: the tools.
+        gate: who is let through to a tool: approvals and rate limits.
+    """
+
+    def __init__(self, toolset: Toolset, gate: Gate | None = None) -> None:
+        self.toolset = toolset
+        self._gate = gate or OpenGate()
+        self._search = SearchTool()
+
+    async def close(self) -> None:
+        """End what calls share. Idempotent."""
+        await self._search.close()
+
+    async def call(self, asked: Asked) -> Outcome:
+        """The answer to one `tools/call`."""
+        view = await self.toolset.current()
+        arguments = asked.inbound.params.get("arguments", msgspec.Raw(b"{}"))
+        if jsonrpc.bytes_of(arguments)[:1] != b"{":
+            return asked.invalid("params.arguments must be an object")
+        return await self.run(Call(asked, view, asked.inbound.name or "", arguments))
+
+    async def run(self, call: Call) -> Outcome:
+        """The answer to one call, however it was asked for."""
+        if call.name == SEARCH:
+            return await self._find(call)
+        if call.name == execute.NAME:
+            return await self._execute(call)
+        offered = call.offered()
+        if offered is None:
+            return absent.answer(call)
+        arguments = msgspec.json.decode(call.arguments)
+        if call.is_direct and headers.UNMIRRORED not in call.asked.header:
+            problem = params.mismatch(call.asked.header, offered.schema, arguments)
+            if problem is not None:
+                return Rejection(400, HEADER_MISMATCH, problem, call.asked.request.id)
+        filled = schema_defaults.fill(offered, arguments)
+        if filled is not arguments:
+            call = replace(call, arguments=jsonrpc.raw(filled))
+        # loaded with the first call: compiling schemas takes a library that health answers need not wait for
+        from workspace_server.schemas import validation  # noqa: PLC0415
+
+        if problems := validation.validator_for(offered.schema).check(filled):
+            return encode_result(validation.invalid_arguments_result(offered.named_tool(), problems))
+        return await self._admitted(call, offered, filled)
+
+    async def _admitted(self, call: Call, offered: Offered, arguments: Mapping[str, Any]) -> Outcome:
+        context = call.context(None if call.depth >= MAX_DEPTH else CallersTools(call, self.run))
+        match await self._gate.admit(offered, arguments, context, call.view.configuration):
+            case Refusal() as refusal:
+                return encode_result(refusal_result(offered.named_tool(), refusal))
+            case BadAnswer() as bad:
+                return call.asked.invalid(bad.message)
+            case Question() as question:
+                return question.result
+            case Admitted() as admitted:
+                context = admitted.context
+        started = time.monotonic()
+        outcome = await self._run(call, offered, arguments, context)
+        outcomes.trace(call, offered, outcome, time.monotonic() - started)
+        if isinstance(outcome, msgspec.Raw):
+            outcome = await self._gate.carry(offered, arguments, context, outcome)
+        return outcomes.answer(call, offered, outcome, self.toolset.note)
+
+    async def _run(
+        self, call: Call, offered: Offered, arguments: Mapping[str, Any], context: CallContext
+    ) -> CallOutcome:
+        tool = offered.named_tool()
+        seconds = offered.tool.timeout_s or call.view.configuration.call_timeout_s
+        try:
+            async with asyncio.timeout(seconds) as limit:
+                return await offered.source.call_tool(offered.tool.name, arguments, context)
+        except ToolError as failure:
+            return error_result(tool, failure)
+        except InvalidArguments as refused:
+            from workspace_server.schemas import validation  # noqa: PLC0415  as in `run`
+
+            problem = validation.Problem(refused.pointer, "value", refused.message)
+            return validation.invalid_arguments_result(tool, [problem])
+        except Exception as fault:  # noqa: BLE001  whatever a tool does, its caller gets an answer (T-177)
+            if isinstance(fault, TimeoutError) and limit.expired():
+                text = f"{offered.name} did not finish within {seconds:g} s and was stopped"
+                return Refusal(Reason.CALL_TIMED_OUT, text, delivered="unknown")
+            log.fault("tool_failed", fault, tool=offered.name, source=offered.source.id)
+            return error_result(tool, ToolError(f"{offered.name} failed unexpectedly"))
+
+    async def _find(self, call: Call) -> Outcome:
+        view, arguments = call.view, msgspec.json.decode(call.arguments)
+        foreign = await nested.hits(view, arguments)
+        searchable = (
+            Searchable(one.name, one.definition, (*one.tool.keywords, *one.source.keywords))
+            for one in view.tools
+        )
+        return encode_result(await self._search.search(searchable, view, arguments, foreign))
+
+    async def _execute(self, call: Call) -> Outcome:
+        inner = execute.unwrap(call.arguments)
+        if isinstance(inner, execute.Unwrapped):
+            wrapped = call.of(inner.name, inner.arguments)
+            if inner.name != SEARCH and wrapped.offered() is None:
+                return self._cannot_execute(wrapped)
+            return await self.run(wrapped)
+        return encode_result(execute.problem_result(inner))
+
+    def _cannot_execute(self, call: Call) -> Outcome:
+        if call.view.waits_for(call.name) is not None:
+            return absent.answer(call)
+        return encode_result(execute.not_found(call.name, call.view.nearest(call.name)))

@@ -1,0 +1,105 @@
+"""Who is let through to a tool that they may see: approvals and rate limits (T-178 to T-181)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from workspace_server.calls import approvals, rate_limit
+from workspace_server.calls.approvals import Admitted, Approvals, Decision
+from workspace_server.calls.rate_limit import RateLimiter
+from workspace_server.catalog.registry import Offered
+from workspace_server.config.model import Configuration
+from workspace_server.source import CallContext
+
+
+class Gate(Protocol):
+    """Decides about one call just before it runs, and looks at what comes back."""
+
+    async def admit(
+        self,
+        offered: Offered,
+        arguments: Mapping[str, Any],
+        context: CallContext,
+        configuration: Configuration,
+    ) -> Decision:
+        """Whether the call may run now, and with which context."""
+
+    async def carry(
+        self, offered: Offered, arguments: Mapping[str, Any], context: CallContext, result: msgspec.Raw
+    ) -> msgspec.Raw:
+        """A third party's result as its caller gets it."""
+
+
+class OpenGate:
+    """Lets everything through."""
+
+    async def admit(
+        self,
+        offered: Offered,
+        arguments: Mapping[str, Any],
+        context: CallContext,
+        configuration: Configuration,
+    ) -> Decision:
+        """See `Gate`."""
+        return Admitted(context)
+
+    async def carry(
+        self, offered: Offered, arguments: Mapping[str, Any], context: CallContext, result: msgspec.Raw
+    ) -> msgspec.Raw:
+        """See `Gate`."""
+        return result
+
+
+class Guard:
+    """The gate of a real server.
+
+    Args:
+        approvals: asks people, and knows their answers again.
+        limiter: the rate of each limited tool.
+        now: monotonic seconds, for the rate.
+        wall: seconds since 1970, for answers that may come to a later run.
+    """
+
+    def __init__(
+        self,
+        approvals: Approvals,
+        limiter: RateLimiter,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._approvals = approvals
+        self._limiter = limiter
+        self._now = now
+        self._wall = wall
+
+    async def admit(
+        self,
+        offered: Offered,
+        arguments: Mapping[str, Any],
+        context: CallContext,
+        configuration: Configuration,
+    ) -> Decision:
+        """See `Gate`. A call that has to wait asks nobody, and only what runs is counted."""
+        name, tool = offered.name, offered.tool
+        if tool.rated and (seconds := self._limiter.wait(name, context.client, self._now())):
+            return rate_limit.refusal(name, seconds)
+        decided = approvals.policy(name, tool, configuration.approvals)
+        decision = await self._approvals.decide(name, tool, decided, arguments, context, self._wall())
+        if tool.rated and isinstance(decision, Admitted):
+            self._limiter.take(name, context.client, self._now())
+        return decision
+
+    async def carry(
+        self, offered: Offered, arguments: Mapping[str, Any], context: CallContext, result: msgspec.Raw
+    ) -> msgspec.Raw:
+        """See `Gate`. The state of a source that asks back is put inside ours (T-160)."""
+        if b"input_required" not in bytes(result):
+            return result
+        return await self._approvals.carry(
+            offered.name, offered.tool, arguments, context, result, self._wall()
+        )

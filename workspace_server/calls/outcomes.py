@@ -1,0 +1,98 @@
+"""From what a tool gave to what its caller gets (T-99, T-155, T-176, T-186).
+
+Results of our own are held to their output schema; a third party's are passed on whatever they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from protocol import jsonrpc
+from protocol.errors import Refusal
+from protocol.inbound import Rejection
+from protocol.issues import Issue
+from workspace_server import log
+from workspace_server.calls.asked import Outcome
+from workspace_server.calls.call import Call
+from workspace_server.catalog.registry import Offered
+from workspace_server.results import encode_result, error_result, refusal_result
+from workspace_server.source import CallOutcome, RpcError, Tool, ToolError, ToolResult
+
+Note = Callable[[Issue], None]
+
+
+def answer(call: Call, offered: Offered, outcome: CallOutcome, note: Note) -> Outcome:
+    """What the caller gets. `note` hears of a third party that broke its promise (T-176)."""
+    tool = offered.named_tool()
+    match outcome:
+        case RpcError():
+            return Rejection(200, outcome.code, outcome.message, call.asked.request.id, outcome.data)
+        case Refusal():
+            return encode_result(refusal_result(tool, outcome))
+        case ToolResult():
+            if outcome.is_error or not _broken_promise(tool, outcome.structured, required=True):
+                return encode_result(outcome)
+            log.error("output_schema_mismatch", tool=offered.name, source=offered.source.id)
+            failed = ToolError(f"the result of {offered.name} does not fit its output schema")
+            return encode_result(error_result(tool, failed))
+        case _:
+            _look_over(offered, outcome, note)
+            return outcome
+
+
+def _look_over(offered: Offered, result: msgspec.Raw, note: Note) -> None:
+    """A third party's result that breaks its promise is passed on, and reported (T-176)."""
+    if "outputSchema" not in offered.definition:
+        return
+    members = jsonrpc.members_of(result)
+    if jsonrpc.bytes_of(members.get("isError", msgspec.Raw(b"false"))) == b"true":
+        return
+    structured = members.get("structuredContent")
+    value = None if structured is None else msgspec.json.decode(structured)
+    if structured is not None and _broken_promise(offered.named_tool(), value, required=False):
+        text = f"A result of {offered.name} did not fit its output schema"
+        details = f"source {offered.source.id}"
+        issue = Issue("warning", "schema", "OUTPUT_SCHEMA_MISMATCH", text, offered.name, details)
+        note(issue)
+
+
+def _broken_promise(tool: Tool, structured: Any, *, required: bool) -> bool:
+    """Whether structured content does not fit the output schema of its tool, where there is one (T-176)."""
+    schema = tool.definition.get("outputSchema")
+    if not isinstance(schema, Mapping):
+        return False
+    if structured is None and required:
+        return True
+    from workspace_server.schemas import validation  # noqa: PLC0415  as in `Calls.run`
+
+    try:
+        return bool(validation.validator_for(schema).check(structured))
+    except ValueError:
+        return required
+
+
+def trace(call: Call, offered: Offered, outcome: CallOutcome, seconds: float) -> None:
+    """One line per call where the user asked for it; arguments and output as far as they asked (T-186)."""
+    level = call.view.configuration.debug
+    if level == "off":
+        return
+    fields: dict[str, Any] = {"tool": offered.name, "ms": round(seconds * 1000, 1)}
+    fields["input"] = log.redacted(msgspec.json.decode(call.arguments))
+    if level == "detail":
+        fields["output"] = log.redacted(_shown(outcome))
+    log.info("tool_call", **fields)
+
+
+def _shown(outcome: CallOutcome) -> Any:
+    match outcome:
+        case msgspec.Raw():
+            return msgspec.json.decode(outcome)
+        case ToolResult():
+            return encode_result(outcome)
+        case RpcError():
+            return {"code": outcome.code, "message": outcome.message}
+        case _:
+            return outcome.data()

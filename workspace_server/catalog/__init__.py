@@ -1,0 +1,1 @@
+"""What can be called right now: sources merged, named, and seen under a configuration."""

@@ -1,0 +1,75 @@
+"""Defaults for arguments, set by the user: shown in the schema and filled in where a caller is silent (T-31).
+
+The grammar of the setting is read in `config/`; this file applies it to tools. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from protocol.issues import Issue
+from workspace_server.catalog.registry import Offered
+
+
+def apply(
+    tools: Sequence[Offered], entries: Iterable[tuple[str, str, Any]]
+) -> tuple[Sequence[Offered], list[Issue]]:
+    """The tools with these (tool, parameter, value) entries, and a warning per entry that does not fit.
+
+    An entry about a tool that is not there says nothing: it may come back.
+    """
+    by_tool: dict[str, dict[str, Any]] = {}
+    for name, parameter, value in entries:
+        by_tool.setdefault(name, {})[parameter] = value
+    if not by_tool:
+        return tools, []
+    issues: list[Issue] = []
+    applied = [
+        _with_defaults(offered, by_tool[offered.name], issues) if offered.name in by_tool else offered
+        for offered in tools
+    ]
+    return applied, issues
+
+
+def fill(offered: Offered, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments with the defaults that the caller left out; the same object when there are none."""
+    missing = {key: value for key, value in offered.defaults.items() if key not in arguments}
+    return {**arguments, **missing} if missing else arguments
+
+
+def _with_defaults(offered: Offered, wanted: Mapping[str, Any], issues: list[Issue]) -> Offered:
+    schema = offered.schema
+    properties = schema.get("properties")
+    properties = dict(properties) if isinstance(properties, Mapping) else {}
+    kept = {}
+    for parameter, value in wanted.items():
+        problem = _problem(schema, properties, parameter, value)
+        if problem is None:
+            kept[parameter] = value
+            properties[parameter] = {**properties[parameter], "default": value}
+        else:
+            text = f"The default for {offered.name}.{parameter} is ignored: {problem}"
+            issues.append(Issue("warning", "config", "SCHEMA_DEFAULT_IGNORED", text, offered.name))
+    definition = {**offered.definition, "inputSchema": {**schema, "properties": properties}}
+    return replace(offered, definition=definition, defaults=kept) if kept else offered
+
+
+def _problem(
+    schema: Mapping[str, Any], properties: Mapping[str, Any], parameter: str, value: Any
+) -> str | None:
+    if parameter not in properties or not isinstance(properties[parameter], Mapping):
+        return "the tool has no such parameter"
+    if parameter in schema.get("required", ()):
+        return "the parameter is required"
+    # loaded here: few people set defaults
+    from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
+
+    # the whole schema, so that references inside it keep their meaning
+    alone = {**schema, "properties": {parameter: properties[parameter]}, "required": []}
+    try:
+        found = validator_for(alone).check({parameter: value})
+    except ValueError:
+        return "the tool's schema cannot be checked"
+    return found[0].message if found else None

@@ -1,0 +1,162 @@
+"""What one request may call and what it is shown: policy, visibility and mode (groups B and C). Pure.
+
+A tool that is not listed can still be called by its name as long as it is in the view; what is not in the
+view does not exist for a client, however it is asked for (T-15).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Final
+
+from protocol import headers
+from protocol.issues import Issue
+from workspace_server import naming
+from workspace_server.catalog import schema_defaults
+from workspace_server.catalog.listing import is_wanted
+from workspace_server.catalog.registry import Offered, Snapshot
+from workspace_server.config import policy
+from workspace_server.config.model import Configuration
+from workspace_server.source import Source, Visibility
+from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
+
+META_TOOLS: Final[tuple[Mapping[str, Any], ...]] = (EXECUTE_TOOL, TOOL_SEARCH)
+
+
+class Mode(Enum):
+    """What a request wants listed (D-5)."""
+
+    NORMAL = "normal"
+    DISCOVERY = "discovery"
+    SHOW_ALL = "show-all"
+
+
+_SHOWN: Final[Mapping[Mode, frozenset[Visibility]]] = {
+    Mode.NORMAL: frozenset({"native", "always"}),
+    Mode.DISCOVERY: frozenset({"always"}),
+    Mode.SHOW_ALL: frozenset({"native", "always", "ondemand"}),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """The callable tools at one moment, in list order.
+
+    Attributes:
+        snapshot, configuration: what it was made of.
+        hidden: every other tool by name, and why it cannot be called (T-39).
+        issues: those of the snapshot and of the configuration.
+    """
+
+    snapshot: Snapshot = field(default_factory=Snapshot)
+    configuration: Configuration = field(default_factory=Configuration)
+    tools: tuple[Offered, ...] = ()
+    by_name: Mapping[str, Offered] = field(default_factory=dict)
+    hidden: Mapping[str, str] = field(default_factory=dict)
+    issues: tuple[Issue, ...] = ()
+
+    def get(self, name: str) -> Offered | None:
+        """The callable tool of exactly this name."""
+        return self.by_name.get(name)
+
+    def hidden_behind(self, name: str) -> tuple[Source, str] | None:
+        """The source that may have a tool it does not list, and that tool's own name (T-118).
+
+        None where the name has no such source, or its configuration or the policy rules the tool out.
+        """
+        if name in self.hidden or name in self.by_name or self._is_internal(name):
+            return None
+        named = [
+            (len(prefix), source, name.removeprefix(prefix))
+            for source in self.snapshot.sources
+            if source.forwards and (prefix := naming.prefix_of(source)) and name.startswith(prefix)
+        ]
+        _, source, own = max(named, key=lambda one: one[0], default=(0, None, ""))
+        if source is None or not own or not is_wanted(source, own):
+            return None
+        return None if policy.hidden({name: source.default}, self.configuration.deltas) else (source, own)
+
+    def waits_for(self, name: str) -> str | None:
+        """The path to trust before this name can be called (T-62); internal names wait for nothing."""
+        return None if self._is_internal(name) else self.snapshot.withheld.get(name)
+
+    def nearest(self, name: str) -> list[str]:
+        """Up to five callable names that resemble this one, best first (T-175); none for internal ones."""
+        if self._is_internal(name):
+            return []
+        folded = {known.lower(): known for known in self.by_name}
+        found = difflib.get_close_matches(name.lower()[:128], folded, n=5, cutoff=0.5)
+        return [folded[match] for match in found]
+
+    def listed(self, mode: Mode) -> list[Mapping[str, Any]]:
+        """The definitions that `tools/list` shows in this mode, in list order (table of group C)."""
+        shown = _SHOWN[mode]
+        definitions = [offered.definition for offered in self.tools if offered.tool.visibility in shown]
+        if mode is Mode.DISCOVERY or (mode is Mode.NORMAL and self._has_on_demand):
+            definitions.extend(META_TOOLS)
+            definitions.sort(key=lambda definition: naming.sort_key(definition["name"]))
+        return definitions
+
+    def _is_internal(self, name: str) -> bool:
+        return naming.is_internal_tool(name, self.configuration.internal_prefix)
+
+    @property
+    def _has_on_demand(self) -> bool:
+        return any(offered.tool.visibility == "ondemand" for offered in self.tools)
+
+    def is_listed_like(self, other: View) -> bool:
+        """Whether both show the same lists in every mode (T-184)."""
+        mine, theirs = (
+            [(one.definition, one.tool.visibility) for one in view.tools] for view in (self, other)
+        )
+        return mine == theirs
+
+
+def mode_of(header: Mapping[str, str], query: Mapping[str, str]) -> Mode:
+    """The mode of one request: a header that is present hides its query member (T-33, T-34).
+
+    Args:
+        header: the request's headers, case-insensitive.
+        query: the decoded query members.
+    """
+    said = [
+        (header[name] if name in header else query.get(member, "")).strip().lower()
+        for name, member in headers.TOOL_MODES.items()
+    ]
+    if said[0] == "discovery":
+        return Mode.DISCOVERY
+    return Mode.SHOW_ALL if said[1] == "true" else Mode.NORMAL
+
+
+def look(snapshot: Snapshot, configuration: Configuration) -> View:
+    """The view of a snapshot under a configuration."""
+    defaults = {offered.name: offered.source.default for offered in snapshot.tools}
+    hidden = dict(policy.hidden(defaults, configuration.deltas))
+    for name in snapshot.by_name:
+        if naming.is_internal_tool(name, configuration.internal_prefix):
+            hidden[name] = "internal: it is never offered to clients"
+    for name, source in snapshot.filtered.items():
+        hidden.setdefault(name, f"left out by include or exclude of source {source.id}")
+    for name, path in snapshot.withheld.items():
+        hidden.setdefault(name, f"waits for trust: lmtb trust {path}")
+    visible = [offered for offered in snapshot.tools if offered.name not in hidden]
+    tools, issues = schema_defaults.apply(visible, configuration.schema_defaults)
+    return View(
+        snapshot,
+        configuration,
+        tuple(tools),
+        {offered.name: offered for offered in tools},
+        hidden,
+        (*snapshot.issues, *configuration.issues, *issues),
+    )
+
+
+def counts(tools: Sequence[Offered]) -> dict[str, int]:
+    """How many of these tools each source has, by source id (T-13)."""
+    found: dict[str, int] = {}
+    for offered in tools:
+        found[offered.source.id] = found.get(offered.source.id, 0) + 1
+    return found

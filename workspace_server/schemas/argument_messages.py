@@ -1,0 +1,327 @@
+"""Validation errors in words for the model that wrote the arguments.
+
+Each message says what to write instead. Values are cut short, and those a schema marks as secret are not
+shown at all; the engine's own messages, which quote values whole, are never used. Source: T-172, T-173.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jsonschema_rs
+
+from protocol.input_hint import type_word
+from workspace_server.results import clean_text
+from workspace_server.schemas.schema_limits import ANY_VALUE, resolve
+
+MAX_VALUE = 80
+_MAX_OPTIONS = 20
+_MAX_FORMS = 3
+_MAX_NESTING = 4
+
+_FORMAT_EXAMPLES = {
+    "date": "2026-03-29",
+    "date-time": "2026-03-29T02:30:00Z",
+    "time": "02:30:00Z",
+    "duration": "P1DT2H",
+    "email": "name@example.org",
+    "uri": "https://example.org/path",
+    "uuid": "123e4567-e89b-12d3-a456-426614174000",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "hostname": "example.org",
+}
+_TYPE_NAMES: dict[type, str] = {
+    bool: "boolean",
+    int: "integer",
+    float: "number",
+    str: "string",
+    list: "array",
+    tuple: "array",
+    dict: "object",
+    type(None): "null",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing wrong with the arguments: where (JSON pointer), which schema keyword, what to write."""
+
+    pointer: str
+    keyword: str
+    message: str
+
+
+_Path = Sequence[str | int]
+
+
+def pointer(path: _Path) -> str:
+    """`path` as a JSON pointer, its parts cut like values."""
+    return "".join(f"/{_cut(str(part)).replace('~', '~0').replace('/', '~1')}" for part in path)
+
+
+def type_name(value: object) -> str:
+    """The JSON type of a decoded value."""
+    return _TYPE_NAMES.get(type(value), "object")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 1] + "…"
+
+
+def shown(value: object) -> str:
+    """A scalar as JSON, at most 80 characters; an array or object by its name alone."""
+    if isinstance(value, str):
+        head = value if len(value) <= MAX_VALUE - 2 else value[: MAX_VALUE - 3] + "…"
+        text = json.dumps(head, ensure_ascii=False)
+        return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - 2] + '…"'
+    if isinstance(value, (bool, float)) or value is None:
+        return json.dumps(value)
+    if isinstance(value, int):
+        return _cut(str(value)) if value.bit_length() < 10_000 else "of many digits"
+    return type_name(value)
+
+
+def _options(values: Sequence[object]) -> str:
+    listed = ", ".join(shown(value) for value in values[:_MAX_OPTIONS])
+    return f"{listed}, … ({len(values)} in all)" if len(values) > _MAX_OPTIONS else listed
+
+
+def _at(root: Any, path: _Path) -> Any:
+    """What is at `path` in decoded JSON, None if nothing is."""
+    for part in path:
+        try:
+            root = root[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return root
+
+
+def nearest(name: str, known: Sequence[str]) -> str | None:
+    """The one of `known` that `name` is most likely a spelling of, or None."""
+
+    def plain(word: str) -> str:
+        return word.replace("_", "").replace("-", "").lower()
+
+    same = next((word for word in known if plain(word) == plain(name)), None)
+    close = difflib.get_close_matches(name[:MAX_VALUE], list(known)[:500], n=1)
+    return same or (close[0] if close else None)
+
+
+class Wording:
+    """Turns the engine's errors on one set of arguments into problems.
+
+    `hidden` names the properties whose values are not shown, see `schema_limits.Survey`.
+    """
+
+    def __init__(self, schema: Mapping[str, Any], arguments: Mapping[str, Any], hidden: set[str]) -> None:
+        self._schema = schema
+        self._arguments = arguments
+        self._hidden = hidden
+
+    def problems(self, error: jsonschema_rs.ValidationError, nesting: int = 0) -> list[Problem]:
+        """What is wrong according to `error`; several problems where one error names several properties."""
+        kind = error.kind.name
+        facts = error.kind.as_dict()
+        if kind in {"additionalProperties", "unevaluatedProperties"}:
+            return self._unexpected(error, kind, facts["unexpected"])
+        if kind == "required":
+            name = facts["property"]
+            return [_problem([*error.instance_path, name], kind, self._required(error, name))]
+        if kind in {"anyOf", "oneOf"} and (forms := facts["context"]) and all(forms):
+            return self._alternatives(error, kind, forms, nesting)
+        if kind == "propertyNames":
+            name = error.kind.error.instance  # type: ignore[attr-defined]  # the stub has the base class only
+            return [
+                _problem([*error.instance_path, name], kind, "this property name is not allowed; rename it")
+            ]
+        return [_problem(error.instance_path, kind, self._wrong(error))]
+
+    def _secret(self, path: _Path) -> bool:
+        return ANY_VALUE in self._hidden or any(part in self._hidden for part in path)
+
+    def _got(self, path: _Path) -> str:
+        value = _at(self._arguments, path)
+        name = type_name(value)
+        if self._secret(path) or name in {"array", "object", "null"}:
+            return f"got {name}"
+        return f"got {name} {shown(value)}"
+
+    def _holder(self, error: jsonschema_rs.ValidationError) -> Mapping[str, Any]:
+        """The schema whose keyword failed."""
+        holder = _at(self._schema, error.schema_path[:-1])
+        return holder if isinstance(holder, Mapping) else {}
+
+    def _property(self, error: jsonschema_rs.ValidationError, name: str) -> Mapping[str, Any]:
+        sub = _at(self._holder(error), ["properties", name])
+        if not isinstance(sub, Mapping):
+            return {}
+        return resolve(self._schema, sub.get("$ref")) or sub
+
+    def _required(self, error: jsonschema_rs.ValidationError, name: str) -> str:
+        sub = self._property(error, name)
+        word = type_word(sub)
+        options = sub.get("enum")
+        if isinstance(options, list) and options:
+            return f"required (one of {_options(options)})"
+        return "required" if word == "unknown" else f"required ({word})"
+
+    def _unexpected(self, error: jsonschema_rs.ValidationError, kind: str, names: list[str]) -> list[Problem]:
+        holder = self._holder(error)
+        given = _at(self._arguments, error.instance_path)
+        declared = holder.get("properties")
+        free = [key for key in declared if key not in given] if isinstance(declared, Mapping) else []
+        required = holder.get("required")
+        missing = [key for key in free if key in required] if isinstance(required, list) else []
+        found = []
+        for name in names:
+            guess = nearest(name, free)
+            if (
+                guess is None
+                and len(missing) == len(names) == 1
+                and self._could_be(error, missing[0], given[name])
+            ):
+                guess = missing[0]  # one property too many, one too few: probably the same one
+            if guess is not None:
+                hint = f"did you mean {guess}?"
+            elif free and error.instance_path:
+                hint = f"leave it out or use one of {_cut(', '.join(free))}"
+            else:
+                hint = "leave it out"
+            found.append(_problem([*error.instance_path, name], kind, f"unknown property; {hint}"))
+        return found
+
+    def _could_be(self, error: jsonschema_rs.ValidationError, name: str, value: object) -> bool:
+        word = type_word(self._property(error, name))
+        return type_name(value) in word.split("|") or word in {"unknown", "enum"}
+
+    def _alternatives(
+        self,
+        error: jsonschema_rs.ValidationError,
+        kind: str,
+        forms: list[list[jsonschema_rs.ValidationError]],
+        nesting: int,
+    ) -> list[Problem]:
+        """The errors of the form that was meant, if that can be told, else what each form wants."""
+        path = error.instance_path
+        misses = [max(_distance(inner, path) for inner in form) for form in forms]
+        meant = [form for form, miss in zip(forms, misses, strict=True) if miss == min(misses)]
+        if min(misses) == _OTHER_TYPE:
+            words = [
+                word for form in meant for inner in form for word in inner.kind.as_dict().get("types", [])
+            ]
+            return [_problem(path, kind, f"expected {' or '.join(dict.fromkeys(words))}, {self._got(path)}")]
+        if nesting >= _MAX_NESTING:
+            return [_problem(path, kind, "fits none of the allowed forms")]
+        if len(meant) == 1:
+            return [problem for inner in meant[0] for problem in self.problems(inner, nesting + 1)]
+        shortest = [self.problems(form[0], nesting + 1)[0] for form in meant[:_MAX_FORMS]]
+        texts = dict.fromkeys(_relative(problem, pointer(path)) for problem in shortest)
+        return [_problem(path, kind, f"fits none of the {len(forms)} allowed forms: {'; or '.join(texts)}")]
+
+    def _wrong(self, error: jsonschema_rs.ValidationError) -> str:
+        kind = error.kind.name
+        facts = error.kind.as_dict()
+        path = error.instance_path
+        value = _at(self._arguments, path)
+        if kind == "type":
+            types = sorted(facts["types"], key="null".__eq__)
+            hint = "" if self._secret(path) else _retyped(types, value)
+            return f"expected {' or '.join(types)}, {self._got(path)}{hint}"
+        if kind == "enum":
+            options = facts["options"]
+            return f"expected one of {_options(options)}, {self._got(path)}{self._spelling(path, options)}"
+        if kind in _LIMITS:
+            return f"expected {_LIMITS[kind](next(iter(facts.values())))}, {self._got(path)}"
+        if kind in _SIZES:
+            least_or_most, unit = _SIZES[kind]
+            size = f", got {len(value)}" if isinstance(value, (str, list, dict)) else ""
+            return f"expected {least_or_most} {facts['limit']} {unit}{size}"
+        return _FIXED.get(kind, f"does not fit the keyword {kind} of the schema")
+
+    def _spelling(self, path: _Path, options: Sequence[object]) -> str:
+        value = _at(self._arguments, path)
+        if not isinstance(value, str) or self._secret(path):
+            return ""
+        guess = nearest(value, [option for option in options if isinstance(option, str)])
+        return "" if guess is None else f"; did you mean {shown(guess)}?"
+
+
+_LIMITS: dict[str, Callable[[Any], str]] = {
+    "const": lambda value: (
+        shown(value) if type_name(value) not in {"array", "object"} else "the schema's constant"
+    ),
+    "minimum": lambda limit: f"at least {shown(limit)}",
+    "maximum": lambda limit: f"at most {shown(limit)}",
+    "exclusiveMinimum": lambda limit: f"more than {shown(limit)}",
+    "exclusiveMaximum": lambda limit: f"less than {shown(limit)}",
+    "multipleOf": lambda step: f"a multiple of {shown(step)}",
+    "pattern": lambda pattern: f"a string that matches the pattern {_cut(pattern)}",
+    "format": lambda name: (
+        f"a {name}" + (f" such as {_FORMAT_EXAMPLES[name]}" if name in _FORMAT_EXAMPLES else "")
+    ),
+    "contentEncoding": lambda name: f"a string in {name} encoding",
+    "contentMediaType": lambda name: f"a string of media type {name}",
+}
+_SIZES = {
+    "minLength": ("at least", "characters"),
+    "maxLength": ("at most", "characters"),
+    "minItems": ("at least", "items"),
+    "maxItems": ("at most", "items"),
+    "minProperties": ("at least", "members"),
+    "maxProperties": ("at most", "members"),
+}
+_FIXED = {
+    "uniqueItems": "items must differ; remove the repeated ones",
+    "contains": "too few or too many items of the kind the schema asks for",
+    "falseSchema": "not allowed here; leave it out",
+    "not": "this value is excluded by the schema; write another one or leave it out",
+    "oneOf": "fits more than one of the allowed forms; write the members of one form only",
+    "additionalItems": "too many items; remove those at the end",
+    "unevaluatedItems": "too many items; remove those at the end",
+}
+
+_OTHER_TYPE = 2
+
+
+def _distance(error: jsonschema_rs.ValidationError, path: list[str | int]) -> int:
+    """How far a form is from what was given: 2 another type, 1 another constant in it, 0 details."""
+    kind = error.kind.name
+    if error.instance_path == path and kind == "type":
+        return _OTHER_TYPE
+    return 1 if kind in {"const", "enum"} else 0
+
+
+def _relative(problem: Problem, base: str) -> str:
+    below = problem.pointer.removeprefix(base)
+    return f"{below} {problem.message}" if below else problem.message
+
+
+def _retyped(types: list[str], value: object) -> str:
+    """How to write `value` in one of `types`, where that is plain; else nothing."""
+    if isinstance(value, str):
+        try:
+            read = json.loads(value) if len(value) < 10_000 else None
+        except (ValueError, RecursionError):
+            read = None
+        name = type_name(read)
+        if read is not None and (name in types or (name == "integer" and "number" in types)):
+            return (
+                f"; write {shown(read)} without quotes"
+                if name not in {"array", "object"}
+                else (f"; write the {name} itself, not a string of JSON")
+            )
+    if "array" in types and isinstance(value, (str, int, float)):
+        return f"; write [{shown(value)}]" if len(shown(value)) < MAX_VALUE else "; write an array with it"
+    if types == ["string"] and isinstance(value, (int, float)) and len(shown(value)) < MAX_VALUE:
+        return f'; write "{shown(value)}"'
+    return "; leave it out if it is not needed" if value is None else ""
+
+
+def _problem(path: _Path, keyword: str, message: str) -> Problem:
+    """A problem whose words are one clean line, whatever the schema or the arguments put into them."""
+    return Problem(clean_text(pointer(path)), keyword, " ".join(clean_text(message).split("\n")))

@@ -1,0 +1,247 @@
+"""Arguments against the input schema of a tool, before any handler runs.
+
+Every origin is checked alike. Deliberately not a full JSON Schema service: no network, no remote references,
+a bounded amount of work, and words instead of the engine's messages. What a schema itself may be is judged
+with `schema_limits.py`, the words are in `argument_messages.py`. Source: T-18, T-172, T-173.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+from typing import Any
+from urllib.parse import quote
+
+import jsonschema_rs
+import msgspec
+
+from protocol import names
+from protocol.errors import Reason
+from protocol.input_hint import shape
+from workspace_server.results import failure, well_formed
+from workspace_server.schemas.argument_messages import Problem, Wording, pointer
+from workspace_server.schemas.schema_limits import MAX_EVALUATIONS, MAX_PATTERNS, Cost, survey
+from workspace_server.source import Tool, ToolResult
+
+__all__ = ["Problem", "Validator", "invalid_arguments_result", "validator_for"]
+
+MAX_PROBLEMS = 10
+_MAX_DEPTH = 100
+_MAX_LISTED = 5_000  # above, the engine's list of all errors costs more than a call may
+_MAX_LISTED_BYTES = 200_000
+_CACHED = 2_048
+
+_DRAFT_07 = re.compile(r"https?://json-schema\.org/draft-07/schema#?")
+_OPTIONS = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1_000_000)
+_OVER_BUDGET = (
+    jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded,
+    jsonschema_rs.ValidationErrorKind.RegexEngineFailure,
+)
+_UNKNOWN = {"additionalProperties", "unevaluatedProperties"}
+
+
+class Validator:
+    """One compiled input schema.
+
+    Draft-07 if `$schema` says so, else 2020-12, whatever else `$schema` says. `unchecked` is None, or says
+    why arguments are let through without a check (issue `TOOL_SCHEMA_UNCHECKED`).
+
+    Raises:
+        ValueError: the schema cannot be served; the message says why, for a person (T-18).
+    """
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        found = survey(schema)
+        if found.problem is not None:
+            raise ValueError(found.problem)
+        self._schema = schema
+        self._hidden = found.hidden
+        self._cost = Cost(found)
+        self.unchecked: str | None = None
+        self._engine: jsonschema_rs.Validator | None = None
+        if self._cost.always_too_much:
+            self.unchecked = "checking could take too long: its subschemas multiply"
+        elif len(found.patterns) > MAX_PATTERNS:
+            self.unchecked = f"more than {MAX_PATTERNS} patterns"
+        else:
+            self._compile(found.patterns)
+
+    def _compile(self, patterns: Sequence[str]) -> None:
+        draft_07 = _DRAFT_07.fullmatch(str(self._schema.get("$schema", "")))
+        engine = jsonschema_rs.Draft7Validator if draft_07 else jsonschema_rs.Draft202012Validator
+        try:
+            self._engine = engine(dict(self._schema), offline=True, pattern_options=_OPTIONS)
+        except jsonschema_rs.ValidationError as error:
+            where = pointer(error.instance_path)
+            if error.kind.name == "format" and error.instance in patterns:
+                if _python_takes(str(error.instance)):
+                    self.unchecked = f"the pattern at {where} needs more memory or time than a check may take"
+                    return
+                raise ValueError(f"the pattern at {where} is not a regular expression") from error
+            raise ValueError(f"not a valid schema at {where or 'its root'}: {error.kind.name}") from error
+        except (ValueError, RecursionError, jsonschema_rs.ReferencingError) as error:
+            raise ValueError(f"not a valid schema: {error}") from error
+
+    def check(self, arguments: Mapping[str, Any] | None) -> list[Problem]:
+        """What is wrong with `arguments` (None: `{}`), at most ten problems, missing properties first.
+
+        An empty list where all is well, or where the check would take too long. Never raises.
+        """
+        given = dict(arguments or {})
+        measured = _measure(given)
+        if isinstance(measured, Problem):
+            return [measured]
+        values_per_level, size = measured
+        evaluations = self._cost.evaluations(values_per_level)
+        if self._engine is None or evaluations > MAX_EVALUATIONS:
+            return []
+        try:
+            if self._engine.is_valid(given):
+                return []
+            small = evaluations <= _MAX_LISTED and size <= _MAX_LISTED_BYTES
+            errors = list(self._engine.iter_errors(given)) if small else _first_error(self._engine, given)
+        except (ValueError, RecursionError, OverflowError, TypeError):
+            return [Problem("", "type", "the arguments are not JSON; write plain JSON values")]
+        wording = Wording(self._schema, given, self._hidden)
+        problems = [
+            problem
+            for error in errors
+            if not isinstance(error.kind, _OVER_BUDGET)
+            for problem in wording.problems(error)
+        ]
+        return sorted(dict.fromkeys(problems), key=_rank)[:MAX_PROBLEMS]
+
+
+def _python_takes(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+def _first_error(
+    engine: jsonschema_rs.Validator, given: dict[str, Any]
+) -> list[jsonschema_rs.ValidationError]:
+    try:
+        engine.validate(given)
+    except jsonschema_rs.ValidationError as error:
+        return [error]
+    return []
+
+
+def _rank(problem: Problem) -> int:
+    """What is missing, then what is wrong, then what is too much: the order they are best corrected in."""
+    if problem.keyword == "required":
+        return 0
+    return 2 if problem.keyword in _UNKNOWN else 1
+
+
+def _measure(given: dict[str, Any]) -> tuple[list[int], int] | Problem:
+    """(values at each depth, bytes as JSON), or what keeps `given` from being JSON."""
+    counts = [1]
+    level: list[dict[str, Any] | list[Any] | tuple[Any, ...]] = [given]
+    while level:
+        if len(counts) > _MAX_DEPTH:
+            return Problem("", "type", f"nested deeper than {_MAX_DEPTH} levels; write the arguments flatter")
+        counts.append(sum(map(len, level)))
+        level = [
+            item
+            for holder in level
+            for item in (holder.values() if isinstance(holder, dict) else holder)
+            if isinstance(item, (dict, list, tuple))
+        ]
+    try:
+        return counts, len(msgspec.json.encode(given))
+    except UnicodeEncodeError:
+        hint = "a string holds half of a surrogate pair; write the whole character or leave it out"
+        return Problem(pointer(_path_of_surrogate(given) or ()), "type", hint)
+    except (ValueError, TypeError, OverflowError):
+        return counts, _MAX_LISTED_BYTES
+
+
+def _path_of_surrogate(value: object) -> tuple[str | int, ...] | None:
+    """Where a string is that cannot be encoded; `value` is known not to be deep."""
+    if isinstance(value, str):
+        return None if well_formed(value) == value else ()
+    if isinstance(value, dict):
+        members: list[tuple[str | int, Any]] = list(value.items())
+    elif isinstance(value, (list, tuple)):
+        members = list(enumerate(value))
+    else:
+        return None
+    for key, item in members:
+        if isinstance(key, str) and well_formed(key) != key:
+            return ()
+        if (below := _path_of_surrogate(item)) is not None:
+            return (key, *below)
+    return None
+
+
+_cache: OrderedDict[bytes, Validator | str] = OrderedDict()
+
+
+def _compiled(schema: Mapping[str, Any]) -> Validator | str:
+    """The validator of `schema`, or why there is none; kept by the hash of its canonical bytes."""
+    try:
+        key = sha256(msgspec.json.encode(schema, order="sorted")).digest()
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        return f"not JSON: {error}"
+    known = _cache.pop(key, None)
+    if known is None:
+        try:
+            known = Validator(schema)
+        except ValueError as error:
+            known = str(error)
+    _cache[key] = known
+    if len(_cache) > _CACHED:
+        _cache.popitem(last=False)
+    return known
+
+
+def validator_for(schema: Mapping[str, Any]) -> Validator:
+    """The validator of `schema`, compiled at most once while it is in use.
+
+    Raises:
+        ValueError: as `Validator`.
+    """
+    compiled = _compiled(schema)
+    if isinstance(compiled, str):
+        raise ValueError(compiled)
+    return compiled
+
+
+def invalid_arguments_result(tool: Tool, problems: Sequence[Problem]) -> ToolResult:
+    """The answer to arguments that do not fit: a result, so that a model can correct itself (T-172, D-6).
+
+    The object is in `structuredContent`, or in `_meta` for a tool with an `outputSchema` (D-14).
+    """
+    message = f"invalid arguments for {tool.name}"
+    uri = names.URI_SCHEMA + quote(tool.name, safe="")
+    next_step = f"correct the arguments and call {tool.name} again; its whole schema is the resource {uri}"
+    lines = [f"Error: {message}"]
+    lines += [f"{problem.pointer or 'arguments'}: {problem.message}" for problem in problems[:MAX_PROBLEMS]]
+    line = shape(tool.input_schema)
+    if line is None and tool.input_schema.get("additionalProperties") is False:
+        line = "Input: {}"
+    lines += [line] if line is not None else []
+    lines.append(f"Next step: {next_step}")
+    errors = [
+        {"pointer": problem.pointer, "keyword": problem.keyword, "message": problem.message}
+        for problem in problems[:MAX_PROBLEMS]
+    ]
+    body = {
+        "ok": False,
+        "error": {
+            "code": Reason.INVALID_ARGUMENTS.code,
+            "reason": Reason.INVALID_ARGUMENTS.word,
+            "message": message,
+            "nextStep": next_step,
+            "details": {"errors": errors},
+        },
+        "name": tool.name,
+        "inputSchema": tool.input_schema,
+    }
+    return failure(tool, "\n".join(lines), body)

@@ -1,0 +1,1 @@
+"""Where requests of the manager arrive: HTTP, methods, lists, streams."""

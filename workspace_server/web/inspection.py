@@ -1,0 +1,66 @@
+"""Everything about a workspace's tools for the person at the terminal: shown, hidden, and why (T-39).
+
+For the manager and its command line only; clients get lists. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from protocol import jsonrpc
+from workspace_server.catalog.registry import Offered
+from workspace_server.catalog.toolset import Toolset
+from workspace_server.catalog.view import Mode, View
+from workspace_server.config.policy import BUILT_IN_DISABLED
+from workspace_server.results import clean_text
+
+BYTES_PER_TOKEN: Final = 4
+"""A model's tokens are estimated from bytes of JSON; good enough to see which tool is expensive."""
+
+
+def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
+    """`{ok, tools, sources, issues}`.
+
+    A tool has `name`, `source` and its `kind`, `group` (T-29), `visibility`, `listed` (in normal mode),
+    `state` (`callable`, `hidden` or `pending`), `reason` where it cannot be called, the `tokens` its
+    definition costs, and its `description`.
+    """
+    # loaded here: only people at a terminal ask, and it takes the library of schemas
+    from workspace_server.config.grouping import Grouping  # noqa: PLC0415
+
+    grouping = Grouping(view.configuration.grouping_rules)
+    listed = {str(definition["name"]) for definition in view.listed(Mode.NORMAL)}
+    rows = [_row(offered, listed) for offered in view.tools]
+    for name, reason in view.hidden.items():
+        offered = view.snapshot.get(name)
+        pending = name in view.snapshot.withheld
+        row: dict[str, Any] = {"name": name} if offered is None else _row(offered, listed)
+        rows.append({**row, "listed": False, "state": "pending" if pending else "hidden", "reason": reason})
+    for row in rows:
+        group = grouping.group(row["name"], row.get("kind", ""), BUILT_IN_DISABLED)
+        row["group"] = {"id": group.id, "label": group.label}
+    return {
+        "ok": True,
+        "tools": sorted(rows, key=lambda row: (row["name"].lower(), row["name"])),
+        "sources": toolset.sources(closely=True),
+        "issues": [issue.as_json() for issue in toolset.issues()],
+    }
+
+
+def _row(offered: Offered, listed: set[str]) -> dict[str, Any]:
+    return {
+        "name": offered.name,
+        "source": offered.source.id,
+        "kind": offered.source.kind,
+        "visibility": offered.tool.visibility,
+        "listed": offered.name in listed,
+        "state": "callable",
+        "tokens": tokens(offered.definition),
+        "description": clean_text(offered.tool.description),
+    }
+
+
+def tokens(definition: Mapping[str, Any]) -> int:
+    """About how many tokens a definition costs in a model's context."""
+    return -(-len(jsonrpc.dumps(definition)) // BYTES_PER_TOKEN)

@@ -38,7 +38,7 @@ for write in put, lambda data: os.write(2, data):
 CRASHES = 5
 """So many within a minute are a loop."""
 ROUNDS = 5
-CALLS = 20
+CALLS = 15
 SLACK_S = 0.001
 """What a call may take longer besides: a turn of a busy loop."""
 
@@ -172,7 +172,7 @@ async def everything_is_told(home: ManagerHome, project: Path) -> None:
         **dict.fromkeys(GOOD, "ready"), "hung": "starting", "flooding": "ready", "missing": "failed",
     }  # fmt: skip
     assert told["crashing"]["state"] in {"backoff", "starting", "crash_looping"}
-    assert told["crashing"]["error"] == "exited with code 3"
+    assert "exited with code 3" in told["crashing"]["error"]
     assert "no-such-program-anywhere" in told["missing"]["error"]
     assert told["flooding"]["junk"] > 1_000
     assert told["flooding"]["firstJunk"][0] == "what I always wanted to say"

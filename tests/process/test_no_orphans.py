@@ -28,7 +28,6 @@ from support.families import (
     stubborn_family,
     user_tool,
 )
-from support.front_door import Client
 from support.manager import make_project
 from support.manager_home import ManagerHome, until
 from support.patience import within
@@ -161,17 +160,17 @@ async def test_children_that_ignore_every_request_to_end_are_ended(
     """T-90, T-106, F29, M-164: by a server that is idle, and by one that gets SIGTERM; 8 s, not more."""
     configure(home, entry("one", stubborn_family()))
     manager = await home.start(prefix=["env", "WATCHDOG_USEC=400000"], workspace_idle_s=1)
-    projects = [make_project(tmp_path / name) for name in ("idle", "ended")]
-    clients: list[Client] = [modern(http, manager.address, project) for project in projects]
-    await asyncio.gather(*(number(client, "one__pid") for client in clients))
-    pids = await home.server_pids()
-    before = [set(marks(home)) | set(pids.values())]
-    ended = next(pid for workspace, pid in pids.items() if workspace.startswith("ended"))
-    os.kill(ended, signal.SIGTERM)
-    began = time.monotonic()
-    assert len(before[0]) == 2 + 2 * FAMILY_SIZE
-    await until(lambda: gone(home, before[0]), 1 + 8 + within(1), home.processes)
-    assert time.monotonic() - began > 5  # they were asked first
+    idle = modern(http, manager.address, make_project(tmp_path / "idle"))
+    busy = await legacy(http, manager.address, make_project(tmp_path / "busy"))
+    async with busy.stream():
+        await asyncio.gather(number(idle, "one__pid"), number(busy, "one__pid"))
+        pids = await home.server_pids()
+        before = set(marks(home)) | set(pids.values())
+        assert len(before) == 2 + 2 * FAMILY_SIZE
+        began = time.monotonic()
+        os.kill(next(pid for one, pid in pids.items() if one.startswith("busy")), signal.SIGTERM)
+        await until(lambda: gone(home, before), 1 + 8 + within(1), home.processes)
+        assert time.monotonic() - began > 5  # they were asked first
 
 
 @pytest.mark.parametrize("count", [100])

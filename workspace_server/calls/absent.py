@@ -2,26 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Rejection
 from workspace_server.calls.asked import Asked, Outcome
 from workspace_server.calls.call import Call
 from workspace_server.catalog.view import View
-from workspace_server.results import encode_result, refusal_result
-from workspace_server.source import Tool
+from workspace_server.results import clean_text, encode_result, refusal_result
+from workspace_server.source import Source, Tool
+
+RETRY_MS: Final = 1000
 
 
 def answer(call: Call) -> Outcome:
     """The answer to a call of such a name."""
     path = call.view.waits_for(call.name)
     if path is None:
+        source = call.view.unlisted_source(call.name)
+        if source is not None:
+            return encode_result(refusal_result(_nothing(call.name), _not_yet(source)))
         return unknown_tool(call.asked, call.view, call.name)
     text = f"{call.name} comes from files of this workspace that the user has not trusted as they are now"
     step = f"ask the user to look at it and to run: lmtb trust {path}"
     refusal = Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
-    return encode_result(refusal_result(Tool(call.name, {"inputSchema": {}}), refusal))
+    return encode_result(refusal_result(_nothing(call.name), refusal))
+
+
+def _nothing(name: str) -> Tool:
+    """A tool of which nothing but the name is known."""
+    return Tool(name, {"inputSchema": {}})
+
+
+def _not_yet(source: Source) -> Refusal:
+    """A source that nobody has a list of yet may have the tool (T-182)."""
+    error = clean_text(source.error or f"it is {source.state}")
+    text = f'Source "{source.id}" has not said yet which tools it has: {error}'
+    details = {"source": source.id, "state": source.state, "error": error}
+    step = "retry after the given time; lmtb servers says more"
+    return Refusal(Reason.SOURCE_UNAVAILABLE, text, step, "no", RETRY_MS, details)
 
 
 def unknown_tool(asked: Asked, view: View, name: str, uri: str | None = None) -> Rejection:

@@ -147,6 +147,7 @@ class Calls:
         return encode_result(execute.problem_result(inner))
 
     def _cannot_execute(self, call: Call) -> Outcome:
-        if call.view.waits_for(call.name) is not None:
+        view, name = call.view, call.name
+        if view.waits_for(name) is not None or view.unlisted_source(name) is not None:
             return absent.answer(call)
-        return encode_result(execute.not_found(call.name, call.view.nearest(call.name)))
+        return encode_result(execute.not_found(name, view.nearest(name)))

@@ -41,6 +41,10 @@ _SHOWN: Final[Mapping[Mode, frozenset[Visibility]]] = {
 }
 
 
+_SETTLED: Final = frozenset({"ready", "disabled", "pending_trust"})
+"""States of a source without tools that has nothing more to say."""
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The callable tools at one moment, in list order.
@@ -78,6 +82,21 @@ class View:
         if source is None or not own or not is_wanted(source, own):
             return None
         return None if policy.hidden({name: source.default}, self.configuration.deltas) else (source, own)
+
+    def unlisted_source(self, name: str) -> Source | None:
+        """The source that would have a tool of this name, if it has not said yet which tools it has."""
+        if self._is_internal(name) or name in self.hidden:
+            return None
+        listed = {offered.source.id for offered in self.snapshot.tools}
+        named = [
+            (len(prefix), source)
+            for source in self.snapshot.sources
+            if source.id not in listed
+            and source.state not in _SETTLED
+            and (prefix := naming.prefix_of(source))
+            and name.startswith(prefix)
+        ]
+        return max(named, key=lambda one: one[0], default=(0, None))[1]
 
     def waits_for(self, name: str) -> str | None:
         """The path to trust before this name can be called (T-62); internal names wait for nothing."""

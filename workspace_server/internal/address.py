@@ -94,6 +94,9 @@ def withdraw(address: Address) -> None:
         content = private_files.read(address.file, _MAX_FILE)
         if content is not None and msgspec.json.decode(content)["socket"] == str(address.socket):
             address.file.unlink(missing_ok=True)
+    if address.socket.parent != address.file.parent:
+        with suppress(OSError):
+            address.socket.parent.rmdir()  # only where nobody else has a socket in it
 
 
 def _bind(path: Path) -> socket.socket:

@@ -13,6 +13,7 @@ from protocol import names
 from protocol.errors import Reason, Refusal
 from support.tool_source import PlayedSource, tool
 from support.workspace_app import Serving, serving
+from workspace_server.catalog import listing
 from workspace_server.config.model import Configuration, Deltas
 from workspace_server.source import CallContext, CallOutcome, RpcError, Tool, ToolError, ToolResult
 
@@ -227,3 +228,24 @@ async def test_calls_are_traced_only_when_asked_and_without_secrets(
         said = capfd.readouterr().err
         assert '"tool":"plain"' in said
         assert "canary" not in said.replace("got {'n': 1, 'api_key': 'canary'}", "")
+
+
+async def test_tool_of_a_source_that_is_still_starting_is_not_called_unknown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T-182, T-6: it may be there in a moment."""
+    monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
+    slow = PlayedSource([tool("x")], identity="stdio:slow", namespace="slow")
+    slow.state = "starting"
+    slow.gate.clear()
+    async with serving([played(), slow]) as served:
+        for name, arguments in (("slow__x", {}), ("execute_tool", {"name": "slow__x"})):
+            error = (await served.caller.call(name, arguments))["structuredContent"]["error"]
+            assert (error["reason"], error["delivered"]) == ("source_unavailable", "no")
+            assert error["retryAfterMs"] == 1000
+            assert error["details"]["source"] == "stdio:slow"
+        other = await served.caller.message(names.TOOLS_CALL, {"name": "other__x", "arguments": {}})
+        assert other["error"]["code"] == -32602
+        slow.state = "ready"
+        slow.gate.set()
+        assert (await served.caller.call("slow__x"))["content"][0]["text"] == "x ran"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -18,10 +19,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--real-servers", action="store_true", help=help_text)
 
 
+@pytest.fixture(scope="session")
+def _homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """New home folders; numbered here, because the factory looks at all former ones each time."""
+    place = tmp_path_factory.mktemp("users")
+    return (place / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _no_user_folders(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_user_folders(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) -> None:
     """No test sees the user's home, configuration or running manager."""
-    home = tmp_path_factory.mktemp("user")
+    home = next(_homes)
+    home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     for name in list(os.environ):
         if name.startswith(("XDG_", "LMTB_")):

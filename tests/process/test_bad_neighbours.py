@@ -156,7 +156,8 @@ async def test_bad_neighbours_are_told_of_and_nobody_else_notices_them(
     tries = street.tries()
     async with spoiled.stream():
         await spoiled.ask(names.TOOLS_LIST)
-        assert "error" in (await spoiled.call("crashing__pid")).message  # it never told of any tool
+        refused = (await spoiled.call("crashing__pid")).refusal  # it never told of any tool
+        assert refused["reason"] == "source_unavailable"
         assert await share_of_a_core(await street.server()) < 0.05
     assert street.tries() == tries
     await asked(home, "refresh", street.spoiled, source="stdio:crashing")

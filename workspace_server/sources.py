@@ -5,6 +5,7 @@ Looks at the files with every request; a source whose entry did not change is le
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -27,6 +28,7 @@ from workspace_server.trust.items import SETTINGS_KEY, ItemMaker, remote_key, st
 from workspace_server.trust.store import TrustStore
 from workspace_server.waiting import WaitingSource, pending_issue
 
+OWN_FOLDER: Final = ".lm-tools-bridge"
 UNRESOLVED: Final = "CONFIG_UNRESOLVED_VARIABLE"
 
 
@@ -74,6 +76,7 @@ class Sources:
         self._make = make
         self._fixed = list(builtin)
         self._root = Path(around.root)
+        self._own = os.path.join(around.root, OWN_FOLDER)  # noqa: PTH118  a string, asked for with every request
         self._environ = dict(around.environ)
         self._configurations = Configurations(
             self._root, around.config_dir, self._environ, manager_port=around.manager_port or None
@@ -104,8 +107,9 @@ class Sources:
         return self._in_force
 
     async def close(self) -> None:
-        """Wait for the look that is under way."""
+        """Wait for the look that is under way, and end what was asked of the shell."""
         await self._fresh.close()
+        await self._around.close()
 
     def trusts(self, digests: Mapping[str, str]) -> Mapping[str, Verdict]:
         """What of these items, given by digest, the user trusts. Blocks."""
@@ -117,7 +121,8 @@ class Sources:
             look()
         items = self._items.all(configuration, self._path)
         verdicts = self.trusts({item.key: item.digest() for item in items}) if items else {}
-        looked = Looked(configuration, verdicts, self._store.issue(self._root))
+        brings = bool(items) or os.path.lexists(self._own)
+        looked = Looked(configuration, verdicts, self._store.issue(self._root) if brings else None)
         return self._looked if looked == self._looked and self._looked is not None else looked
 
     def _learn(self, environ: Mapping[str, str]) -> None:

@@ -46,6 +46,12 @@ class Surroundings:
             self._shell = asyncio.create_task(login_environment(self.environ), name="login-shell")
         return await asyncio.shield(self._shell)
 
+    async def close(self) -> None:
+        """End the question to the shell, if it is still asked."""
+        if self._shell is not None:
+            self._shell.cancel()
+            await asyncio.gather(self._shell, return_exceptions=True)
+
     @property
     def variables(self) -> Mapping[str, str]:
         """Our own environment, and what the login shell sets beside it, once it was asked."""

@@ -238,8 +238,13 @@ class Daemon:
         """Run something in a task of the daemon's, which ends with it."""
         task = asyncio.create_task(work, name=name)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._log.error("task.failed", task=task.get_name(), fault=repr(fault))
 
     def ask_to_stop(self, reason: str, keep_servers: bool = False) -> None:
         """Begin to stop; asked a second time, stop at once."""

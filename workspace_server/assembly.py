@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from protocol.launch import Folders, Launch
-from workspace_server import log
+from workspace_server import log, private_files
 from workspace_server.builtin import BuiltinSource
 from workspace_server.calls.approval_state import ApprovalState
 from workspace_server.calls.approvals import Approvals
@@ -66,7 +66,7 @@ class Parts:
         await asyncio.sleep(CHANNEL_AFTER_S)
         try:
             await self._open_channel()
-        except OSError as error:
+        except (OSError, private_files.Unsafe) as error:
             log.error("internal_channel_unavailable", cause=str(error))
         except Exception as fault:  # noqa: BLE001  nobody else would say so
             log.fault("internal_channel_failed", fault)

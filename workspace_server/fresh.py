@@ -12,6 +12,7 @@ from typing import Final, Generic, TypeVar
 
 T = TypeVar("T")
 QUICK_S: Final = 0.005
+CLOSE_S: Final = 1.0
 
 
 class Fresh(Generic[T]):
@@ -25,14 +26,14 @@ class Fresh(Generic[T]):
 
     def __init__(self, look: Callable[[], T], *, may_be_quick: bool = False) -> None:
         self._look = look
-        self._may_be_quick = may_be_quick
+        self.may_be_quick = may_be_quick
         self._took = 0.0
         self._running: asyncio.Task[T] | None = None
         self._next: asyncio.Task[T] | None = None
 
     async def get(self) -> T:
         """The result of a look that began after this was called."""
-        if self._may_be_quick and self._running is None and self._took < QUICK_S:
+        if self.may_be_quick and self._running is None and self._took < QUICK_S:
             return self._timed()
         if self._running is None:
             self._running = self._begin(None)
@@ -42,9 +43,10 @@ class Fresh(Generic[T]):
         return await asyncio.shield(self._next)
 
     async def close(self) -> None:
-        """Wait for the looks under way, whose results nobody wants any more."""
+        """Wait a moment for the looks under way: a disk that hangs does not keep anybody from ending."""
         under_way = [task for task in (self._running, self._next) if task is not None]
-        await asyncio.gather(*under_way, return_exceptions=True)
+        if under_way:
+            await asyncio.wait(under_way, timeout=CLOSE_S)
 
     def _begin(self, former: asyncio.Task[T] | None) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(self._run(former), name="look")

@@ -97,7 +97,7 @@ def hide_members(members: Mapping[str, str]) -> None:
 
 def without(text: str, values: Iterable[str] = ()) -> str:
     """`text` with all that is hidden, and with these values, replaced."""
-    for value in (*_hidden, *values):
+    for value in sorted({*_hidden, *values}, key=len, reverse=True):  # a secret may begin with another
         if len(value) >= _SHORTEST_SECRET and value in text:
             text = text.replace(value, "[hidden]")
     return text

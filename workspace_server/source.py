@@ -1,7 +1,7 @@
 """What a tool source is: the words every origin of tools is described in.
 
 A *source* (the built-ins, a script folder, a stdio server, a remote server) offers tools and calls them.
-This file holds the shapes only. Merging sources is `registry.py`; calling is `calls.py`.
+This file holds the shapes only. Merging sources is `catalog/registry.py`; calling is `calls/dispatch.py`.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class Toolbox(Protocol):
 Notify = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 
 
-async def _unheard(method: str, params: Mapping[str, Any]) -> None:
+async def unheard(method: str, params: Mapping[str, Any]) -> None:
     """The notifications of a call nobody listens to."""
 
 
@@ -150,7 +150,7 @@ class CallContext:
         toolbox: the tools a script may call; None where the depth is used up.
     """
 
-    notify: Notify = _unheard
+    notify: Notify = unheard
     arguments: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
     params: Mapping[str, msgspec.Raw] = field(default_factory=dict)
     caller: str = ""

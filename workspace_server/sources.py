@@ -85,8 +85,8 @@ class Sources:
         self._items = ItemMaker(self._root)
         self._path = self._environ.get("PATH", "")
         self._knows_shell = False
-        folders = (self._root, around.config_dir, around.state_dir)
-        self._fresh = Fresh(self._look, may_be_quick=are_local(folders))
+        self._folders = (self._root, around.config_dir, around.state_dir)
+        self._fresh = Fresh(self._look)
         self._looked: Looked | None = None
         self._in_force = Configuration()
         self._made: dict[str, tuple[object, Source]] = {}
@@ -149,6 +149,9 @@ class Sources:
         self._made = made
         sources = [source for _, source in made.values()]
         self._looks = [source.look for source in sources if isinstance(source, Followed)]
+        scripts = configuration.scripts
+        elsewhere = (*scripts.tools_path, *scripts.libraries_path)
+        self._fresh.may_be_quick = are_local((*self._folders, *elsewhere))
         self._registry.replace([*self._fixed, *sources])
 
     def _wanted(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[Wanted]:

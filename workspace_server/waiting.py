@@ -11,7 +11,7 @@ from typing import Any, Literal
 from protocol.issues import Issue
 from workspace_server.config.model import RemoteServer, StdioServer
 from workspace_server.source import CallContext, CallOutcome, Source, Tool, ToolError
-from workspace_server.trust.item import Verdict
+from workspace_server.trust.item import Verdict, trust_command
 
 
 class WaitingSource(Source):
@@ -62,7 +62,5 @@ class WaitingSource(Source):
 
 def pending_issue(what: str, verdict: Verdict, root: str) -> Issue:
     """The issue of content of the workspace that the user has not allowed (T-62)."""
-    why = "has changed since you trusted it" if verdict == "changed" else "is not trusted yet"
-    if what.startswith("Settings"):
-        why = why.replace("has", "have").replace("is ", "are ")
-    return Issue("warning", "trust", "TRUST_PENDING", f"{what} {why}", details=f"lmtb trust {root}")
+    why = "changed since you trusted it" if verdict == "changed" else "not trusted yet"
+    return Issue("warning", "trust", "TRUST_PENDING", f"{what}: {why}", details=trust_command(root))

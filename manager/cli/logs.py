@@ -45,7 +45,7 @@ def logs(cwd: Path | None, server: str | None, follow: bool, lines: int, as_json
     try:
         reader = Reader(file)
         found = [line for line in reader.tail() if _is_about(line, server)]
-        for line in found[len(found) - lines :] if lines else ():
+        for line in found[-lines:] if lines else ():
             _show(line, as_json=as_json)
         if not found and not as_json:
             click.echo("nothing written yet" + (f" by {server}" if server else ""), err=True)

@@ -8,7 +8,6 @@ see `web/modern.py`.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Final
 
 import msgspec
@@ -23,6 +22,9 @@ from protocol import names, sse
 
 LOOK_S: Final = 0.5
 """How often it is looked who has a stream, and which servers serve."""
+AGAIN_S: Final = 2.0
+"""How long a stream that ended is left alone."""
+HTTP_OK: Final = 200
 _WANTED: Final = {"toolsListChanged": True, "resourcesListChanged": True, "promptsListChanged": True}
 
 
@@ -34,6 +36,7 @@ class Listening:
         self._workspaces = workspaces
         self._heard: dict[str, tuple[Instance, asyncio.Task[None]]] = {}
         self._interrupted: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
         """Listen where somebody wants to hear, for ever."""
@@ -42,10 +45,9 @@ class Listening:
                 self._look()
                 await asyncio.sleep(LOOK_S)
         finally:
-            tasks = [task for _, task in self._heard.values()]
-            for task in tasks:
+            for task in self._tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _look(self) -> None:
         wanted = self._keeper.listening()
@@ -58,10 +60,9 @@ class Listening:
                 self._interrupted.add(identity)
         for identity, instance in serving.items():
             if identity not in self._heard:
-                if identity in self._interrupted:  # who knows what was missed meanwhile
-                    self._interrupted.discard(identity)
-                    self._keeper.announce_in(identity, names.LISTS_CHANGED)
                 task = asyncio.create_task(self._hear(identity, instance), name=f"listen {identity}")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
                 self._heard[identity] = (instance, task)
 
     def _serving(self, identities: set[str]) -> dict[str, Instance]:
@@ -74,17 +75,27 @@ class Listening:
         return found
 
     async def _hear(self, identity: str, instance: Instance) -> None:
+        """Listen until the stream ends; one that ends is not begun anew at once."""
+        try:
+            await self._stream(identity, instance)
+        except (UpstreamFailure, sse.EventTooLarge) as failure:
+            logger().info("listen", workspace=identity, ended=str(failure) or type(failure).__name__)
+        await asyncio.sleep(AGAIN_S)
+
+    async def _stream(self, identity: str, instance: Instance) -> None:
         request = own_request(names.LISTEN, {"notifications": _WANTED}, f"listen-{identity}")
         head = (*request.headers, instance.credentials())
-        with contextlib.suppress(UpstreamFailure):
-            response = await instance.pool.request(b"POST", request.target, head, request.body)
-            decoder = sse.Decoder()
-            try:
-                async for chunk in response.chunks():
-                    for event in decoder.feed(chunk):
-                        self._told(identity, event.data)
-            finally:
-                await response.aclose()
+        response = await instance.pool.request(b"POST", request.target, head, request.body)
+        decoder = sse.Decoder()
+        try:
+            if response.head.status != HTTP_OK:
+                logger().warning("listen", workspace=identity, refused=response.head.status)
+                return
+            async for chunk in response.chunks():
+                for event in decoder.feed(chunk):
+                    self._told(identity, event.data)
+        finally:
+            await response.aclose()
 
     def _told(self, identity: str, data: bytes) -> None:
         try:
@@ -92,5 +103,8 @@ class Listening:
         except (ValueError, AttributeError):
             logger().warning("listen", workspace=identity, why="what it sent is no message")
             return
-        if method in names.LISTS_CHANGED:
+        if method == names.ACKNOWLEDGED and identity in self._interrupted:
+            self._interrupted.discard(identity)  # who knows what was missed meanwhile
+            self._keeper.announce_in(identity, names.LISTS_CHANGED)
+        elif method in names.LISTS_CHANGED:
             self._keeper.announce_in(identity, (method,))

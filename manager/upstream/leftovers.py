@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -27,17 +26,32 @@ def end(instance: str) -> int:
 
     Looks again until none is left, because a process may start another one while it is looked for.
     """
-    ended = 0
+    ended: set[int] = set()
     for _ in range(ROUNDS):
         found = marked(instance)
-        for pid in found:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-                ended += 1
         if not found:
             break
+        ended.update(pid for pid in found if _kill(pid, instance))
         time.sleep(PAUSE_S)
-    return ended
+    return len(ended)
+
+
+def _kill(pid: int, instance: str) -> bool:
+    """Kill a process, and not one that has got its number meanwhile."""
+    try:
+        if not hasattr(os, "pidfd_open"):
+            os.kill(pid, signal.SIGKILL)
+            return True
+        descriptor = os.pidfd_open(pid)
+        try:
+            if _has(pid, _mark(instance).encode()):  # looked at again, now that the number is held
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                return True
+        finally:
+            os.close(descriptor)
+    except (ProcessLookupError, PermissionError):
+        pass
+    return False
 
 
 def marked(instance: str) -> list[int]:
@@ -45,11 +59,15 @@ def marked(instance: str) -> list[int]:
 
     We carry it ourselves where somebody that a former server started has started us.
     """
-    mark, own = f"{names.CHILD_VARIABLE}={instance}.", os.getpid()
+    mark, own = _mark(instance), os.getpid()
     if sys.platform == "linux":
         return [pid for pid in _pids() if pid != own and _has(pid, mark.encode())]
     others = (process for process in psutil.process_iter() if process.pid != own)
     return [process.pid for process in others if _has_elsewhere(process, f"{instance}.")]
+
+
+def _mark(instance: str) -> str:
+    return f"{names.CHILD_VARIABLE}={instance}."
 
 
 def _pids() -> list[int]:

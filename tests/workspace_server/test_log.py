@@ -34,6 +34,12 @@ def test_members_named_like_secrets_are_redacted_and_their_values_hidden_elsewhe
     assert json.loads(capfd.readouterr().err)["line"] == "[hidden] in eu-north-1"
 
 
+@pytest.mark.parametrize("order", [("abcdef", "abcdef123456"), ("abcdef123456", "abcdef")])
+def test_secret_that_begins_with_another_is_hidden_whole(order: tuple[str, str]) -> None:
+    log.hide(*order)
+    assert log.without("key=abcdef123456.") == "key=[hidden]."
+
+
 def test_short_values_are_too_common_to_be_hidden() -> None:
     log.hide("on")
     assert log.without("connection on") == "connection on"

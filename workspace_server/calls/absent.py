@@ -11,6 +11,7 @@ from workspace_server.calls.call import Call
 from workspace_server.catalog.view import View
 from workspace_server.results import clean_text, encode_result, refusal_result
 from workspace_server.source import Source, Tool
+from workspace_server.trust.item import trust_command
 
 RETRY_MS: Final = 1000
 
@@ -24,7 +25,7 @@ def answer(call: Call) -> Outcome:
             return encode_result(refusal_result(_nothing(call.name), _not_yet(source)))
         return unknown_tool(call.asked, call.view, call.name)
     text = f"{call.name} comes from files of this workspace that the user has not trusted as they are now"
-    step = f"ask the user to look at it and to run: lmtb trust {path}"
+    step = f"ask the user to look at it and to run: {trust_command(path)}"
     refusal = Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
     return encode_result(refusal_result(_nothing(call.name), refusal))
 

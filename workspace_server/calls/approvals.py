@@ -191,11 +191,16 @@ def question(name: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
     hidden = _hidden_members(tool)
     lines = [f"Run {name}?"]
     for key, value in arguments.items():
-        lines.append(f"{_visible(key)}: {'[hidden]' if key in hidden else _shown(value)}")
+        lines.append(f"{_one_line(key)}: {'[hidden]' if key in hidden else _shown(value)}")
     text = "\n".join(lines)
     if len(text) <= MAX_SHOWN:
         return text
     return f"{text[:MAX_SHOWN]}\n… {len(text) - MAX_SHOWN} more characters are NOT shown; decline if in doubt"
+
+
+def _one_line(text: str) -> str:
+    """A name cannot begin a line of its own, which would look like another argument."""
+    return json.dumps(text) if "\n" in text or "\t" in text else _visible(text)
 
 
 def _shown(value: Any) -> str:

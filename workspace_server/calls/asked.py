@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -13,10 +13,10 @@ from protocol.errors import Refusal
 from protocol.inbound import Inbound, Rejection
 from protocol.jsonrpc import Request
 from protocol.versions import LATEST_MODERN
+from workspace_server.source import Notify, unheard
 
 OWN_CLIENT: Final = "lm-tools-bridge-internal"
 
-Notify = Callable[[str, Mapping[str, Any]], Awaitable[None]]
 Outcome = Mapping[str, Any] | msgspec.Raw | Rejection
 """Members of a result that we author, a third party's whole result as its bytes, or an error."""
 
@@ -66,8 +66,4 @@ def own_request(tool: str) -> Asked:
     message = inbound.classify(header, body)
     assert isinstance(message, Inbound)  # noqa: S101  narrows the type: we wrote it
     assert isinstance(message.message, Request)  # noqa: S101  the same
-    return Asked(message.message, message, header, {}, _unheard)
-
-
-async def _unheard(method: str, params: Mapping[str, Any]) -> None:
-    """Nobody listens."""
+    return Asked(message.message, message, header, {}, unheard)

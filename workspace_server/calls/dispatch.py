@@ -32,11 +32,12 @@ from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.schemas import params
 from workspace_server.source import CallContext, CallOutcome, InvalidArguments, ToolError
 from workspace_server.tool_search import execute
+from workspace_server.tool_search.definitions import TOOL_SEARCH
 from workspace_server.tool_search.tool import Searchable, SearchTool
 
 MAX_DEPTH: Final = 4
 """How deep tools may call tools (T-78)."""
-SEARCH: Final = "tool_search"
+SEARCH: Final[str] = TOOL_SEARCH["name"]
 
 
 class Calls:

@@ -46,6 +46,7 @@ class Listing:
         self._refreshed_at: float | None = None
         self._task: asyncio.Task[Sequence[Tool]] | None = None
         self._started = 0.0
+        self._closed = False
         self._begun = 0
         self._seen: tuple[object, ...] | None = None
 
@@ -55,7 +56,7 @@ class Listing:
         A listing under way may have looked before what its new asker wants to see; it gets the next one. What
         a source knows without waiting is taken at once. `now` is the loop's time.
         """
-        if self._task is not None:
+        if self._task is not None or self._closed:
             return self._begun + 1
         if self.source.state not in _SILENT and (tools := self.source.known()) is not None:
             self._take(tools, is_fresh=False)
@@ -67,7 +68,7 @@ class Listing:
         """The listing that a ticket still waits for, and the seconds that may be spent on it."""
         self._settle()
         if self._task is None:
-            if self._begun >= ticket:
+            if self._closed or self._begun >= ticket:
                 return None, 0.0
             self._start(now)
         return self._task, self._started + (FIRST_WAIT_S if self._listed is None else WAIT_S) - now
@@ -140,9 +141,11 @@ class Listing:
 
     async def close(self) -> None:
         """Stop asking, and close the source."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+        self._closed = True
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
         await self.source.close()
 
 

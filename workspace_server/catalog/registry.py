@@ -81,11 +81,6 @@ class Registry:
         self.internal_prefix = naming.INTERNAL_PREFIX
         self.replace(sources)
 
-    @property
-    def last(self) -> Snapshot:
-        """The table as it was last seen, without asking any source."""
-        return self._snapshot
-
     def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
         """The sources, without asking any (T-1); `closely` with what only their user should see (T-88)."""
         return [

@@ -47,6 +47,7 @@ class Toolset:
         self._configure = configure
         self._look_s = look_s
         self._view = View()
+        self._asked = self._seen = 0
         self._announced: View | None = None
         self._listeners: set[Callable[[], None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -71,12 +72,17 @@ class Toolset:
 
     async def current(self) -> View:
         """The view of a request that has just come in."""
+        self._asked += 1
+        ticket = self._asked
         configuration = await self._configure()
         snapshot = await self._registry.snapshot()
-        if snapshot is not self._view.snapshot or configuration is not self._view.configuration:
-            self._view = views.look(snapshot, configuration)
+        if snapshot is self._view.snapshot and configuration is self._view.configuration:
+            return self._view
+        view = views.look(snapshot, configuration)
+        if ticket > self._seen:  # an older request that took longer does not bring back what was
+            self._seen, self._view = ticket, view
             self._compare()
-        return self._view
+        return view
 
     def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
         """The sources, with how many of their tools can be called (T-1, T-13).

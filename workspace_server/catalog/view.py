@@ -22,6 +22,7 @@ from workspace_server.config import policy
 from workspace_server.config.model import Configuration
 from workspace_server.source import Source, Visibility
 from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
+from workspace_server.trust.item import trust_command
 
 META_TOOLS: Final[tuple[Mapping[str, Any], ...]] = (EXECUTE_TOOL, TOOL_SEARCH)
 
@@ -160,7 +161,7 @@ def look(snapshot: Snapshot, configuration: Configuration) -> View:
     for name, source in snapshot.filtered.items():
         hidden.setdefault(name, f"left out by include or exclude of source {source.id}")
     for name, path in snapshot.withheld.items():
-        hidden.setdefault(name, f"waits for trust: lmtb trust {path}")
+        hidden.setdefault(name, f"waits for trust: {trust_command(path)}")
     visible = [offered for offered in snapshot.tools if offered.name not in hidden]
     tools, issues = schema_defaults.apply(visible, configuration.schema_defaults)
     return View(

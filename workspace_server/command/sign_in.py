@@ -16,6 +16,7 @@ from workspace_server.command.consent import FOLDER
 from workspace_server.command.places import Places, Refused, real_folder
 from workspace_server.config.load import Configurations
 from workspace_server.config.model import RemoteServer
+from workspace_server.trust.item import trust_command
 from workspace_server.trust.items import ItemMaker, remote_key
 from workspace_server.trust.printable import printable
 from workspace_server.trust.store import TrustStore
@@ -55,7 +56,7 @@ def _refuse_untrusted(server: RemoteServer, root: Path, places: Places) -> None:
     verdicts = TrustStore(places.state_dir / FOLDER).verdicts(root, digests)
     if verdicts[remote_key(server.namespace)] != "trusted":
         text = f"{server.namespace} comes with the workspace, and waits for your trust"
-        raise Refused(text, f"look at it first: lmtb trust {root}", reason="not_trusted")
+        raise Refused(text, f"look at it first: {trust_command(root)}", reason="not_trusted")
 
 
 def _sign_in(server: RemoteServer, places: Places) -> None:

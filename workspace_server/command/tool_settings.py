@@ -14,6 +14,7 @@ from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, Configurations
 from workspace_server.config.model import Approval
 from workspace_server.config.policy import BUILT_IN_DISABLED
+from workspace_server.trust.item import trust_command
 from workspace_server.trust.printable import printable
 
 
@@ -76,7 +77,7 @@ def _switch(name: str, root: Path, places: Places, *, enabled: bool) -> None:
         edit.set_tool_enabled(file, name, enabled, defaults={})
     click.echo(f"{printable(name)} is switched {'on' if enabled else 'off'} in {printable(file)}.")
     if enabled and file.is_relative_to(folder):
-        click.echo(f"That file comes with the workspace, so it waits for: lmtb trust {printable(folder)}")
+        click.echo(f"That file comes with the workspace, so it waits for: {printable(trust_command(folder))}")
 
 
 def _decide(name: str, places: Places, approval: Approval) -> None:

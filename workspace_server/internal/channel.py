@@ -61,7 +61,12 @@ class Channel:
             private_files.Unsafe: a folder is not the user's alone.
             OSError: the socket or its file cannot be made.
         """
-        self._listener = await asyncio.to_thread(addresses.listen, self._address)
+        listening = asyncio.ensure_future(asyncio.to_thread(addresses.listen, self._address))
+        try:
+            self._listener = await asyncio.shield(listening)
+        except asyncio.CancelledError:
+            self._listener = await listening  # `stop` withdraws what a thread is making just now
+            raise
         self._accepting = asyncio.create_task(self._accept(self._listener), name="internal-accept")
 
     async def stop(self) -> None:

@@ -5,7 +5,6 @@ Which version of each tool counts is decided in `catalog.py`.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -15,7 +14,7 @@ from workspace_server.results import clean_text, well_formed
 from workspace_server.scripts.folders import Walk
 from workspace_server.scripts.script import Script
 from workspace_server.source import Tool
-from workspace_server.trust.item import Item, Verdict
+from workspace_server.trust.item import Item, Verdict, trust_command
 
 MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
 _CATEGORIES: Final = {"TRUST_PENDING": "trust", "TOOL_NAME_CLASH": "names"}
@@ -43,7 +42,7 @@ class Draft:
     """A snapshot in the making. `trust_path` is what `lmtb trust` wants."""
 
     def __init__(self, trust_path: str) -> None:
-        self._command = f"lmtb trust {shlex.quote(well_formed(trust_path))}"
+        self._command = trust_command(trust_path)
         self._scripts: dict[str, Script] = {}
         self._pending: set[str] = set()
         self._items: list[Item] = []

@@ -23,7 +23,7 @@ from workspace_server.scripts.script import Script
 from workspace_server.scripts.slots import Slots
 from workspace_server.scripts.snapshot import Snapshot
 from workspace_server.source import CallContext, CallOutcome, Source, Tool, ToolError
-from workspace_server.trust.item import Item
+from workspace_server.trust.item import Item, trust_command
 
 _TRIES: Final = 3
 
@@ -142,7 +142,7 @@ class ScriptSource(Source):
     def _absent(self, name: str) -> Refusal:
         if name in self._last.pending:
             text = f"{name} has changed since the user trusted it"
-            step = f"ask the user to look at it and to run: lmtb trust {self._root}"
+            step = f"ask the user to look at it and to run: {trust_command(self._root)}"
             return Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
         return Refusal(Reason.TOOL_NOT_FOUND, f"{name} is not there any more", delivered="no")
 

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
+
+from workspace_server.results import well_formed
 
 Verdict = Literal["trusted", "never", "changed"]
 """`never`: nobody was asked yet, or nobody can tell; `changed`: something else was trusted by this name."""
@@ -45,6 +48,11 @@ class Item:
         if not self._digests:  # asked for with every request
             self._digests.append(_digest(self))
         return self._digests[0]
+
+
+def trust_command(root: object) -> str:
+    """What a person types to trust the workspace at this path; the path may be anybody's choice."""
+    return f"lmtb trust {shlex.quote(well_formed(str(root)))}"
 
 
 def hashed(value: str | bytes) -> str:

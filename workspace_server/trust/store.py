@@ -18,7 +18,7 @@ from typing import Final
 
 from protocol.issues import Issue
 from workspace_server import private_files
-from workspace_server.trust.item import Item, Verdict
+from workspace_server.trust.item import Item, Verdict, trust_command
 from workspace_server.trust.record import Identity, Record, Recorded, Unreadable, decode, encode, record_of
 
 MAX_RECORD: Final = 16 * 1024 * 1024
@@ -77,7 +77,7 @@ class TrustStore:
             message = (
                 "The folder at this path is not the one that was trusted: it was moved, copied or replaced"
             )
-            return Issue("warning", "trust", "TRUST_FOLDER_REPLACED", message, details=f"lmtb trust {root}")
+            return Issue("warning", "trust", "TRUST_FOLDER_REPLACED", message, details=trust_command(root))
         return None
 
     def recorded(self, root: Path) -> Mapping[str, Recorded]:

@@ -29,7 +29,6 @@ class Link:
         state: `idle` until somebody asks.
         error: why there is no session; None while all is well.
         session: the open session, None while there is none.
-        starts: how often one was opened or tried.
     """
 
     def __init__(
@@ -57,7 +56,6 @@ class Link:
         self.state: LinkState = "idle"
         self.error: str | None = None
         self.session: Session | None = None
-        self.starts = 0
         self._connect = connect
         self._on_state = on_state
         self._source = source
@@ -117,7 +115,6 @@ class Link:
         try:
             if self._retiring is not None:
                 await asyncio.wait([self._retiring])  # never two of it at once
-            self.starts += 1
             self._become("starting", self.error)
             session = await self._connect(self._ended)
         except SessionFailed as failure:
@@ -126,12 +123,18 @@ class Link:
             log.fault("source_start_failed", fault, source=self._source)
             self._down(f"could not be started ({type(fault).__name__})")
         else:
+            if session.ended is not None:  # while it was still being opened
+                self._retire(session)
+                self._down(session.ended)
+                return
             self.session, self._ready_at = session, self._clock()
             self._become("ready", None)
         finally:
             self._starting = None
 
     def _ended(self, reason: str) -> None:
+        if self.session is None:
+            return  # still being opened, which looks at its end
         session, self.session = self.session, None
         self._retire(session)
         log.info("source_ended", source=self._source, reason=reason)

@@ -74,7 +74,7 @@ def complete(asked: Asked, view: View) -> Outcome:
     value = argument.get("value")
     if not isinstance(value, str):
         return asked.invalid("params.argument.value must be a string")
-    if ref.get("uri") not in {names.TEMPLATE_TOOL, names.TEMPLATE_SCHEMA} or argument.get("name") != "name":
+    if ref.get("uri") not in (names.TEMPLATE_TOOL, names.TEMPLATE_SCHEMA) or argument.get("name") != "name":
         return asked.invalid("params.ref and params.argument name nothing that can be completed")
     found: Sequence[str] = [offered.name for offered in view.tools if offered.name.startswith(value)]
     return {

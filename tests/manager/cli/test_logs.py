@@ -67,6 +67,16 @@ def test_lines_are_shown_oldest_first(
     assert run("logs", "--cwd", str(project), *options).stdout.splitlines() == shown
 
 
+@pytest.mark.parametrize("count", [26, 49, 51])
+def test_the_last_lines_are_shown_however_many_there_are(
+    run: Any, file: Path, project: Path, count: int
+) -> None:
+    file.write_text("".join(line("said", number=number) for number in range(count)))
+    shown = run("logs", "--cwd", str(project)).stdout.splitlines()
+    assert len(shown) == min(count, 50)
+    assert shown[-1].endswith(f"number={count - 1}")
+
+
 def test_json_is_an_object_per_line(run: Any, file: Path, project: Path) -> None:
     file.write_text("".join(LINES))
     found = [json.loads(one) for one in run("logs", "--json", "--cwd", str(project)).stdout.splitlines()]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -94,7 +95,7 @@ def test_sources_are_listed_and_tried_again(manager: ManagerProcess, project: Pa
     waiting = manager.lmtb("servers", cwd=project)
     assert waiting.returncode == exit_codes.OK
     assert waiting.stdout.splitlines()[1].split()[:2] == ["stdio:gone", "pending_trust"]
-    assert f"lmtb trust {project}" in waiting.stderr
+    assert f"lmtb trust {shlex.quote(str(project))}" in waiting.stderr
     assert manager.lmtb("trust", "--yes", cwd=project).returncode == exit_codes.OK
     tried = manager.lmtb("servers", "restart", "gone", "--json", cwd=project)
     (source,) = json.loads(tried.stdout)["sources"]

@@ -159,6 +159,7 @@ def test_question_hides_what_must_not_be_echoed_and_says_what_it_leaves_out() ->
     """T-173."""
     schema = {"properties": {"p": {"format": "password"}, "w": {"writeOnly": True}, "v": True}}
     tool = replace(TOOL, definition={"name": "run", "inputSchema": schema})
+    assert question("t", TOOL, {"n\nfilePath: /safe": "x"}) == 'Run t?\n"n\\nfilePath: /safe": x'
     assert question("run", tool, {"p": "s", "w": "s", "v": "x"}) == "Run run?\np: [hidden]\nw: [hidden]\nv: x"
     long = question("run", TOOL, {"c": "x" * (MAX_SHOWN * 2)})
     assert "more characters are NOT shown" in long

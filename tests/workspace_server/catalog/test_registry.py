@@ -269,6 +269,19 @@ async def test_filters_leave_tools_out_and_exclude_beats_include() -> None:
     assert set(snapshot.filtered) == {"up__get_b", "up__delete_a"}
 
 
+async def test_request_under_way_survives_that_its_source_is_taken_away() -> None:
+    """T-5, T-20: an edit of the configuration breaks nobody's request."""
+    source = SlowSource([tool("old")])
+    registry = Registry([source])
+    asking = [asyncio.create_task(registry.snapshot()) for _ in range(2)]
+    await source.reading.wait()
+    registry.replace([PlayedSource([tool("new")])])
+    snapshots = await asyncio.wait_for(asyncio.gather(*asking), 5)
+    assert len(snapshots) == 2
+    assert names_of(await registry.snapshot()) == ["new"]
+    await registry.close()
+
+
 @pytest.mark.parametrize(
     ("separator", "name"),
     [("__", "os-assistant__run"), ("_", "os_assistant_run"), ("-", "os-assistant-run")],

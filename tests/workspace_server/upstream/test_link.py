@@ -94,8 +94,32 @@ async def test_a_session_that_ended_is_started_again_by_itself_and_the_old_one_i
     await server.until("ready")
     assert server.wires[0].closed == 1
     assert await server.link.get() is not old
-    assert (server.link.error, server.link.starts) == (None, 2)
+    assert (server.link.error, len(server.wires)) == (None, 2)
     await server.link.close()
+
+
+async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again() -> None:
+    """T-89, T-103: it is never shown as ready."""
+    server = Server()
+
+    async def opened_too_late(on_end: Callable[[str], None]) -> Session:
+        session = await server._open(on_end)
+        if len(server.wires) == 1:
+            server.wires[0].end("exited with code 1")
+            async with asyncio.timeout(5):
+                while session.ended is None:
+                    await asyncio.sleep(0.005)
+        return session
+
+    link = Link(opened_too_late, lambda: server.states.append(link.state), source="x", chance=lambda: 0.5)
+    with pytest.raises(Unavailable, match="exited with code 1"):
+        await link.get()
+    assert "ready" not in server.states
+    async with asyncio.timeout(5):
+        while link.state != "ready":
+            await asyncio.sleep(0.005)
+    assert server.wires[0].closed == 1
+    await link.close()
 
 
 async def test_five_failures_are_a_loop_and_a_person_may_try_at_once(

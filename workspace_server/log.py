@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -67,6 +68,7 @@ def fault(event: str, exception: BaseException, **fields: Any) -> None:
 
 
 _SHORTEST_SECRET: Final = 6
+_SHORTEST_LINE: Final = 8
 _hidden: Final[set[str]] = set()
 _SECRET: Final = re.compile(
     r"(?i)pass(word|phrase|wd)?$|secret|token|api_?key|authorization|credential|cookie"
@@ -85,9 +87,7 @@ def redacted(value: Any) -> Any:
 def hide(*values: str) -> None:
     """Let these values appear in no line from now on; short ones are too common to be secrets (SE4)."""
     for value in values:
-        if len(value) >= _SHORTEST_SECRET:
-            _hidden.add(value)
-            _hidden.add(_serialize(value)[1:-1])  # as it stands inside a line
+        _hidden.update(_forms(value))
 
 
 def hide_members(members: Mapping[str, str]) -> None:
@@ -97,10 +97,17 @@ def hide_members(members: Mapping[str, str]) -> None:
 
 def without(text: str, values: Iterable[str] = ()) -> str:
     """`text` with all that is hidden, and with these values, replaced."""
-    for value in sorted({*_hidden, *values}, key=len, reverse=True):  # a secret may begin with another
-        if len(value) >= _SHORTEST_SECRET and value in text:
-            text = text.replace(value, "[hidden]")
+    found = _hidden.union(*(_forms(value) for value in values))
+    for value in sorted(found, key=len, reverse=True):  # a secret may begin with another
+        text = text.replace(value, "[hidden]")
     return text
+
+
+def _forms(value: str) -> set[str]:
+    """A value as it may stand in a line: whole, one of its own lines, quoted in JSON or in an address."""
+    pieces = {value, *(line for line in value.splitlines() if len(line) >= _SHORTEST_LINE)}
+    forms = {form for one in pieces for form in (one, _serialize(one)[1:-1], quote(one), quote(one, safe=""))}
+    return {form for form in forms if len(form) >= _SHORTEST_SECRET}
 
 
 class _Bridge(logging.Handler):

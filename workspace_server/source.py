@@ -193,6 +193,7 @@ class Source(ABC):
         state: whether the source answers.
         error: why it does not, in words for a person; None while all is well.
         stale: whether the source itself knows that its list may be out of date (T-7).
+        trust_path: what the user would trust, for one in the state `pending_trust`.
     """
 
     id: str
@@ -206,6 +207,7 @@ class Source(ABC):
     state: SourceState = "ready"
     error: str | None = None
     stale: bool = False
+    trust_path: str = ""
 
     _listener: Callable[[], None] | None = None
 

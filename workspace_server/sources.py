@@ -28,6 +28,7 @@ from workspace_server.trust.items import SETTINGS_KEY, ItemMaker, remote_key, st
 from workspace_server.trust.store import TrustStore
 from workspace_server.waiting import WaitingSource, pending_issue
 
+KEPT: Final = "workspace.toml.last-good"
 OWN_FOLDER: Final = ".lm-tools-bridge"
 UNRESOLVED: Final = "CONFIG_UNRESOLVED_VARIABLE"
 
@@ -79,7 +80,11 @@ class Sources:
         self._own = os.path.join(around.root, OWN_FOLDER)  # noqa: PTH118  a string, asked for with every request
         self._environ = dict(around.environ)
         self._configurations = Configurations(
-            self._root, around.config_dir, self._environ, manager_port=around.manager_port or None
+            self._root,
+            around.config_dir,
+            self._environ,
+            manager_port=around.manager_port or None,
+            kept=around.state_dir / KEPT,
         )
         self._store = TrustStore(around.state_dir / "trust")
         self._items = ItemMaker(self._root)

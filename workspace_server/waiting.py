@@ -36,6 +36,7 @@ class WaitingSource(Source):
         self.namespace = entry.namespace
         self.separator = entry.separator
         self.state = state
+        self.trust_path = root
         self._issue = None
         if state == "pending_trust":
             self._issue = pending_issue(f"The {self.kind} server {entry.namespace}", verdict, root)

@@ -40,6 +40,13 @@ def test_secret_that_begins_with_another_is_hidden_whole(order: tuple[str, str])
     assert log.without("key=abcdef123456.") == "key=[hidden]."
 
 
+def test_each_line_of_a_secret_is_hidden_and_its_quoted_forms_too() -> None:
+    key = "-----BEGIN KEY-----\nSEKRITPEMLINE0123\n-----END KEY-----\n"
+    log.hide(key)
+    assert "SEKRIT" not in log.without("it says SEKRITPEMLINE0123 now")
+    assert log.without("at /x?token=a%20b%2Fcd", ["a b/cd"]) == "at /x?token=[hidden]"
+
+
 def test_short_values_are_too_common_to_be_hidden() -> None:
     log.hide("on")
     assert log.without("connection on") == "connection on"

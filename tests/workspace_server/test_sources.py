@@ -139,6 +139,21 @@ async def test_widening_settings_of_the_workspace_wait_for_trust(scene: Scene) -
     assert "hidden" in (await scene.sources.configure()).deltas.enabled
 
 
+async def test_what_the_user_denies_stays_denied_when_their_file_is_broken_at_a_start(tmp_path: Path) -> None:
+    """T-178, M-188: a typing error opens nothing."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"}
+    scene = Scene(tmp_path, environ)
+    scene.user('[approvals]\ndeploy = "deny"\n[tools]\ndisabledDelta = ["b"]\n')
+    assert (await scene.sources.configure()).approvals == {"deploy": "deny"}
+    for broken in ("oops =", f"x = {'9' * 5000}"):
+        scene.user(broken)
+        later = Sources(Registry(), scene.around, [scene.builtin], PlayedMaking())
+        found = await later.configure()
+        assert found.approvals == {"deploy": "deny"}
+        assert found.deltas.disabled == ("b",)
+        assert "CONFIG_UNREADABLE" in {issue.code for issue in found.issues}
+
+
 async def test_nothing_is_made_anew_while_nothing_changes(scene: Scene) -> None:
     scene.servers(one=SLEEPER)
     await scene.trust()

@@ -37,6 +37,7 @@ from workspace_server.tool_search.tool import Searchable, SearchTool
 
 MAX_DEPTH: Final = 4
 """How deep tools may call tools (T-78)."""
+OWN_TIME: Final = "ask for less in one call, or raise timeout_s where the tool or its server is configured"
 SEARCH: Final[str] = TOOL_SEARCH["name"]
 
 
@@ -125,7 +126,8 @@ class Calls:
         except Exception as fault:  # noqa: BLE001  whatever a tool does, its caller gets an answer (T-177)
             if isinstance(fault, TimeoutError) and limit.expired():
                 text = f"{offered.name} did not finish within {seconds:g} s and was stopped"
-                return Refusal(Reason.CALL_TIMED_OUT, text, delivered="unknown")
+                step = OWN_TIME if offered.tool.timeout_s else None
+                return Refusal(Reason.CALL_TIMED_OUT, text, step, delivered="unknown")
             log.fault("tool_failed", fault, tool=offered.name, source=offered.source.id)
             return error_result(tool, ToolError(f"{offered.name} failed unexpectedly"))
 

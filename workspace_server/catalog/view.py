@@ -101,7 +101,13 @@ class View:
 
     def waits_for(self, name: str) -> str | None:
         """The path to trust before this name can be called (T-62); internal names wait for nothing."""
-        return None if self._is_internal(name) else self.snapshot.withheld.get(name)
+        if self._is_internal(name):
+            return None
+        waiting = [source for source in self.snapshot.sources if source.state == "pending_trust"]
+        for source in waiting:
+            if (prefix := naming.prefix_of(source)) and name.startswith(prefix):
+                return source.trust_path
+        return self.snapshot.withheld.get(name)
 
     def nearest(self, name: str) -> list[str]:
         """Up to five callable names that resemble this one, best first (T-175); none for internal ones."""
@@ -161,7 +167,8 @@ def look(snapshot: Snapshot, configuration: Configuration) -> View:
     for name, source in snapshot.filtered.items():
         hidden.setdefault(name, f"left out by include or exclude of source {source.id}")
     for name, path in snapshot.withheld.items():
-        hidden.setdefault(name, f"waits for trust: {trust_command(path)}")
+        if name not in snapshot.by_name:  # what waits takes no name away (T-9)
+            hidden.setdefault(name, f"waits for trust: {trust_command(path)}")
     visible = [offered for offered in snapshot.tools if offered.name not in hidden]
     tools, issues = schema_defaults.apply(visible, configuration.schema_defaults)
     return View(

@@ -108,7 +108,7 @@ def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> Non
             change(document)
             written = tomlkit.dumps(document)
             _verify(text, written, change)
-        except (Broken, TOMLKitError, tomllib.TOMLDecodeError) as error:
+        except (Broken, TOMLKitError, ValueError) as error:
             raise NotEditable(f"{file} cannot be changed: {error}") from None
         if written != text:
             _replace(target, before, written.encode())

@@ -9,6 +9,7 @@ import os
 import stat
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
@@ -71,6 +72,7 @@ class WatchedFile(Generic[T]):
     Attributes:
         value: what the file says; while it is broken, what it said last.
         problem: why it cannot be read now; None when it can, or is not there.
+        good: the bytes that were last good, None before there were any.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class WatchedFile(Generic[T]):
         self.path = path
         self.value = absent
         self.problem: Broken | None = None
+        self.good: bytes | None = None
         self._parse = parse
         self._absent = absent
         self._status = Status(path, clock)
@@ -100,6 +103,11 @@ class WatchedFile(Generic[T]):
             self._read()
         return (self.value, self.problem) != before
 
+    def stand_in(self, data: bytes) -> None:
+        """Let these bytes, of an earlier life, be what a broken file said last, if they are good."""
+        with suppress(Broken):
+            self.value = self._parse(data)
+
     def _read(self) -> None:
         try:
             data = read_bytes(self.path)
@@ -111,7 +119,7 @@ class WatchedFile(Generic[T]):
             return
         self._data = data
         try:
-            self.value, self.problem = self._parse(data), None
+            self.value, self.problem, self.good = self._parse(data), None, data
         except Broken as broken:
             self.problem = broken
 

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from workspace_server import private_files
 from workspace_server.config import combine, editor_settings, mcp_json, servers, toml_file, variables
 from workspace_server.config.entries import Place
-from workspace_server.config.files import Clock, WatchedFile, WatchedFolder
+from workspace_server.config.files import MAX_BYTES, Clock, WatchedFile, WatchedFolder
 from workspace_server.config.jsonc import Broken, parse_object
 from workspace_server.config.loops import MANAGER_PORT
 from workspace_server.config.model import Configuration, Origin, RemoteServer, Scope, Scripts, StdioServer
@@ -42,6 +44,8 @@ class Configurations:
         user_dir: the user's configuration folder.
         environ: our environment; placeholders get their values from it.
         manager_port: a port the manager listens on beside the usual one, for entries that lead back.
+        kept: a file of ours for what the user's file said last, so that what they deny stays denied when it
+            is broken as a server starts; None for none.
         clock: the time of day in nanoseconds.
     """
 
@@ -52,10 +56,13 @@ class Configurations:
         environ: Mapping[str, str],
         *,
         manager_port: int | None = None,
+        kept: Path | None = None,
         clock: Clock = time.time_ns,
     ) -> None:
         self._root = root
         self._clock = clock
+        self._kept = kept
+        self._remembered: bytes | None = None
         self._variables = Variables(root, environ)
         self._ports = {MANAGER_PORT} if manager_port is None else {MANAGER_PORT, manager_port}
         self._user = self._toml(user_dir / USER_FILE)
@@ -79,6 +86,7 @@ class Configurations:
         # a list: every file is looked at, also after the first that changed
         changed = [file.look() for file in (self._user, self._ours, self._editor, *imported)]
         changed += [file.look() for file in self._named.values()]
+        changed.append(self._remember())
         if self._current is None or any(changed):
             self._tidy()
             self._current = self._combined()
@@ -87,6 +95,22 @@ class Configurations:
     def forget(self) -> None:
         """The environment that placeholders get their values from has changed: read everything as new."""
         self._current = None
+
+    def _remember(self) -> bool:
+        """Keep what the user's file says; whether what was kept stands in for it now."""
+        user = self._user
+        if self._kept is None:
+            return False
+        with suppress(OSError, private_files.Unsafe):
+            if user.problem is not None and user.good is None and self._remembered is None:
+                self._remembered = private_files.read(self._kept, MAX_BYTES)
+                if self._remembered is not None:
+                    user.stand_in(self._remembered)
+                    return True
+            elif user.problem is None and user.good != self._remembered:
+                self._remembered = user.good
+                private_files.write(self._kept, user.good or b"")
+        return False
 
     def _follow_project(self) -> None:
         if not self._projects.look():

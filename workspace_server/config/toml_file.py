@@ -59,6 +59,8 @@ def parse(data: bytes) -> Mapping[str, Any]:
         raise Broken("it is not valid TOML", int(line[1]) if line is not None else None) from None
     except RecursionError:
         raise Broken("it is nested too deeply") from None
+    except ValueError:  # an integer of more digits than Python reads
+        raise Broken("it holds a number that is too long") from None
 
 
 def read(document: Mapping[str, Any], place: Place) -> Contents:

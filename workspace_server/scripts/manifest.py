@@ -87,6 +87,8 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
         return Invalid(f"tool.toml is not valid TOML{_position(error)}")
     except RecursionError:
         return Invalid("tool.toml is nested too deep")
+    except ValueError:  # an integer of more digits than Python reads
+        return Invalid("tool.toml holds a number that is too long")
     try:
         return _manifest(table, folder_name, of_workspace)
     except Bad as bad:

@@ -153,3 +153,17 @@ async def test_an_internal_name_leads_nowhere_whatever_claims_it() -> None:
     assert (view.waits_for("openllm_config_get"), view.waits_for("mine")) == (None, "/ws")
     renamed = look(await Registry([claiming]).snapshot(), Configuration(internal_prefix="other_"))
     assert renamed.hidden_behind("openllm_secrets_get") == (claiming, "get")
+
+
+async def test_what_waits_for_trust_takes_no_name_away_and_says_so_by_its_own() -> None:
+    """T-9, T-62."""
+    builtin = PlayedSource([tool("calculator")], identity="builtin")
+    builtin.kind = "builtin"
+    script = PlayedSource()
+    script.waiting = {"calculator": "/ws", "deploy": "/ws"}
+    server = PlayedSource(identity="stdio:rel", namespace="rel")
+    server.state, server.trust_path = "pending_trust", "/ws"
+    view = look(await Registry([builtin, script, server]).snapshot(), Configuration())
+    assert list(view.by_name) == ["calculator"]
+    assert "calculator" not in view.hidden
+    assert [view.waits_for(name) for name in ("deploy", "rel__echo", "other__echo")] == ["/ws", "/ws", None]

@@ -45,6 +45,9 @@ _NUMBER: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)\Z")
 _NAME: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\.?\Z")
 
 
+_ADVICE: Final = "; set allow_private for this server if it is meant"
+
+
 class AddressRefused(Exception):
     """A URL or all addresses behind it are not allowed. The text is for a person and holds no secret."""
 
@@ -181,9 +184,10 @@ async def addresses_of(
         if reason is None:
             allowed.append(text)
         else:
-            refused = refused or f"{address} {reason}"
+            is_permitted = why_not(address, allow_private=True) is None
+            refused = refused or f"{address} {reason}{_ADVICE if is_permitted else ''}"
     if allowed:
         return allowed
     if refused is None:
         raise OSError("the name has no address")
-    raise AddressRefused(f"{refused}; set allow_private for this server if it is meant")
+    raise AddressRefused(refused)

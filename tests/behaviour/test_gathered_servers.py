@@ -230,7 +230,8 @@ async def test_servers_come_change_and_go_without_a_restart(shop: Workshop) -> N
 
     project.servers(steady=steady, more=small("changed", "one"))
     await changes({"steady__say"})
-    assert (await client.call("more__one")).error["code"] == -32602
+    waiting = (await client.call("more__one")).result["structuredContent"]["error"]
+    assert waiting["reason"] == "workspace_pending_trust"
     await gone(running)
     await changes({"steady__say", "more__one"}, trust=True)
     assert await text_of(client, "more__one") == "changed"

@@ -20,6 +20,7 @@ from manager.legacy.endpoint import LegacyEndpoint
 from manager.legacy.keeper import Keeper
 from manager.legacy.listening import Listening
 from manager.paths import Paths
+from manager.routing.clients import Clients
 from manager.settings import Settings
 from manager.store import Store
 from manager.upstream.externals import ExternalServers
@@ -75,8 +76,14 @@ def assemble(
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, keeper, around)
     dispatch = Dispatch(workspaces, forwarder, Lists(forwarder, catalog, settings), handshakes)
+    clients = Clients()
     routes = McpRoutes(
-        dispatch, LegacyEndpoint(keeper, dispatch), ModernEndpoint(dispatch, streams_end), settings, own_task
+        dispatch,
+        LegacyEndpoint(keeper, dispatch),
+        ModernEndpoint(dispatch, streams_end),
+        settings,
+        own_task=own_task,
+        clients=clients,
     )
     return Parts(
         store,
@@ -86,7 +93,7 @@ def assemble(
         Listening(keeper, workspaces),
         routes,
         ControlPlane(port, workspaces, externals, stop, os.environ.get("PATH")),
-        Status(workspaces, externals, keeper, store, address),
+        Status(workspaces, externals, keeper, clients, store, address),
     )
 
 

@@ -21,6 +21,7 @@ _SECTIONS: Final = {
         "status": ("show", "Show how the manager and its workspaces are."),
         "workspaces": ("show", "List workspaces and their servers."),
         "sessions": ("show", "List the sessions of connected clients."),
+        "whoami": ("whoami", "Show which clients asked, and why they got their workspace."),
         "log": ("show", "Show what the manager itself logged last."),
     },
     "The workspace of the current folder": {

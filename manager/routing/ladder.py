@@ -10,6 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
+
+MAX_SHOWN: Final = 300
+"""Characters of a claim that a person is shown."""
 
 
 class Source(Enum):
@@ -56,6 +60,17 @@ class Claims:
             Claim(Source.ARGUMENT, self.argument_cwd),
         )
         return tuple(claim for claim in claims if claim.text is not None)
+
+    def said(self) -> dict[str, str]:
+        """What was said beside arguments (M-157) and the session's choice, as texts for a person to read."""
+        members = {
+            "path": self.path,
+            "?cwd": self.query,
+            "X-Workspace-Cwd": self.header,
+            "sandboxCwd": self.codex,
+        }
+        texts = {name: text[:MAX_SHOWN] for name, text in members.items() if text is not None}
+        return {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
 
     def standing(self) -> Claim | None:
         """The session's choice: beaten by what is explicit, beating what is ambient (rung 3)."""

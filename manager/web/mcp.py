@@ -16,7 +16,9 @@ from aiohttp import web
 from manager.answers.dispatch import Dispatch, unknown_workspace
 from manager.answers.exchange import Exchange, Located
 from manager.answers.locate import locate
+from manager.answers.sighting import sighting
 from manager.legacy.endpoint import LegacyEndpoint, NoSession
+from manager.routing.clients import Clients
 from manager.routing.door import DoorRefusal
 from manager.routing.json_scan import check_json
 from manager.routing.ladder import Claims
@@ -50,13 +52,16 @@ class McpRoutes:
         legacy: LegacyEndpoint,
         modern: ModernEndpoint,
         settings: Settings,
+        *,
         own_task: OwnTask,
+        clients: Clients,
     ) -> None:
         self._dispatch = dispatch
         self._legacy = legacy
         self._modern = modern
         self._limit = settings.response_limit
         self._own_task = own_task
+        self._clients = clients
         self._busy = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -118,6 +123,7 @@ class McpRoutes:
         if not isinstance(inbound.message, Request):
             return web.Response(status=202)
         exchange = _exchange(request, inbound, inbound.message, path, None)
+        self._note(exchange)
         writer = Writer(request, exchange, self._limit, insists=False)
         return await writer.write(await self._modern.answer(exchange))
 
@@ -142,7 +148,11 @@ class McpRoutes:
             return _json(session.as_error(message.id), 503, {"Retry-After": "60"})
         exchange = _exchange(request, inbound, message, path, session)
         exchange.headers[headers.SESSION] = session.id
+        self._note(exchange)
         return await self._legacy_request(request, exchange, session)
+
+    def _note(self, exchange: Exchange) -> None:
+        self._clients.note(*sighting(exchange, asyncio.get_running_loop().time()))
 
     async def _legacy_request(
         self, request: web.Request, exchange: Exchange, session: Session

@@ -15,6 +15,7 @@ import msgspec
 from manager import __version__
 from manager.legacy.keeper import Keeper
 from manager.log import recent_lines, short
+from manager.routing.clients import Client, Clients, Seen
 from manager.routing.registrations import Registration
 from manager.routing.sessions import Session
 from manager.routing.workspace_id import workspace_id
@@ -29,12 +30,19 @@ from protocol import jsonrpc
 class Status:
     """Collects the status payload. `now` is monotonic, `wall` seconds since 1970."""
 
-    def __init__(
-        self, workspaces: Workspaces, externals: ExternalServers, keeper: Keeper, store: Store, address: str
+    def __init__(  # noqa: PLR0917  what there is to be shown
+        self,
+        workspaces: Workspaces,
+        externals: ExternalServers,
+        keeper: Keeper,
+        clients: Clients,
+        store: Store,
+        address: str,
     ) -> None:
         self._workspaces = workspaces
         self._externals = externals
         self._keeper = keeper
+        self._clients = clients
         self._store = store
         self._address = address
         self._last_non_empty: float | None = None
@@ -64,6 +72,7 @@ class Status:
             "sessions": len(self._keeper.sessions),
             "sessionDetails": [self._session(one, clock) for one in self._keeper.sessions],
             "streams": len(self._keeper.streams),
+            "clients": [_client(one, requests, clock) for one, requests in self._clients],
             "reservations": [
                 {
                     "port": lease.port,
@@ -178,6 +187,31 @@ class Status:
             **clock.stamps("lastSeen", session.seen),
             "lastSeenAgeSec": clock.age(session.seen),
         }
+
+
+def _client(client: Client, requests: tuple[Seen, ...], clock: _Clock) -> dict[str, Any]:
+    """A client of late with its last requests (M-154)."""
+    info = jsonrpc.members_of(client.info)
+    told = {name: jsonrpc.text_of(info[name]) for name in ("name", "version") if name in info}
+    return {
+        "name": told.get("name"),
+        "version": told.get("version"),
+        "era": client.era,
+        "protocolVersion": client.revision,
+        **clock.stamps("lastSeen", requests[-1].at),
+        "lastSeenAgeSec": clock.age(requests[-1].at),
+        "requests": [_request(one, clock) for one in requests],
+    }
+
+
+def _request(seen: Seen, clock: _Clock) -> dict[str, Any]:
+    return {
+        "method": seen.method,
+        "ageSec": clock.age(seen.at),
+        "source": seen.source,
+        "workspace": seen.workspace,
+        "sent": seen.claims.said(),
+    }
 
 
 class _Clock:

@@ -198,3 +198,23 @@ async def test_the_folder_codex_works_in_decides_where_nothing_else_does(two: Tw
     bound = await two.legacy("A", two.url())
     answer = await bound.call("work", meta=told)
     assert (two.served(), answer.headers[headers.WORKSPACE_SOURCE]) == ("A", "session")
+
+
+async def test_it_is_remembered_who_asked_and_what_decided(two: Two) -> None:
+    """M-154: both eras, also what a handshake decided; nothing of arguments."""
+    session = await two.legacy("A", two.url())
+    session.extra = {headers.WORKSPACE_CWD: "/nowhere"}
+    await session.call("work", {"secret": "s3cret"})
+    await ModernClient(two.http, two.url(query="b")).call("work")
+    async with two.http.get(two.manager.base + "/mcp/status") as response:
+        status = await response.json()
+    assert "s3cret" not in str(status)
+    shown = {one["era"]: one for one in status["clients"]}
+    assert (shown["legacy"]["name"], shown["legacy"]["protocolVersion"]) == ("test", "2025-11-25")
+    handshake, call = shown["legacy"]["requests"]
+    assert (handshake["source"], handshake["workspace"]) == ("argument", two.ids["A"])
+    assert (call["method"], call["source"], call["workspace"]) == ("tools/call", "session", two.ids["A"])
+    assert call["sent"] == {"X-Workspace-Cwd": "/nowhere"}
+    call = shown["modern"]["requests"][-1]
+    assert (call["source"], call["workspace"]) == ("query", two.ids["B"])
+    assert call["sent"]["?cwd"].endswith("/src")

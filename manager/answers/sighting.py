@@ -1,0 +1,27 @@
+"""What is remembered of a request for `lmtb whoami`: who sent it, and what it said about its workspace."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from manager.answers.exchange import Exchange
+from manager.routing.clients import Client, Seen
+from protocol import jsonrpc, names
+from protocol.versions import ASSUMED_LEGACY
+
+MAX_INFO: Final = 1024
+"""Bytes of a `clientInfo` that are kept; more is taken for none."""
+
+
+def sighting(exchange: Exchange, now: float) -> tuple[Client, Seen]:
+    """The row of the table of clients, and the request, at monotonic time `now`."""
+    session = exchange.session
+    if session is None:
+        told = exchange.inbound.meta.get(names.META_CLIENT)
+        info = b"" if told is None else jsonrpc.bytes_of(told)
+        revision = exchange.inbound.revision or ASSUMED_LEGACY
+    else:
+        info = jsonrpc.dumps({"name": session.client_name, "version": session.client_version})
+        revision = session.revision
+    client = Client(info if len(info) <= MAX_INFO else b"", exchange.inbound.era.value, revision)
+    return client, Seen(now, exchange.message.method, exchange.claims, exchange.headers)

@@ -1,0 +1,69 @@
+"""`lmtb whoami`: which clients asked lately, and how each request found its workspace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import click
+
+from manager.cli.output import duration, print_json, printable, table
+from manager.cli.reach import ask, objects
+
+_RUNGS: Final = {
+    "path": "the address /w/…/mcp",
+    "argument": "an argument of the call",
+    "session": "the session's handshake",
+    "query": "?cwd= in the address",
+    "header": "the header X-Workspace-Cwd",
+    "codex": "the folder Codex works in",
+    "roots": "the client's roots",
+    "none": "nothing",
+}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def whoami(as_json: bool) -> None:
+    """Show which clients asked lately, and which workspace each was given, and why.
+
+    Kept in the memory of the running manager: the last five requests of each of the last 64 clients.
+    """
+    found = objects(ask("/mcp/status"), "clients")
+    if as_json:
+        print_json({"ok": True, "clients": found})
+        return
+    if not found:
+        click.echo("no client has asked since the manager started")
+        return
+    click.echo("\n\n".join(_client(one) for one in reversed(found)))
+    if any(_newest(one).get("source") == "none" for one in found):
+        click.echo("\nno workspace? see how each client says where it works: docs/clients")
+
+
+def _client(client: Mapping[str, Any]) -> str:
+    words = [client.get("name") or "(gave no name)", client.get("version")]
+    era = "sessions" if client.get("era") == "legacy" else "stateless"
+    ago = duration(client.get("lastSeenAgeSec"))
+    about = [f"{era} {client.get('protocolVersion')}", f"{ago} ago" if ago else "?"]
+    head = printable(f"{' '.join(str(word) for word in words if word)}  ({', '.join(about)})")
+    heads = ("  REQUEST", "WORKSPACE", "DECIDED BY", "IT SENT")
+    rows = [_row(one) for one in reversed(objects(client, "requests"))]
+    return f"{head}\n{table(heads, rows, flexible=('WORKSPACE', 'IT SENT'))}"
+
+
+def _row(request: Mapping[str, Any]) -> tuple[object, ...]:
+    sent = request.get("sent")
+    said = [f"{name}={text}" for name, text in sent.items()] if isinstance(sent, dict) else []
+    source = request.get("source")
+    return (
+        f"  {request.get('method')}",
+        request.get("workspace"),
+        _RUNGS.get(str(source), source),
+        "  ".join(said) or None,
+    )
+
+
+def _newest(client: Mapping[str, Any]) -> Mapping[str, Any]:
+    requests = objects(client, "requests")
+    return requests[-1] if requests else {}

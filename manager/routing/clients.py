@@ -1,0 +1,75 @@
+"""Who asked lately, and how each request said which workspace it is for (M-154).
+
+For people who wonder why a client got the tools it got. A table in memory, bounded in both directions; what
+the numbers mean is shown by `web/status.py`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from manager.routing.ladder import Claims, Source
+from protocol import headers
+
+MAX_CLIENTS: Final = 64
+MAX_REQUESTS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """A program that asks, as it names itself: one row of the table.
+
+    `info` is its `clientInfo` as JSON text, empty where it told none; it is read only when it is shown.
+    """
+
+    info: bytes
+    era: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One request of a client.
+
+    `at` is monotonic. `answered` are the headers of its answer, which name rung and workspace; they may be
+    filled in later than this is noted.
+    """
+
+    at: float
+    method: str
+    claims: Claims
+    answered: Mapping[str, str]
+
+    @property
+    def source(self) -> str:
+        """The rung that decided."""
+        return self.answered.get(headers.WORKSPACE_SOURCE, Source.NONE.value)
+
+    @property
+    def workspace(self) -> str | None:
+        """The id of the workspace it decided for."""
+        return self.answered.get(headers.WORKSPACE_ID)
+
+
+class Clients:
+    """The clients of late, each with its last requests, the client seen last at the end."""
+
+    def __init__(self) -> None:
+        self._seen: OrderedDict[Client, deque[Seen]] = OrderedDict()
+
+    def __iter__(self) -> Iterator[tuple[Client, tuple[Seen, ...]]]:
+        for client, requests in self._seen.items():
+            yield client, tuple(requests)
+
+    def note(self, client: Client, seen: Seen) -> None:
+        """Enter a request; the client that was silent longest makes room."""
+        requests = self._seen.get(client)
+        if requests is None:
+            requests = self._seen[client] = deque(maxlen=MAX_REQUESTS)
+            if len(self._seen) > MAX_CLIENTS:
+                self._seen.popitem(last=False)
+        self._seen.move_to_end(client)
+        requests.append(seen)

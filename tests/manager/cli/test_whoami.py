@@ -1,0 +1,59 @@
+"""`lmtb whoami` against canned answers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+CLIENTS: list[dict[str, Any]] = [
+    {
+        "name": "claude-code",
+        "version": "2.1",
+        "era": "modern",
+        "protocolVersion": "2026-07-28",
+        "lastSeenAgeSec": 3,
+        "requests": [
+            {"method": "tools/list", "source": "none", "workspace": None, "sent": {}},
+            {
+                "method": "tools/call",
+                "source": "query",
+                "workspace": "proj-1",
+                "sent": {"?cwd": "/srv/proj\x1b[31m"},
+            },
+        ],
+    },
+    {"name": None, "era": "legacy", "protocolVersion": "2025-06-18", "requests": []},
+]
+
+
+@pytest.fixture
+def manager(control: Any) -> Any:
+    control.say("GET /mcp/status", {"ok": True, "clients": CLIENTS})
+    return control
+
+
+@pytest.mark.usefixtures("manager")
+def test_each_client_is_shown_with_what_it_sent_and_what_decided(run: Any) -> None:
+    """M-154; text of clients cannot act on the terminal."""
+    shown = run("whoami").stdout
+    assert "\x1b" not in shown
+    lines = shown.splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("claude-code 2.1"))
+    assert "stateless 2026-07-28" in lines[at]
+    assert "3 s ago" in lines[at]
+    newest = lines[at + 2]
+    assert newest.split()[:2] == ["tools/call", "proj-1"]
+    assert "?cwd= in the address" in newest
+    assert r"?cwd=/srv/proj\x1b[31m" in newest
+
+
+@pytest.mark.usefixtures("manager")
+def test_json_is_what_the_manager_said(run: Any) -> None:
+    assert json.loads(run("whoami", "--json").stdout) == {"ok": True, "clients": CLIENTS}
+
+
+def test_nobody_asked_is_said(run: Any, manager: Any) -> None:
+    manager.say("GET /mcp/status", {"ok": True, "clients": []})
+    assert run("whoami").stdout == "no client has asked since the manager started\n"

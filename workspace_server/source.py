@@ -13,8 +13,10 @@ from typing import Any, Literal, Protocol
 
 import msgspec
 
+from protocol import jsonrpc
 from protocol.errors import Refusal
 from protocol.issues import Issue
+from protocol.versions import Era
 
 Visibility = Literal["native", "ondemand", "always"]
 SourceKind = Literal["builtin", "script", "stdio", "remote", "language-server", "editor"]
@@ -67,6 +69,30 @@ class Tool:
         """The JSON Schema of the arguments."""
         schema: Mapping[str, Any] = self.definition["inputSchema"]
         return schema
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One prompt, resource or resource template as its source defines it.
+
+    Attributes:
+        name: what it is asked for by: a prompt's name, a resource's `uri`, a template's `uriTemplate`.
+        definition: its object in the list with every member the source gave, unknown ones included.
+        original: what the source itself calls it.
+    """
+
+    name: str
+    definition: Mapping[str, Any]
+    original: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extras:
+    """What a source offers beside tools, each in the order of its list."""
+
+    prompts: tuple[Entry, ...] = ()
+    resources: tuple[Entry, ...] = ()
+    templates: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +153,17 @@ class Toolbox(Protocol):
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """`{"result": …}` or `{"error": …}`, as `tools/call` would answer; `tool_search` is a tool, too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Greeting:
+    """What a server said of itself when a session with it was opened; texts are its own, not cleaned."""
+
+    era: Era
+    revision: str
+    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    server_info: Mapping[str, Any] = field(default_factory=dict)
+    instructions: str | None = None
 
 
 Notify = Callable[[str, Mapping[str, Any]], Awaitable[None]]
@@ -194,6 +231,7 @@ class Source(ABC):
         error: why it does not, in words for a person; None while all is well.
         stale: whether the source itself knows that its list may be out of date (T-7).
         trust_path: what the user would trust, for one in the state `pending_trust`.
+        timeout_s: the longest one request to it may take; None for the server's default.
     """
 
     id: str
@@ -208,6 +246,7 @@ class Source(ABC):
     error: str | None = None
     stale: bool = False
     trust_path: str = ""
+    timeout_s: float | None = None
 
     _listener: Callable[[], None] | None = None
 
@@ -230,6 +269,37 @@ class Source(ABC):
             ToolError: the tool failed in a way its caller should read.
             InvalidArguments: an argument cannot be served.
         """
+
+    def extras(self) -> Extras:
+        """What it is known to offer beside tools; `list_tools` waits a moment for it to be known."""
+        return Extras()
+
+    async def relay(
+        self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
+    ) -> CallOutcome:
+        """Put any request to the source on behalf of a client, by the source's own names and cursors.
+
+        Deadline and cancellation are the caller's, as for `call_tool`. Never raises for what the other side
+        does.
+
+        Args:
+            method: e.g. `prompts/get`.
+            params: its parameters, without `_meta`.
+            context: who asks; its `params` bring `_meta`.
+        """
+        return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{self.id} has no method {method}")
+
+    async def greeting(self) -> Greeting | None:
+        """What the server behind it says of itself; None where there is no server, or it does not answer."""
+        return None
+
+    async def subscribe(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:
+        """Call `listener` with the URI whenever the source says that this resource changed.
+
+        Returns:
+            What ends it, or None where the source does not tell of changed resources.
+        """
+        return None
 
     async def refresh(self) -> None:
         """Forget what was cached, and try a source that is down at once (T-3, T-89)."""

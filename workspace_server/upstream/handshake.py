@@ -6,7 +6,6 @@ Not the other way round: some servers exit on a request they do not know before 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -14,23 +13,12 @@ import msgspec
 from protocol import names
 from protocol.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS, Era
 from workspace_server.results import clean_text
-from workspace_server.source import RpcError
+from workspace_server.source import Greeting, RpcError
 from workspace_server.upstream.exchange import BrokenAnswer, Exchange
 from workspace_server.upstream.failures import SessionFailed
 from workspace_server.upstream.messages import OUR_NAME, hop_meta
 
 _CAPABILITIES: Final[Mapping[str, Any]] = {"roots": {}}
-
-
-@dataclass(frozen=True, slots=True)
-class Greeting:
-    """What a server said of itself; texts are its own, not cleaned."""
-
-    era: Era
-    revision: str
-    capabilities: Mapping[str, Any] = field(default_factory=dict)
-    server_info: Mapping[str, Any] = field(default_factory=dict)
-    instructions: str | None = None
 
 
 async def shake(exchange: Exchange, version: str) -> Greeting:

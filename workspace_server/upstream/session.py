@@ -18,12 +18,11 @@ from protocol import jsonrpc, names
 from protocol.errors import Reason
 from protocol.versions import Era
 from workspace_server.results import clean_text
-from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
+from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, ToolResult
 from workspace_server.upstream import handshake, messages
 from workspace_server.upstream.changes import Changes
 from workspace_server.upstream.exchange import BrokenAnswer, Exchange
 from workspace_server.upstream.failures import SessionFailed, TransportEnded, Unavailable
-from workspace_server.upstream.handshake import Greeting
 from workspace_server.upstream.junk import Junk
 from workspace_server.upstream.paging import Pages
 from workspace_server.upstream.transport import Lost, Transport

@@ -14,6 +14,7 @@ from manager.answers.catalog import Catalog
 from manager.answers.dispatch import Dispatch
 from manager.answers.handshake import Handshakes
 from manager.answers.lists import Lists
+from manager.answers.roots import Roots
 from manager.control_plane import ControlPlane
 from manager.filesystem import FolderExaminer
 from manager.legacy.endpoint import LegacyEndpoint
@@ -75,7 +76,8 @@ def assemble(
     forwarder = Forwarder(workspaces, settings)
     catalog = Catalog(forwarder, settings)
     handshakes = Handshakes(workspaces, catalog, keeper, around)
-    dispatch = Dispatch(workspaces, forwarder, Lists(forwarder, catalog, settings), handshakes)
+    roots = Roots(os.urandom(32), time.time)
+    dispatch = Dispatch(workspaces, forwarder, Lists(forwarder, catalog, settings), handshakes, roots)
     clients = Clients()
     routes = McpRoutes(
         dispatch,

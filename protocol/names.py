@@ -13,6 +13,9 @@ INITIALIZED: Final = "notifications/initialized"
 CANCELLED: Final = "notifications/cancelled"
 PROGRESS: Final = "notifications/progress"
 PING: Final = "ping"
+ROOTS_LIST: Final = "roots/list"
+ELICIT: Final = "elicitation/create"
+SAMPLE: Final = "sampling/createMessage"
 SET_LEVEL: Final = "logging/setLevel"
 DISCOVER: Final = "server/discover"
 LISTEN: Final = "subscriptions/listen"
@@ -42,16 +45,20 @@ NAMED_PARAM: Final = {
 """Methods whose `Mcp-Name` header repeats one parameter, and which one (2026-07-28, rows M4 and M5)."""
 
 LEGACY_ONLY: Final = frozenset(
-    {INITIALIZE, PING, SET_LEVEL, "resources/subscribe", "resources/unsubscribe", "roots/list",
-     "sampling/createMessage", "elicitation/create"}
+    {INITIALIZE, PING, SET_LEVEL, "resources/subscribe", "resources/unsubscribe", ROOTS_LIST,
+     SAMPLE, ELICIT}
 )  # fmt: skip
 """Requests that 2026-07-28 removed; a modern request naming one is answered 404 -32601."""
+
+INPUT_METHODS: Final = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
+"""Requests whose answer may be a question: `resultType: "input_required"` (2026-07-28)."""
 
 # `_meta` keys --------------------------------------------------------------------------------------------
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 META_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
 META_CLIENT: Final = "io.modelcontextprotocol/clientInfo"
 META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
+META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 META_ISSUES: Final = "lm-tools-bridge/issues"
 """Where a workspace server puts what is wrong with its lists (M-84 to M-87)."""

@@ -12,11 +12,12 @@ import msgspec
 
 from manager.answers import dialect
 from manager.answers.call_tool import unwrap
-from manager.answers.exchange import Exchange, Located, Relayed, Reply, Unlocated
+from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
 from manager.answers.handshake import Handshakes
 from manager.answers.lists import LIST_METHODS, Lists, own_list, read_own
 from manager.answers.locate import locate, not_set
 from manager.answers.outgoing import outgoing
+from manager.answers.roots import Roots
 from manager.upstream.forward import Forwarder
 from manager.upstream.workspaces import Workspaces
 from protocol import jsonrpc, names
@@ -29,15 +30,25 @@ class Dispatch:
     """The one place where a request's ways part."""
 
     def __init__(
-        self, workspaces: Workspaces, forwarder: Forwarder, lists: Lists, handshakes: Handshakes
+        self,
+        workspaces: Workspaces,
+        forwarder: Forwarder,
+        lists: Lists,
+        handshakes: Handshakes,
+        roots: Roots,
     ) -> None:
         self.workspaces = workspaces
         self._forwarder = forwarder
         self._lists = lists
         self._handshakes = handshakes
+        self._roots = roots
 
     async def answer(self, exchange: Exchange) -> Reply:
         """The reply to a request of either era."""
+        heard = self._roots.heard(exchange)
+        if isinstance(heard, Plain):
+            return heard
+        exchange = heard
         if exchange.is_tool_call and exchange.inbound.name in names.HANDSHAKE_NAMES:
             return await self.handshake(exchange, jsonrpc.members_of(exchange.params.get("arguments", b"{}")))
         if exchange.is_tool_call and exchange.inbound.name in names.CALL_TOOL_NAMES:
@@ -68,7 +79,7 @@ class Dispatch:
             return dialect.refuse(exchange, located)
         exchange.decided(located)
         if isinstance(located, Unlocated):
-            return dialect.refuse(exchange, not_set(located))
+            return self._roots.question(exchange) or dialect.refuse(exchange, not_set(located))
         return await self.forward(exchange, located, call.params)
 
     async def _at_fixed_door(self, exchange: Exchange, located: Located | Unlocated) -> Reply:
@@ -83,7 +94,7 @@ class Dispatch:
         if exchange.is_modern and method not in KNOWN_METHODS:
             return dialect.method_not_found(exchange)
         assert isinstance(located, Unlocated)  # noqa: S101  narrows the type: `bound` was handled above
-        return dialect.refuse(exchange, not_set(located))
+        return self._roots.question(exchange) or dialect.refuse(exchange, not_set(located))
 
     async def forward(
         self, exchange: Exchange, located: Located, params: dict[str, msgspec.Raw] | None = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manager.answers.exchange import Located, Unlocated
-from manager.routing.ladder import Claim, Claims, disagreement
+from manager.routing.ladder import Claim, Claims, Source, disagreement
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol.errors import Reason, Refusal
 
@@ -23,10 +23,30 @@ async def locate(workspaces: Workspaces, claims: Claims) -> Located | Unlocated 
         return Located(bound, standing.source)
     problem: Refusal | None = None
     for claim in claims.ambient():
-        found = await workspaces.find(claim.text, ambient=True)
+        found = (
+            workspaces.named(claim.text) if claim.is_id else await workspaces.find(claim.text, ambient=True)
+        )
         if isinstance(found, Workspace):
             return Located(found, claim.source)
         problem = problem or found
+    return await _by_roots(workspaces, claims.roots or (), problem)
+
+
+async def _by_roots(
+    workspaces: Workspaces, roots: tuple[str, ...], problem: Refusal | None
+) -> Located | Unlocated:
+    """The one workspace that a client's roots lie in; several are for the client to choose from (M-115)."""
+    found: dict[str, Workspace] = {}
+    for root in roots:
+        one = await workspaces.find(root, ambient=True)
+        if isinstance(one, Workspace):
+            found[one.id] = one
+    if len(found) == 1:
+        return Located(next(iter(found.values())), Source.ROOTS)
+    if found:
+        candidates = [{"workspace": one.id, "root": one.root} for one in found.values()]
+        text = f"your roots lie in several workspaces: {', '.join(found)}"
+        return Unlocated(Refusal(Reason.WORKSPACE_NOT_SET, text, details={"candidates": candidates}))
     return Unlocated(problem)
 
 

@@ -1,8 +1,8 @@
 """Which workspace a request is for: the order in which its claims are asked, and what a conflict is.
 
 Rungs: the path, an explicit argument, the session's binding, the ambient query or header, the folder Codex
-tells of. What a claimed folder *is* on disk is answered elsewhere (`manager/filesystem.py`, `matching.py`);
-this file only says whom to ask and whom to believe (M-111).
+tells of, the client's roots. What a claimed folder *is* on disk is answered elsewhere
+(`manager/filesystem.py`, `matching.py`); this file only says whom to ask and whom to believe (M-111).
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ class Source(Enum):
     QUERY = "query"
     HEADER = "header"
     CODEX = "codex"
+    ROOTS = "roots"
     NONE = "none"
 
 
@@ -41,7 +42,9 @@ class Claim:
 class Claims:
     """Everything one request says about its workspace; None where it says nothing.
 
-    A `+` in `query` is kept: it is tried as it stands, then as the blank that a form would mean.
+    A `+` in `query` is kept: it is tried as it stands, then as the blank that a form would mean. `roots` are
+    the client's, None where it was not asked. `state` is the workspace whose question the request answers,
+    which only roots can have led to: everything else is said again with each request.
     """
 
     path: str | None = None
@@ -51,6 +54,8 @@ class Claims:
     query: str | None = None
     header: str | None = None
     codex: str | None = None
+    state: str | None = None
+    roots: tuple[str, ...] | None = None
 
     def explicit(self) -> tuple[Claim, ...]:
         """Said in this very request: all of them must mean the same workspace (rungs 1 and 2)."""
@@ -68,6 +73,7 @@ class Claims:
             "?cwd": self.query,
             "X-Workspace-Cwd": self.header,
             "sandboxCwd": self.codex,
+            "roots": " ".join(self.roots) if self.roots else None,
         }
         texts = {name: text[:MAX_SHOWN] for name, text in members.items() if text is not None}
         return {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
@@ -77,13 +83,14 @@ class Claims:
         return None if self.session is None else Claim(Source.SESSION, self.session, is_id=True)
 
     def ambient(self) -> tuple[Claim, ...]:
-        """What the client's configuration says on every request: a miss falls to the next (rungs 4 and 5)."""
+        """What comes with the request unasked: a miss falls to the next (rungs 4 and 5)."""
         form = self.query.replace("+", " ") if self.query is not None and "+" in self.query else None
         claims = (
             Claim(Source.QUERY, self.query),
             Claim(Source.QUERY, form),
             Claim(Source.HEADER, self.header),
             Claim(Source.CODEX, self.codex),
+            Claim(Source.ROOTS, self.state, is_id=True),
         )
         return tuple(claim for claim in claims if claim.text is not None)
 

@@ -29,6 +29,7 @@ class Session:
         unannounced: whether a list changed without a stream to say so.
         heard: id of the workspace that the address of its standing stream means.
         source: which rung decided its last request.
+        roots: the client's roots, None until it was asked.
         mode: the headers that its `initialize` chose a tool mode with; requests that say nothing get them.
     """
 
@@ -48,6 +49,7 @@ class Session:
     heard: str | None = None
     source: str = "none"
     sent_cwd: str | None = None
+    roots: tuple[str, ...] | None = None
     mode: tuple[tuple[str, str], ...] = ()
 
 

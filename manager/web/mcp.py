@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
@@ -31,6 +32,7 @@ from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection, classify
 from protocol.jsonrpc import Request
+from protocol.request_state import workspace_of
 from protocol.versions import LEGACY_REVISIONS, Era
 
 KEEP_ALIVE_S: Final = 15.0
@@ -223,7 +225,11 @@ def _exchange(
     request: web.Request, inbound: Inbound, message: Request, path: str | None, session: Session | None
 ) -> Exchange:
     query = _query(request)
-    claims = _claims(request, query, path, session, _sandbox_cwd(inbound))
+    claims = replace(
+        _claims(request, query, path, session),
+        codex=_sandbox_cwd(inbound),
+        state=_answered_workspace(inbound),
+    )
     if session is not None:
         sent = claims.query or claims.header or claims.codex
         session.sent_cwd = None if sent is None else sent.encode("utf-8", "replace").decode()
@@ -252,16 +258,15 @@ def _claims(
     query: Mapping[str, str],
     path: str | None,
     session: Session | None,
-    codex: str | None = None,
 ) -> Claims:
-    """What a request says about its workspace."""
+    """What a request says about its workspace outside its body."""
     header = request.headers.get(headers.WORKSPACE_CWD)
     return Claims(
         path=path,
         session=session.workspace if session is not None else None,
         query=query.get("cwd"),
         header=None if header is None else headers.decode_value(header),
-        codex=codex,
+        roots=session.roots if session is not None else None,
     )
 
 
@@ -270,6 +275,13 @@ def _sandbox_cwd(inbound: Inbound) -> str | None:
     state = inbound.meta.get(names.CODEX_SANDBOX)
     folder = jsonrpc.members_of(state).get("sandboxCwd") if state is not None else None
     return None if folder is None else jsonrpc.text_of(folder)
+
+
+def _answered_workspace(inbound: Inbound) -> str | None:
+    """The workspace that asked the question which this request answers."""
+    state = inbound.params.get("requestState")
+    text = None if state is None else jsonrpc.text_of(state)
+    return None if text is None else workspace_of(text)
 
 
 def _passed_headers(request: web.Request, *, is_modern: bool) -> tuple[tuple[bytes, bytes], ...]:

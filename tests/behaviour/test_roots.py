@@ -1,0 +1,128 @@
+"""The client's roots as the last rung of the ladder (M-115)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import ClientSession
+
+from protocol import names
+from support.front_door import Answer, ModernClient
+from support.manager import RunningManager, make_project, running_manager
+from support.scene import raw_http
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+ROOTS = {"roots": {}}
+SUM = {"expression": "2 + 3"}
+
+
+class Rooted(ModernClient):
+    """A stateless client that declares roots."""
+
+    capabilities: dict[str, Any] = ROOTS
+
+    def body(self, method: str, params: dict[str, Any] | None, identity: Any) -> bytes:
+        given = dict(params or {})
+        given["_meta"] = {names.META_CAPABILITIES: self.capabilities, **given.get("_meta", {})}
+        return super().body(method, given, identity)
+
+    async def answered(self, asked: Answer, roots: list[str], params: dict[str, Any], **more: Any) -> Answer:
+        """Repeat a call with these roots."""
+        [key] = asked.result["inputRequests"]
+        answers = {key: {"roots": [{"uri": uri} for uri in roots]}}
+        state = {"requestState": asked.result["requestState"], "inputResponses": answers}
+        return await self.ask(names.TOOLS_CALL, {**params, **state, **more})
+
+
+@dataclass
+class Scene:
+    manager: RunningManager
+    client: Rooted
+    folders: list[Path] = field(default_factory=list)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scene(tmp_path_factory: Any) -> AsyncIterator[Scene]:
+    folder = tmp_path_factory.mktemp("roots")
+    async with contextlib.AsyncExitStack() as stack:
+        manager = await stack.enter_async_context(running_manager(folder / "manager"))
+        http: ClientSession = await stack.enter_async_context(raw_http())
+        yield Scene(
+            manager,
+            Rooted(http, manager.address),
+            [make_project(folder / name, **{"src/a.txt": "a"}) for name in ("one", "two")],
+        )
+
+
+DIRECT = {"name": "calculator", "arguments": SUM}
+WRAPPED = {"name": names.CALL_TOOL, "arguments": {"name": "calculator", "arguments": SUM}}
+BOTH_WAYS = pytest.mark.parametrize("params", [DIRECT, WRAPPED], ids=["by name", "callTool"])
+
+
+@BOTH_WAYS
+async def test_a_stateless_client_is_asked_for_its_roots_and_then_served(
+    scene: Scene, params: dict[str, Any]
+) -> None:
+    """M-115: rung 6, one round; the tool sees nothing of it."""
+    asked = await scene.client.ask(names.TOOLS_CALL, params)
+    assert asked.result["resultType"] == "input_required"
+    assert list(asked.result["inputRequests"].values()) == [{"method": "roots/list"}]
+    inside = (scene.folders[0] / "src").as_uri()
+    answer = await scene.client.answered(asked, [inside], params)
+    assert answer.result["content"][0]["text"] == "5"
+    assert answer.headers["X-Workspace-Source"] == "roots"
+
+
+async def test_roots_in_several_workspaces_are_for_the_client_to_choose_from(scene: Scene) -> None:
+    """M-115: the candidates are named."""
+    asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
+    answer = await scene.client.answered(asked, [one.as_uri() for one in scene.folders], DIRECT)
+    assert answer.refusal["code"] == 47100
+    candidates = answer.refusal["details"]["candidates"]
+    assert [one["root"] for one in candidates] == [str(one) for one in scene.folders]
+    again = {"name": "calculator", "arguments": SUM, "workspace": candidates[1]["workspace"]}
+    chosen = await scene.client.call(names.CALL_TOOL, again)
+    assert chosen.result["content"][0]["text"] == "5"
+
+
+@pytest.mark.parametrize("roots", [[], ["https://x.example/a"], ["file:///nowhere/at/all"], ["untitled:a"]])
+async def test_roots_that_lead_nowhere_are_none(scene: Scene, roots: list[str]) -> None:
+    """M-115: and nobody is asked twice about one call."""
+    asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
+    answer = await scene.client.answered(asked, roots, DIRECT)
+    assert answer.refusal["code"] == 47100
+
+
+async def test_a_client_without_roots_is_told_what_to_do(scene: Scene) -> None:
+    plain = ModernClient(scene.client.http, scene.client.url)
+    assert (await plain.call("calculator", SUM)).refusal["code"] == 47100
+
+
+async def test_lists_ask_nobody(scene: Scene) -> None:
+    """Revision 2026-07-28: only calls can be answered with a question."""
+    listed = await scene.client.ask(names.TOOLS_LIST)
+    assert {one["name"] for one in listed.result["tools"]} == {names.HANDSHAKE, names.CALL_TOOL}
+
+
+OTHER = {"name": "calculator", "arguments": {"expression": "2 + 4"}}
+
+
+@pytest.mark.parametrize(
+    ("params", "forged"),
+    [(OTHER, {}), ({"name": "datetime", "arguments": {}}, {}), (DIRECT, {"requestState": "lmtbr.9999999999.AAAA"}),
+     (DIRECT, {"requestState": "lmtbr." + "9" * 5000 + ".é"}), (DIRECT, {"requestState": "lmtbr.x"})],
+    ids=["other arguments", "other tool", "forged", "endless", "nonsense"],
+)  # fmt: skip
+async def test_an_answer_to_another_question_is_refused(
+    scene: Scene, params: dict[str, Any], forged: dict[str, Any]
+) -> None:
+    asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
+    answer = await scene.client.answered(asked, [scene.folders[0].as_uri()], params, **forged)
+    assert answer.error["code"] == -32602
+    assert "call again" in answer.error["data"]["nextStep"]

@@ -18,6 +18,7 @@ from protocol.jsonrpc import Malformed, Notification, Request, Response
 from protocol.versions import LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS, Era, era_of
 
 HEADER_MISMATCH: Final = -32020
+MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
 
 

@@ -35,9 +35,12 @@ class ThirdParty:
     process: subprocess.Popen[bytes]
 
     @classmethod
-    def start(cls, way: Way, *options: str, port: int = 0) -> ThirdParty:
-        """Start the server over HTTP and wait until it answers. Blocks for most of a second."""
-        line = (sys.executable, str(SERVER), f"--{way}={port}", *options)
+    def start(cls, way: Way, *options: str, port: int = 0, program: Path = SERVER) -> ThirdParty:
+        """Start the server over HTTP and wait until it answers. Blocks for most of a second.
+
+        `program` is another one with the same command line (`mcp_serving.py`).
+        """
+        line = (sys.executable, str(program), f"--{way}={port}", *options)
         process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         try:
             assert process.stdout is not None

@@ -11,20 +11,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import json
-import os
-import stat
 import sys
-import threading
 import warnings
-from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from support.mcp_serving import App, guarded, routed, serve_http, serve_stdio
 from support.third_party_content import (
     CONTENTS,
     FOREIGN_DEFINITIONS,
@@ -159,28 +154,6 @@ async def _foreign_members(ctx: Any, call_next: Any) -> Any:
     return result
 
 
-# --- serving
-
-
-async def serve_stdio(state: State) -> None:
-    """Over standard input and output, until the input ends."""
-    from mcp.server import runner
-    from mcp.server.stdio import stdio_server
-
-    server = build(state)
-    start = server.create_initialization_options()
-    async with stdio_server() as (read, write), server.lifespan(server) as life:
-        if state.options.era == "legacy":
-            await runner.serve_loop(server, read, write, lifespan_state=life, init_options=start)
-        elif state.options.era == "modern":
-            # the SDK has no public way to serve one era only over a pair of streams
-            await runner._serve_modern_stream(
-                server, read, write, lifespan_state=life, raise_exceptions=False
-            )
-        else:
-            await runner.serve_dual_era_loop(server, read, write, lifespan_state=life, init_options=start)
-
-
 VARIANTS: dict[str, Json] = {
     "/legacy/": {"era": "legacy"},
     "/modern/": {"era": "modern"},
@@ -191,40 +164,20 @@ VARIANTS: dict[str, Json] = {
 """What `--http` also serves below these paths: servers of their own that differ in these options."""
 
 
-def http_app(state: State) -> Any:
+def http_app(state: State) -> App:
     """Streamable HTTP at `/mcp`, its variants at `/legacy/mcp` and so on, the older transport at `/sse`."""
-    servers = {}
+    older = guarded(sse_app(State(state.options)), state.options.era, state.options.token)
+    apps, managers = {"/sse": older, "/messages/": older}, []
     for path, members in VARIANTS.items():
         options = argparse.Namespace(**(vars(state.options) | members))
         server = build(State(options))
         inner = server.streamable_http_app(json_response=options.json, streamable_http_path=f"{path}mcp")
-        servers[path] = (guarded(inner, options), server.session_manager)
-    older = guarded(sse_app(State(state.options)), state.options)
-
-    async def app(scope: Scope, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await _live(receive, send, [manager for _, manager in servers.values()])
-        elif scope["path"].startswith(("/sse", "/messages/")):
-            await older(scope, receive, send)
-        else:
-            await next(one for path, (one, _) in servers.items() if scope["path"].startswith(path))(
-                scope, receive, send
-            )
-
-    return app
+        apps[path] = guarded(inner, options.era, options.token)
+        managers.append(server.session_manager)
+    return routed(apps, managers)
 
 
-async def _live(receive: Any, send: Any, managers: list[Any]) -> None:
-    async with contextlib.AsyncExitStack() as stack:
-        for manager in managers:
-            await stack.enter_async_context(manager.run())
-        await receive()
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-    await send({"type": "lifespan.shutdown.complete"})
-
-
-def sse_app(state: State) -> Any:
+def sse_app(state: State) -> App:
     """The older HTTP with SSE: the stream at `/sse`, messages to `/messages/`."""
     from mcp.server.sse import SseServerTransport
     from starlette.applications import Starlette
@@ -240,84 +193,6 @@ def sse_app(state: State) -> Any:
         return Response()
 
     return Starlette(routes=[Route("/sse", stream), Mount("/messages/", transport.handle_post_message)])
-
-
-Scope = MutableMapping[str, Any]
-
-
-def guarded(app: Any, options: argparse.Namespace) -> Any:
-    """The app behind a token and, where only one era is served, behind a gate for it."""
-
-    async def gate(scope: Scope, receive: Any, send: Any) -> None:
-        if scope["type"] != "http":
-            await app(scope, receive, send)
-            return
-        headers = {key.decode(): value.decode("latin-1") for key, value in scope["headers"]}
-        modern = headers.get("mcp-protocol-version") == MODERN
-        if options.token and headers.get("authorization") != f"Bearer {options.token}":
-            await _refuse(send, 401, None, [(b"www-authenticate", b'Bearer error="invalid_token"')])
-        elif options.era == "modern" and not modern:
-            wanted = {
-                "code": -32022,
-                "message": "Unsupported protocol version",
-                "data": {"supported": [MODERN]},
-            }
-            body = await _body(receive)
-            await _refuse(
-                send, 400, {"jsonrpc": "2.0", "id": json.loads(body or b"{}").get("id"), "error": wanted}
-            )
-        else:
-            if options.era == "legacy" and modern:
-                dropped = (b"mcp-protocol-version", b"mcp-method", b"mcp-name")
-                scope["headers"] = [pair for pair in scope["headers"] if pair[0] not in dropped]
-            await app(scope, receive, send)
-
-    return gate
-
-
-async def _body(receive: Any) -> bytes:
-    body: bytes = b""
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if not message.get("more_body"):
-            return body
-
-
-async def _refuse(
-    send: Any, status: int, body: Json | None, headers: list[tuple[bytes, bytes]] | None = None
-) -> None:
-    start = [(b"content-type", b"application/json"), *(headers or [])]
-    await send({"type": "http.response.start", "status": status, "headers": start})
-    await send({"type": "http.response.body", "body": json.dumps(body).encode() if body else b""})
-
-
-def serve_http(port: int, app: Any) -> None:
-    """On a port of the loopback interface, until killed or until standard input ends."""
-    import uvicorn
-
-    class Announcing(uvicorn.Server):
-        async def startup(self, sockets: Any = None) -> None:
-            await super().startup(sockets)
-            print(self.servers[0].sockets[0].getsockname()[1], flush=True)
-
-    if stat.S_ISFIFO(os.fstat(0).st_mode):
-        threading.Thread(target=_end_with_stdin, daemon=True).start()
-    config = uvicorn.Config(
-        app,
-        "127.0.0.1",
-        port,
-        log_level="error",
-        lifespan="on",
-        timeout_graceful_shutdown=1,
-    )
-    Announcing(config).run()
-
-
-def _end_with_stdin() -> None:
-    while os.read(0, 4096):
-        pass
-    os._exit(0)
 
 
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -346,11 +221,11 @@ def main() -> None:
     warnings.simplefilter("ignore")
     state = State(options_of())
     if state.options.stdio:
-        asyncio.run(serve_stdio(state))
+        asyncio.run(serve_stdio(build(state), state.options.era))
     elif state.options.http is not None:
         serve_http(state.options.http, http_app(state))
     else:
-        serve_http(state.options.sse, guarded(sse_app(state), state.options))
+        serve_http(state.options.sse, guarded(sse_app(state), state.options.era, state.options.token))
 
 
 if __name__ == "__main__":

@@ -134,10 +134,10 @@ def test_the_wire_knows_nobody_of_ours() -> None:
     } == {}
 
 
-@pytest.mark.parametrize("module", [*members("protocol"), *members("manager.routing")])
-def test_what_decides_is_pure_and_so_is_all_it_knows(module: str) -> None:
+def test_what_decides_is_pure_and_so_is_all_it_knows() -> None:
     """No clock, no chance, no system: time and chance are passed in."""
-    seen, waiting = set(), [module]
+    seen: set[str] = set()
+    waiting = [*members("protocol"), *members("manager.routing")]
     while waiting:
         name = waiting.pop()
         seen.add(name)
@@ -149,17 +149,20 @@ def test_every_module_of_the_manager_has_its_layer() -> None:
     assert [name for name in members("manager") if name != "manager" and layer_of(name) is None] == []
 
 
-@pytest.mark.parametrize("module", [name for name in members("manager") if name != "manager"])
-def test_inside_the_manager_arrows_only_fall(module: str) -> None:
-    place = layer_of(module)
+def test_inside_the_manager_arrows_only_fall() -> None:
+    arrows = [(name, target) for name in members("manager") for target in of_ours(name) if name != "manager"]
+    assert [f"{name} knows {target}" for name, target in arrows if rises(name, target)] == []
+
+
+def rises(module: str, target: str) -> bool:
+    """Whether an import leads upwards, or sideways where that is not allowed."""
+    place, below = layer_of(module), layer_of(target)
+    if target == "manager" or not within(target, "manager"):
+        return False
     assert place is not None
+    assert below is not None
     own = next(name for name in LAYERS[place] if within(module, name))
-    for target in of_ours(module):
-        if target == "manager" or not within(target, "manager") or within(target, own):
-            continue
-        below = layer_of(target)
-        assert below is not None
-        assert below > place or below == place == len(LAYERS) - 1, f"{module} knows {target}"
+    return not (within(target, own) or below > place or below == place == len(LAYERS) - 1)
 
 
 def test_nobody_imports_in_circles() -> None:
@@ -181,17 +184,20 @@ def test_the_official_sdk_is_used_in_the_demonstration_only() -> None:
     assert users <= SDK_USERS
 
 
-@pytest.mark.parametrize("module", modules())
-def test_every_module_says_what_it_is(module: str) -> None:
-    text = ast.get_docstring(ast.parse(modules()[module].read_text(encoding="utf-8")))
-    assert text, "a module begins with what it is, and what it deliberately is not"
+def test_every_module_says_what_it_is() -> None:
+    """It begins with what it is, and what it deliberately is not."""
+    trees = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules().items()}
+    assert [name for name, tree in trees.items() if not ast.get_docstring(tree)] == []
 
 
-@pytest.mark.parametrize("path", [str(path.relative_to(ROOT)) for path in modules().values()])
-def test_a_file_is_short_or_has_a_reason_not_to_be(path: str) -> None:
-    lines = len((ROOT / path).read_text(encoding="utf-8").splitlines())
-    assert lines <= LONGEST or path in LONGER, f"{lines} lines"
-    assert lines > LONGEST - PLAY or path not in LONGER, "the exemption is out of date"
+def test_a_file_is_short_or_has_a_reason_not_to_be() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in modules().values()
+    }
+    assert {path: lines for path, lines in lengths.items() if lines > LONGEST and path not in LONGER} == {}
+    short = {path for path, lines in lengths.items() if lines <= LONGEST - PLAY}
+    assert short & set(LONGER) == set(), "the exemption is out of date"
 
 
 def test_exemptions_are_of_files_that_exist() -> None:

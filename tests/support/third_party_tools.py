@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from support.asking_back import interim, plain, put
 from support.third_party_content import (
     APPEARED,
     CHAINED,
@@ -141,40 +142,14 @@ def _asking(name: str) -> Callable[..., Awaitable[Json]]:
     async def ask(state: State, ctx: Any, arguments: Json, params: Any) -> Json:
         question = ASKED[name](arguments)
         if ctx.protocol_version != MODERN:
-            told = await _request(ctx, question)
+            told = await put(ctx, question)
         elif not params.input_responses:
-            return {
-                "resultType": "input_required",
-                "inputRequests": {"q": question},
-                "requestState": f"state of {name}",
-            }
+            return interim({"q": question}, f"state of {name}")
         else:
-            told = {"state": params.request_state, **_plain(params.input_responses["q"])}
+            told = {"state": params.request_state, **plain(params.input_responses["q"])}
         return {"content": [text_block(json.dumps(told))], "structuredContent": told}
 
     return ask
-
-
-async def _request(ctx: Any, question: Json) -> Json:
-    import mcp_types as types
-    from mcp.shared.message import ServerMessageMetadata
-    from pydantic import TypeAdapter
-
-    expected: Any = {
-        "elicitation/create": types.ElicitResult,
-        "sampling/createMessage": types.CreateMessageResult,
-        "roots/list": types.ListRootsResult,
-    }[question["method"]]
-    request: Any = TypeAdapter(types.ServerRequest).validate_python(question)
-    about = ServerMessageMetadata(related_request_id=ctx.request_id)
-    return _plain(await ctx.session.send_request(request, expected, metadata=about))
-
-
-def _plain(model: Any) -> Json:
-    dumped: Json = (
-        model if isinstance(model, dict) else model.model_dump(by_alias=True, mode="json", exclude_none=True)
-    )
-    return {key: value for key, value in dumped.items() if key not in ("resultType", "_meta")}
 
 
 async def _tool_search(state: State, ctx: Any, arguments: Json, params: Any) -> Json:

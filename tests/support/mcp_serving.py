@@ -19,6 +19,20 @@ Scope = MutableMapping[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
+def enveloped(handler: Any) -> Any:
+    """A handler whose results carry what the new era requires; the SDK drops it for the old one.
+
+    Empty results stay as they are: they answer methods that only the old era has.
+    """
+
+    async def handle(ctx: Any, params: Any) -> Any:
+        result = await handler(ctx, params)
+        members = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+        return members | result if isinstance(result, dict) and result else result
+
+    return handle
+
+
 async def serve_stdio(server: Any, era: str) -> None:
     """Over standard input and output, until the input ends. `era` is `legacy`, `modern` or `both`."""
     from mcp.server import runner
@@ -125,6 +139,7 @@ def serve_http(port: int, app: App) -> None:
         app,
         "127.0.0.1",
         port,
+        http="h11",  # the other parser leaves the blanks after a header's value
         log_level="error",
         lifespan="on",
         timeout_graceful_shutdown=1,

@@ -19,7 +19,7 @@ from typing import Any
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
-from support.mcp_serving import App, guarded, routed, serve_http, serve_stdio
+from support.mcp_serving import App, enveloped, guarded, routed, serve_http, serve_stdio
 from support.third_party_content import (
     CONTENTS,
     FOREIGN_DEFINITIONS,
@@ -109,7 +109,7 @@ def build(state: State) -> Any:
             (one["inputSchema"] for one in TOOLS if one["name"] == name), None
         ),
     }
-    served = {key: _enveloped(value) if key.startswith("on_") else value for key, value in arguments.items()}
+    served = {key: enveloped(value) if key.startswith("on_") else value for key, value in arguments.items()}
     server: Any = Server("third-party", version="1.2.3", instructions="Be kind to strangers.", **served)
     server.middleware.append(_foreign_members)
     plain_options = server.create_initialization_options
@@ -117,17 +117,6 @@ def build(state: State) -> Any:
         *(given or (_notifying(),)), **named
     )
     return server
-
-
-def _enveloped(handler: Any) -> Any:
-    """A handler whose results carry what the new era requires; the SDK drops it for the old one."""
-
-    async def enveloped(ctx: Any, params: Any) -> Any:
-        result = await handler(ctx, params)
-        members = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-        return members | result if isinstance(result, dict) else result
-
-    return enveloped
 
 
 def _notifying() -> Any:

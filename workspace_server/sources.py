@@ -65,7 +65,7 @@ class Sources:
     Args:
         registry: gets the sources.
         around: what sources need of the world.
-        builtin: the sources that are always there, first in order.
+        builtin: the built-in sources, first in order while they are not switched off.
         make: makes the sources that read or start something.
     """
 
@@ -157,7 +157,7 @@ class Sources:
         scripts = configuration.scripts
         elsewhere = (*scripts.tools_path, *scripts.libraries_path)
         self._fresh.may_be_quick = are_local((*self._folders, *elsewhere))
-        self._registry.replace([*self._fixed, *sources])
+        self._registry.replace([*(self._fixed if configuration.builtin else ()), *sources])
 
     def _wanted(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[Wanted]:
         """The sources in the order of their entries."""

@@ -33,7 +33,7 @@ class WaitingSource(Source):
     ) -> None:
         self.kind = "stdio" if isinstance(entry, StdioServer) else "remote"
         self.id = f"{self.kind}:{entry.namespace}"
-        self.namespace = entry.namespace
+        self.namespace = None if entry.bare else entry.namespace
         self.separator = entry.separator
         self.state = state
         self.trust_path = root

@@ -210,3 +210,12 @@ async def test_order_of_sources_is_that_of_their_entries(scene: Scene) -> None:
     )
     names = [name for name in await scene.states() if not name.startswith("script")]
     assert names == ["builtin", "z", "a"]
+
+
+async def test_built_in_tools_go_and_come_with_the_file(scene: Scene) -> None:
+    """D-13."""
+    for text, shown in (("", True), ("[builtin]\nenabled = false\n", False), ("", True)):
+        scene.user(text)
+        there = list(await scene.states())
+        assert ("builtin" in there) is shown
+    assert {tool.name for tool in (await scene.registry.snapshot()).tools} == {"b"}

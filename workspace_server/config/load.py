@@ -159,6 +159,7 @@ class Configurations:
         return Configuration(
             stdio=tuple(server for server in merged if isinstance(server, StdioServer)),
             remote=tuple(server for server in merged if isinstance(server, RemoteServer)),
+            builtin=user.builtin and ours.builtin,
             policy_file=(self._ours if scoped.get(USE_WORKSPACE) else self._user).path,
             scripts=Scripts(
                 tools_path=user.tools_path,

@@ -1,6 +1,7 @@
 """Our own `workspace.toml`, of the user or of a workspace: servers, policy, scripts, approvals.
 
 [[mcp.stdio_servers]]    [[mcp.remote_servers]]    T-81, T-108
+[builtin]                enabled: false switches the built-in tools off, whichever file says it
 [tools]                  exposedDelta, …           group B, T-27 to T-30
 [scripts]                tools_path, libraries_path, execute_code (user only)
 [approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter (T-178)
@@ -37,6 +38,7 @@ class Contents:
     """What one file says, checked; what it does not say is None or empty."""
 
     servers: tuple[Server, ...] = ()
+    builtin: bool = True
     settings: Settings = field(default_factory=dict)
     tools_path: tuple[Path, ...] = ()
     libraries_path: tuple[Path, ...] = ()
@@ -79,10 +81,12 @@ class _Reader:
         top = Fields(self._document)
         tools = self._table(top, "tools")
         scripts = Fields(self._table(top, "scripts"))
+        builtin = Fields(self._table(top, "builtin"))
         shared = {key: top.take(key) for key in _TOP_SETTINGS if key in self._document}
         shared |= {f"tools.{key}": value for key, value in tools.items()}
         contents = Contents(
             servers=self._servers(Fields(self._table(top, "mcp"))),
+            builtin=self._flag(builtin, "builtin", "enabled", default=True),
             settings=settings.checked(shared, self._notes),
             tools_path=self._folders(scripts, "tools_path"),
             libraries_path=self._folders(scripts, "libraries_path"),
@@ -93,6 +97,7 @@ class _Reader:
         )
         unknown = [f"tools.{key}" for key in tools if f"tools.{key}" not in settings.KNOWN]
         unknown += [f"scripts.{key}" for key in scripts.left]
+        unknown += [f"builtin.{key}" for key in builtin.left]
         entries.note_unknown(top.left + unknown, self._place)
         return contents
 
@@ -151,11 +156,14 @@ class _Reader:
                 scripts.take("execute_code")
                 entries.note_unknown(["execute_code"], self._place)
             return False
+        return self._flag(scripts, "scripts", "execute_code", default=False)
+
+    def _flag(self, fields: Fields, table: str, key: str, *, default: bool) -> bool:
         try:
-            return scripts.flag("execute_code")
+            return fields.flag(key, default)
         except Unusable as reason:
-            self._notes.warn("CONFIG_INVALID_VALUE", f"scripts: {reason}; it is ignored")
-            return False
+            self._notes.warn("CONFIG_INVALID_VALUE", f"{table}: {reason}; it is ignored")
+            return default
 
     def _approvals(self, table: Mapping[str, Any]) -> Mapping[str, Approval]:
         found: dict[str, Approval] = {}

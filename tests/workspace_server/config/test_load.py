@@ -228,3 +228,23 @@ def _timed(home: ConfigHome, clock: object) -> float:
     started = clock()  # type: ignore[operator]  # a function without arguments
     home.current()
     return float(clock() - started)  # type: ignore[operator]  # as above
+
+
+@pytest.mark.parametrize(
+    ("user", "workspace", "there", "codes"),
+    [
+        ("", "", True, []),
+        ("enabled = false", "", False, []),
+        ("", "enabled = false", False, []),
+        ("enabled = false", "enabled = true", False, []),
+        ("", "enabled = 0", True, ["CONFIG_INVALID_VALUE"]),
+        ("", "enable = false", True, ["CONFIG_UNKNOWN_KEY"]),
+    ],
+)
+def test_either_file_can_switch_the_built_in_tools_off(
+    home: ConfigHome, user: str, workspace: str, there: bool, codes: list[str]
+) -> None:
+    home.user(f"[builtin]\n{user}")
+    home.workspace(f"[builtin]\n{workspace}")
+    assert home.current().builtin is there
+    assert home.codes() == codes

@@ -402,3 +402,14 @@ def test_a_bad_imported_entry_is_skipped_by_name(home: ConfigHome, entry: object
     assert [one.namespace for one in found.servers] == ["good"]
     assert [issue.code for issue in found.issues] == ["CONFIG_ENTRY_SKIPPED"]
     assert found.issues[0].message.startswith('.mcp.json, entry "bad": ')
+
+
+def test_an_empty_namespace_leaves_the_tools_their_own_names(home: ConfigHome) -> None:
+    """The entry is then called by its key, and in TOML, which has no keys, by a word of ours."""
+    home.user('[[mcp.stdio_servers]]\nnamespace = ""\ncommand = ["one"]\n')
+    home.workspace('[[mcp.remote_servers]]\nnamespace = ""\nurl = "https://two.example"\n')
+    three = {"command": "three", "namespace": ""}
+    home.put(".mcp.json", {"mcpServers": {"three": three, "four": {"command": "four"}}})
+    found = [(one.namespace, one.bare) for one in home.current().servers]
+    assert found == [("server", True), ("server_2", True), ("three", True), ("four", False)]
+    assert home.codes() == ["CONFIG_NAMESPACE_CLASH"]

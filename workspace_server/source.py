@@ -31,6 +31,8 @@ SourceState = Literal[
     "pending_trust",  # waits for `lmtb trust`
     "disabled",
 ]
+TaskUse = Literal["forbidden", "optional", "required"]
+"""Whether a call may become a task; a required one has no other way (SEP-2663)."""
 Default = Literal["enabled", "exposed", "off"]
 """What the policy makes of a source's tools when nobody says otherwise (group B)."""
 
@@ -48,6 +50,7 @@ class Tool:
         asks: whether a person is asked before every call unless the user allowed it (T-178).
         rated: whether calls are rate limited (T-181).
         fingerprint: what exactly runs, so that an approval is for this content only (T-179).
+        task: whether a call may go on as a task, for clients that know tasks.
     """
 
     name: str
@@ -58,6 +61,7 @@ class Tool:
     asks: bool = False
     rated: bool = False
     fingerprint: str = ""
+    task: TaskUse = "forbidden"
 
     @property
     def description(self) -> str:
@@ -173,12 +177,25 @@ async def unheard(method: str, params: Mapping[str, Any]) -> None:
     """The notifications of a call nobody listens to."""
 
 
+Ask = Callable[[str, msgspec.Raw], Awaitable[msgspec.Raw | RpcError]]
+"""Puts a request (`elicitation/create`, `sampling/createMessage`, `roots/list`) to the caller of a call.
+
+Takes its method, and its parameters as JSON text, empty when absent. Gives its result as JSON text, or why there
+is none."""
+
+
+async def nobody(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
+    """The answer where there is no caller who could be asked."""
+    return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method[:100]} is not offered here")
+
+
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """What a call knows beside its decoded arguments.
 
     Attributes:
         notify: sends one notification to the caller of exactly this call, before its result.
+        ask: asks the caller of exactly this call something; takes as long as a person takes.
         arguments: the JSON text of the arguments; a third party gets these bytes.
         params: the other members of the request's parameters as JSON text (`_meta`, `inputResponses`, …).
         caller: who calls, as far as that is known: the same text for all calls of one session.
@@ -188,6 +205,7 @@ class CallContext:
     """
 
     notify: Notify = unheard
+    ask: Ask = nobody
     arguments: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
     params: Mapping[str, msgspec.Raw] = field(default_factory=dict)
     caller: str = ""

@@ -31,6 +31,8 @@ def sole_server(view: View) -> Source | None:
 
 def _is_as_it_came(view: View, source: Source) -> bool:
     """Whether neither the entry nor the policy hides a tool, gives it a default, or asks before it runs."""
+    if view.configuration.makes_tasks:
+        return False  # those tasks are ours, and so are requests about them
     if source.include or source.exclude or source.default != "enabled":
         return False
     if any(issue.code == "TOOL_NAME_RESERVED" for issue in view.issues):

@@ -19,12 +19,15 @@ from workspace_server.config.jsonc import Broken
 from workspace_server.config.model import Origin, RemoteServer, Sharing, StdioServer
 from workspace_server.config.notes import Notes, named
 from workspace_server.config.variables import Unresolved, Variables
-from workspace_server.source import Default, Visibility
+from workspace_server.source import Default, TaskUse, Visibility
 
 Server = StdioServer | RemoteServer
 Kind = Literal["stdio", "remote"]
 
 MAX_TIMEOUT_S: Final = 600.0
+MAX_TASK_S: Final = 24 * 3600.0
+UNNAMED: Final = "server"
+"""What an entry of our TOML is called whose namespace is empty."""
 ALL_TOOLS: Final = "*"
 REFUSED_KEYS: Final = frozenset({
     "trusted", "trust", "allow", "autoApprove", "auto_approve", "alwaysAllow", "always_allow", "approvals",
@@ -137,8 +140,10 @@ class _Builder:
     def _common(self) -> dict[str, Any]:
         fields = self._fields
         visibility, visibilities = self._visibility(fields.take("tool_visibility"))
+        task = _task(fields)
+        longest = MAX_TIMEOUT_S if task == "forbidden" else MAX_TASK_S
         return {
-            "namespace": _UNFIT.sub("_", fields.required("namespace").strip()),
+            **self._named(),
             "origin": self._place.origin,
             "enabled": self._enabled,
             "visibility": visibility,
@@ -148,9 +153,18 @@ class _Builder:
             "exclude": fields.texts("exclude"),
             "keywords": fields.texts("keywords"),
             "default": fields.choice("default", Default, "enabled"),
-            "timeout_s": fields.number("timeout_s", 120.0, 1.0, MAX_TIMEOUT_S),
+            "timeout_s": fields.number("timeout_s", 120.0, 1.0, longest),
+            "task": task,
             "raw": self._raw,
         }
+
+    def _named(self) -> dict[str, Any]:
+        """What the entry is called; in the JSON files that is its key, whatever its namespace."""
+        bare = self._raw.get("namespace") == ""
+        name = self._fields.text("namespace").strip()
+        if not name and not bare:
+            raise Unusable('"namespace" is missing')
+        return {"namespace": _UNFIT.sub("_", name) or UNNAMED, "bare": bare}
 
     def _visibility(self, value: Any) -> tuple[Visibility, Mapping[str, Visibility]]:
         """One word for all tools, or a table of tool names in which `*` stands for the rest (T-32)."""
@@ -225,6 +239,12 @@ class _Builder:
             if _HEADER_NAME.fullmatch(name) is None or re.search(r"[\r\n\0]", value):
                 raise Unusable('"headers" holds a name or value that cannot be sent')
         return headers
+
+
+def _task(fields: Fields) -> TaskUse:
+    if fields.take("task") == "required":
+        return "required"
+    return "optional" if fields.flag("task") else "forbidden"
 
 
 def has_kind(values: Mapping[str, Any]) -> Kind | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from protocol.issues import Issue
-from workspace_server.source import Default, Visibility
+from workspace_server.source import Default, TaskUse, Visibility
 
 Scope = Literal["user", "workspace"]
 Sharing = Literal["workspace", "session", "call"]
@@ -32,15 +32,18 @@ class Origin:
 class StdioServer:
     """One stdio MCP server (T-81), variables expanded.
 
-    `cwd` is absolute. `env` is what the entry itself sets. `timeout_s` is the longest a call may take.
-    `visibilities` are those of single tools, by the server's own names (T-32). `raw` is the entry as it is
-    written, before expansion; `files` are the bytes of other files it was made from (environment files).
-    `order` is its place among all servers, of either kind, in configuration order.
+    `namespace` names the entry, and stands before the names of its tools unless they are `bare`: written as
+    an empty namespace, it leaves them the server's own names. `cwd` is absolute. `env` is what the entry
+    itself sets. `timeout_s` is the longest a call may take, `task` whether it may be a task. `visibilities`
+    are those of single tools, by the server's own names (T-32). `raw` is the entry as it is written, before
+    expansion; `files` are the bytes of other files it was made from (environment files). `order` is its place
+    among all servers, of either kind, in configuration order.
     """
 
     namespace: str
     command: tuple[str, ...]
     origin: Origin
+    bare: bool = False
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = ""
     enabled: bool = True
@@ -51,6 +54,7 @@ class StdioServer:
     keywords: tuple[str, ...] = ()
     default: Default = "enabled"
     timeout_s: float = 120.0
+    task: TaskUse = "forbidden"
     sharing: Sharing = "workspace"
     visibilities: Mapping[str, Visibility] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -65,12 +69,13 @@ class RemoteServer:
     At most one of `token`, `token_env` and `token_secret` is set; `auth` is `oauth` or empty. `headers` are
     sent along. `allow_private` permits addresses of this machine and its networks (SP19). `transport` is
     `http`, `sse`, or `auto`: Streamable HTTP, and the older SSE where the server refuses that.
-    `visibilities`, `raw` and `order` as in `StdioServer`.
+    `namespace`, `bare`, `task`, `visibilities`, `raw` and `order` as in `StdioServer`.
     """
 
     namespace: str
     url: str
     origin: Origin
+    bare: bool = False
     token: str = field(default="", repr=False)
     token_env: str = ""
     token_secret: str = ""
@@ -89,6 +94,7 @@ class RemoteServer:
     keywords: tuple[str, ...] = ()
     default: Default = "enabled"
     timeout_s: float = 120.0
+    task: TaskUse = "forbidden"
     visibilities: Mapping[str, Visibility] = field(default_factory=dict)
     raw: Mapping[str, Any] = field(default_factory=dict, repr=False)
     order: int = 0
@@ -135,6 +141,7 @@ class Configuration:
 
     Attributes:
         stdio, remote: the servers, in configuration order: user file, workspace file, imported files.
+        builtin: whether there are built-in tools.
         deltas: the policy in force (scope of T-26), schema defaults likewise.
         widening: what an untrusted workspace file asks for and does not get yet (T-28): names its `exposed`
             and `enabled` lists would add, and names its scope would take out of `unexposed` and `disabled`.
@@ -149,6 +156,7 @@ class Configuration:
 
     stdio: tuple[StdioServer, ...] = ()
     remote: tuple[RemoteServer, ...] = ()
+    builtin: bool = True
     deltas: Deltas = Deltas()
     widening: Deltas = Deltas()
     widening_defaults: tuple[tuple[str, str, Any], ...] | None = None
@@ -167,3 +175,8 @@ class Configuration:
         """The servers of both kinds in configuration order."""
         both: list[StdioServer | RemoteServer] = [*self.stdio, *self.remote]
         return sorted(both, key=lambda server: server.order)
+
+    @property
+    def makes_tasks(self) -> bool:
+        """Whether calls of a server may become tasks."""
+        return any(server.enabled and server.task != "forbidden" for server in self.servers)

@@ -14,11 +14,12 @@ from typing import Any, Final
 
 from workspace_server.results import clean_text
 from workspace_server.scripts.parameters import Bad, Parameter, json_value, one_line, parameters, quoted
-from workspace_server.source import Visibility
+from workspace_server.source import TaskUse, Visibility
 
 MAX_BYTES: Final = 256 * 1024
 TIMEOUT_S: Final = 60.0
 _MAX_TIMEOUT_S: Final = 600
+_MAX_TASK_S: Final = 24 * 3600
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OURS: Final = "LMTB_"
@@ -40,6 +41,7 @@ class Manifest:
         cwd: folder to run in, relative to the workspace or absolute; None for its root.
         env: variables it sets.
         network: whether it goes out, so that its calls are rate limited.
+        task: whether a call may go on as a task; such a one may take a day.
         unknown: keys nobody knows.
     """
 
@@ -54,6 +56,7 @@ class Manifest:
     cwd: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     network: bool = False
+    task: TaskUse = "forbidden"
     annotations: Mapping[str, Any] | None = None
     output_schema: Mapping[str, Any] | None = None
     unknown: tuple[str, ...] = ()
@@ -111,6 +114,9 @@ def _manifest(table: dict[str, Any], folder_name: str, of_workspace: bool) -> Ma
             raise Bad(f"{key} is missing")
     if "name" not in members:
         members["name"] = _name(folder_name)
+    longest = _MAX_TIMEOUT_S if members.get("task", "forbidden") == "forbidden" else _MAX_TASK_S
+    if members.get("timeout_s", TIMEOUT_S) > longest:
+        raise Bad(f"timeout_s must be a number from 1 to {longest}")
     return Manifest(
         **{_FIELDS.get(key, key): value for key, value in members.items()},
         visibility=_visibility(table),
@@ -156,9 +162,17 @@ def _flag(key: str) -> Callable[[object], bool]:
 
 
 def _timeout(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= _MAX_TIMEOUT_S:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= _MAX_TASK_S:
         raise Bad(f"timeout_s must be a number from 1 to {_MAX_TIMEOUT_S}")
     return float(value)
+
+
+def _task(value: object) -> TaskUse:
+    if value == "required":
+        return "required"
+    if not isinstance(value, bool):
+        raise Bad('task must be true, false or "required"')
+    return "optional" if value else "forbidden"
 
 
 def _cwd(value: object) -> str:
@@ -233,6 +247,7 @@ _READERS: Final[Mapping[str, Callable[[object], Any]]] = {
     "timeout_s": _timeout,
     "cwd": _cwd,
     "network": _flag("network"),
+    "task": _task,
     "annotations": _annotations,
     "output_schema": _output_schema,
 }

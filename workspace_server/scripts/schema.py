@@ -41,6 +41,7 @@ def tool(manifest: Manifest, fingerprint: str) -> Tool:
         asks=manifest.asks,
         rated=manifest.network,
         fingerprint=fingerprint,
+        task=manifest.task,
     )
 
 

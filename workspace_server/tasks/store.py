@@ -1,0 +1,92 @@
+"""Tasks on disk: a private folder with two files a task, its record and what it holds. All methods block.
+
+What it holds is written first, so that a record that says "completed" can be believed.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from workspace_server import log, private_files
+from workspace_server.tasks.record import Record
+
+MAX_BODY: Final = 8 * 1024 * 1024
+_MAX_RECORD: Final = 16 * 1024
+_KEY_DIGITS: Final = 32
+_UNREADABLE: Final = "what was kept of this task cannot be read"
+
+
+class Store:
+    """The tasks of one workspace.
+
+    Args:
+        folder: its own; made when it is needed.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def load(self, ttl_s: int) -> list[Record]:
+        """All records, in no order. One that cannot be read is a task that failed, and has `ttl_s`."""
+        try:
+            found = [path for path in self._folder.glob("*.task") if len(path.stem) == _KEY_DIGITS]
+        except OSError:
+            return []
+        return [self._record(path, ttl_s) for path in found]
+
+    def save(self, record: Record, body: bytes | None = None) -> None:
+        """Keep a record, and what it holds where that is new.
+
+        Raises:
+            OSError, Unsafe: the disk does not take it.
+        """
+        private_files.make_private(self._folder.parent)
+        private_files.make_private(self._folder)
+        if body is not None:
+            private_files.write(self._file(record.key, "body"), body)
+        private_files.write(self._file(record.key, "task"), msgspec.json.encode(record))
+
+    def body(self, record: Record) -> bytes | None:
+        """What a task holds; None where that is gone or no longer what it was."""
+        with suppress(OSError, private_files.Unsafe):
+            content = private_files.read(self._file(record.key, "body"), MAX_BODY)
+            if content is not None and sha256(content).hexdigest() == record.digest:
+                return content
+        log.error("task_result_unreadable", file=str(self._file(record.key, "body")))
+        return None
+
+    def remove(self, keys: list[str]) -> None:
+        """Forget tasks."""
+        for key in keys:
+            for kind in ("task", "body"):
+                with suppress(OSError):
+                    self._file(key, kind).unlink(missing_ok=True)
+
+    def _record(self, path: Path, ttl_s: int) -> Record:
+        try:
+            record = msgspec.json.decode(private_files.read(path, _MAX_RECORD) or b"", type=Record)
+            if record.key == path.stem:
+                return record
+        except (OSError, private_files.Unsafe, msgspec.DecodeError, UnicodeDecodeError):
+            pass
+        log.error("task_unreadable", file=str(path))
+        at = _written(path)
+        lost = Record(key=path.stem, created=at, updated=at, ttl_s=ttl_s)
+        return replace(lost, status="failed", message=_UNREADABLE)
+
+    def _file(self, key: str, kind: str) -> Path:
+        return self._folder / f"{key}.{kind}"
+
+
+def _written(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return time.time()

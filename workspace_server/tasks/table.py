@@ -1,0 +1,67 @@
+"""Which tasks there are and until when; pure: the time is an argument.
+
+Expiry goes by a clock that only ticks (monotonic seconds), so that a clock somebody sets right makes no
+task vanish before its time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from workspace_server.tasks.record import Record
+from workspace_server.tasks.running import Running
+
+MAX_TASKS: Final = 256
+
+
+@dataclass(slots=True)
+class Entry:
+    """A task in the table.
+
+    Attributes:
+        until: when it may be forgotten.
+        running: the work behind it, None once it is over.
+        body: what it holds, where the disk did not take it.
+    """
+
+    record: Record
+    until: float
+    running: Running | None = None
+    body: bytes | None = None
+
+
+class Table:
+    """The tasks of one workspace by key, at most `MAX_TASKS`. Nothing makes room but time."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no task can be added."""
+        return len(self._entries) >= MAX_TASKS
+
+    def add(self, record: Record, now: float, left_s: float, running: Running | None = None) -> Entry:
+        """Enter a task that can be asked about for `left_s` seconds."""
+        entry = self._entries[record.key] = Entry(record, now + left_s, running)
+        return entry
+
+    def get(self, key: str) -> Entry | None:
+        """The task of this key."""
+        return self._entries.get(key)
+
+    def remove(self, key: str) -> None:
+        """Forget a task."""
+        self._entries.pop(key, None)
+
+    def expire(self, now: float) -> list[str]:
+        """Forget all that are over and past their time; their keys."""
+        gone = [key for key, one in self._entries.items() if one.running is None and one.until <= now]
+        for key in gone:
+            del self._entries[key]
+        return gone

@@ -1,0 +1,113 @@
+"""`tasks/get`, `tasks/update`, `tasks/cancel`: whoever knows the id of a task may ask (SEP-2663).
+
+Ids that are not ours may be those of a source that makes tasks itself; such requests go there as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from protocol import jsonrpc, names, tasks
+from protocol.versions import Era
+from workspace_server.calls import relayed
+from workspace_server.calls.asked import Asked, Outcome
+from workspace_server.calls.dispatch import Calls
+from workspace_server.catalog.view import View
+from workspace_server.source import RpcError, Source
+from workspace_server.tasks.archive import Seen
+
+MAX_ASKED: Final = 8
+"""Sources that are asked about a task nobody remembers."""
+
+Finish = Callable[[Mapping[str, Any]], Mapping[str, Any] | msgspec.Raw]
+"""Completes a result of our own as its caller would have got it."""
+
+
+def declared(asked: Asked) -> bool:
+    """Whether the client declared the extension for this request."""
+    capabilities = msgspec.json.decode(asked.inbound.meta[names.META_CAPABILITIES])
+    return tasks.declared(capabilities)
+
+
+def detailed(seen: Seen, finish: Finish) -> dict[str, Any]:
+    """All members of a task, with its result exactly as the caller that waited would have got it."""
+    told = dict(seen.members)
+    if seen.requests:
+        told["inputRequests"] = seen.requests
+    if seen.holds == "result":
+        members = jsonrpc.members_of(seen.body)
+        meta = jsonrpc.members_of(members.get("_meta", b"{}"))
+        told["result"] = finish({**members, "_meta": meta})
+    elif seen.holds:
+        told["error" if seen.holds == "error" else "result"] = msgspec.Raw(seen.body)
+    return told
+
+
+class TaskMethods:
+    """The three methods, as a table.
+
+    Args:
+        calls: whose tasks they are about.
+        finish: see `Finish`.
+    """
+
+    def __init__(self, calls: Calls, finish: Finish) -> None:
+        self._calls = calls
+        self._tasks = calls.tasks
+        self._finish = finish
+        self.table: Mapping[str, Callable[[Asked], Awaitable[Outcome]]] = {
+            tasks.GET: self._get,
+            tasks.UPDATE: self._update,
+            tasks.CANCEL: self._cancel,
+        }
+
+    async def _get(self, asked: Asked) -> Outcome:
+        if not declared(asked):
+            return tasks.missing(asked.request.id, tasks.GET)
+        seen = await self._tasks.get(asked.inbound.name or "")
+        return await self._elsewhere(asked) if seen is None else detailed(seen, self._finish)
+
+    async def _update(self, asked: Asked) -> Outcome:
+        if not declared(asked):
+            return tasks.missing(asked.request.id, tasks.UPDATE)
+        responses = asked.inbound.params.get("inputResponses")
+        if responses is None or jsonrpc.bytes_of(responses)[:1] != b"{":
+            return asked.invalid("params.inputResponses must be an object")
+        known = await self._tasks.answer(asked.inbound.name or "", jsonrpc.members_of(responses))
+        return {} if known else await self._elsewhere(asked)
+
+    async def _cancel(self, asked: Asked) -> Outcome:
+        if not declared(asked):
+            return tasks.missing(asked.request.id, tasks.CANCEL)
+        known = await self._tasks.cancel(asked.inbound.name or "")
+        return {} if known else await self._elsewhere(asked)
+
+    async def _elsewhere(self, asked: Asked) -> Outcome:
+        """What the source says that made a task; after a restart, any that could have made it."""
+        task, foreign = asked.inbound.name or "", self._tasks.foreign
+        view = await self._calls.toolset.current()
+        owner = foreign.owner(task)
+        for source in await _candidates(view, owner):
+            outcome = await relayed.relay(self._calls, asked, view, source, asked.inbound.params)
+            is_unknown = isinstance(outcome, RpcError) and outcome.code == jsonrpc.INVALID_PARAMS
+            if not is_unknown or owner is not None:
+                foreign.remember(task, source.id)
+                return relayed.answer(asked, outcome)
+        return tasks.unknown(asked.request.id, task)
+
+
+async def _candidates(view: View, owner: str | None) -> list[Source]:
+    """The source of this id; else those that run, make tasks, and so may have made this one."""
+    sources = view.snapshot.sources
+    if owner is not None:
+        return [source for source in sources if source.id == owner]
+    ready = [source for source in sources if source.state == "ready"]
+    return [source for source in ready if await _makes_tasks(source)][:MAX_ASKED]
+
+
+async def _makes_tasks(source: Source) -> bool:
+    greeting = await source.greeting()
+    return greeting is not None and greeting.era is Era.MODERN and tasks.declared(greeting.capabilities)

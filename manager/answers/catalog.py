@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
@@ -59,12 +59,15 @@ class Catalog:
         self._last: dict[str, list[Entry]] = {}
 
     async def ask(
-        self, workspace: Workspace, method: str, params: Mapping[str, Any]
+        self,
+        workspace: Workspace,
+        method: str,
+        params: Mapping[str, Any],
+        on_behalf: Sequence[tuple[bytes, bytes]] = (),
     ) -> Mapping[str, msgspec.Raw] | Failure:
-        """One request of the manager's own: the members of its result, or why there is none."""
-        answer = await self._forwarder.send(
-            workspace, own_request(method, params, f"manager-{next(self._ids)}")
-        )
+        """One request as `own_request` makes it: the members of its result, or why there is none."""
+        request = own_request(method, params, f"manager-{next(self._ids)}", on_behalf)
+        answer = await self._forwarder.send(workspace, request)
         body = answer if isinstance(answer, Refusal) else await response_of(answer, self._limit)
         if isinstance(body, Refusal):
             return Failure(body.message, is_error_answer=False)

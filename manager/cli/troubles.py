@@ -53,7 +53,7 @@ def troubles(server: Mapping[str, Any]) -> Iterator[Trouble]:
 def _step(source: Mapping[str, Any], here: str) -> str:
     name = shlex.quote(str(source.get("id")))
     if source.get("state") == "auth_required":
-        namespace = shlex.quote(str(source.get("namespace")))
-        return f"sign in with: lmtb servers login {namespace} {here}; or give its entry a valid token"
+        entry = shlex.quote(str(source.get("id")).partition(":")[2])
+        return f"sign in with: lmtb servers login {entry} {here}; or give its entry a valid token"
     step = f"try at once with: lmtb servers restart {name} {here}"
     return f"look with: lmtb servers {here}; {step}"

@@ -1,0 +1,54 @@
+"""What a session is told at an address that means a workspace."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from manager.answers import dialect
+from manager.answers.greeting import initialized
+from protocol import jsonrpc, names
+
+CODEX = {"codex/sandbox-state-meta": {}}
+
+
+def told(**members: Any) -> dict[str, Any]:
+    """The result of `initialize` for a workspace that says this, decoded."""
+    said = {name: jsonrpc.raw(value) for name, value in members.items()}
+    return dict(json.loads(jsonrpc.dumps(initialized("2025-06-18", said))))
+
+
+def test_a_server_behind_the_workspace_speaks_for_itself() -> None:
+    """Its members are the bytes that came."""
+    capabilities, server = msgspec.Raw(b'{"tools":{ },"x/y":1e2}'), msgspec.Raw(b'{"name": "theirs"}')
+    meta = jsonrpc.raw({names.META_SERVER: server})
+    said = {"capabilities": capabilities, "_meta": meta, "instructions": msgspec.Raw(b'"Be \\u006bind."')}
+    assert jsonrpc.dumps(initialized("2025-06-18", said)) == (
+        b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{ },"x/y":1e2},'
+        b'"serverInfo":{"name":"theirs"},"instructions":"Be \\u006bind."}'
+    )
+
+
+def test_one_that_gives_no_instructions_gets_none_of_ours() -> None:
+    assert "instructions" not in told(capabilities={}, _meta={names.META_SERVER: {"name": "x", "version": "1"}})
+
+
+def test_what_is_gathered_takes_the_folder_that_codex_tells_of() -> None:
+    """M-19, M-114."""
+    meta = {names.META_SERVER: {"name": names.WORKSPACE_SERVER, "version": "1"}}
+    found = told(capabilities={"tools": {}, "experimental": {"x": {}}}, _meta=meta)
+    assert found["capabilities"] == {"tools": {}, "experimental": {"x": {}, **CODEX}}
+
+
+def test_tasks_are_not_for_sessions_and_other_extensions_are() -> None:
+    extensions = {"io.modelcontextprotocol/tasks": {}, "io.modelcontextprotocol/ui": {"a": 1}}
+    found = told(capabilities={"extensions": extensions}, _meta={})
+    assert found["capabilities"] == {"extensions": {"io.modelcontextprotocol/ui": {"a": 1}}}
+
+
+@pytest.mark.parametrize("meta", [{}, {names.META_SERVER: "theirs"}, {names.META_SERVER: {}}, []])
+def test_a_server_that_does_not_say_who_it_is_appears_as_the_manager(meta: Any) -> None:
+    assert told(capabilities=[], _meta=meta)["serverInfo"] == dialect.SERVER_INFO

@@ -1,64 +1,66 @@
 """What a server may ask a client in the middle of a request, and what the client must have declared for it.
 
 Three questions exist: `elicitation/create`, `sampling/createMessage`, `roots/list` (2026-07-28, rounds of one
-request). Who puts a question to whom, and when, is not decided here.
+request). Who puts a question to whom, and when, is not decided here. A question that is answered with
+an error has no place in the repeated request; between manager and workspace server it gets one of ours.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from protocol import jsonrpc, names
 
-Capabilities = Mapping[str, Any]
-"""Client capabilities as an object: `{"elicitation": {"form": {}}}`."""
 
-
-def _elicitation(params: Mapping[str, msgspec.Raw]) -> Capabilities:
-    mode = jsonrpc.text_of(params["mode"]) if "mode" in params else None
-    return {"elicitation": {"url" if mode == "url" else "form": {}}}
-
-
-_NEEDED: Final[Mapping[str, Callable[[Mapping[str, msgspec.Raw]], Capabilities]]] = {
-    names.ELICIT: _elicitation,
-    names.SAMPLE: lambda _: {"sampling": {}},
-    names.ROOTS_LIST: lambda _: {"roots": {}},
-}
-QUESTIONS: Final = frozenset(_NEEDED)
-
-
-def needed(method: str, params: bytes | msgspec.Raw) -> Capabilities:
-    """The capabilities that a question of `QUESTIONS` needs, as `requiredCapabilities` names them.
+def required(method: str, params: bytes | msgspec.Raw) -> Mapping[str, Any] | None:
+    """What a client declares that can answer this question; None for what no client is asked.
 
     Args:
-        params: its parameters as JSON text, empty when absent.
+        params: the question's parameters as JSON text, empty when absent.
+
+    Returns:
+        Capabilities as `requiredCapabilities` names them: `{"elicitation": {"url": {}}}`.
     """
-    return _NEEDED[method](jsonrpc.members_of(params))
+    members = jsonrpc.members_of(params)
+    if method == names.ELICIT:
+        mode = jsonrpc.text_of(members["mode"]) if "mode" in members else None
+        return {"elicitation": {mode or "form": {}}}
+    if method == names.SAMPLE:
+        return {"sampling": {"tools": {}} if "tools" in members or "toolChoice" in members else {}}
+    return {"roots": {}} if method == names.ROOTS_LIST else None
 
 
-def is_declared(required: Capabilities, declared: bytes | msgspec.Raw) -> bool:
-    """Whether a client with these capabilities (JSON text) declared what is needed.
+def declares(capabilities: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a client with these capabilities declared all that is wanted.
 
-    `elicitation: {}` means forms: it says nothing of modes because it is older than them.
+    An empty `elicitation` means forms: it is older than the other modes.
     """
-    have = jsonrpc.members_of(declared)
-    for name, modes in required.items():
-        if name not in have:
+    for name, parts in wanted.items():
+        offered = capabilities.get(name)
+        if not isinstance(offered, Mapping):
             return False
-        own = jsonrpc.members_of(have[name])
-        if not all(mode in own or (mode == "form" and not own) for mode in modes):
+        if name == "elicitation" and not offered:
+            offered = {"form": {}}
+        if any(part not in offered for part in parts):
             return False
     return True
 
 
-def spelt(required: Capabilities) -> str:
+def spelt(capabilities: Mapping[str, Any]) -> str:
     """Capabilities as a person reads them: `elicitation.url, sampling`."""
-    words = [
-        f"{name}.{mode}" if mode else name
-        for name, modes in required.items()
-        for mode in (modes if isinstance(modes, Mapping) and modes else [""])
-    ]
-    return ", ".join(words)
+    parts = {name: value if isinstance(value, Mapping) else {} for name, value in capabilities.items()}
+    return ", ".join(f"{name}.{part}" if part else name for name in parts for part in parts[name] or [""])
+
+
+def failed(error: msgspec.Raw) -> msgspec.Raw:
+    """The entry of `inputResponses` for a question that was answered with this JSON-RPC error object."""
+    return jsonrpc.raw({"_meta": {names.META_ERROR: error}})
+
+
+def error_in(answer: msgspec.Raw) -> msgspec.Raw | None:
+    """The error object that `failed` put into an entry, None in any other."""
+    meta = jsonrpc.members_of(answer).get("_meta", b"{}")
+    return jsonrpc.members_of(meta).get(names.META_ERROR)

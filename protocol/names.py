@@ -12,6 +12,8 @@ INITIALIZE: Final = "initialize"
 INITIALIZED: Final = "notifications/initialized"
 CANCELLED: Final = "notifications/cancelled"
 PROGRESS: Final = "notifications/progress"
+MESSAGE: Final = "notifications/message"
+ELICITED: Final = "notifications/elicitation/complete"
 PING: Final = "ping"
 ROOTS_LIST: Final = "roots/list"
 ELICIT: Final = "elicitation/create"
@@ -24,6 +26,8 @@ TOOLS_LIST: Final = "tools/list"
 TOOLS_CALL: Final = "tools/call"
 RESOURCES_LIST: Final = "resources/list"
 RESOURCES_READ: Final = "resources/read"
+SUBSCRIBE: Final = "resources/subscribe"
+UNSUBSCRIBE: Final = "resources/unsubscribe"
 TEMPLATES_LIST: Final = "resources/templates/list"
 PROMPTS_LIST: Final = "prompts/list"
 PROMPTS_GET: Final = "prompts/get"
@@ -31,6 +35,7 @@ COMPLETE: Final = "completion/complete"
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
 PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
+RESOURCE_UPDATED: Final = "notifications/resources/updated"
 LISTS_CHANGED: Final = (RESOURCES_CHANGED, PROMPTS_CHANGED, TOOLS_CHANGED)
 """Tools last: clients that list again at once then see everything (M-47)."""
 
@@ -45,13 +50,16 @@ NAMED_PARAM: Final = {
 """Methods whose `Mcp-Name` header repeats one parameter, and which one (2026-07-28, rows M4 and M5)."""
 
 LEGACY_ONLY: Final = frozenset(
-    {INITIALIZE, PING, SET_LEVEL, "resources/subscribe", "resources/unsubscribe", ROOTS_LIST,
+    {INITIALIZE, PING, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE, ROOTS_LIST,
      SAMPLE, ELICIT}
 )  # fmt: skip
 """Requests that 2026-07-28 removed; a modern request naming one is answered 404 -32601."""
 
 INPUT_METHODS: Final = frozenset({TOOLS_CALL, PROMPTS_GET, RESOURCES_READ})
 """Requests whose answer may be a question: `resultType: "input_required"` (2026-07-28)."""
+
+MODERN_ONLY: Final = frozenset({DISCOVER, LISTEN})
+"""Requests that no session knows."""
 
 # `_meta` keys --------------------------------------------------------------------------------------------
 META_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
@@ -66,6 +74,10 @@ META_ERROR: Final = "lm-tools-bridge/error"
 """Where an error result keeps its object when the tool has an output schema (D-14)."""
 CODEX_SANDBOX: Final = "codex/sandbox-state-meta"
 
+# Servers of ours -------------------------------------------------------------------------------------------
+WORKSPACE_SERVER: Final = "lm-tools-bridge-workspace"
+"""What a workspace server is called by itself, where it does not stand for somebody else's."""
+
 # The manager's own tools ---------------------------------------------------------------------------------
 HANDSHAKE: Final = "lmToolsBridge.requestWorkspaceMCPServer"
 HANDSHAKE_BARE: Final = "requestWorkspaceMCPServer"
@@ -78,6 +90,8 @@ MANAGER_TOOL_NAMES: Final = HANDSHAKE_NAMES | CALL_TOOL_NAMES
 # Resources -----------------------------------------------------------------------------------------------
 URI_HANDSHAKE: Final = "lm-tools-bridge://handshake"
 URI_CALL_TOOL: Final = "lm-tools-bridge://callTool"
+OWN_SCHEME: Final = "lm-tools://"
+"""The beginning of the URIs of a workspace server, which no other server can take."""
 URI_NAMES: Final = "lm-tools://names"
 URI_TOOL: Final = "lm-tools://tool/"
 URI_SCHEMA: Final = "lm-tools://schema/"

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 TAG: Final = "lmtb2"
+HELD: Final = "held"
+"""The kind of a state whose call is held open: it stands behind the workspace."""
 
 
 def prefix(workspace: str) -> str:
@@ -22,3 +24,8 @@ def workspace_of(state: str) -> str | None:
     tag, _, rest = state.partition(".")
     workspace, dot, _ = rest.partition(".")
     return workspace if tag == TAG and dot and workspace else None
+
+
+def is_held(state: str) -> bool:
+    """Whether the call of a state of ours waits inside for the answers, and is not made anew with them."""
+    return workspace_of(state) is not None and state.split(".")[2] == HELD

@@ -74,8 +74,6 @@ def _error(method: str, error: Mapping[str, msgspec.Raw]) -> dict[str, Any] | No
 def _with_capabilities(error: Mapping[str, msgspec.Raw], data: Mapping[str, msgspec.Raw]) -> str:
     """The message, with the capabilities in it that the client would have had to declare."""
     message = jsonrpc.text_of(error.get("message", b'""')) or "a client capability is missing"
-    required = {
-        name: jsonrpc.members_of(raw)
-        for name, raw in jsonrpc.members_of(data.get("requiredCapabilities", b"{}")).items()
-    }
-    return f"{message} (this client did not declare: {asking.spelt(required)})" if required else message
+    required = jsonrpc.members_of(data.get("requiredCapabilities", b"{}"))
+    missing = asking.spelt({name: jsonrpc.members_of(parts) for name, parts in required.items()})
+    return f"{message} (this client did not declare: {missing})" if missing else message

@@ -68,13 +68,17 @@ def decode(line: bytes) -> Launch:
 
 
 class Health(msgspec.Struct):
-    """The health answer of a workspace server. Unknown members are ignored, so that it can grow."""
+    """The health answer of a workspace server. Unknown members are ignored, so that it can grow.
+
+    `tasks` is how many calls go on without their clients.
+    """
 
     ok: bool
     nonce: str | None = None
     workspace: str | None = None
     pid: int | None = None
     version: str | None = None
+    tasks: int = 0
 
 
 def decode_health(body: bytes) -> Health | None:

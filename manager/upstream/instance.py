@@ -20,12 +20,16 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(slots=True)
 class Figures:
-    """What happened to the calls of one workspace. `last_error` is a sentence for a person."""
+    """What happened to the calls of one workspace. `last_error` is a sentence for a person.
+
+    `tasks` is how many calls went on without their clients when the server's health was asked last.
+    """
 
     calls: int = 0
     errors: int = 0
     in_flight: int = 0
     streams: int = 0
+    tasks: int = 0
     last_call_at: float | None = None
     last_outcome: str | None = None
     last_error: str | None = None

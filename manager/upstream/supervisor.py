@@ -20,7 +20,7 @@ from manager.upstream.instance import Figures, Instance
 from manager.upstream.launcher import FailedStart, Launcher
 from manager.upstream.response import UpstreamFailure
 from manager.upstream.surroundings import Surroundings
-from protocol import names
+from protocol import launch, names
 from protocol.errors import Reason, Refusal
 
 KILL_AFTER_S: Final = 9.0
@@ -211,7 +211,7 @@ class Supervisor:
         assert instance.process is not None  # noqa: S101  narrows the type: only started ones are watched
         self.last_exit = await instance.process.wait()
         asked_for = self.life.state is State.STOPPING
-        self.instance = None
+        self.instance, self.figures.tasks = None, 0
         self.life.exited(self._around.now(), self._around.rng.random())
         if instance is self._discarded:
             self._discarded = None
@@ -235,11 +235,12 @@ class Supervisor:
             if asked - before > pause + settings.health_timeout_s:
                 continue  # we were suspended ourselves: no judgement about others
             try:
-                await instance.check(settings.health_timeout_s, around.now())
+                said = launch.decode_health(await instance.check(settings.health_timeout_s, around.now()))
             except UpstreamFailure as failure:
                 self._missed(instance, failure.cause)
             else:
                 instance.latency_s = around.now() - asked
+                self.figures.tasks = 0 if said is None else said.tasks
                 if self.instance is instance and self.life.state is not State.STOPPING:
                     self.life.answered()
 

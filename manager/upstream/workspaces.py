@@ -247,7 +247,7 @@ class Workspaces:
         await asyncio.gather(*adoptions)
 
     async def stop_idle(self, busy: Collection[str]) -> None:
-        """Stop servers that had no call and no active session for long enough (M-164).
+        """Stop servers that had no call, no task and no active session for long enough (M-164).
 
         Args:
             busy: ids of workspaces with an active session or an open listen stream.
@@ -257,7 +257,8 @@ class Workspaces:
         idle: list[Supervisor] = []
         for workspace in self:
             supervisor = workspace.supervisor
-            if workspace.id in busy or supervisor.figures.in_flight or supervisor.figures.streams:
+            figures = supervisor.figures
+            if workspace.id in busy or figures.in_flight or figures.streams or figures.tasks:
                 workspace.used_at = now
             elif limit and supervisor.instance is not None and now - workspace.used_at >= limit:
                 logger().info("workspace.idle", workspace=workspace.id)

@@ -47,6 +47,7 @@ class Server:
         self._launch = launch
         self._version = version
         self._toolset = calls.toolset
+        self._tasks = calls.tasks
         self._life = life
         self._keep_alive_s = keep_alive_s
         self._methods = Methods(calls, version, int(launch.settings.get("page_size", PAGE_SIZE)))
@@ -60,6 +61,7 @@ class Server:
             "root": self._launch.root,
             "pid": os.getpid(),
             "version": self._version,
+            "tasks": self._tasks.running,
             "sources": self._toolset.sources(),
             "issues": [issue.as_json() for issue in self._toolset.issues()],
         }

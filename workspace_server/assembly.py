@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Final
 from protocol.launch import Folders, Launch
 from workspace_server import log, private_files
 from workspace_server.builtin import BuiltinSource
-from workspace_server.calls.approval_state import ApprovalState
 from workspace_server.calls.approvals import Approvals
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.gate import Guard
+from workspace_server.calls.held import Conversations
 from workspace_server.calls.rate_limit import RateLimiter
+from workspace_server.calls.request_state import RequestStates
 from workspace_server.calls.toolbox import OwnTools
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
@@ -24,6 +25,8 @@ from workspace_server.making import Making
 from workspace_server.secret_store.store import Secrets, open_store
 from workspace_server.sources import Sources
 from workspace_server.surroundings import Surroundings
+from workspace_server.tasks.store import Store
+from workspace_server.tasks.tasks import Tasks
 from workspace_server.version import version
 from workspace_server.workspace import Workspace
 
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
     from workspace_server.internal.channel import Channel
 
 
+TASKS: Final = "tasks"
+"""The folder of tasks in the state folder; each workspace has its own in it."""
 CHANNEL_AFTER_S: Final = 1.0
 """The internal channel takes a tenth of a second to load: it does not compete with the first answer."""
 
@@ -89,8 +94,10 @@ def assemble(launch: Launch, environ: Mapping[str, str]) -> Parts:
     secrets = open_store(around.state_dir, environ)
     registry = Registry()
     sources = Sources(registry, around, [builtin], Making(around, secrets))
-    gate = Guard(Approvals(ApprovalState(around.state_dir, around.workspace)), RateLimiter())
-    calls = Calls(Toolset(registry, sources.configure), gate)
+    states = RequestStates(around.workspace, around.state_dir)
+    gate = Guard(Approvals(states), RateLimiter())
+    tasks = Tasks(around.workspace, Store(around.state_dir / TASKS / around.workspace))
+    calls = Calls(Toolset(registry, sources.configure), gate, Conversations(states), tasks)
     return Parts(calls, sources, partial(_channel, around, workspace, secrets, calls))
 
 

@@ -8,7 +8,7 @@ from protocol.errors import Reason, Refusal
 from protocol.inbound import Rejection
 from workspace_server.calls.asked import Asked, Outcome
 from workspace_server.calls.call import Call
-from workspace_server.catalog.view import View
+from workspace_server.catalog.view import Kind, View
 from workspace_server.results import clean_text, encode_result, refusal_result
 from workspace_server.source import Source, Tool
 from workspace_server.trust.item import trust_command
@@ -18,16 +18,26 @@ RETRY_MS: Final = 1000
 
 def answer(call: Call) -> Outcome:
     """The answer to a call of such a name."""
-    path = call.view.waits_for(call.name)
-    if path is None:
-        source = call.view.unlisted_source(call.name)
-        if source is not None:
-            return encode_result(refusal_result(_nothing(call.name), _not_yet(source)))
+    refusal = _not_now(call.view, call.name, "tools")
+    if refusal is None:
         return unknown_tool(call.asked, call.view, call.name)
-    text = f"{call.name} comes from files of this workspace that the user has not trusted as they are now"
-    step = f"ask the user to look at it and to run: {trust_command(path)}"
-    refusal = Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
     return encode_result(refusal_result(_nothing(call.name), refusal))
+
+
+def unknown_prompt(asked: Asked, view: View, name: str) -> Rejection:
+    """The answer to a name that no prompt has, or none yet."""
+    refusal = _not_now(view, name, "prompts")
+    return asked.invalid(f"Unknown prompt: {name}") if refusal is None else asked.refuse(refusal)
+
+
+def _not_now(view: View, name: str, kind: Kind) -> Refusal | None:
+    """Why there may be such a name another time; None where nothing says so."""
+    if (path := view.waits_for(name)) is not None:
+        text = f"{name} comes from files of this workspace that the user has not trusted as they are now"
+        step = f"ask the user to look at it and to run: {trust_command(path)}"
+        return Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
+    source = view.unlisted_source(name, kind)
+    return None if source is None else _not_yet(source, kind)
 
 
 def _nothing(name: str) -> Tool:
@@ -35,10 +45,10 @@ def _nothing(name: str) -> Tool:
     return Tool(name, {"inputSchema": {}})
 
 
-def _not_yet(source: Source) -> Refusal:
-    """A source that nobody has a list of yet may have the tool (T-182)."""
+def _not_yet(source: Source, kind: Kind) -> Refusal:
+    """A source that nobody has a list of yet may have what is asked for (T-182)."""
     error = clean_text(source.error or f"it is {source.state}")
-    text = f'Source "{source.id}" has not said yet which tools it has: {error}'
+    text = f'Source "{source.id}" has not said yet which {kind} it has: {error}'
     details = {"source": source.id, "state": source.state, "error": error}
     step = "retry after the given time; lmtb servers says more"
     return Refusal(Reason.SOURCE_UNAVAILABLE, text, step, "no", RETRY_MS, details)

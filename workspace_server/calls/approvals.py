@@ -2,28 +2,30 @@
 
 A question goes out as an `input_required` result; the answer comes back with the repeated call, beside a
 state that proves which call was asked about. Nothing is remembered in between but which states were used.
+Questions that a tool asks while it runs are not asked here but in `held.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc
+from protocol import asking, jsonrpc, names
 from protocol.errors import Reason, Refusal
-from workspace_server.calls.approval_state import ASK, RUN, ApprovalState, Bound
+from workspace_server.calls.held import state_of, without_answers
+from workspace_server.calls.request_state import ASK, Bound, RequestStates
 from workspace_server.config.model import Approval
 from workspace_server.results import clean_text
 from workspace_server.source import CallContext, Tool
 
 ANSWER: Final = "approval"
 MAX_SHOWN: Final = 8000
+_FORMS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
 _SCHEMA: Final = {
     "type": "object",
     "properties": {
@@ -84,8 +86,12 @@ class _Call:
 
     @property
     def bound(self) -> Bound:
-        digest = hashlib.sha256(msgspec.json.encode(self.arguments, order="deterministic")).hexdigest()
-        return Bound(self.name, digest, self.tool.fingerprint, self.context.caller)
+        return bound(self.name, self.tool, self.arguments, self.context)
+
+
+def bound(name: str, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> Bound:
+    """What a state of such a call is for; `name` is the tool's offered name."""
+    return Bound(names.TOOLS_CALL, name, arguments, tool.fingerprint, context.caller)
 
 
 class Approvals:
@@ -95,8 +101,13 @@ class Approvals:
         state: seals what goes out and opens what comes back.
     """
 
-    def __init__(self, state: ApprovalState) -> None:
+    def __init__(self, state: RequestStates) -> None:
         self._state = state
+
+    def goes_on(self, context: CallContext) -> bool:
+        """Whether a request claims to go on with a call that was let through; whoever runs it makes sure."""
+        state = state_of(context)
+        return state is not None and self._state.kind_of(state) not in (None, ASK)
 
     async def decide(  # noqa: PLR0917  what a gate knows of one call
         self,
@@ -120,11 +131,13 @@ class Approvals:
         if decided == "deny":
             text = f"the user's settings do not allow {name}"
             return Refusal(Reason.APPROVAL_DENIED, text, delivered="no")
+        if self.goes_on(context):
+            return Admitted(context)
         if decided == "ask" and _repeats_a_member(context.arguments):
             return BadAnswer("the arguments name a member twice, so nobody could tell what would run")
         call = _Call(name, tool, arguments, context, now)
-        state = _state_of(context)
-        if state is not None and ApprovalState.is_ours(state):
+        state = state_of(context)
+        if state is not None and self._state.kind_of(state) == ASK:
             return await self._answered(call, decided, state)
         if decided == "allow":
             return Admitted(context)
@@ -132,36 +145,15 @@ class Approvals:
             return BadAnswer("requestState does not belong to this call")
         return await self._ask(call)
 
-    async def carry(  # noqa: PLR0917  as in `decide`
-        self,
-        name: str,
-        tool: Tool,
-        arguments: Mapping[str, Any],
-        context: CallContext,
-        result: msgspec.Raw,
-        now: float,
-    ) -> msgspec.Raw:
-        """A result of a call that ran; one that asks for input itself is not asked about again (T-160).
-
-        Its own `requestState` is put inside ours, byte by byte; any other result comes back as it is.
-        """
-        members = jsonrpc.members_of(result)
-        if jsonrpc.text_of(members.get("resultType", b"")) != "input_required":
-            return result
-        inner = jsonrpc.text_of(members["requestState"]) if "requestState" in members else None
-        bound = _Call(name, tool, arguments, context, now).bound
-        sealed = await asyncio.to_thread(self._state.seal, RUN, bound, now, inner)
-        return jsonrpc.raw({**members, "requestState": jsonrpc.raw(sealed)})
-
     async def _ask(self, call: _Call) -> Decision:
-        if not can_be_asked(call.context.capabilities):
+        if not asking.declares(call.context.capabilities, _FORMS):
             text = f"{call.name} needs a person's approval, and this client cannot ask for it"
             step = f"ask the user to run: lmtb tools allow {call.name}"
             return Refusal(Reason.APPROVAL_REQUIRED, text, step, delivered="no")
         sealed = await asyncio.to_thread(self._state.seal, ASK, call.bound, call.now)
         message = question(call.name, call.tool, call.arguments)
         params = {"mode": "form", "message": message, "requestedSchema": _SCHEMA}
-        asked = {ANSWER: {"method": "elicitation/create", "params": params}}
+        asked = {ANSWER: {"method": names.ELICIT, "params": params}}
         return Question({"resultType": "input_required", "inputRequests": asked, "requestState": sealed})
 
     async def _answered(self, call: _Call, decided: Approval, state: str) -> Decision:
@@ -169,21 +161,13 @@ class Approvals:
         if opened is None:
             return BadAnswer("requestState is not of this call, or has expired; call again without it")
         answer = _answer_of(call.context)
-        if opened.kind == ASK and answer is None:
-            return Admitted(_without_ours(call.context)) if decided == "allow" else await self._ask(call)
+        if answer is None:
+            return Admitted(without_answers(call.context)) if decided == "allow" else await self._ask(call)
         if not await asyncio.to_thread(self._state.spend, opened, call.now):
             return BadAnswer("requestState was used before; call again without it")
-        if opened.kind == RUN:
-            return Admitted(_with_theirs(call.context, opened.inner))
         if not _is_yes(answer):
             return Refusal(Reason.APPROVAL_DENIED, f"User denied execution of {call.name}", delivered="no")
-        return Admitted(_without_ours(call.context))
-
-
-def can_be_asked(capabilities: Mapping[str, Any]) -> bool:
-    """Whether a client shows forms to its user: an empty `elicitation` means forms."""
-    offered = capabilities.get("elicitation")
-    return isinstance(offered, Mapping) and (not offered or "form" in offered)
+        return Admitted(without_answers(call.context))
 
 
 def question(name: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
@@ -225,11 +209,6 @@ def _hidden_members(tool: Tool) -> set[str]:
     }
 
 
-def _state_of(context: CallContext) -> str | None:
-    raw = context.params.get("requestState")
-    return None if raw is None else jsonrpc.text_of(raw) or ""
-
-
 def _answer_of(context: CallContext) -> Any:
     raw = context.params.get("inputResponses")
     answers = {} if raw is None else jsonrpc.members_of(raw)
@@ -241,20 +220,6 @@ def _is_yes(answer: Any) -> bool:
         return False
     content = answer.get("content")
     return isinstance(content, Mapping) and content.get("approve") is True
-
-
-def _without_ours(context: CallContext) -> CallContext:
-    """The context without question and answer, which are not for the tool."""
-    ours = ("requestState", "inputResponses")
-    return replace(context, params={key: raw for key, raw in context.params.items() if key not in ours})
-
-
-def _with_theirs(context: CallContext, state: str | None) -> CallContext:
-    """The context with the tool's own state in the place of ours; the answers are for the tool."""
-    params = {key: raw for key, raw in context.params.items() if key != "requestState"}
-    return replace(
-        context, params=params if state is None else {**params, "requestState": jsonrpc.raw(state)}
-    )
 
 
 def _repeats_a_member(text: msgspec.Raw) -> bool:

@@ -12,7 +12,7 @@ from protocol import headers, names
 from workspace_server.calls.asked import Asked
 from workspace_server.catalog.registry import Offered
 from workspace_server.catalog.view import View
-from workspace_server.source import CallContext, Tool, Toolbox
+from workspace_server.source import CallContext, Tool, nobody
 
 _OWN_MEMBERS: Final = frozenset({"name", "arguments"})
 _ANSWERS: Final = frozenset({"inputResponses", "requestState"})
@@ -23,7 +23,8 @@ class Call:
     """A call.
 
     `arguments` is JSON text. `is_direct` is whether the request itself names the tool, so that mirrored
-    headers must agree with its arguments. `depth` counts the tools this call was made from.
+    headers must agree with its arguments. `depth` counts the tools this call was made from, and `within` is
+    the context of the one that did; whoever called that one is told and asked.
     """
 
     asked: Asked
@@ -32,6 +33,7 @@ class Call:
     arguments: msgspec.Raw
     is_direct: bool = True
     depth: int = 0
+    within: CallContext | None = None
 
     def of(self, name: str, arguments: msgspec.Raw) -> Call:
         """The call of another tool that this one stands for."""
@@ -53,20 +55,24 @@ class Call:
         tool = Tool(own, {"name": self.name, "inputSchema": {"type": "object"}})
         return Offered(self.name, tool, source, tool.definition)
 
-    def context(self, toolbox: Toolbox | None) -> CallContext:
-        """What the tool's source knows of the call."""
+    def longest_s(self, offered: Offered) -> float:
+        """How many seconds it may take at most, if this is its tool."""
+        return offered.tool.timeout_s or self.view.configuration.call_timeout_s
+
+    def context(self) -> CallContext:
+        """What the tool's source knows of the call; the toolbox is added by who runs it."""
         # answers the client brought are for the call it made, not for those that a script makes
         withheld = _OWN_MEMBERS if self.depth == 0 else _OWN_MEMBERS | _ANSWERS
         meta = self.asked.inbound.meta
         name = _decoded(meta.get(names.META_CLIENT)).get("name")
         return CallContext(
-            notify=self.asked.notify,
+            notify=self.asked.notify if self.within is None else self.within.notify,
+            ask=nobody if self.within is None else self.within.ask,
             arguments=self.arguments,
             params={key: raw for key, raw in self.asked.inbound.params.items() if key not in withheld},
             caller=self.asked.header.get(headers.CALLER, ""),
             client=name if isinstance(name, str) else "",
             capabilities=_decoded(meta.get(names.META_CAPABILITIES)),
-            toolbox=toolbox,
         )
 
 

@@ -7,10 +7,10 @@ third party's result is not looked into.
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -19,11 +19,14 @@ from protocol import headers, jsonrpc
 from protocol.errors import Reason, Refusal
 from protocol.inbound import HEADER_MISMATCH, Rejection
 from workspace_server import log
-from workspace_server.calls import absent, nested, outcomes
+from workspace_server.calls import absent, approvals, deferral, nested, outcomes
 from workspace_server.calls.approvals import Admitted, BadAnswer, Question
 from workspace_server.calls.asked import Asked, Outcome
 from workspace_server.calls.call import Call
+from workspace_server.calls.deadline import Deadline
 from workspace_server.calls.gate import Gate, OpenGate
+from workspace_server.calls.held import Conversations
+from workspace_server.calls.request_state import RequestStates
 from workspace_server.calls.toolbox import CallersTools
 from workspace_server.catalog import schema_defaults
 from workspace_server.catalog.registry import Offered
@@ -31,6 +34,7 @@ from workspace_server.catalog.toolset import Toolset
 from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.schemas import params
 from workspace_server.source import CallContext, CallOutcome, InvalidArguments, ToolError
+from workspace_server.tasks.tasks import Tasks
 from workspace_server.tool_search import execute
 from workspace_server.tool_search.definitions import TOOL_SEARCH
 from workspace_server.tool_search.tool import Searchable, SearchTool
@@ -47,15 +51,27 @@ class Calls:
     Args:
         toolset: the tools.
         gate: who is let through to a tool: approvals and rate limits.
+        conversations: the calls that may ask their callers something; by default some that outlive no run.
+        tasks: the calls that go on without their callers; by default there are none.
     """
 
-    def __init__(self, toolset: Toolset, gate: Gate | None = None) -> None:
+    def __init__(
+        self,
+        toolset: Toolset,
+        gate: Gate | None = None,
+        conversations: Conversations | None = None,
+        tasks: Tasks | None = None,
+    ) -> None:
         self.toolset = toolset
+        self.tasks = tasks or Tasks()
+        self.conversations = conversations or Conversations(RequestStates("w"))
         self._gate = gate or OpenGate()
         self._search = SearchTool()
 
     async def close(self) -> None:
         """End what calls share. Idempotent."""
+        await self.tasks.close()
+        await self.conversations.close()
         await self._search.close()
 
     async def call(self, asked: Asked) -> Outcome:
@@ -76,10 +92,8 @@ class Calls:
         if offered is None:
             return absent.answer(call)
         arguments = msgspec.json.decode(call.arguments)
-        if call.is_direct and headers.UNMIRRORED not in call.asked.header:
-            problem = params.mismatch(call.asked.header, offered.schema, arguments)
-            if problem is not None:
-                return Rejection(400, HEADER_MISMATCH, problem, call.asked.request.id)
+        if (contradiction := _contradiction(call, offered, arguments)) is not None:
+            return contradiction
         filled = schema_defaults.fill(offered, arguments)
         if filled is not arguments:
             call = replace(call, arguments=jsonrpc.raw(filled))
@@ -90,8 +104,15 @@ class Calls:
             return encode_result(validation.invalid_arguments_result(offered.named_tool(), problems))
         return await self._admitted(call, offered, filled)
 
+    async def pass_on(self, call: Call, offered: Offered) -> Outcome:
+        """The answer to a call whose arguments are left to the server: neither checked nor filled in."""
+        arguments = msgspec.json.decode(call.arguments)
+        return _contradiction(call, offered, arguments) or await self._admitted(call, offered, arguments)
+
     async def _admitted(self, call: Call, offered: Offered, arguments: Mapping[str, Any]) -> Outcome:
-        context = call.context(None if call.depth >= MAX_DEPTH else CallersTools(call, self.run))
+        if (missing := deferral.missing(call, offered)) is not None:
+            return missing
+        context = call.context()
         match await self._gate.admit(offered, arguments, context, call.view.configuration):
             case Refusal() as refusal:
                 return encode_result(refusal_result(offered.named_tool(), refusal))
@@ -101,21 +122,33 @@ class Calls:
                 return question.result
             case Admitted() as admitted:
                 context = admitted.context
-        started = time.monotonic()
-        outcome = await self._run(call, offered, arguments, context)
-        outcomes.trace(call, offered, outcome, time.monotonic() - started)
-        if isinstance(outcome, msgspec.Raw):
-            outcome = await self._gate.carry(offered, arguments, context, outcome)
+        work = partial(self._run, call, offered, arguments)
+        if call.within is not None:  # a part of the call that made it, which is the one that is held
+            outcome = await work(context)
+        else:
+            bound = approvals.bound(offered.name, offered.tool, arguments, context)
+            later = deferral.Deferral(self.tasks, call, offered, self.toolset.note, work)
+            outcome = await self.conversations.run(bound, context, later)
         return outcomes.answer(call, offered, outcome, self.toolset.note)
 
     async def _run(
         self, call: Call, offered: Offered, arguments: Mapping[str, Any], context: CallContext
     ) -> CallOutcome:
+        started = time.monotonic()
+        outcome = await self._bounded(call, offered, arguments, context)
+        outcomes.trace(call, offered, outcome, time.monotonic() - started)
+        return outcome
+
+    async def _bounded(
+        self, call: Call, offered: Offered, arguments: Mapping[str, Any], context: CallContext
+    ) -> CallOutcome:
         tool = offered.named_tool()
-        seconds = offered.tool.timeout_s or call.view.configuration.call_timeout_s
+        seconds = call.longest_s(offered)
         try:
-            async with asyncio.timeout(seconds) as limit:
-                return await offered.source.call_tool(offered.tool.name, arguments, context)
+            async with Deadline(seconds, context) as (timed, limit):
+                toolbox = None if call.depth >= MAX_DEPTH else CallersTools(call, timed, self.run)
+                inside = replace(timed, toolbox=toolbox)
+                return await offered.source.call_tool(offered.tool.name, arguments, inside)
         except ToolError as failure:
             return error_result(tool, failure)
         except InvalidArguments as refused:
@@ -154,3 +187,11 @@ class Calls:
         if view.waits_for(name) is not None or view.unlisted_source(name) is not None:
             return absent.answer(call)
         return encode_result(execute.not_found(name, view.nearest(name)))
+
+
+def _contradiction(call: Call, offered: Offered, arguments: Mapping[str, Any]) -> Rejection | None:
+    """The answer to a call whose headers say something else than its arguments (M6)."""
+    if not call.is_direct or headers.UNMIRRORED in call.asked.header:
+        return None
+    problem = params.mismatch(call.asked.header, offered.schema, arguments)
+    return None if problem is None else Rejection(400, HEADER_MISMATCH, problem, call.asked.request.id)

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-import msgspec
-
 from workspace_server.calls import approvals, rate_limit
 from workspace_server.calls.approvals import Admitted, Approvals, Decision
 from workspace_server.calls.rate_limit import RateLimiter
@@ -17,7 +15,7 @@ from workspace_server.source import CallContext
 
 
 class Gate(Protocol):
-    """Decides about one call just before it runs, and looks at what comes back."""
+    """Decides about one call just before it runs."""
 
     async def admit(
         self,
@@ -27,11 +25,6 @@ class Gate(Protocol):
         configuration: Configuration,
     ) -> Decision:
         """Whether the call may run now, and with which context."""
-
-    async def carry(
-        self, offered: Offered, arguments: Mapping[str, Any], context: CallContext, result: msgspec.Raw
-    ) -> msgspec.Raw:
-        """A third party's result as its caller gets it."""
 
 
 class OpenGate:
@@ -46,12 +39,6 @@ class OpenGate:
     ) -> Decision:
         """See `Gate`."""
         return Admitted(context)
-
-    async def carry(
-        self, offered: Offered, arguments: Mapping[str, Any], context: CallContext, result: msgspec.Raw
-    ) -> msgspec.Raw:
-        """See `Gate`."""
-        return result
 
 
 class Guard:
@@ -84,22 +71,13 @@ class Guard:
         context: CallContext,
         configuration: Configuration,
     ) -> Decision:
-        """See `Gate`. A call that has to wait asks nobody, and only what runs is counted."""
+        """See `Gate`. A call that has to wait asks nobody, and only what begins to run is counted."""
         name, tool = offered.name, offered.tool
-        if tool.rated and (seconds := self._limiter.wait(name, context.client, self._now())):
+        counts = tool.rated and not self._approvals.goes_on(context)
+        if counts and (seconds := self._limiter.wait(name, context.client, self._now())):
             return rate_limit.refusal(name, seconds)
         decided = approvals.policy(name, tool, configuration.approvals)
         decision = await self._approvals.decide(name, tool, decided, arguments, context, self._wall())
-        if tool.rated and isinstance(decision, Admitted):
+        if counts and isinstance(decision, Admitted):
             self._limiter.take(name, context.client, self._now())
         return decision
-
-    async def carry(
-        self, offered: Offered, arguments: Mapping[str, Any], context: CallContext, result: msgspec.Raw
-    ) -> msgspec.Raw:
-        """See `Gate`. The state of a source that asks back is put inside ours (T-160)."""
-        if b"input_required" not in bytes(result):
-            return result
-        return await self._approvals.carry(
-            offered.name, offered.tool, arguments, context, result, self._wall()
-        )

@@ -12,7 +12,7 @@ import msgspec
 
 from protocol import jsonrpc
 from protocol.errors import Refusal
-from protocol.inbound import Rejection
+from protocol.inbound import MISSING_CAPABILITY, Rejection
 from protocol.issues import Issue
 from workspace_server import log
 from workspace_server.calls.asked import Outcome
@@ -29,7 +29,7 @@ def answer(call: Call, offered: Offered, outcome: CallOutcome, note: Note) -> Ou
     tool = offered.named_tool()
     match outcome:
         case RpcError():
-            return Rejection(200, outcome.code, outcome.message, call.asked.request.id, outcome.data)
+            return rejection(outcome, call.asked.request.id)
         case Refusal():
             return encode_result(refusal_result(tool, outcome))
         case ToolResult():
@@ -41,6 +41,12 @@ def answer(call: Call, offered: Offered, outcome: CallOutcome, note: Note) -> Ou
         case _:
             _look_over(offered, outcome, note)
             return outcome
+
+
+def rejection(error: RpcError, identity: bytes) -> Rejection:
+    """A source's error, which its caller gets as it is; where a capability is missing, HTTP says so (M8)."""
+    status = 400 if error.code == MISSING_CAPABILITY else 200
+    return Rejection(status, error.code, error.message, identity, error.data)
 
 
 def _look_over(offered: Offered, result: msgspec.Raw, note: Note) -> None:

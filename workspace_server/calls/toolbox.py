@@ -14,6 +14,7 @@ from workspace_server.calls.asked import Outcome, own_request
 from workspace_server.calls.call import Call
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Mode, mode_of
+from workspace_server.source import CallContext
 
 Run = Callable[[Call], Awaitable[Outcome]]
 
@@ -40,8 +41,9 @@ class OwnTools:
 class CallersTools:
     """For a script: with the view and the rights of whoever called it (T-78)."""
 
-    def __init__(self, call: Call, run: Run) -> None:
+    def __init__(self, call: Call, context: CallContext, run: Run) -> None:
         self._call = call
+        self._context = context
         self._run = run
 
     async def listed(self) -> list[Mapping[str, Any]]:
@@ -52,7 +54,7 @@ class CallersTools:
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
         """See `source.Toolbox`."""
         inner = self._call.of(name, jsonrpc.raw(arguments))
-        return _plain(await self._run(replace(inner, depth=self._call.depth + 1)))
+        return _plain(await self._run(replace(inner, depth=self._call.depth + 1, within=self._context)))
 
 
 def _plain(outcome: Outcome) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""Questions and answers over one connection: ids, progress tokens, requests of the server, cancellation.
+"""Questions and answers over one connection: ids, progress tokens, cancellation, and whom the server means.
 
 Every request gets an id of ours, and whatever comes back reaches the call it belongs to or nobody (T-91,
-T-92, T-94). What is asked, and in which era, is `session.py`.
+T-92, T-94). What is asked, and in which era, is `session.py`; what the server asks, `questions.py` answers.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -23,22 +22,21 @@ from workspace_server import log
 from workspace_server.results import clean_text
 from workspace_server.source import RpcError
 from workspace_server.upstream import messages
+from workspace_server.upstream.client import Client
 from workspace_server.upstream.failures import TransportEnded, Unavailable
 from workspace_server.upstream.junk import Junk
 from workspace_server.upstream.messages import Asked, Broken, Reply, Told
 from workspace_server.upstream.pace import Pace
-from workspace_server.upstream.transport import Lost, Transport
+from workspace_server.upstream.questions import Questions
+from workspace_server.upstream.transport import Beside, Lost, Transport
 
 MAX_PROGRESS: Final = 256
-"""Progress notifications of one call that wait for a slow caller; further ones are dropped."""
-MAX_REPLIES: Final = 64
-"""Requests of the server that are being answered at once; further ones get no answer."""
+"""Notifications of one call that wait for a slow caller; further ones are dropped."""
 MAX_SAID: Final = 20
-_MESSAGE: Final = "notifications/message"
 
-Listener = Callable[[Mapping[str, msgspec.Raw]], Awaitable[None]]
-"""Hears the progress of one request; `progressToken` is ours."""
-_Heard = Mapping[str, msgspec.Raw]
+Notified = Callable[[str, msgspec.Raw], None]
+"""Hears method and parameters of what concerns no single request."""
+_Heard = tuple[str, Mapping[str, msgspec.Raw]]
 
 
 class BrokenAnswer(Exception):
@@ -47,9 +45,9 @@ class BrokenAnswer(Exception):
 
 @dataclass(slots=True)
 class _Waiting:
-    """A request under way."""
+    """A request under way, and the client it is made for."""
 
-    wants_progress: bool
+    client: Client | None
     events: asyncio.Queue[Reply | Broken | Unavailable | _Heard] = field(default_factory=asyncio.Queue)
 
 
@@ -58,7 +56,6 @@ class Exchange:
 
     Attributes:
         ended: why it is over, None while it lives.
-        roots_told: whether the server asked for the roots.
         strays: answers and progress that nobody waited for (T-94).
         said: the last log messages of the server as (level, text).
     """
@@ -70,11 +67,10 @@ class Exchange:
         source: str,
         root: str,
         junk: Junk,
-        on_notification: Callable[[str], None],
+        on_notification: Notified,
     ) -> None:
         self._transport = transport
         self._source = source
-        self._root = root
         self._junk = junk
         self._on_notification = on_notification
         self._on_end: Callable[[str], None] | None = None
@@ -82,8 +78,8 @@ class Exchange:
         self._pace = Pace()
         self._waiting: dict[bytes, _Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._questions = Questions(root, self._send_quietly, source)
         self.ended: TransportEnded | None = None
-        self.roots_told = False
         self.strays = 0
         self.said: deque[tuple[str, str]] = deque(maxlen=MAX_SAID)
         self._reader = asyncio.create_task(self._read(), name=f"read-{source}")
@@ -92,6 +88,11 @@ class Exchange:
     def busy(self) -> int:
         """How many requests are under way."""
         return len(self._waiting)
+
+    @property
+    def roots_told(self) -> bool:
+        """Whether the server was told the workspace's root."""
+        return self._questions.roots_told
 
     def watch(self, on_end: Callable[[str], None]) -> None:
         """Call `on_end` with the reason when it ends by itself; at once if it has."""
@@ -104,9 +105,9 @@ class Exchange:
         return next(self._numbers)
 
     async def ask(
-        self, number: int, method: str, params: Mapping[str, Any], listener: Listener | None = None
+        self, number: int, method: str, params: Mapping[str, Any], client: Client | None = None
     ) -> msgspec.Raw | RpcError:
-        """One request and its answer; its progress is heard before that.
+        """One request and its answer; before that, its client hears what concerns it, and is asked.
 
         Cancelling it tells the server (`notifications/cancelled`), except about `initialize` (L18).
 
@@ -117,7 +118,7 @@ class Exchange:
         if self.ended is not None:
             raise Unavailable(self.ended.reason)
         key = b"%d" % number
-        waiting = self._waiting[key] = _Waiting(listener is not None)
+        waiting = self._waiting[key] = _Waiting(client)
         try:
             await self._transport.send(messages.request(number, method, params))
             while True:
@@ -128,8 +129,8 @@ class Exchange:
                     raise event
                 if isinstance(event, Broken):
                     raise BrokenAnswer
-                if listener is not None:
-                    await listener(event)
+                if client is not None:
+                    await client.hear(*event)
         except TransportEnded as end:
             self._over(end)
             raise Unavailable(end.reason) from end
@@ -155,6 +156,7 @@ class Exchange:
         for task in self._tasks:
             task.cancel()
         try:
+            await self._questions.close()
             await self._transport.close()
         finally:
             await asyncio.gather(self._reader, *self._tasks, return_exceptions=True)
@@ -163,10 +165,12 @@ class Exchange:
         end = TransportEnded("the connection failed")
         try:
             while True:
-                text = await self._transport.receive()
-                if isinstance(text, Lost):
-                    self._settle(b"%d" % text.id, text.failure)
-                elif not self._take(text):
+                arrived = await self._transport.receive()
+                if isinstance(arrived, Lost):
+                    self._settle(b"%d" % arrived.id, arrived.failure)
+                    continue
+                beside, text = (arrived.id, arrived.text) if isinstance(arrived, Beside) else (None, arrived)
+                if not self._take(text, beside):
                     await self._pace.unasked(len(text))
         except TransportEnded as reason:
             end = reason
@@ -185,15 +189,17 @@ class Exchange:
         if self._on_end is not None:
             self._on_end(end.reason)
 
-    def _take(self, text: bytes) -> bool:
-        """Whether somebody waited for it."""
+    def _take(self, text: bytes, beside: int | None) -> bool:
+        """Whether somebody waited for it; `beside` is the request whose answer it came with."""
         message = messages.read(text)
         if isinstance(message, Reply | Broken):
             return self._settle(message.id, message)
         if isinstance(message, Told):
-            return self._hear(message)
+            return self._hear(message, beside)
         if isinstance(message, Asked):
-            self._answer(message)
+            concerned = [client.context for client, _ in self._concerned(beside)]
+            if not self._questions.take(message, concerned):
+                self.strays += 1
         elif self._junk.add(text, time.monotonic()):
             log.info("source_junk", source=self._source, first=self._junk.first)
         return False
@@ -206,43 +212,50 @@ class Exchange:
         waiting.events.put_nowait(event)
         return True
 
-    def _hear(self, message: Told) -> bool:
-        if message.method == names.PROGRESS:
-            return self._progress(jsonrpc.members_of(message.params))
-        if message.method == _MESSAGE:
-            params = jsonrpc.members_of(message.params)
-            level = jsonrpc.text_of(params.get("level", msgspec.Raw(b"null"))) or "info"
-            data = jsonrpc.bytes_of(params.get("data", msgspec.Raw()))[:500].decode(errors="replace")
-            self.said.append((clean_text(level[:20]), clean_text(data)))
-        else:
-            self._on_notification(message.method)
+    def _hear(self, message: Told, beside: int | None) -> bool:
+        params = jsonrpc.members_of(message.params)
+        match message.method:
+            case names.PROGRESS:
+                waiting = self._waiting.get(jsonrpc.bytes_of(params.get("progressToken", msgspec.Raw())))
+                return self._pass_on(waiting, message.method, params)
+            case names.MESSAGE | names.ELICITED:
+                if message.method == names.MESSAGE:
+                    self._note(params)
+                concerned = self._concerned(beside)
+                waiting = concerned[0][1] if len(concerned) == 1 else None
+                return waiting is not None and self._pass_on(waiting, message.method, params)
+            case names.CANCELLED:
+                self._questions.cancelled(message.params)
+            case _:
+                self._on_notification(message.method, message.params)
         return False
 
-    def _progress(self, params: _Heard) -> bool:
-        waiting = self._waiting.get(jsonrpc.bytes_of(params.get("progressToken", msgspec.Raw())))
-        if waiting is None or not waiting.wants_progress:
-            self.strays += 1
+    def _note(self, params: Mapping[str, msgspec.Raw]) -> None:
+        level = jsonrpc.text_of(params.get("level", b"")) or "info"
+        data = jsonrpc.bytes_of(params.get("data", msgspec.Raw()))[:500].decode(errors="replace")
+        self.said.append((clean_text(level[:20]), clean_text(data)))
+
+    def _pass_on(self, waiting: _Waiting | None, method: str, params: Mapping[str, msgspec.Raw]) -> bool:
+        """Give a notification to the client it concerns, in order with the answer, if it wants it."""
+        if waiting is None or waiting.client is None or not waiting.client.wants(method, params):
+            self.strays += method == names.PROGRESS
             return False
         if waiting.events.qsize() >= MAX_PROGRESS:
             return False
-        waiting.events.put_nowait(params)
+        waiting.events.put_nowait((method, params))
         return True
 
-    def _answer(self, asked: Asked) -> None:
-        """Requests of the server: what concerns a caller is refused until it can be passed on (T-86)."""
-        if len(self._tasks) >= MAX_REPLIES:
-            self.strays += 1
-            return
-        if asked.method == names.PING:
-            reply = jsonrpc.result(asked.id, {})
-        elif asked.method == "roots/list":
-            self.roots_told = True
-            root = Path(self._root)
-            reply = jsonrpc.result(asked.id, {"roots": [{"uri": root.as_uri(), "name": root.name or "/"}]})
-        else:
-            text = f"{clean_text(asked.method[:100])} is not offered"
-            reply = jsonrpc.error(asked.id, jsonrpc.METHOD_NOT_FOUND, text)
-        self._send_later(reply)
+    def _concerned(self, beside: int | None) -> list[tuple[Client, _Waiting]]:
+        """The requests that the server may mean with what it says by itself; nobody knows which of several.
+
+        HTTP tells by the stream it came on. Otherwise it is the one that is under way; of several requests of
+        one session of a client, the last.
+        """
+        keys = tuple(self._waiting) if beside is None else (b"%d" % beside,)
+        under_way = [self._waiting[key] for key in keys if key in self._waiting]
+        made_for = [(one.client, one) for one in under_way if one.client is not None]
+        callers = {client.context.caller for client, _ in made_for}
+        return made_for[-1:] if len(callers) == 1 and "" not in callers else made_for
 
     def _send_later(self, message: bytes) -> None:
         """Send without making anybody wait; a message that cannot be sent any more is not missed."""

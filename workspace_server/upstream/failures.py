@@ -30,6 +30,9 @@ class Unavailable(Exception):
         retry_after_ms: when it is worth another try, where that is known.
     """
 
+    undecided = False
+    """Whether the server did answer, if not in our protocol: to another request it may."""
+
     def __init__(
         self,
         text: str,

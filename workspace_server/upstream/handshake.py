@@ -1,11 +1,15 @@
-"""Finding out what a server speaks: `initialize` first, and the stateless way where it refuses that (T-85).
+"""Finding out what a server speaks (T-85).
 
-Not the other way round: some servers exit on a request they do not know before `initialize` (row C9).
+A program is first asked the older way, and the stateless way where it refuses that: some programs exit on a
+request they do not know before `initialize` (row C9). Over HTTP it is the other way round, so that a server
+that speaks both is spoken to in the era in which every request says what its client can do.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -15,29 +19,65 @@ from protocol.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, MO
 from workspace_server.results import clean_text
 from workspace_server.source import Greeting, RpcError
 from workspace_server.upstream.exchange import BrokenAnswer, Exchange
-from workspace_server.upstream.failures import SessionFailed
+from workspace_server.upstream.failures import SessionFailed, Unavailable
 from workspace_server.upstream.messages import OUR_NAME, hop_meta
 
-_CAPABILITIES: Final[Mapping[str, Any]] = {"roots": {}}
+_CAPABILITIES: Final[Mapping[str, Any]] = {
+    "roots": {},
+    "sampling": {},
+    "elicitation": {"form": {}, "url": {}},
+}
+"""Ours, once and for all clients; one that cannot do what is asked of it says so then (T-86)."""
+PROBE_S: Final = 5.0
+"""How long a server may take that was asked what it does not know; some never answer that."""
 
 
-async def shake(exchange: Exchange, version: str) -> Greeting:
-    """The handshake up to, not including, `notifications/initialized`. `version` is that of this product.
+async def shake(exchange: Exchange, version: str, first: Era = Era.LEGACY) -> Greeting:
+    """The handshake up to, not including, `notifications/initialized`.
+
+    Args:
+        exchange: the connection.
+        version: of this product.
+        first: what is tried first.
 
     Raises:
         SessionFailed: the server refuses, or speaks nothing we do.
         Unavailable: it gave no answer.
     """
+    if first is Era.MODERN and (greeting := await _probed(exchange, version)) is not None:
+        return greeting
     client = {"name": OUR_NAME, "version": version}
     params = {"protocolVersion": LATEST_LEGACY, "capabilities": _CAPABILITIES, "clientInfo": client}
     answer = await _ask(exchange, names.INITIALIZE, params)
     if not isinstance(answer, RpcError):
         return _legacy(_object(answer))
-    meta = hop_meta(Era.MODERN, LATEST_MODERN, version, {})
-    discovered = await _ask(exchange, names.DISCOVER, {"_meta": meta})
-    if not isinstance(discovered, RpcError):
+    discovered = await _discovered(exchange, version) if first is Era.LEGACY else answer
+    if isinstance(discovered, RpcError):
+        raise SessionFailed(f"refused the handshake: {clean_text(answer.message[:500])} ({answer.code})")
+    return _modern(_object(discovered))
+
+
+async def _probed(exchange: Exchange, version: str) -> Greeting | None:
+    """The greeting of a server that speaks a newer revision we do; None for any other."""
+    try:
+        async with asyncio.timeout(PROBE_S):
+            discovered = await _discovered(exchange, version)
+    except TimeoutError:
+        return None
+    except Unavailable as failure:
+        if failure.undecided:
+            return None
+        raise
+    if isinstance(discovered, RpcError):
+        return None
+    with suppress(SessionFailed):
         return _modern(_object(discovered))
-    raise SessionFailed(f"refused the handshake: {clean_text(answer.message[:500])} ({answer.code})")
+    return None
+
+
+async def _discovered(exchange: Exchange, version: str) -> msgspec.Raw | RpcError:
+    meta = hop_meta(Era.MODERN, LATEST_MODERN, version, {})
+    return await _ask(exchange, names.DISCOVER, {"_meta": meta})
 
 
 async def _ask(exchange: Exchange, method: str, params: Mapping[str, Any]) -> msgspec.Raw | RpcError:

@@ -21,7 +21,16 @@ OUR_NAME: Final = "lm-tools-bridge"
 _HOP: Final = "io.modelcontextprotocol/"
 """`_meta` keys with this prefix belong to one hop and are set anew for the next (T-185)."""
 _NOTHING: Final = msgspec.Raw()
-_COMPLETE: Final = b'{"resultType":"complete"'
+ANSWERS: Final = ("inputResponses", "requestState")
+CACHEABLE: Final = frozenset(
+    {names.DISCOVER, names.TOOLS_LIST, names.PROMPTS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST,
+     names.RESOURCES_READ}
+)  # fmt: skip
+"""Methods whose results say how long they are good (2026-07-28, row M11)."""
+RESOURCE_NOT_FOUND: Final = -32002
+"""The code of the older era."""
+_COMPLETE: Final = {"resultType": b'"complete"'}
+_UNCACHED: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
 
 
 class _Envelope(msgspec.Struct):
@@ -129,31 +138,35 @@ def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
     return jsonrpc.request(b"%d" % number, method, params)
 
 
-def call_params(
-    name: str,
-    context: CallContext,
-    received: Mapping[str, msgspec.Raw],
-    own: Mapping[str, Any],
-    token: int | None,
+def relayed(
+    params: Mapping[str, Any], context: CallContext, own: Mapping[str, Any], token: int | None, era: Era
 ) -> dict[str, Any]:
-    """Parameters of `tools/call` for the next hop (T-185, T-160).
+    """Parameters of a client's request for the next hop (T-185, T-160).
 
-    Arguments and members we know nothing of are the caller's bytes.
+    What we know nothing of is the client's bytes. State and answers are those of the context; only the modern
+    era has them, and a wish for log messages on each request.
 
     Args:
-        name: the tool by its server's own name.
+        params: the members beside those.
         context: the call as it came in.
-        received: the `_meta` it came with.
         own: the `_meta` keys of this hop.
-        token: our progress token, None where the caller gave none.
+        token: our progress token, None where the client gave none.
+        era: what the server speaks.
     """
-    kept = {key: raw for key, raw in received.items() if not key.startswith(_HOP) and key != "progressToken"}
+    is_modern = era is Era.MODERN
+    wished = names.META_LOG_LEVEL if is_modern else None
+    kept = {
+        key: raw
+        for key, raw in context.meta.items()
+        if key == wished or not (key.startswith(_HOP) or key == "progressToken")
+    }
     meta: dict[str, Any] = {**kept, **own}
     if token is not None:
         meta["progressToken"] = token
-    others = {k: raw for k, raw in context.params.items() if k not in ("name", "arguments", "_meta")}
-    params = {"name": name, "arguments": context.arguments, **others}
-    return {**params, "_meta": meta} if meta else params
+    sent = {key: value for key, value in params.items() if key != "_meta" and key not in ANSWERS}
+    if is_modern:
+        sent |= {key: context.params[key] for key in ANSWERS if key in context.params}
+    return {**sent, "_meta": meta} if meta else sent
 
 
 def hop_meta(era: Era, revision: str, version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,15 +181,27 @@ def hop_meta(era: Era, revision: str, version: str, capabilities: Mapping[str, A
     }
 
 
-def completed(result: msgspec.Raw) -> msgspec.Raw | None:
-    """A result with its `resultType`, which the legacy era does not have (T-160); None for no JSON object.
+def translated(error: RpcError, method: str, era: Era) -> RpcError:
+    """A server's error as the modern era has it: a resource that is not there has another code (M19, C10)."""
+    if era is Era.LEGACY and method == names.RESOURCES_READ and error.code == RESOURCE_NOT_FOUND:
+        return RpcError(jsonrpc.INVALID_PARAMS, error.message, error.data)
+    return error
 
-    Nothing else changes.
+
+def completed(result: msgspec.Raw, method: str = names.TOOLS_CALL) -> msgspec.Raw | None:
+    """A result with the members the modern era wants of it (T-160, row M11); None for no JSON object.
+
+    Those it has stay as they are, and nothing else changes.
     """
     text = jsonrpc.bytes_of(result)
     if text[:1] != b"{":
         return None
-    if b'"resultType"' in text and "resultType" in jsonrpc.members_of(text):
+    wanted = _COMPLETE | (_UNCACHED if method in CACHEABLE else {})
+    if any(name.encode() in text for name in wanted):
+        has = jsonrpc.members_of(text)
+        wanted = {name: value for name, value in wanted.items() if name not in has}
+    if not wanted:
         return result
     rest = text[1:].lstrip(b" \t\r\n")
-    return msgspec.Raw(_COMPLETE + (b"," if rest[:1] != b"}" else b"") + rest)
+    front = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in wanted.items())
+    return msgspec.Raw(b"{" + front + (b"," if rest[:1] != b"}" else b"") + rest)

@@ -20,10 +20,12 @@ from protocol.versions import Era
 from workspace_server.results import clean_text
 from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, ToolResult
 from workspace_server.upstream import handshake, messages
-from workspace_server.upstream.changes import Changes
+from workspace_server.upstream.client import Client
 from workspace_server.upstream.exchange import BrokenAnswer, Exchange
 from workspace_server.upstream.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.upstream.junk import Junk
+from workspace_server.upstream.log_level import SET_S, LogLevel
+from workspace_server.upstream.news import News
 from workspace_server.upstream.paging import Pages
 from workspace_server.upstream.transport import Lost, Transport
 
@@ -31,11 +33,14 @@ __all__ = ["Lost", "Session", "Transport"]
 
 REQUEST_S: Final = 30.0
 """How long the answer to anything but a call may take."""
-LISTEN_AGAIN_S: Final = 5.0
 FIRST_ANSWER_S: Final = 0.25
 """How long a server that does not answer a ping keeps its first caller."""
 ROOTS_S: Final = 0.1
 """How long a server that asked for the roots may take until it goes by them; 20 to 50 ms were seen."""
+
+
+def _unheard(uri: str) -> None:
+    """The news of a resource that nobody subscribed to."""
 
 
 class Session:
@@ -46,15 +51,14 @@ class Session:
         exchange: its traffic, for status.
     """
 
-    def __init__(
-        self, exchange: Exchange, greeting: Greeting, changes: Changes, source: str, version: str
-    ) -> None:
+    def __init__(self, exchange: Exchange, greeting: Greeting, news: News, source: str, version: str) -> None:
         self.exchange = exchange
         self.greeting = greeting
-        self._changes = changes
+        self._news = news
         self._source = source
         self._version = version
-        self._listening: asyncio.Task[None] | None = None
+        self._level = LogLevel(self._set_level)
+        self._subscribed: frozenset[str] = frozenset()
 
     @classmethod
     async def open(
@@ -67,7 +71,9 @@ class Session:
         on_change: Callable[[str], None],
         on_end: Callable[[str], None],
         version: str,
+        on_update: Callable[[str], None] = _unheard,
         junk: Junk | None = None,
+        first: Era = Era.LEGACY,
     ) -> Session:
         """Shake hands in the era the server speaks (T-85).
 
@@ -80,24 +86,27 @@ class Session:
                 at most once in 250 ms (T-107).
             on_end: called once, with the reason, when the open session ends by itself.
             version: of this product.
+            on_update: called with the URI of a subscribed resource when the server says that it changed.
             junk: where to count what is no message; a new counter by default.
+            first: the era that is tried first.
 
         Raises:
             SessionFailed: no handshake.
         """
-        changes = Changes(on_change)
+        news = News(on_change, on_update, source)
         exchange = Exchange(
-            transport, source=source, root=root, junk=junk or Junk(), on_notification=changes.heard
+            transport, source=source, root=root, junk=junk or Junk(), on_notification=news.heard
         )
         try:
-            greeting = await _greet(exchange, transport, version, timeout_s)
+            greeting = await _greet(exchange, transport, version, timeout_s, first)
         except BaseException:
-            changes.stop()
+            await news.stop()
             await exchange.close()
             raise
-        session = cls(exchange, greeting, changes, source, version)
+        session = cls(exchange, greeting, news, source, version)
         exchange.watch(on_end)
-        session._listen()
+        if greeting.era is Era.MODERN:
+            news.listen_to_lists(session._open_ended, greeting.capabilities)
         return session
 
     @property
@@ -131,32 +140,64 @@ class Session:
             await asyncio.sleep(ROOTS_S)
 
     async def call(self, name: str, context: CallContext, timeout_s: float | None = None) -> CallOutcome:
-        """One `tools/call`; `name` is the tool's name at its server.
+        """One `tools/call`, as `relay`; `name` is the tool's name at its server."""
+        others = {key: raw for key, raw in context.params.items() if key not in ("name", "arguments")}
+        params = {"name": name, "arguments": context.arguments, **others}
+        return await self.relay(names.TOOLS_CALL, params, context, timeout_s)
 
-        The caller's progress token is replaced on the way there and restored on the way back. Cancelling the
-        task cancels the call at the server.
+    async def relay(
+        self, method: str, params: Mapping[str, Any], context: CallContext, timeout_s: float | None = None
+    ) -> CallOutcome:
+        """One request on behalf of a client.
+
+        What the server reports, logs and asks meanwhile reaches that client. Its progress token is replaced
+        on the way there and restored on the way back. Cancelling the task cancels the request at the server.
+
+        Args:
+            method: any method that has an answer.
+            params: its parameters; `_meta`, `inputResponses` and `requestState` are those of the context.
+            context: the client's.
+            timeout_s: how long it may take.
+
+        Returns:
+            What the modern era calls for, whatever the server speaks: results with their `resultType`.
 
         Raises:
             Unavailable: there is no answer; with `Reason.CALL_TIMED_OUT` where `timeout_s` ran out.
         """
-        number = self.exchange.number()
-        meta = context.meta
-        token = meta.get("progressToken")
-
-        async def progress(params: Mapping[str, msgspec.Raw]) -> None:
-            await context.notify(names.PROGRESS, {**params, "progressToken": token})
-
-        own = self._meta(context.capabilities)
-        params = messages.call_params(name, context, meta, own, None if token is None else number)
-        listener = None if token is None else progress
+        number, client, era = self.exchange.number(), Client(context), self.greeting.era
+        token = None if client.token is None else number
+        sent = messages.relayed(params, context, self._meta(context.capabilities), token, era)
         try:
-            async with _deadline(names.TOOLS_CALL, timeout_s):
-                answer = await self.exchange.ask(number, names.TOOLS_CALL, params, listener)
+            async with _deadline(method, timeout_s), self._level.wanted(self._level_of(client)):
+                answer = await self.exchange.ask(number, method, sent, client)
         except BrokenAnswer:
-            return self._unreadable("something that is no valid JSON (NaN, Infinity, half a character)")
+            what = "something that is no valid JSON (NaN, Infinity, half a character)"
+            return self._unreadable(method, what)
         if isinstance(answer, RpcError):
-            return answer
-        return messages.completed(answer) or self._unreadable("a result that is no object")
+            return messages.translated(answer, method, era)
+        result = messages.completed(answer, method if era is Era.LEGACY else names.TOOLS_CALL)
+        return result or self._unreadable(method, "a result that is no object")
+
+    async def subscribe(self, uri: str) -> RpcError | None:
+        """Hear of this resource from now on (`on_update`); the server's refusal, if it refuses.
+
+        Raises:
+            Unavailable: as for `request`.
+        """
+        if self.greeting.era is Era.LEGACY:
+            answer = await self.request(names.SUBSCRIBE, {"uri": uri})
+            return answer if isinstance(answer, RpcError) else None
+        if uri in await self._listen_to(self._subscribed | {uri}):
+            return None
+        return RpcError(jsonrpc.INVALID_PARAMS, "the server does not tell of this resource")
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Hear of it no more. Raises `Unavailable`."""
+        if self.greeting.era is Era.LEGACY:
+            await self.request(names.UNSUBSCRIBE, {"uri": uri})
+        else:
+            await self._listen_to(self._subscribed - {uri})
 
     async def request(
         self, method: str, params: Mapping[str, Any] | None = None, timeout_s: float | None = REQUEST_S
@@ -205,44 +246,33 @@ class Session:
 
     async def close(self) -> None:
         """End the session and its connection. Calls under way fail; `on_end` is not called. Idempotent."""
-        self._changes.stop()
-        if self._listening is not None:
-            self._listening.cancel()
-        try:
-            await self.exchange.close()
-        finally:
-            if self._listening is not None:
-                await asyncio.gather(self._listening, return_exceptions=True)
+        await self._news.stop()
+        await self.exchange.close()
 
     def _meta(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
         return messages.hop_meta(self.greeting.era, self.greeting.revision, self._version, capabilities)
 
-    def _unreadable(self, what: str) -> ToolResult:
+    def _level_of(self, client: Client) -> str | None:
+        """What the server has to be told; in the modern era the request itself says it."""
+        can_be_told = self.greeting.era is Era.LEGACY and "logging" in self.greeting.capabilities
+        return client.level if can_be_told else None
+
+    async def _set_level(self, level: str) -> None:
+        with suppress(Unavailable):
+            await self.request(names.SET_LEVEL, {"level": level}, SET_S)
+
+    async def _open_ended(self, method: str, params: Mapping[str, Any]) -> msgspec.Raw | RpcError:
+        return await self.request(method, params, None)
+
+    async def _listen_to(self, uris: frozenset[str]) -> frozenset[str]:
+        self._subscribed = await self._news.listen_to(self._open_ended, sorted(uris))
+        return self._subscribed
+
+    def _unreadable(self, method: str, what: str) -> CallOutcome:
         """No structured part: the tool may have promised a shape for that (D-14)."""
-        return ToolResult(f"Error: the source {self._source} answered with {what}", is_error=True)
-
-    def _listen(self) -> None:
-        """In the modern era a server only tells of changes whoever asks for that (row M18)."""
-        offers = {
-            kind: isinstance(offered := self.greeting.capabilities.get(kind), Mapping)
-            and offered.get("listChanged") is True
-            for kind in ("tools", "prompts", "resources")
-        }
-        if self.greeting.era is Era.MODERN and any(offers.values()):
-            wanted = {f"{kind}ListChanged": True for kind, offered in offers.items() if offered}
-            self._listening = asyncio.create_task(self._hear_changes(wanted), name=f"listen-{self._source}")
-
-    async def _hear_changes(self, wanted: Mapping[str, bool]) -> None:
-        while self.ended is None:
-            try:
-                answer = await self.request(names.LISTEN, {"notifications": wanted}, None)
-            except Unavailable:
-                answer = None
-            if isinstance(answer, RpcError):
-                return
-            await asyncio.sleep(LISTEN_AGAIN_S)  # a stream that broke; what happened meanwhile nobody told
-            for name in wanted:
-                self._changes.add(name.removesuffix("ListChanged"))
+        if method == names.TOOLS_CALL:
+            return ToolResult(f"Error: the source {self._source} answered with {what}", is_error=True)
+        return RpcError(jsonrpc.INTERNAL_ERROR, f"the source {self._source} answered {method} with {what}")
 
 
 @asynccontextmanager
@@ -255,10 +285,12 @@ async def _deadline(method: str, timeout_s: float | None) -> AsyncIterator[None]
         raise Unavailable(text, "unknown", Reason.CALL_TIMED_OUT) from None
 
 
-async def _greet(exchange: Exchange, transport: Transport, version: str, timeout_s: float) -> Greeting:
+async def _greet(
+    exchange: Exchange, transport: Transport, version: str, timeout_s: float, first: Era
+) -> Greeting:
     try:
         async with asyncio.timeout(timeout_s):
-            greeting = await handshake.shake(exchange, version)
+            greeting = await handshake.shake(exchange, version, first)
             transport.negotiated(greeting.era, greeting.revision)
             if greeting.era is Era.LEGACY:
                 await exchange.tell(names.INITIALIZED)

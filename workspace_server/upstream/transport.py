@@ -20,6 +20,14 @@ class Lost:
     failure: Unavailable
 
 
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """A text that came on the answer to the request with this id, in front of it (HTTP)."""
+
+    id: int
+    text: bytes
+
+
 class Transport(Protocol):
     """One connection to one MCP server; made anew for each session.
 
@@ -34,7 +42,7 @@ class Transport(Protocol):
             TransportEnded: the connection is over, and the message was not delivered as a whole.
         """
 
-    async def receive(self) -> bytes | Lost:
+    async def receive(self) -> bytes | Beside | Lost:
         """The next text that may be a message; what is none is counted as junk by the session.
 
         Asked again only after the text before it was dealt with.

@@ -15,7 +15,6 @@ from mcp_types import InputRequiredResult
 
 from protocol import jsonrpc
 from protocol.errors import Refusal
-from workspace_server.calls.approval_state import ApprovalState
 from workspace_server.calls.approvals import (
     MAX_SHOWN,
     Admitted,
@@ -23,10 +22,10 @@ from workspace_server.calls.approvals import (
     BadAnswer,
     Decision,
     Question,
-    can_be_asked,
     policy,
     question,
 )
+from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Approval
 from workspace_server.source import CallContext, Tool
 
@@ -38,7 +37,7 @@ ARGUMENTS = {"path": "a b", "n": 1}
 
 @pytest.fixture
 def approvals(tmp_path: Path) -> Approvals:
-    return Approvals(ApprovalState(tmp_path, "w"))
+    return Approvals(RequestStates("w", tmp_path))
 
 
 def context_of(
@@ -139,7 +138,6 @@ async def test_client_that_cannot_show_forms_is_refused_with_the_command_that_he
     approvals: Approvals, capabilities: Mapping[str, Any], can: bool
 ) -> None:
     """T-179."""
-    assert can_be_asked(capabilities) is can
     decision = await decide(approvals, context_of(capabilities=capabilities))
     assert isinstance(decision, Question if can else Refusal)
     if isinstance(decision, Refusal):
@@ -246,13 +244,14 @@ async def test_no_change_of_a_state_is_accepted(approvals: Approvals) -> None:
     parts = state.split(".")
     forged = [
         state[:-1] + ("A" if state[-1] != "A" else "B"),
-        state.replace(".ask.", ".run."),
-        ".".join([*parts[:3], "=e30", parts[4]]),
-        ".".join(parts[:4]),
+        ".".join([*parts[:3], "e30"]),
+        ".".join(parts[:3]),
         state + ".x",
         state + "=",
-        "lmtb1.ask.é..é",
-        "lmtb1.",
+        "lmtb2.w.ask.é",
+        "lmtb2.w.ask.",
+        "lmtb2.w.",
+        state.replace(".w.", ".v."),
         "theirs",
         "",
     ]
@@ -272,16 +271,16 @@ async def test_of_many_answers_at_once_one_runs(approvals: Approvals) -> None:
 
 async def test_a_restart_between_question_and_answer_changes_nothing(tmp_path: Path) -> None:
     """T-187."""
-    runs = [Approvals(ApprovalState(tmp_path, "w")) for _ in range(3)]
+    runs = [Approvals(RequestStates("w", tmp_path)) for _ in range(3)]
     context = context_of(state=await asked(runs[0]), answer=YES)
     assert isinstance(await decide(runs[1], context), Admitted)
     assert isinstance(await decide(runs[2], context), BadAnswer), "and it still counts once"
-    other = Approvals(ApprovalState(tmp_path, "another workspace"))
+    other = Approvals(RequestStates("another", tmp_path))
     assert isinstance(await decide(other, context_of(state=await asked(runs[0]), answer=YES)), BadAnswer)
 
 
 async def test_used_states_are_forgotten_when_they_expire_and_files_are_private(tmp_path: Path) -> None:
-    approvals = Approvals(ApprovalState(tmp_path, "w"))
+    approvals = Approvals(RequestStates("w", tmp_path))
     for now in (NOW, NOW + 700):
         state = await asked(approvals, now=now)
         assert isinstance(await decide(approvals, context_of(state=state, answer=YES), now=now + 1), Admitted)
@@ -292,7 +291,7 @@ async def test_used_states_are_forgotten_when_they_expire_and_files_are_private(
 
 async def test_without_a_disk_one_run_still_asks_and_counts_once(tmp_path: Path) -> None:
     (tmp_path / "approvals").write_text("in the way")
-    approvals = Approvals(ApprovalState(tmp_path, "w"))
+    approvals = Approvals(RequestStates("w", tmp_path))
     context = context_of(state=await asked(approvals), answer=YES)
     assert isinstance(await decide(approvals, context), Admitted)
     assert isinstance(await decide(approvals, context), BadAnswer)
@@ -305,28 +304,3 @@ async def test_a_decision_for_good_between_question_and_answer_counts(approvals:
     assert "requestState" not in waiting.context.params
     no = await decide(approvals, context_of(state=state, answer={"action": "decline"}), decided="allow")
     assert isinstance(no, Refusal)
-
-
-# tools that ask for input themselves --------------------------------------------------------------------------
-
-
-async def test_a_third_partys_state_travels_inside_ours_and_nobody_is_asked_twice(
-    approvals: Approvals,
-) -> None:
-    """T-160."""
-    theirs = 'st\u00e4te "." \\ lmtb1.'
-    result = jsonrpc.raw(
-        {"resultType": "input_required", "inputRequests": {"q": {"a": 1.50}}, "requestState": theirs}
-    )
-    carried = await approvals.carry("run", TOOL, ARGUMENTS, context_of(), result, NOW)
-    members = jsonrpc.members_of(carried)
-    assert jsonrpc.bytes_of(members["inputRequests"]) == b'{"q":{"a":1.5}}'
-    state = jsonrpc.text_of(members["requestState"])
-    context = context_of(state=state, answer=YES)
-    decision = await decide(approvals, context)
-    assert isinstance(decision, Admitted)
-    assert jsonrpc.text_of(decision.context.params["requestState"]) == theirs
-    assert decision.context.params["inputResponses"] == context.params["inputResponses"], "these are for it"
-    assert isinstance(await decide(approvals, context), BadAnswer)
-    complete = jsonrpc.raw({"resultType": "complete", "content": []})
-    assert await approvals.carry("run", TOOL, ARGUMENTS, context_of(), complete, NOW) is complete

@@ -8,10 +8,10 @@ from typing import Any
 from protocol import jsonrpc
 from protocol.errors import Refusal
 from support.tool_source import PlayedSource
-from workspace_server.calls.approval_state import ApprovalState
 from workspace_server.calls.approvals import Admitted, Approvals, BadAnswer, Question
 from workspace_server.calls.gate import Guard
 from workspace_server.calls.rate_limit import RateLimiter
+from workspace_server.calls.request_state import RequestStates
 from workspace_server.catalog.registry import Offered
 from workspace_server.config.model import Configuration
 from workspace_server.source import CallContext, Tool
@@ -26,7 +26,7 @@ async def test_a_call_that_must_wait_uses_up_no_approval_and_a_question_counts_a
     tool = Tool("run", {"name": "run", "inputSchema": {"type": "object"}}, asks=True, rated=True)
     offered = Offered("run", tool, PlayedSource([tool]), tool.definition)
     now = [0.0]
-    approvals = Approvals(ApprovalState(tmp_path, "w"))
+    approvals = Approvals(RequestStates("w", tmp_path))
     guard = Guard(approvals, RateLimiter(per_s=1, burst=1), now=lambda: now[0], wall=lambda: 1e9)
 
     async def admit(state: str | None = None) -> Any:

@@ -82,6 +82,29 @@ def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected
     assert (None if completed is None else jsonrpc.bytes_of(completed)) == expected
 
 
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (b'{"contents":[]}', b'{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[]}'),
+        (b'{"ttlMs":5}', b'{"resultType":"complete","cacheScope":"private","ttlMs":5}'),
+        (b'{"a":"ttlMs"}', b'{"resultType":"complete","ttlMs":0,"cacheScope":"private","a":"ttlMs"}'),
+    ],
+)
+def test_a_result_that_others_could_keep_says_that_it_is_old_at_once(result: bytes, expected: bytes) -> None:
+    """M11."""
+    completed = messages.completed(msgspec.Raw(result), "resources/read")
+    assert completed is not None
+    assert jsonrpc.bytes_of(completed) == expected
+
+
+def test_a_resource_that_is_not_there_has_the_code_of_the_newer_era() -> None:
+    """M19, C10."""
+    missing = RpcError(-32002, "Resource not found", raw({"uri": "x:y"}))
+    translated = messages.translated(missing, "resources/read", Era.LEGACY)
+    assert (translated.code, translated.message, translated.data) == (-32602, missing.message, missing.data)
+    assert messages.translated(missing, "tools/call", Era.LEGACY) is missing, "a tool's own number (T-99)"
+
+
 def sent(meta: object, era: Era, token: int | None) -> Any:
     """The parameters of a call as they leave."""
     params = {
@@ -92,7 +115,8 @@ def sent(meta: object, era: Era, token: int | None) -> Any:
     }
     context = CallContext(arguments=msgspec.Raw(b'{ "a":1.0 }'), params={**params, "_meta": raw(meta)})
     own = messages.hop_meta(era, "2026-07-28", "9", {"elicitation": {}})
-    made = messages.call_params("tool", context, context.meta, own, token)
+    params = {**params, "name": "tool", "arguments": context.arguments}
+    made = messages.relayed(params, context, own, token, era)
     body = messages.request(3, "tools/call", made)
     assert b'{ "a":1.0 }' in body
     return json.loads(body)["params"]
@@ -109,9 +133,10 @@ BEFORE = {
 
 
 def test_what_belongs_to_a_hop_is_made_anew_for_a_modern_server() -> None:
-    """T-185, M1."""
+    """T-185, M1; what the client wants to be told of is no matter of the hop (M17)."""
     meta = sent(BEFORE, Era.MODERN, 3)["_meta"]
     assert meta == {
+        f"{META}logLevel": "debug",
         "traceparent": "00-1",
         "acme/x": {"deep": [1]},
         "progressToken": 3,
@@ -131,10 +156,11 @@ def test_what_belongs_to_a_hop_is_left_out_for_a_legacy_server() -> None:
     assert "_meta" not in sent({f"{META}protocolVersion": "2026-07-28"}, Era.LEGACY, None)
 
 
-def test_members_beside_name_and_arguments_are_passed_on() -> None:
+def test_state_and_answers_are_passed_on_to_whom_they_mean_something() -> None:
     """T-160."""
     params = sent({}, Era.MODERN, None)
     assert (params["name"], params["requestState"], params["inputResponses"]) == ("tool", "s", {"k": 1})
+    assert set(sent({}, Era.LEGACY, None)) == {"name", "arguments"}
 
 
 def test_junk_is_kept_short_and_clean() -> None:

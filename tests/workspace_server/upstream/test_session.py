@@ -17,7 +17,7 @@ from protocol.versions import LEGACY_REVISIONS, Era
 from support.patience import within
 from support.wire import GREETING, Message, Wire
 from workspace_server.source import CallContext, RpcError, ToolResult
-from workspace_server.upstream import exchange, session
+from workspace_server.upstream import exchange, news, questions
 from workspace_server.upstream.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.upstream.session import Session
 
@@ -394,10 +394,10 @@ async def test_a_server_that_asks_without_reading_answers_is_not_answered_for_ev
         for n in range(1_000):
             wire.say({"id": n, "method": "ping"})
         async with asyncio.timeout(within(1)):
-            while made.exchange.strays < 1_000 - exchange.MAX_REPLIES:
+            while made.exchange.strays < 1_000 - questions.MAX_REPLIES:
                 await asyncio.sleep(0.005)
         await settled()
-        assert made.exchange.strays == 1_000 - exchange.MAX_REPLIES
+        assert made.exchange.strays == 1_000 - questions.MAX_REPLIES
 
 
 async def test_changes_are_told_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -432,7 +432,7 @@ async def test_a_modern_stream_of_changes_that_breaks_is_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """M18: what changed meanwhile nobody told, so the list counts as changed."""
-    monkeypatch.setattr(session, "LISTEN_AGAIN_S", 0.01)
+    monkeypatch.setattr(news, "LISTEN_AGAIN_S", 0.01)
     heard = Heard()
     wire = Wire(modern_only(-32601), greeting={})
     async with opened(wire, heard):

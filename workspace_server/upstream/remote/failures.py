@@ -40,6 +40,7 @@ class HttpFailure(Unavailable):
         super().__init__(text, delivered, reason, retry_after_ms)
         self.kind = kind
         self.status = status
+        self.undecided = status is not None and kind in ("rejected", "session_lost", "failing")
 
 
 class _Fault(msgspec.Struct):

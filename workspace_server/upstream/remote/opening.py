@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from protocol.versions import Era
 from workspace_server.config.model import RemoteServer
 from workspace_server.upstream.failures import SessionFailed, Unavailable
 from workspace_server.upstream.junk import Junk
@@ -68,6 +69,7 @@ class Opener:
         source: id of the source, for errors.
         schema: the input schema of a tool by the server's own name, None for one it does not list.
         on_change: hears which list the server says has changed.
+        on_update: hears the URI of a subscribed resource that has.
         junk: counts what is no message.
 
     Attributes:
@@ -83,6 +85,7 @@ class Opener:
         source: str,
         schema: Callable[[str], Mapping[str, Any] | None],
         on_change: Callable[[str], None],
+        on_update: Callable[[str], None],
         junk: Junk,
     ) -> None:
         self._server = server
@@ -90,6 +93,7 @@ class Opener:
         self._source = source
         self._schema = schema
         self._on_change = on_change
+        self._on_update = on_update
         self._junk = junk
         self.place = _place(server.url)
         self.authorization: Authorization | None = None
@@ -145,9 +149,11 @@ class Opener:
                 root=around.root,
                 timeout_s=around.handshake_s,
                 on_change=self._on_change,
+                on_update=self._on_update,
                 on_end=on_end,
                 version=around.version,
                 junk=self._junk,
+                first=Era.MODERN if way == "http" else Era.LEGACY,
             )
         except TimeoutError:
             await transport.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import json
 import logging
 from collections.abc import Callable, Mapping
@@ -39,7 +40,7 @@ from workspace_server.upstream.failures import TransportEnded, Unavailable
 from workspace_server.upstream.remote.failures import HttpFailure
 from workspace_server.upstream.remote.guarded import MARK, MAX_MESSAGE, Guarded
 from workspace_server.upstream.remote.wire import Judged
-from workspace_server.upstream.transport import Lost
+from workspace_server.upstream.transport import Beside, Lost
 
 __all__ = ["Guarded", "Judged", "RemoteTransport"]
 
@@ -49,6 +50,9 @@ Schemas = Callable[[str], Mapping[str, Any] | None]
 CLOSE_S: Final = 3.0
 logging.getLogger("mcp").addHandler(logging.NullHandler())
 logging.getLogger("mcp").propagate = False  # its lines quote what servers sent; failures are reported by us
+_SENT: contextvars.ContextVar[int | str | None] = contextvars.ContextVar("sent", default=None)
+"""The id of the request that is being sent: the SDK reads its answer in a copy of the context it was sent in,
+and says in which one a message was read."""
 _STREAM_LOST: Final = ("SSE stream ended", "SSE stream failed", "Failed to parse")
 """How the SDK words that the answer to a request was lost on the way; it says so with codes servers use,
 too."""
@@ -77,7 +81,7 @@ class RemoteTransport:
         self._schemas = schemas
         self._modern = False
         self._revision: str | None = None
-        self._inbox: asyncio.Queue[bytes | Lost | TransportEnded] = asyncio.Queue(1)
+        self._inbox: asyncio.Queue[bytes | Beside | Lost | TransportEnded] = asyncio.Queue(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self._write: Any = None
         self._closing = asyncio.Event()
@@ -104,12 +108,13 @@ class RemoteTransport:
         except ValidationError:
             raise Unavailable("cannot be sent this: it contains half a character") from None
         metadata = ClientMessageMetadata(headers=self._headers(parsed))
+        _SENT.set(parsed.id if isinstance(parsed, types.JSONRPCRequest) else None)
         try:
             await self._write.send(SessionMessage(parsed, metadata))
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             raise TransportEnded("the connection is closed") from None
 
-    async def receive(self) -> bytes | Lost:
+    async def receive(self) -> bytes | Beside | Lost:
         """As `Transport.receive`."""
         item = await self._inbox.get()
         if isinstance(item, TransportEnded):
@@ -176,7 +181,8 @@ class RemoteTransport:
     async def _pump(self, read: Any) -> None:
         async for item in read:
             if isinstance(item, SessionMessage):
-                await self._inbox.put(self._text(item.message))
+                beside = _beside(read.last_context, item.message) if self._way == "http" else None
+                await self._inbox.put(beside or self._text(item.message))
             else:
                 await self._inbox.put(b"unreadable")  # counted as junk
 
@@ -224,6 +230,14 @@ class RemoteTransport:
             if schema is not None:
                 headers |= mcp_param_headers(x_mcp_header_map(schema), params.get("arguments") or {})
         return headers
+
+
+def _beside(context: contextvars.Context | None, message: Any) -> Beside | None:
+    """What the server says on its own account in the answer to a request of ours."""
+    number = None if context is None else context.get(_SENT)
+    if type(number) is not int or not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
+        return None
+    return Beside(number, _encode(message.model_dump(by_alias=True, mode="json", exclude_unset=True)))
 
 
 def _stream_failure(text: str) -> tuple[Literal["failing", "too_large"], str, Literal["unknown"]]:

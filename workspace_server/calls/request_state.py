@@ -1,0 +1,186 @@
+"""The sealed `requestState` of a call that waits for its client: for this call only, once, for ten minutes.
+
+A state goes out with every question and comes back with the repeated call (T-160, T-179). It is encrypted and
+authenticated together with the call it belongs to, so that nobody else can make one, read one, or use one for
+another call. Its workspace stands in front, as `protocol.request_state` says. What a state is for is decided
+in `approvals.py` and `held.py`. All methods block.
+"""
+
+from __future__ import annotations
+
+import binascii
+import os
+import struct
+import threading
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from protocol import request_state
+from workspace_server import log, private_files
+
+FOLDER: Final = "approvals"
+ASK, RUN, OPEN, HELD = "ask", "run", "open", "held"
+"""A question whether the call may run; one of a call that is made anew with the answers; the same, where the
+answer is that a page was opened; one of a call that is held open."""
+_KINDS: Final = (ASK, RUN, OPEN, HELD)
+TTL_S: Final = 600.0
+_KEY_BYTES: Final = 32
+_NONCE_BYTES: Final = 12
+_HEAD: Final = struct.Struct("!d?")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What a state is for.
+
+    Attributes:
+        method: `tools/call`, `prompts/get` or `resources/read`.
+        name: the offered name of the tool or prompt, or the URI.
+        arguments: what is asked of it, decoded; the order of members is no difference.
+        fingerprint: what exactly runs, where that is known.
+        caller: who calls, as in `CallContext`.
+    """
+
+    method: str
+    name: str
+    arguments: Any = None
+    fingerprint: str = ""
+    caller: str = ""
+
+    @cached_property
+    def text(self) -> bytes:
+        """The same for the same call, and for no other."""
+        digest = sha256(msgspec.json.encode(self.arguments, order="deterministic")).hexdigest()
+        return msgspec.json.encode([self.method, self.name, digest, self.fingerprint, self.caller])
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A state that is ours and of this call. `inner` is what was put inside."""
+
+    kind: str
+    nonce: bytes
+    expiry: float
+    inner: str | None
+
+
+class RequestStates:
+    """Seals and opens states, and remembers which were used.
+
+    Args:
+        workspace: the workspace's id; a state is for one workspace only.
+        state_dir: the product's state folder; the key and the used states live in `approvals` below it, so
+            that a restart between question and answer changes nothing. None: both are gone after this run.
+        ttl_s: seconds for which a state is good.
+    """
+
+    def __init__(self, workspace: str, state_dir: Path | None = None, ttl_s: float = TTL_S) -> None:
+        self.ttl_s = ttl_s
+        self._prefix = request_state.prefix(workspace)
+        self._folder = None if state_dir is None else state_dir / FOLDER
+        self._key: bytes | None = None
+        self._spent: dict[bytes, float] = {}
+        self._lock = threading.Lock()
+
+    def kind_of(self, state: str) -> str | None:
+        """Which of our kinds a `requestState` claims to be; None for one that claims nothing."""
+        kind = state.removeprefix(self._prefix).partition(".")[0]
+        return kind if state.startswith(self._prefix) and kind in _KINDS else None
+
+    def seal(self, kind: str, bound: Bound, now: float, inner: str | None = None) -> str:
+        """A new state, good from `now` on."""
+        nonce = os.urandom(_NONCE_BYTES)
+        plain = _HEAD.pack(now + self.ttl_s, inner is not None) + (inner or "").encode()
+        sealed = self._cipher().encrypt(nonce, plain, self._said(kind, bound))
+        return f"{self._prefix}{kind}.{_text(nonce + sealed)}"
+
+    def open(self, state: str, bound: Bound, now: float) -> Opened | None:
+        """What a state says; None unless it was sealed for exactly this and is still good."""
+        from cryptography.exceptions import InvalidTag  # noqa: PLC0415  as in `_cipher`
+
+        kind = self.kind_of(state)
+        if kind is None:
+            return None
+        text = state.removeprefix(f"{self._prefix}{kind}.")
+        try:
+            sealed = _bytes(text)
+            nonce = sealed[:_NONCE_BYTES]
+            plain = self._cipher().decrypt(nonce, sealed[_NONCE_BYTES:], self._said(kind, bound))
+        except (ValueError, binascii.Error, InvalidTag):
+            return None
+        expiry, has_inner = _HEAD.unpack_from(plain)
+        # of one state there is one spelling
+        if text != _text(sealed) or not 0 < expiry - now <= self.ttl_s:
+            return None
+        return Opened(kind, nonce, expiry, plain[_HEAD.size :].decode() if has_inner else None)
+
+    def spend(self, opened: Opened, now: float) -> bool:
+        """Use a state; False when it was used before, in this run or another."""
+        with self._lock:
+            self._spent = {nonce: expiry for nonce, expiry in self._spent.items() if expiry > now}
+            if opened.nonce in self._spent:
+                return False
+            self._spent[opened.nonce] = opened.expiry
+        return self._folder is None or self._enter(self._folder / "spent", opened, now)
+
+    def _enter(self, folder: Path, opened: Opened, now: float) -> bool:
+        name = f"{int(opened.expiry) + 1}-{opened.nonce.hex()}"
+        try:
+            private_files.make_private(folder.parent)
+            private_files.make_private(folder)
+            is_first = private_files.create(folder / name, b"")
+            _forget(folder, now)
+        except (OSError, private_files.Unsafe) as error:
+            # a disk that is full must not stop the user's work; this run remembers
+            log.error("approval_not_recorded", cause=type(error).__name__)
+            return True
+        return is_first
+
+    def _said(self, kind: str, bound: Bound) -> bytes:
+        """What is not inside, and sealed all the same."""
+        return f"{self._prefix}{kind}.".encode() + bound.text
+
+    def _cipher(self) -> Any:
+        # loaded with the first question: 20 ms
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+        with self._lock:
+            if self._key is None:
+                self._key = os.urandom(_KEY_BYTES) if self._folder is None else _stored_key(self._folder)
+            return AESGCM(self._key)
+
+
+def _stored_key(folder: Path) -> bytes:
+    path = folder / "key"
+    with suppress(OSError, private_files.Unsafe, private_files.Busy):
+        private_files.make_private(folder)
+        with private_files.locked(folder / "lock"):
+            key = private_files.read(path, _KEY_BYTES)
+            if key is None or len(key) != _KEY_BYTES:
+                key = os.urandom(_KEY_BYTES)
+                private_files.write(path, key)
+            return key
+    log.error("approval_key_not_stored", file=str(path))
+    return os.urandom(_KEY_BYTES)
+
+
+def _forget(folder: Path, now: float) -> None:
+    for path in folder.iterdir():
+        expiry = path.name.partition("-")[0]
+        if expiry.isdigit() and int(expiry) <= now:
+            path.unlink(missing_ok=True)
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode().rstrip("=")
+
+
+def _bytes(text: str) -> bytes:
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))

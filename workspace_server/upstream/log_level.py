@@ -1,0 +1,48 @@
+"""How much a server of the older era logs: one level for the whole session, asked for by many clients.
+
+The most verbose wish counts, so a server may say more than one client wants; what each hears is held to its
+own wish (`client.py`). No wish lasts longer than its request, but a server is told of another level only when
+the next one wants it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from workspace_server.upstream.client import LEVELS
+
+SET_S: Final = 5.0
+"""How long a server may take to set it; a request is not made to wait longer."""
+
+
+class LogLevel:
+    """The level of one session. `set_level` tells the server, and may take its time."""
+
+    def __init__(self, set_level: Callable[[str], Awaitable[object]]) -> None:
+        self._set_level = set_level
+        self._wanted: list[str] = []
+        self._told: str | None = None
+        self._lock = asyncio.Lock()
+
+    @asynccontextmanager
+    async def wanted(self, level: str | None) -> AsyncIterator[None]:
+        """The server logs at least this during the block; None wants nothing."""
+        if level is None:
+            yield
+            return
+        self._wanted.append(level)
+        try:
+            await self._agree()
+            yield
+        finally:
+            self._wanted.remove(level)
+
+    async def _agree(self) -> None:
+        async with self._lock:
+            level = min(self._wanted, key=LEVELS.index)
+            if level != self._told:
+                self._told = level
+                await self._set_level(level)

@@ -33,9 +33,11 @@ def declared(capabilities: Mapping[str, Any]) -> bool:
 
 def undeclared(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """The same capabilities without tasks."""
-    extensions = capabilities.get("extensions")
-    rest = {key: one for key, one in extensions.items() if key != EXTENSION} if extensions else {}
-    return {**capabilities, "extensions": rest}
+    if not declared(capabilities):
+        return dict(capabilities)
+    rest = {key: one for key, one in capabilities["extensions"].items() if key != EXTENSION}
+    others = {key: one for key, one in capabilities.items() if key != "extensions"}
+    return {**others, "extensions": rest} if rest else others
 
 
 def missing(identity: bytes | None, what: str) -> Rejection:

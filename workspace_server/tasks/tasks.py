@@ -30,6 +30,8 @@ from workspace_server.tasks.table import Entry
 
 MOMENT_S: Final = 0.2
 """A call that is done within this time is answered like any other."""
+FETCH_S: Final = KEEP_S // 2
+"""How long it can at least be asked how a task ended."""
 _STOPPED: Final = "the workspace server was stopped before the call was done"
 _FAULT: Final = "the workspace server failed; its log says why"
 
@@ -158,6 +160,7 @@ class Tasks:
             running.watch = watch
             self._watches[watch] = running
             watch.add_done_callback(self._watches.pop)
+            await asyncio.sleep(0)  # one that is cancelled before it has begun would see to nothing
         return entry
 
     async def _see_through(self, archive: Archive, entry: Entry, job: Job, work: Work) -> None:
@@ -165,7 +168,7 @@ class Tasks:
         assert entry.running is not None  # noqa: S101  narrows the type: it has just been entered so
         ending: Ending | None = None
         try:
-            async with asyncio.timeout(entry.record.ttl_s):
+            async with asyncio.timeout(entry.record.ttl_s - FETCH_S):
                 ending = job.finish(await entry.running.finish(work))
             if len(ending.body) > MAX_BODY:
                 text = f"{job.tool} returned more than {MAX_BODY >> 20} MiB, which no task can hold"

@@ -13,6 +13,7 @@ SESSION: Final = "Mcp-Session-Id"
 VERSION: Final = "MCP-Protocol-Version"
 METHOD: Final = "Mcp-Method"
 NAME: Final = "Mcp-Name"
+LAST_EVENT_ID: Final = "Last-Event-ID"
 PARAM_PREFIX: Final = "mcp-param-"
 WORKSPACE_CWD: Final = "X-Workspace-Cwd"
 WORKSPACE_ID: Final = "X-Workspace-Id"
@@ -24,6 +25,9 @@ CALLER: Final = "Lm-Tools-Bridge-Caller"
 UNMIRRORED: Final = "Lm-Tools-Bridge-Unmirrored"
 """Tells a workspace server that the client could not repeat arguments in headers: its era knows no such
 headers, or its call was inside another one."""
+AS_IS: Final = "Lm-Tools-Bridge-As-Is"
+"""Tells a workspace server that the client's URL means this workspace alone: where it is one server of
+somebody else, the client is to meet that server as it is."""
 
 TOOL_MODES: Final = {"X-MCP-Tool-Mode": "tool_mode", "X-MCP-Show-All": "show_all"}
 """What chooses the mode of a request: a header, and the query member it hides (T-34)."""

@@ -22,10 +22,11 @@ from manager.answers.exchange import (
     Plain,
     Relayed,
     Reply,
-    Unlocated,
 )
+from manager.answers.greeting import Greetings
 from manager.answers.locate import locate
-from protocol import jsonrpc, names
+from manager.answers.tasks import undeclared
+from protocol import jsonrpc, names, tasks
 from protocol.errors import Refusal
 from protocol.versions import MODERN_REVISIONS
 
@@ -34,6 +35,7 @@ _CAPABILITIES: Final = {
     "resources": {"listChanged": True},
     "prompts": {"listChanged": True},
     "completions": {},
+    "extensions": {tasks.EXTENSION: {}},
 }
 _KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 
@@ -41,8 +43,9 @@ _KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged
 class ModernEndpoint:
     """The modern side of the MCP endpoint."""
 
-    def __init__(self, dispatch: Dispatch, stopping: asyncio.Event) -> None:
+    def __init__(self, dispatch: Dispatch, greetings: Greetings, stopping: asyncio.Event) -> None:
         self._dispatch = dispatch
+        self._greetings = greetings
         self._stopping = stopping
 
     async def answer(self, exchange: Exchange) -> Reply:
@@ -57,9 +60,10 @@ class ModernEndpoint:
         return await self._dispatch.answer(exchange)
 
     async def _discover(self, exchange: Exchange) -> Reply:
-        """Answered here, whatever state the workspace is in: a probe must never fail or wait (M-14)."""
-        located = await locate(self._dispatch.workspaces, exchange.claims)
-        exchange.decided(located if isinstance(located, Located) else Unlocated())
+        """What the workspace says of itself, else what we do: a probe must not fail, nor wait long (M-14)."""
+        said = await self._greetings.said(exchange)
+        if said is not None:
+            return Plain(jsonrpc.result(exchange.message.id, said))
         value: dict[str, Any] = {
             "supportedVersions": list(MODERN_REVISIONS),
             "capabilities": _CAPABILITIES,
@@ -74,7 +78,7 @@ class ModernEndpoint:
             return dialect.refuse(exchange, located)
         exchange.decided(located)
         if not isinstance(located, Located):
-            return Events(self._quiet_stream(exchange))
+            return _undeclared(exchange) or Events(self._quiet_stream(exchange))
         reply = await self._dispatch.forward(exchange, located)
         if isinstance(reply, Relayed):
             return replace(reply, ending=Ending(self._stopping, self._completed(exchange)))
@@ -94,6 +98,12 @@ class ModernEndpoint:
         return dialect.result(
             exchange, {"_meta": {names.META_SUBSCRIPTION: msgspec.Raw(exchange.message.id)}}
         )
+
+
+def _undeclared(exchange: Exchange) -> Plain | None:
+    """Tasks are told about at the addresses of their workspaces; who may not ask hears so here, too (M8)."""
+    asked = "taskIds" in jsonrpc.members_of(exchange.params.get("notifications", b"{}"))
+    return undeclared(exchange, "taskIds") if asked else None
 
 
 _FALSE: Final = msgspec.Raw(b"false")

@@ -1,4 +1,4 @@
-"""`server/discover` never waits and never fails; `subscriptions/listen` begins and ends in order (M9, M18)."""
+"""A greeting never fails and never waits for long; `subscriptions/listen` begins and ends in order (M9, M18)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pytest
 from aiohttp import ClientSession
 from mcp_types.methods import validate_server_result
 
+from manager.answers import greeting
 from protocol import headers, names
 from support.front_door import EVENTS, LegacyClient, ModernClient
 from support.manager import RunningManager, make_project, running_manager
@@ -22,21 +23,24 @@ from support.patience import within
 from support.scene import scene
 from support.scripted_upstream import event, stream
 
+INITIALIZE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "x", "version": "1"},
+}
 KINDS = {"toolsListChanged": True, "promptsListChanged": True, "resourcesListChanged": True}
 
 
 # -- discover ----------------------------------------------------------------------------------------------
 
 
-def doors(manager: RunningManager, project: Path, workspace: str) -> dict[str, str]:
-    """Every way to ask, known and unknown."""
+def doors(manager: RunningManager, project: Path) -> dict[str, str]:
+    """Every way to ask that means no workspace."""
     return {
         "fixed": manager.address,
         "fixed with slash": manager.address + "/",
-        "query": f"{manager.address}?cwd={project}",
         "query of a missing folder": f"{manager.address}?cwd={project}/missing",
         "placeholder": manager.address + "?cwd=${PWD}",
-        "path": f"{manager.base}/w/{workspace}/mcp",
     }
 
 
@@ -46,15 +50,13 @@ async def status(http: ClientSession, manager: RunningManager) -> dict[str, Any]
     return shown
 
 
-async def test_discovery_is_answered_at_every_door_and_starts_nothing(
+async def test_the_manager_answers_at_its_own_door_and_starts_nothing(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M9, M-14: the workspace is known but cold; the same answer everywhere, at once."""
+    """M9, M-14: the same answer wherever no workspace is meant, at once."""
     project = make_project(tmp_path / "proj")
-    cold = ModernClient(http, f"{manager.address}?cwd={project}")
-    workspace = (await cold.ask(names.DISCOVER)).headers[headers.WORKSPACE_ID]
     results = []
-    for name, url in doors(manager, project, workspace).items():
+    for name, url in doors(manager, project).items():
         started = time.monotonic()
         answer = await ModernClient(http, url).ask(names.DISCOVER)
         assert time.monotonic() - started < within(1), name
@@ -69,22 +71,49 @@ async def test_discovery_is_answered_at_every_door_and_starts_nothing(
     assert (await status(http, manager))["instances"] == 0
 
 
-async def test_discovery_does_not_wait_for_a_hung_server(
+async def test_a_workspace_speaks_for_itself_where_the_address_means_it(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-14: never a 5xx, never a wait, whatever state the server is in."""
+    """M9, M-14, M-19: started for that; in the words of either era."""
+    project = make_project(tmp_path / "proj")
+    query = f"{manager.address}?cwd={project}"
+    by_query = await ModernClient(http, query).ask(names.DISCOVER)
+    path = f"{manager.base}/w/{by_query.headers[headers.WORKSPACE_ID]}/mcp"
+    by_path = await ModernClient(http, path).ask(names.DISCOVER)
+    by_header = ModernClient(http, manager.address)
+    by_header.extra = {headers.WORKSPACE_CWD: str(project)}
+    assert by_query.result == by_path.result == (await by_header.ask(names.DISCOVER)).result
+    validate_server_result(names.DISCOVER, REVISION, by_query.result)
+    opened = (await LegacyClient(http, query).ask(names.INITIALIZE, INITIALIZE)).result
+    assert opened["serverInfo"] == by_query.result["_meta"][names.META_SERVER]
+    assert opened["serverInfo"]["name"] == names.WORKSPACE_SERVER
+    assert opened["instructions"] == by_query.result["instructions"]
+    assert names.HANDSHAKE not in opened["instructions"]
+    own = {"experimental": {names.CODEX_SANDBOX: {}}, "extensions": {}}
+    assert opened["capabilities"] == {**by_query.result["capabilities"], **own}
+    assert opened["protocolVersion"] == INITIALIZE["protocolVersion"]
+
+
+async def test_a_greeting_waits_for_a_hung_server_for_a_while_only(
+    manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-14: never a 5xx; then the manager speaks."""
+    monkeypatch.setattr(greeting, "WAIT_S", 0.2)
     project = make_project(tmp_path / "proj")
     client = await LegacyClient.connect(http, manager.address)
     await client.handshake(project)
     (detail,) = (await status(http, manager))["instanceDetails"]
     os.kill(detail["pid"], signal.SIGSTOP)
     try:
-        async with asyncio.timeout(1):
-            answer = await ModernClient(http, f"{manager.address}?cwd={project}").ask(names.DISCOVER)
+        url = f"{manager.address}?cwd={project}"
+        answer = await ModernClient(http, url).ask(names.DISCOVER)
+        opened = await LegacyClient(http, url).ask(names.INITIALIZE, INITIALIZE)
     finally:
         os.kill(detail["pid"], signal.SIGCONT)
-    assert answer.status == 200
+    assert (answer.status, opened.status) == (200, 200)
     assert answer.headers[headers.WORKSPACE_ID] == detail["workspace"]
+    assert names.HANDSHAKE in answer.result["instructions"]
+    assert opened.result["serverInfo"]["name"] == "lm-tools-bridge-manager"
 
 
 async def test_an_unknown_workspace_in_the_path_is_told(manager: RunningManager, http: ClientSession) -> None:

@@ -274,3 +274,14 @@ async def test_the_addresses_follow_what_is_configured() -> None:
             scripts.tools = tools
             said = await at(served).result(names.DISCOVER)
             assert said["_meta"][names.META_SERVER]["name"] == name
+
+
+async def test_before_it_is_trusted_the_workspace_speaks_for_itself() -> None:
+    """T-62."""
+    theirs = Theirs()
+    theirs.state, theirs.trust_path = "pending_trust", "/srv/proj"
+    async with serving([theirs]) as served:
+        said = await at(served).result(names.DISCOVER)
+        refused = await at(served).call("z.last")
+    assert said["_meta"][names.META_SERVER]["name"] == names.WORKSPACE_SERVER
+    assert refused["structuredContent"]["error"]["reason"] == "workspace_pending_trust"

@@ -1,0 +1,179 @@
+"""A project that is one server of somebody else: at its own address, clients of either era meet that server.
+
+What a client gets there is what the same client gets from the same server directly, in the client's own era,
+whichever era the server behind speaks and however it is reached. What differs is named in `OURS` and `STATUS`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from protocol import headers, names
+from support.front_door import Answer, Client, LegacyClient, ModernClient
+from support.third_party import ThirdParty, stdio_command, third_party
+from support.workshop import Project, Workshop, listed, workshop
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+OURS = {
+    "resultType": "complete",
+    "ttlMs": 0,
+    "cacheScope": "private",
+    "_meta": {names.META_SERVER: {"name": "third-party", "version": "1.2.3"}},
+}
+"""What the stateless era wants in results, and servers of the older era do not say (M9 to M11)."""
+STATUS = {-32602: 200}
+"""HTTP status of a server's own errors where it is not the one the official SDK gives (M19)."""
+PAGES = "--page-size=3"
+SOURCES = ["http_new", "http_old", "stdio_old"]
+METHODS: list[tuple[str, dict[str, Any]]] = [
+    (names.TOOLS_LIST, {}),
+    (names.TOOLS_LIST, {"cursor": "24"}),
+    (names.RESOURCES_LIST, {}),
+    (names.TEMPLATES_LIST, {}),
+    (names.PROMPTS_LIST, {}),
+    (names.PROMPTS_LIST, {"cursor": "1"}),
+    (names.RESOURCES_READ, {"uri": "demo://blob"}),
+    (names.RESOURCES_READ, {"uri": "demo://item/7"}),
+    (names.RESOURCES_READ, {"uri": "lm-tools://names"}),
+    (names.PROMPTS_GET, {"name": "greet", "arguments": {"who": "you"}}),
+    (names.COMPLETE, {"ref": {"type": "ref/prompt", "name": "greet"}, "argument": {"name": "who", "value": "x"}}),
+    (names.TOOLS_CALL, {"name": "text", "arguments": {}}),
+    (names.TOOLS_CALL, {"name": "mixed"}),
+    (names.TOOLS_CALL, {"name": "unknown_members", "arguments": {"no": ["schema", "says so"]}}),
+    (names.TOOLS_CALL, {"name": "structured_list"}),
+    (names.TOOLS_CALL, {"name": "is_error"}),
+    (names.TOOLS_CALL, {"name": "rpc_error"}),
+    (names.TOOLS_CALL, {"name": "no such tool"}),
+    (names.TOOLS_CALL, {"name": "lm_findFiles", "arguments": {"query": "*"}}),
+    ("vendor/method", {"x": 1}),
+]  # fmt: skip
+
+
+@dataclass
+class Setting:
+    """The stranger's server behind three projects, and where it is met directly."""
+
+    projects: dict[str, Project]
+    web: ThirdParty
+
+    async def at(self, source: str, era: str) -> Client:
+        """A client at the address of a project."""
+        project = self.projects[source]
+        if era == "legacy":
+            return await LegacyClient.connect(project.shop.http, project.url)
+        known = (await project.modern.ask(names.DISCOVER)).headers[headers.WORKSPACE_ID]
+        return ModernClient(project.shop.http, f"{project.shop.manager.base}/w/{known}/mcp")
+
+    async def directly(self, era: str) -> Client:
+        """The same client at the server itself."""
+        http = self.projects["http_new"].shop.http
+        if era == "legacy":
+            return await LegacyClient.connect(http, self.web.at("legacy/mcp"))
+        return ModernClient(http, self.web.at("modern/mcp"))
+
+
+def alone(shop: Workshop, name: str, **entry: Any) -> Project:
+    """A project that offers one server under its own names."""
+    project = shop.project(name)
+    folder = project.root / ".lm-tools-bridge"
+    folder.mkdir(exist_ok=True)
+    (folder / "workspace.toml").write_text("[builtin]\nenabled = false\n")
+    project.servers(theirs={"namespace": "", **entry})
+    return project
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[ThirdParty]:
+    with third_party("http", PAGES) as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path_factory.mktemp("transparent")) as shop:
+        yield shop
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def setting(shop: Workshop, web: ThirdParty) -> Setting:
+    command, *arguments = stdio_command("--legacy", PAGES)
+    projects = {
+        "http_new": alone(shop, "new", type="http", url=web.at("modern/mcp")),
+        "http_old": alone(shop, "old", type="http", url=web.at("legacy/mcp")),
+        "stdio_old": alone(shop, "program", command=command, args=arguments),
+    }
+    for project in projects.values():
+        await project.trust()
+    return Setting(projects, web)
+
+
+def described(answer: Answer) -> dict[str, Any]:
+    """What a server said of itself in its greeting, in either era."""
+    result = answer.result
+    server = result.get("serverInfo") or result["_meta"][names.META_SERVER]
+    return {**{key: result.get(key) for key in ("capabilities", "instructions")}, "serverInfo": server}
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.parametrize("source", SOURCES)
+async def test_every_answer_is_the_one_the_server_gives_directly(
+    setting: Setting, source: str, era: str
+) -> None:
+    here, there = await setting.at(source, era), await setting.directly(era)
+    for method, params in METHODS:
+        answer, direct = await here.ask(method, params), await there.ask(method, params)
+        if "error" in direct.message:
+            assert answer.error == direct.error, (method, params)
+            code = direct.error["code"]
+            expected = direct.status if era == "modern" else 200
+            assert answer.status == STATUS.get(code, expected), (method, params)
+        elif source == "http_new" and era == "modern":  # the order of members, too
+            assert json.dumps(answer.result) == json.dumps(direct.result), (method, params)
+        else:
+            assert {**OURS, **answer.result} == {**OURS, **direct.result}, (method, params)
+
+
+@pytest.mark.parametrize("source", SOURCES)
+async def test_a_greeting_tells_of_the_server_and_not_of_us(setting: Setting, source: str) -> None:
+    project = setting.projects[source]
+    era = "modern" if source == "http_new" else "legacy"
+    http, params = project.shop.http, {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}  # fmt: skip
+    there = ModernClient(http, setting.web.at("modern/mcp"))
+    method = names.DISCOVER
+    if era == "legacy":
+        there, method = LegacyClient(http, setting.web.at("legacy/mcp")), names.INITIALIZE
+    direct = described(await there.ask(method, params if era == "legacy" else {}))
+    discovered = await (await setting.at(source, "modern")).ask(names.DISCOVER)
+    initialized = await LegacyClient(http, project.url).ask(names.INITIALIZE, params)
+    assert described(discovered) == described(initialized) == direct
+    assert discovered.result["supportedVersions"] == ["2026-07-28"]
+    assert initialized.result["protocolVersion"] == "2025-06-18"
+
+
+async def test_at_the_fixed_address_the_server_is_one_source_among_ours(setting: Setting) -> None:
+    """M-101; the same names, our own lists and resources."""
+    project = setting.projects["stdio_old"]
+    legacy = await project.legacy()
+    shown = await listed(legacy)
+    assert {names.HANDSHAKE, names.CALL_TOOL, "text", "decorated"} <= shown.keys()
+    assert (await legacy.call("text", {"text": "hello"})).result["content"][0]["text"] == "hello"
+    client = ModernClient(project.shop.http, project.shop.manager.address)
+    client.extra = {headers.WORKSPACE_CWD: str(project.root)}
+    assert len(await listed(client)) == len(shown) - 2
+    uris = {one["uri"] for one in (await client.ask(names.RESOURCES_LIST)).result["resources"]}
+    assert {names.URI_NAMES, "demo://text"} <= uris
+
+
+async def test_people_see_the_server_under_the_name_of_its_entry(setting: Setting) -> None:
+    found = await setting.projects["http_old"].inspect()
+    assert [one["id"] for one in found["sources"] if one["kind"] in ("builtin", "stdio", "remote")] == [
+        "remote:theirs"
+    ]
+    assert {one["name"] for one in found["tools"]} >= {"text", "decorated"}

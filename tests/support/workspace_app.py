@@ -18,6 +18,7 @@ from workspace_server.catalog.toolset import Toolset
 from workspace_server.config.model import Configuration
 from workspace_server.life import Life
 from workspace_server.source import Source
+from workspace_server.tasks.tasks import Tasks
 from workspace_server.web.app import make_app, make_runner
 
 
@@ -39,6 +40,7 @@ async def serving(
     settings: dict[str, Any] | None = None,
     configuration: Configuration | None = None,
     gate: Gate | None = None,
+    tasks: Tasks | None = None,
     keep_alive_s: float = 15.0,
     drain_s: float = 5.0,
 ) -> AsyncIterator[Serving]:
@@ -50,7 +52,7 @@ async def serving(
         return in_force
 
     life, toolset = Life(60.0, drain_s), Toolset(Registry(sources), configure)
-    calls = Calls(toolset, gate)
+    calls = Calls(toolset, gate, tasks=tasks)
     runner = make_runner(make_app(launch, "1.2.3", calls, life, keep_alive_s=keep_alive_s))
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -1,16 +1,17 @@
-"""`tasks/get`, `tasks/update`, `tasks/cancel`: whoever knows the id of a task may ask (SEP-2663).
+"""`tasks/get`, `tasks/update`, `tasks/cancel`, and news of tasks: whoever knows an id may ask (SEP-2663).
 
 Ids that are not ours may be those of a source that makes tasks itself; such requests go there as they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from protocol import jsonrpc, names, tasks
+from protocol.inbound import Rejection
 from protocol.versions import Era
 from workspace_server.calls import relayed
 from workspace_server.calls.asked import Asked, Outcome
@@ -18,9 +19,14 @@ from workspace_server.calls.dispatch import Calls
 from workspace_server.catalog.view import View
 from workspace_server.source import RpcError, Source
 from workspace_server.tasks.archive import Seen
+from workspace_server.tasks.tasks import Tasks
 
 MAX_ASKED: Final = 8
 """Sources that are asked about a task nobody remembers."""
+MAX_FOLLOWED: Final = 256
+"""Tasks that one stream tells of; what is asked for beyond them is not honoured."""
+FILTER: Final = "taskIds"
+"""The member of a listen request's filter that names tasks."""
 
 Finish = Callable[[Mapping[str, Any]], Mapping[str, Any] | msgspec.Raw]
 """Completes a result of our own as its caller would have got it."""
@@ -46,8 +52,36 @@ def detailed(seen: Seen, finish: Finish) -> dict[str, Any]:
     return told
 
 
+class Followed:
+    """The tasks that one listen stream tells of.
+
+    Attributes:
+        ids: of those it can tell of.
+        end: ends it.
+    """
+
+    def __init__(self, store: Tasks, ids: Sequence[str], finish: Finish, wake: Callable[[], None]) -> None:
+        self.ids = ids
+        self.end = store.watch(self._heard)
+        self._tasks = store
+        self._finish = finish
+        self._wake = wake
+        self._changed: dict[str, None] = {}
+
+    async def take(self) -> list[dict[str, Any]]:
+        """Every task that changed since the last time, as it is now."""
+        changed, self._changed = self._changed, {}
+        seen = [await self._tasks.get(task) for task in changed]
+        return [detailed(one, self._finish) for one in seen if one is not None]
+
+    def _heard(self, task: str) -> None:
+        if task in self.ids:
+            self._changed[task] = None
+            self._wake()
+
+
 class TaskMethods:
-    """The three methods, as a table.
+    """The three methods, as a table, and what streams tell of tasks.
 
     Args:
         calls: whose tasks they are about.
@@ -63,6 +97,25 @@ class TaskMethods:
             tasks.UPDATE: self._update,
             tasks.CANCEL: self._cancel,
         }
+
+    async def follow(self, asked: Asked, wake: Callable[[], None]) -> Followed | Rejection | None:
+        """What a listen request wants to hear of tasks; None for nothing.
+
+        Args:
+            asked: the request.
+            wake: called when there is something to `take`.
+        """
+        named = jsonrpc.members_of(asked.inbound.params.get("notifications", b"{}")).get(FILTER)
+        if named is None:
+            return None
+        if not declared(asked):
+            return tasks.missing(asked.request.id, FILTER)
+        try:
+            ids = msgspec.json.decode(named, type=list[str])[:MAX_FOLLOWED]
+        except msgspec.DecodeError:
+            return asked.invalid(f"params.notifications.{FILTER} must be a list of strings")
+        known = [task for task in dict.fromkeys(ids) if await self._tasks.get(task) is not None]
+        return Followed(self._tasks, known, self._finish, wake)
 
     async def _get(self, asked: Asked) -> Outcome:
         if not declared(asked):

@@ -13,7 +13,7 @@ from protocol import jsonrpc, names, tasks
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
 from workspace_server.tasks.running import Running, Work
 
-CAPABLE = {"elicitation": {}, "extensions": {tasks.EXTENSION: {}, "other": {}}}
+CAPABLE: dict[str, Any] = {"elicitation": {}, "extensions": {tasks.EXTENSION: {}, "other": {}}}
 QUESTION = msgspec.Raw(b'{"message":"name?","requestedSchema":{"type":"object"}}')
 YES = msgspec.Raw(b'{"action":"accept","content":{}}')
 

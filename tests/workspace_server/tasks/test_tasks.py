@@ -1,105 +1,25 @@
-"""When a call becomes a task, what becomes of it, and what survives."""
+"""When a call becomes a task, and how it ends."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from protocol import jsonrpc, tasks
+from support.tasks_at_work import DONE, JOB, LONGEST, TTL, WORKSPACE, Work, World, begin, ended, finish
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
-from workspace_server.tasks import store as stores
 from workspace_server.tasks import table as tables
 from workspace_server.tasks.record import Ending
 from workspace_server.tasks.store import Store
 from workspace_server.tasks.tasks import FETCH_S, Job, Tasks
 
-WORKSPACE = "shop-0123456789ab"
-LONGEST = 60
-TTL = LONGEST + 3600
-
-
-def finish(outcome: CallOutcome) -> Ending:
-    if isinstance(outcome, RpcError):
-        return Ending(
-            "error", jsonrpc.dumps({"code": outcome.code, "message": outcome.message}), outcome.message
-        )
-    text = outcome.text if isinstance(outcome, ToolResult) else str(outcome)
-    return Ending("result", jsonrpc.dumps({"text": text}))
-
-
-JOB = Job("slow", LONGEST, finish)
-
-
-@dataclass
-class World:
-    """Tasks on a disk, under clocks of the test's."""
-
-    folder: Path
-    wall: float = 1_000_000.0
-    now: float = 50.0
-
-    @asynccontextmanager
-    async def life(self, moment_s: float = 0.01) -> AsyncIterator[Tasks]:
-        """One run of the workspace server."""
-        one = Tasks(
-            WORKSPACE, Store(self.folder), wall=lambda: self.wall, now=lambda: self.now, moment_s=moment_s
-        )
-        try:
-            yield one
-        finally:
-            await one.close()
-
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path / "tasks" / WORKSPACE)
-
-
-class Work:
-    """A call that ends when the test says so, and how it went."""
-
-    def __init__(self, outcome: CallOutcome = ToolResult("done")) -> None:
-        self.outcome = outcome
-        self.go_on = asyncio.Event()
-        self.cancelled = False
-
-    async def __call__(self, context: CallContext) -> CallOutcome:
-        try:
-            await self.go_on.wait()
-        except asyncio.CancelledError:
-            self.cancelled = True
-            raise
-        return self.outcome
-
-
-async def begin(
-    one: Tasks, work: Callable[[CallContext], Awaitable[CallOutcome]], **context: Any
-) -> dict[str, Any]:
-    """The members of the task that a call has become."""
-    outcome = await one.run(JOB, CallContext(**context), work)
-    assert isinstance(outcome, msgspec.Raw), outcome
-    found: dict[str, Any] = json.loads(bytes(outcome))
-    assert found["resultType"] == "task"
-    return found
-
-
-async def ended(one: Tasks, task: str) -> dict[str, Any]:
-    """A task once it is over, with what it holds."""
-    async with asyncio.timeout(10):
-        while True:
-            seen = await one.get(task)
-            assert seen is not None
-            if seen.members["status"] not in {"working", "input_required"}:
-                return {**seen.members, seen.holds: json.loads(seen.body) if seen.body else None}
-            await asyncio.sleep(0.001)
 
 
 async def test_call_that_is_done_in_a_moment_is_no_task(world: World) -> None:
@@ -244,91 +164,6 @@ async def test_nobody_knows_ids_of_other_workspaces_or_none_at_all(world: World)
             assert not await one.answer(task, {})
 
 
-async def test_another_run_knows_what_was_finished(world: World) -> None:
-    async with world.life() as one:
-        work = Work()
-        task = (await begin(one, work))["taskId"]
-        work.go_on.set()
-        over = await ended(one, task)
-    async with world.life() as other:
-        assert await ended(other, task) == over
-
-
-async def test_server_that_stops_ends_its_tasks_and_they_say_why(world: World) -> None:
-    work = Work()
-    async with world.life() as one:
-        task = (await begin(one, work))["taskId"]
-    assert work.cancelled
-    async with world.life() as other:
-        over = await ended(other, task)
-    assert over["status"] == "failed"
-    assert (over["error"]["code"], over["error"]["data"]["delivered"]) == (47103, "unknown")
-    assert over["statusMessage"].startswith("the workspace server was stopped before the call was done")
-
-
-async def test_tasks_of_a_server_that_died_have_failed_with_the_reason(world: World) -> None:
-    async with world.life() as one:
-        task = (await begin(one, Work()))["taskId"]
-        world.wall += 10  # of the run that died nothing is written any more
-        async with world.life() as other:
-            over = await ended(other, task)
-            assert over["status"] == "failed"
-            assert over["error"]["code"] == 47103
-            assert over["statusMessage"].startswith("the workspace server ended before the call was done")
-            assert over["lastUpdatedAt"] == "1970-01-12T13:46:50.000Z"
-        async with world.life() as third:
-            assert await ended(third, task) == over
-
-
-async def test_task_is_there_until_its_time_is_over_and_then_gone_for_good(world: World) -> None:
-    async with world.life() as one:
-        work = Work()
-        task = (await begin(one, work))["taskId"]
-        work.go_on.set()
-        await ended(one, task)
-        world.now += TTL - 1
-        assert await one.get(task) is not None
-        world.now += 1
-        assert await one.get(task) is None
-        assert list(world.folder.iterdir()) == []
-
-
-async def test_clock_that_is_set_forward_makes_no_task_vanish(world: World) -> None:
-    async with world.life() as one:
-        work = Work()
-        task = (await begin(one, work))["taskId"]
-        work.go_on.set()
-        await ended(one, task)
-        world.wall += 10 * TTL
-        assert await one.get(task) is not None
-
-
-async def test_time_goes_on_between_two_runs(world: World) -> None:
-    async with world.life() as one:
-        work = Work()
-        task = (await begin(one, work))["taskId"]
-        work.go_on.set()
-        await ended(one, task)
-    world.wall += TTL - 10
-    async with world.life() as other:
-        assert await other.get(task) is not None
-        world.now += 10
-        assert await other.get(task) is None
-
-
-async def test_clock_that_was_set_back_keeps_a_task_no_longer_than_its_time(world: World) -> None:
-    async with world.life() as one:
-        work = Work()
-        task = (await begin(one, work))["taskId"]
-        work.go_on.set()
-        await ended(one, task)
-    world.wall -= 1_000_000
-    async with world.life() as other:
-        assert await other.get(task) is not None
-        world.now += TTL
-        assert await other.get(task) is None
-
-
 async def test_task_nobody_answers_fails_in_time_to_be_asked_why(world: World) -> None:
     async def work(context: CallContext) -> CallOutcome:
         await asyncio.sleep(0.05)
@@ -336,63 +171,11 @@ async def test_task_nobody_answers_fails_in_time_to_be_asked_why(world: World) -
         raise AssertionError
 
     async with world.life() as one:
-        found = await one.run(
-            Job("slow", -FETCH_S, finish), CallContext(capabilities={"elicitation": {}}), work
-        )
-        task = json.loads(bytes(found))["taskId"]  # type: ignore[call-overload]  # a task, as its members show
+        task = (await begin(one, work, Job("slow", -FETCH_S, finish), capabilities={"elicitation": {}}))[
+            "taskId"
+        ]
         over = await ended(one, task)
         assert (over["status"], over["error"]["code"]) == ("failed", 47104)
-
-
-@contextmanager
-def broken_disk(patch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every write fails."""
-
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    with patch.context() as inner:
-        inner.setattr(stores.private_files, "write", fail)
-        yield
-
-
-async def test_call_waits_for_its_result_when_no_task_can_be_kept(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with world.life() as one:
-        work = Work()
-        with broken_disk(monkeypatch):
-            call = asyncio.ensure_future(one.run(JOB, CallContext(), work))
-            await asyncio.sleep(0.1)
-            assert not call.done()
-            work.go_on.set()
-            assert await call == ToolResult("done")
-        assert one.running == 0
-
-
-async def test_result_the_disk_does_not_take_is_there_while_the_server_lives(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async with world.life() as one:
-        work = Work()
-        task = (await begin(one, work))["taskId"]
-        with broken_disk(monkeypatch):
-            work.go_on.set()
-            assert (await ended(one, task))["result"] == {"text": "done"}
-    async with world.life() as other:
-        assert (await ended(other, task))["status"] == "failed"
-
-
-async def test_result_that_was_lost_is_a_failed_task(world: World) -> None:
-    async with world.life() as one:
-        work = Work()
-        task = (await begin(one, work))["taskId"]
-        work.go_on.set()
-        await ended(one, task)
-        for body in world.folder.glob("*.body"):
-            body.write_bytes(b"{}")
-        over = await ended(one, task)
-        assert (over["status"], over["error"]["code"]) == ("failed", jsonrpc.INTERNAL_ERROR)
 
 
 async def test_result_that_is_too_large_is_refused_in_its_place(
@@ -419,7 +202,7 @@ async def test_calls_wait_when_there_are_too_many_tasks(
         call = asyncio.ensure_future(one.run(JOB, CallContext(), work))
         await asyncio.sleep(0.05)
         work.go_on.set()
-        assert await call == ToolResult("done")
+        assert await call == DONE
 
 
 async def test_a_fault_of_ours_is_an_end_too(world: World) -> None:
@@ -428,9 +211,8 @@ async def test_a_fault_of_ours_is_an_end_too(world: World) -> None:
 
     async with world.life() as one:
         work = Work()
-        found = await one.run(Job("slow", LONGEST, broken), CallContext(), work)
+        task = (await begin(one, work, Job("slow", LONGEST, broken)))["taskId"]
         work.go_on.set()
-        task = json.loads(bytes(found))["taskId"]  # type: ignore[call-overload]  # a task, as its members show
         assert (await ended(one, task))["error"]["code"] == jsonrpc.INTERNAL_ERROR
 
 
@@ -438,6 +220,6 @@ async def test_without_a_place_to_keep_them_there_are_no_tasks() -> None:
     work = Work()
     work.go_on.set()
     one = Tasks()
-    assert await one.run(JOB, CallContext(), work) == ToolResult("done")
+    assert await one.run(JOB, CallContext(), work) == DONE
     assert await one.get(f"{WORKSPACE}.{'0' * 32}") is None
     await one.close()

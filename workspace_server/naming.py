@@ -1,4 +1,4 @@
-"""The names tools are offered by: namespaces, clashes, reserved words. Pure (T-2, T-8 to T-10).
+"""The names tools and prompts are offered by: namespaces, clashes, reserved words. Pure (T-2, T-8 to T-10).
 
 Names are looked up in the table made here, never taken apart again.
 """
@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final
+from typing import Final, Generic, Protocol, TypeVar
 
 from protocol.issues import Issue
-from workspace_server.source import Source, Tool
+from workspace_server.source import Source
 
 SEPARATOR: Final = "__"
 MAX_LENGTH: Final = 64
@@ -28,12 +28,25 @@ INTERNAL_PREFIX: Final = "openllm_"
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
+class Item(Protocol):
+    """What has a name at its source: a tool or a prompt."""
+
+    @property
+    def name(self) -> str:
+        """That name."""
+
+
+T = TypeVar("T", bound=Item)
+Listing = tuple[Source, Sequence[T]]
+"""A source with what it offers; no name appears twice."""
+
+
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A source's tool and the name it is offered by."""
+class Named(Generic[T]):
+    """A source's item and the name it is offered by."""
 
     name: str
-    tool: Tool
+    item: T
     source: Source
 
 
@@ -57,27 +70,29 @@ def is_internal_tool(name: str, prefix: str = INTERNAL_PREFIX) -> bool:
 
 
 def assign(
-    listings: Sequence[tuple[Source, Sequence[Tool]]], internal_prefix: str = INTERNAL_PREFIX
-) -> tuple[list[Named], list[Issue]]:
-    """Give every tool its offered name.
+    listings: Sequence[Listing[T]], internal_prefix: str | None = INTERNAL_PREFIX, word: str = "tool"
+) -> tuple[list[Named[T]], list[Issue]]:
+    """Give every item its offered name.
 
     Args:
-        listings: the sources with their tools; no name appears twice within one source.
-        internal_prefix: the beginning of internal tools' names, which nobody else may use.
+        listings: the sources with their items.
+        internal_prefix: the beginning of internal tools' names, which nobody else may use; None where no name
+            is reserved.
+        word: what an item is called in issues.
 
     Returns:
-        The named tools in list order, and issues about reserved and clashing names.
+        The named items in list order, and issues about reserved and clashing names.
     """
     issues: list[Issue] = []
-    named: dict[str, Named] = {}
+    named: dict[str, Named[T]] = {}
     for wanted in (*_bare(listings, internal_prefix, issues), *_namespaced(listings)):
         entry, keeper = wanted, named.get(wanted.name)
         if keeper is not None:
             entry = _alias(wanted, named)
-            issues.append(_clash(keeper, entry))
+            issues.append(_clash(keeper, entry, word))
         named[entry.name] = entry
     ordered = sorted(named.values(), key=lambda entry: sort_key(entry.name))
-    issues.extend(_twins(ordered))
+    issues.extend(_twins(ordered, word))
     return ordered, issues
 
 
@@ -89,53 +104,63 @@ def prefix_of(source: Source) -> str:
     return namespace + source.separator
 
 
-def _bare(
-    listings: Sequence[tuple[Source, Sequence[Tool]]], internal_prefix: str, issues: list[Issue]
-) -> list[Named]:
+def is_bare(source: Source) -> bool:
+    """Whether it is somebody else's server whose tools keep their own names."""
+    return source.namespace is None and source.kind in ("stdio", "remote")
+
+
+def _bare(listings: Sequence[Listing[T]], internal_prefix: str | None, issues: list[Issue]) -> list[Named[T]]:
     named = []
-    for source, tools in sorted((pair for pair in listings if pair[0].namespace is None), key=_rank):
-        for tool in tools:
-            if source.kind != "builtin" and _is_reserved(tool.name, internal_prefix):
-                message = f'The name "{tool.name}" is reserved; the tool of source "{source.id}" is left out'
+    for source, items in sorted((pair for pair in listings if pair[0].namespace is None), key=_rank):
+        for item in items:
+            if source.kind != "builtin" and _is_reserved(item.name, internal_prefix):
+                message = f'The name "{item.name}" is reserved; the tool of source "{source.id}" is left out'
                 details = f"source {source.id}"
-                issues.append(Issue("warning", "names", "TOOL_NAME_RESERVED", message, tool.name, details))
+                issues.append(Issue("warning", "names", "TOOL_NAME_RESERVED", message, item.name, details))
             else:
-                named.append(Named(_fit(tool.name), tool, source))
+                named.append(Named(_fit(item.name), item, source))
     return named
 
 
-def _alias(entry: Named, taken: Mapping[str, Named]) -> Named:
-    full = entry.source.id + SEPARATOR + entry.tool.name
+def _alias(entry: Named[T], taken: Mapping[str, Named[T]]) -> Named[T]:
+    full = entry.source.id + SEPARATOR + entry.item.name
     name = _fit(full)
-    return Named(_hashed(full) if name in taken else name, entry.tool, entry.source)
+    return Named(_hashed(full) if name in taken else name, entry.item, entry.source)
 
 
-def _rank(pair: tuple[Source, Sequence[Tool]]) -> tuple[int, str]:
+def _rank(pair: Listing[T]) -> tuple[int, str]:
     identity = pair[0].id
     return (BARE_RANK.index(identity) if identity in BARE_RANK else len(BARE_RANK), identity)
 
 
-def _is_reserved(name: str, internal_prefix: str) -> bool:
+def _is_reserved(name: str, internal_prefix: str | None) -> bool:
+    if internal_prefix is None:
+        return False
     return name in RESERVED_NAMES or name.startswith((*RESERVED_PREFIXES, internal_prefix))
 
 
-def _clash(keeper: Named, loser: Named) -> Issue:
+def _clash(keeper: Named[T], loser: Named[T], word: str) -> Issue:
     message = f'Two sources offer "{keeper.name}"'
-    details = f"{keeper.source.id} keeps it; the tool of {loser.source.id} is now {loser.name}"
-    return Issue("warning", "names", "TOOL_NAME_CLASH", message, keeper.name, details)
+    details = f"{keeper.source.id} keeps it; the {word} of {loser.source.id} is now {loser.name}"
+    return _issue(word, "CLASH", message, keeper.name, details)
 
 
-def _namespaced(listings: Sequence[tuple[Source, Sequence[Tool]]]) -> list[Named]:
+def _issue(word: str, problem: str, message: str, name: str, details: str) -> Issue:
+    tool = name if word == "tool" else None
+    return Issue("warning", "names", f"{word.upper()}_NAME_{problem}", message, tool, details)
+
+
+def _namespaced(listings: Sequence[Listing[T]]) -> list[Named[T]]:
     wanted = [
-        (prefix_of(source) + tool.name, tool, source)
-        for source, tools in listings
+        (prefix_of(source) + item.name, item, source)
+        for source, items in listings
         if source.namespace is not None
-        for tool in tools
+        for item in items
     ]
     shaped = Counter(_UNFIT.sub("_", full) for full, _, _ in wanted)
     return [
-        Named(_hashed(full) if shaped[_UNFIT.sub("_", full)] > 1 else _fit(full), tool, source)
-        for full, tool, source in wanted
+        Named(_hashed(full) if shaped[_UNFIT.sub("_", full)] > 1 else _fit(full), item, source)
+        for full, item, source in wanted
     ]
 
 
@@ -149,11 +174,11 @@ def _hashed(full: str) -> str:
     return f"{_UNFIT.sub('_', full)[:55]}_{hashlib.sha256(full.encode()).hexdigest()[:8]}"
 
 
-def _twins(named: Sequence[Named]) -> list[Issue]:
+def _twins(named: Sequence[Named[T]], word: str) -> list[Issue]:
     issues = []
     for first, second in pairwise(named):
         if first.name.lower() == second.name.lower():
             message = f'"{first.name}" and "{second.name}" differ only in case'
             details = f"{first.name}, {second.name}"
-            issues.append(Issue("warning", "names", "TOOL_NAME_SIMILAR", message, second.name, details))
+            issues.append(_issue(word, "SIMILAR", message, second.name, details))
     return issues

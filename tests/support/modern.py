@@ -72,7 +72,7 @@ class Caller:
 
     async def raw(self, method: str, params: str, *, name: str) -> bytes:
         """The answer's bytes to parameters given as the text of a JSON object."""
-        sent = headers_of(body_of(method, {"name": name}), self.secret)
+        sent = headers_of(body_of(method, {names.NAMED_PARAM[method]: name}), self.secret)
         text = f'{{"jsonrpc":"2.0","id":1,"method":"{method}","params":{{"_meta":{json.dumps(META)},{params[1:]}}}'
         async with self.session.post(self.url, data=text, headers=sent) as response:
             return await response.read()

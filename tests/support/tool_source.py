@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from protocol.issues import Issue
-from workspace_server.source import CallContext, CallOutcome, Source, Tool, ToolResult
+from protocol.versions import Era
+from workspace_server.source import (
+    CallContext,
+    CallOutcome,
+    Entry,
+    Extras,
+    Greeting,
+    Source,
+    Tool,
+    ToolResult,
+)
 
 OBJECT: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -19,10 +31,28 @@ def tool(name: str, schema: Mapping[str, Any] = OBJECT, **members: Any) -> Tool:
     return Tool(name, {"name": name, "inputSchema": schema, **members}, visibility, keywords)
 
 
+def extras(
+    prompts: Sequence[str] = (), resources: Sequence[str] = (), templates: Sequence[str] = ()
+) -> Extras:
+    """Entries with the least definition that can be offered."""
+    return Extras(
+        tuple(Entry(name, {"name": name}, name) for name in prompts),
+        tuple(Entry(uri, {"uri": uri, "name": uri}, uri) for uri in resources),
+        tuple(Entry(text, {"uriTemplate": text, "name": text}, text) for text in templates),
+    )
+
+
+def greeting(**capabilities: Any) -> Greeting:
+    """A server of the newer era with these capabilities."""
+    return Greeting(Era.MODERN, "2026-07-28", capabilities)
+
+
 class PlayedSource(Source):
     """Offers `tools`; answers calls from `play`, a coroutine function per tool name.
 
-    `gate` cleared makes lists hang until it is set; `fault` makes them raise.
+    `gate` cleared makes lists hang until it is set; `fault` makes them raise. `offered` is what it has beside
+    tools; `answers` are coroutine functions that relayed requests go to, by method. `greeted` is what the
+    server behind it says of itself, and `updated` tells of a resource to whoever subscribed.
     """
 
     def __init__(
@@ -43,6 +73,11 @@ class PlayedSource(Source):
         self.fault: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
+        self.offered = Extras()
+        self.answers: dict[str, Any] = {}
+        self.relayed: list[tuple[str, dict[str, Any]]] = []
+        self.greeted: Greeting | None = None
+        self.subscribers: dict[str, list[Callable[[str], None]]] = {}
 
     async def list_tools(self) -> Sequence[Tool]:
         await self.gate.wait()
@@ -61,6 +96,33 @@ class PlayedSource(Source):
         except asyncio.CancelledError:
             self.cancelled.set()
             raise
+
+    def extras(self) -> Extras:
+        return self.offered
+
+    async def relay(
+        self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
+    ) -> CallOutcome:
+        self.relayed.append((method, {key: msgspec.json.decode(raw) for key, raw in params.items()}))
+        if method not in self.answers:
+            return await super().relay(method, params, context)
+        outcome: CallOutcome = await self.answers[method](params, context)
+        return outcome
+
+    async def greeting(self) -> Greeting | None:
+        return self.greeted
+
+    async def subscribe(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:
+        said = {} if self.greeted is None else self.greeted.capabilities.get("resources", {})
+        if not said.get("subscribe"):
+            return None
+        listeners = self.subscribers.setdefault(uri, [])
+        listeners.append(listener)
+        return lambda: listeners.remove(listener)
+
+    def updated(self, uri: str) -> None:
+        for listener in self.subscribers.get(uri, []):
+            listener(uri)
 
     async def refresh(self) -> None:
         self.refreshed += 1

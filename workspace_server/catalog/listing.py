@@ -78,7 +78,9 @@ class Listing:
         self._settle()
         if self._task is not None:
             self.stale = self._listed is not None
-        seen = (self._listed, self._cause, self.stale, tuple(self.source.issues()), self.source.withheld())
+        source = self.source
+        said = (tuple(source.issues()), source.withheld(), source.extras())
+        seen = (self._listed, self._cause, self.stale, *said)
         before, self._seen = self._seen, seen
         return before != seen
 

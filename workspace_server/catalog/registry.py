@@ -1,4 +1,4 @@
-"""All tools of the workspace in one table, whatever their sources are doing at the moment.
+"""All that the sources of the workspace offer in one table, whatever they are doing at the moment.
 
 Merges the lists of the sources, keeps the last good list of one that fails, never waits long for any
 (T-2, T-4, T-6). What of the table can be called is `view.py`; names are made in `naming.py`.
@@ -13,7 +13,9 @@ from typing import Any, Final
 
 from protocol.issues import Issue
 from workspace_server import log, naming
+from workspace_server.catalog import offerings
 from workspace_server.catalog.listing import Listing
+from workspace_server.catalog.offerings import Offerings
 from workspace_server.source import Source, Tool
 
 CLOSE_S: Final = 10.0
@@ -49,6 +51,7 @@ class Snapshot:
 
     Attributes:
         tools: every tool of every source, whether it can be called or not.
+        offerings: what the sources offer beside tools.
         sources: the sources themselves.
         issues: what is wrong with the sources, the names and single tools.
         filtered: offered names of tools that their source's configuration leaves out.
@@ -61,6 +64,7 @@ class Snapshot:
     filtered: Mapping[str, Source] = field(default_factory=dict)
     withheld: Mapping[str, str] = field(default_factory=dict)
     by_name: Mapping[str, Offered] = field(default_factory=dict)
+    offerings: Offerings = field(default_factory=Offerings)
 
     def get(self, name: str) -> Offered | None:
         """The tool of exactly this name."""
@@ -176,7 +180,9 @@ class Registry:
             issues.append(Issue("warning", "source", "NO_SOURCES", "No source of tools is configured"))
         by_name = {tool.name: tool for tool in tools}
         sources = tuple(listing.source for listing in self._listings)
-        return Snapshot(tools, sources, tuple(self._refused + issues), filtered, withheld, by_name)
+        extras = offerings.merge(sources)
+        issues += extras.issues
+        return Snapshot(tools, sources, tuple(self._refused + issues), filtered, withheld, by_name, extras)
 
 
 async def _close(listing: Listing) -> None:
@@ -186,8 +192,8 @@ async def _close(listing: Listing) -> None:
         log.fault("source_close_failed", fault, source=listing.source.id)
 
 
-def _offer(entry: naming.Named) -> Offered:
-    definition = entry.tool.definition
+def _offer(entry: naming.Named[Tool]) -> Offered:
+    definition = entry.item.definition
     if definition.get("name") != entry.name:
         definition = {**definition, "name": entry.name}
-    return Offered(entry.name, entry.tool, entry.source, definition)
+    return Offered(entry.name, entry.item, entry.source, definition)

@@ -1,4 +1,4 @@
-"""The callable tools of the workspace right now: sources under a configuration, and who hears of changes.
+"""What the workspace offers right now: sources under a configuration, and who hears of changes.
 
 Every request asks anew, so that a changed file counts from the next request on (T-64). While somebody
 listens, it looks by itself, too.
@@ -15,7 +15,7 @@ from protocol.issues import Issue
 from workspace_server import log
 from workspace_server.catalog import view as views
 from workspace_server.catalog.registry import Registry
-from workspace_server.catalog.view import View
+from workspace_server.catalog.view import Kind, View
 from workspace_server.config.model import Configuration
 
 COALESCE_S: Final = 0.25
@@ -25,6 +25,8 @@ LOOK_S: Final = 1.0
 MAX_NOTES: Final = 200
 
 Configure = Callable[[], Awaitable[Configuration]]
+Listener = Callable[[frozenset[Kind]], None]
+"""Hears which lists changed."""
 
 
 async def _defaults() -> Configuration:
@@ -49,7 +51,7 @@ class Toolset:
         self._view = View()
         self._asked = self._seen = 0
         self._announced: View | None = None
-        self._listeners: set[Callable[[], None]] = set()
+        self._listeners: set[Listener] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
         self._refreshing: set[asyncio.Task[View]] = set()
@@ -85,18 +87,20 @@ class Toolset:
         return view
 
     def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
-        """The sources, with how many of their tools can be called (T-1, T-13).
+        """The sources, with how many of their tools can be called (T-1, T-13), and what else they offer.
 
         Args:
             closely: with processes, restarts and the last lines of standard error, which anybody on this
                 machine could read in a health answer.
         """
         known, callable_ = views.counts(self._view.snapshot.tools), views.counts(self._view.tools)
+        extras = self._view.snapshot.offerings.counts
         return [
             {
                 **source,
                 "toolCount": known.get(source["id"], 0),
                 "enabledToolCount": callable_.get(source["id"], 0),
+                **extras.get(source["id"], {}),
             }
             for source in self._registry.sources(closely=closely)
         ]
@@ -111,8 +115,8 @@ class Toolset:
         self._refreshing.add(task)
         task.add_done_callback(self._refreshed)
 
-    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
-        """Call `listener` after the lists changed (T-184). Returns what ends it."""
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener` after lists changed (T-184). Returns what ends it."""
         self._listeners.add(listener)
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look(), name="toolset-look")
@@ -128,7 +132,7 @@ class Toolset:
         await asyncio.gather(*self._refreshing, *looking, return_exceptions=True)
         await self._registry.close()
 
-    def _leave(self, listener: Callable[[], None]) -> None:
+    def _leave(self, listener: Listener) -> None:
         self._listeners.discard(listener)
         if not self._listeners and self._looking is not None:
             self._looking.cancel()
@@ -151,12 +155,12 @@ class Toolset:
     def _compare(self) -> None:
         if self._announced is None:
             self._announced = self._view
-        elif self._timer is None and not self._view.is_listed_like(self._announced):
+        elif self._timer is None and self._view.differences(self._announced):
             self._timer = asyncio.get_running_loop().call_later(COALESCE_S, self._announce)
 
     def _announce(self) -> None:
         self._timer = None
-        if self._announced is None or not self._view.is_listed_like(self._announced):
-            self._announced = self._view
+        before, self._announced = self._announced or View(), self._view
+        if changed := self._view.differences(before):
             for listener in tuple(self._listeners):
-                listener()
+                listener(changed)

@@ -10,7 +10,7 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from protocol import headers
 from protocol.issues import Issue
@@ -24,6 +24,8 @@ from workspace_server.source import Source, Visibility
 from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
 from workspace_server.trust.item import trust_command
 
+Kind = Literal["tools", "prompts", "resources"]
+"""What clients hear of when it changed; templates are among the resources."""
 META_TOOLS: Final[tuple[Mapping[str, Any], ...]] = (EXECUTE_TOOL, TOOL_SEARCH)
 
 
@@ -84,17 +86,18 @@ class View:
             return None
         return None if policy.hidden({name: source.default}, self.configuration.deltas) else (source, own)
 
-    def unlisted_source(self, name: str) -> Source | None:
-        """The source that would have a tool of this name, if it has not said yet which tools it has."""
+    def unlisted_source(self, name: str, kind: Kind = "tools") -> Source | None:
+        """The source that would have a tool or prompt of this name, if it has not said yet which it has."""
         if self._is_internal(name) or name in self.hidden:
             return None
-        listed = {offered.source.id for offered in self.snapshot.tools}
+        known = self.snapshot.tools if kind == "tools" else self.snapshot.offerings.prompts
+        listed = {offered.source.id for offered in known}
         named = [
             (len(prefix), source)
             for source in self.snapshot.sources
             if source.id not in listed
             and source.state not in _SETTLED
-            and (prefix := naming.prefix_of(source))
+            and ((prefix := naming.prefix_of(source)) or naming.is_bare(source))
             and name.startswith(prefix)
         ]
         return max(named, key=lambda one: one[0], default=(0, None))[1]
@@ -107,7 +110,11 @@ class View:
         for source in waiting:
             if (prefix := naming.prefix_of(source)) and name.startswith(prefix):
                 return source.trust_path
-        return self.snapshot.withheld.get(name)
+        if name in self.snapshot.withheld or name in self.by_name or name in self.hidden:
+            return self.snapshot.withheld.get(name)
+        # any name can be one of a server whose tools keep their own; one that is nearly right is mistyped
+        bare = next((source for source in waiting if naming.is_bare(source)), None)
+        return None if bare is None or self.nearest(name) else bare.trust_path
 
     def nearest(self, name: str) -> list[str]:
         """Up to five callable names that resemble this one, best first (T-175); none for internal ones."""
@@ -133,12 +140,19 @@ class View:
     def _has_on_demand(self) -> bool:
         return any(offered.tool.visibility == "ondemand" for offered in self.tools)
 
-    def is_listed_like(self, other: View) -> bool:
-        """Whether both show the same lists in every mode (T-184)."""
-        mine, theirs = (
-            [(one.definition, one.tool.visibility) for one in view.tools] for view in (self, other)
-        )
-        return mine == theirs
+    def differences(self, other: View) -> frozenset[Kind]:
+        """The lists that the two show differently in some mode (T-184)."""
+        mine, theirs = self._lists(), other._lists()
+        return frozenset(kind for kind, shown in mine.items() if shown != theirs[kind])
+
+    def _lists(self) -> Mapping[Kind, object]:
+        extras = self.snapshot.offerings
+        described = [(one.name, one.tool.description) for one in self.tools]  # each is a resource as well
+        return {
+            "tools": [(one.definition, one.tool.visibility) for one in self.tools],
+            "prompts": [one.definition for one in extras.prompts],
+            "resources": (described, [one.definition for one in (*extras.resources, *extras.templates)]),
+        }
 
 
 def mode_of(header: Mapping[str, str], query: Mapping[str, str]) -> Mode:

@@ -1,4 +1,4 @@
-"""From what a foreign server lists to tools of ours. Pure.
+"""From what a foreign server lists to tools, prompts and resources of ours. Pure.
 
 Members we know nothing of stay; texts that models and terminals see are cleaned (T-17). Whether a schema
 can be served is judged where lists are checked (`listing.py`); the names tools are offered by are made in
@@ -8,19 +8,24 @@ can be served is judged where lists are checked (`listing.py`); the names tools 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
 from protocol import jsonrpc
 from protocol.issues import Issue
 from workspace_server.results import clean_text
-from workspace_server.source import Tool, Visibility
+from workspace_server.source import Entry, TaskUse, Tool, Visibility
+from workspace_server.upstream.kinds import TOOLS, Kind
+
+Item = TypeVar("Item")
 
 MAX_NAME: Final = 256
+MAX_URI: Final = 8192
+_CALLED: Final = {"name": "name", "uri": "URI", "uriTemplate": "URI template"}
 _TEXTS: Final = frozenset({"title", "description"})
 _VALUES: Final = frozenset({"const", "enum", "default", "examples"})
 """Members of a schema whose content is data, not text for a reader."""
@@ -31,20 +36,24 @@ _SUSPECT: Final = re.compile(rb"[\x7f-\xff]|\\[ubfr]")
 
 
 @dataclass(frozen=True, slots=True)
-class Definitions:
-    """The tools of one list.
+class Definitions(Generic[Item]):
+    """The entries of one list.
 
     Attributes:
-        tools: in the order of the list, under cleaned names.
-        originals: the server's own name of each tool.
-        hashes: of each tool's whole definition as it came.
+        items: in the order of the list, under names that can be offered.
+        originals: the server's own name of each.
+        hashes: of each whole definition as it came.
         issues: what was left out.
     """
 
-    tools: tuple[Tool, ...] = ()
+    items: tuple[Item, ...] = ()
     originals: Mapping[str, str] = field(default_factory=dict)
     hashes: Mapping[str, str] = field(default_factory=dict)
     issues: tuple[Issue, ...] = ()
+
+
+Make = Callable[[str, str, Mapping[str, Any], str], Item]
+"""Makes an item from its name, the server's own name, its definition, and that definition's hash."""
 
 
 def read(
@@ -54,7 +63,8 @@ def read(
     visibility: Visibility = "native",
     visibilities: Mapping[str, Visibility] | None = None,
     timeout_s: float | None = None,
-) -> Definitions:
+    task: TaskUse = "forbidden",
+) -> Definitions[Tool]:
     """The tools of a list; never raises, whatever the entries are (T-11, T-17).
 
     Args:
@@ -62,34 +72,54 @@ def read(
         source: id of the source, for issues.
         visibility: of all its tools; `visibilities` of single ones, by the server's own names (T-32).
         timeout_s: the longest one call may take.
+        task: whether a call may be a task.
     """
-    tools: dict[str, Tool] = {}
+
+    def make(name: str, original: str, definition: Mapping[str, Any], digest: str) -> Tool:
+        shown = (visibilities or {}).get(original, visibility)
+        definition = {**definition, "name": name}
+        return Tool(name, definition, shown, timeout_s=timeout_s, fingerprint=digest, task=task)
+
+    return _read(entries, source, TOOLS, make)
+
+
+def read_extras(entries: Sequence[msgspec.Raw], source: str, kind: Kind) -> Definitions[Entry]:
+    """The prompts, resources or templates of a list; as `read`. URIs are kept as they are, or left out."""
+
+    def make(name: str, original: str, definition: Mapping[str, Any], digest: str) -> Entry:
+        return Entry(name, {**definition, kind.key: name}, original)
+
+    return _read(entries, source, kind, make)
+
+
+def _read(entries: Sequence[msgspec.Raw], source: str, kind: Kind, make: Make[Item]) -> Definitions[Item]:
+    items: dict[str, Item] = {}
     originals: dict[str, str] = {}
     hashes: dict[str, str] = {}
     issues: list[Issue] = []
-    details = f"source {source}"
     for place, entry in enumerate(entries, 1):
         definition = _decode(entry)
-        name = _name(definition)
-        if name is None:
-            text = f"Entry {place} of the list is no tool with a name that can be offered; it is left out"
-            issues.append(Issue("error", "names", "TOOL_NAME_INVALID", text, details=details))
-        elif name in tools:
-            text = f'Tool "{name}" is already registered'
-            issues.append(Issue("warning", "names", "TOOL_NAME_DUPLICATE", text, name, details))
-        else:
-            originals[name] = definition["name"]
-            hashes[name] = sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
-            if _SUSPECT.search(jsonrpc.bytes_of(entry)):
-                definition = _cleaned(definition)
-            tools[name] = Tool(
-                name,
-                {**definition, "name": name},
-                (visibilities or {}).get(originals[name], visibility),
-                timeout_s=timeout_s,
-                fingerprint=hashes[name],
-            )
-    return Definitions(tuple(tools.values()), originals, hashes, tuple(issues))
+        name = _name(definition.get(kind.key), kind)
+        if name is None or name in items:
+            issues.append(_left_out(kind, place, name, source))
+            continue
+        originals[name] = definition[kind.key]
+        hashes[name] = sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
+        if _SUSPECT.search(jsonrpc.bytes_of(entry)):
+            definition = _cleaned(definition)
+        items[name] = make(name, originals[name], definition, hashes[name])
+    return Definitions(tuple(items.values()), originals, hashes, tuple(issues))
+
+
+def _left_out(kind: Kind, place: int, name: str | None, source: str) -> Issue:
+    details = f"source {source}"
+    if name is None:
+        what = f"{kind.word} with a {_CALLED[kind.key]} that can be offered"
+        text = f"Entry {place} of the list is no {what}; it is left out"
+        return Issue("error", "names", f"{kind.code}_NAME_INVALID", text, details=details)
+    text = f'{kind.word.capitalize()} "{name}" is already registered'
+    tool = name if kind is TOOLS else None
+    return Issue("warning", "names", f"{kind.code}_NAME_DUPLICATE", text, tool, details)
 
 
 def changed(known: Mapping[str, str], now: Mapping[str, str], source: str) -> list[Issue]:
@@ -112,11 +142,12 @@ def _decode(entry: msgspec.Raw) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _name(definition: Mapping[str, Any]) -> str | None:
-    name = definition.get("name")
-    if not isinstance(name, str) or len(name) > MAX_NAME:
+def _name(said: object, kind: Kind) -> str | None:
+    if not isinstance(said, str) or len(said) > (MAX_NAME if kind.key == "name" else MAX_URI):
         return None
-    return re.sub("[\t\n]", "", clean_text(name)) or None
+    name = re.sub("[\t\n]", "", clean_text(said))
+    # a name is looked up in a table of ours; a URI goes to the server as the client read it
+    return (name or None) if kind.key == "name" or name == said else None
 
 
 def _cleaned(value: Any, names: bool = False) -> Any:

@@ -5,7 +5,8 @@ Not for what a server answers: its errors and error results are outcomes like an
 
 from __future__ import annotations
 
-from protocol.errors import Delivered, Reason
+from protocol.errors import Delivered, Reason, Refusal
+from workspace_server.results import clean_text
 
 
 class TransportEnded(Exception):
@@ -45,6 +46,18 @@ class Unavailable(Exception):
         self.delivered = delivered
         self.reason = reason
         self.retry_after_ms = retry_after_ms
+
+    def refusal(self, source: str, state: str) -> Refusal:
+        """What whoever asked this source reads (T-182); `state` is the source's."""
+        error = clean_text(self.text)
+        next_step = None
+        if self.delivered == "unknown" and self.reason is Reason.SOURCE_UNAVAILABLE:
+            next_step = "check whether the call took effect before you repeat it"
+        elif self.retry_after_ms is not None:
+            next_step = "retry after the given time; lmtb servers says more"
+        text = f'Source "{source}" gave no answer: {error}'
+        details = {"source": source, "state": state, "error": error}
+        return Refusal(self.reason, text, next_step, self.delivered, self.retry_after_ms, details)
 
 
 class SessionFailed(Unavailable):

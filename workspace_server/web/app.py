@@ -48,6 +48,7 @@ class Server:
         self._version = version
         self._toolset = calls.toolset
         self._tasks = calls.tasks
+        self._conversations = calls.conversations
         self._life = life
         self._keep_alive_s = keep_alive_s
         self._methods = Methods(calls, version, int(launch.settings.get("page_size", PAGE_SIZE)))
@@ -92,15 +93,23 @@ class Server:
         if isinstance(message, Rejection):
             return await stream.finish(message.status, message.body())
         if not isinstance(message.message, Request):
+            await self._heard(message.message)
             return web.Response(status=202)
         if self._life.stopping:
             answer = self._stopping(message.message)
             return await stream.finish(answer.status, answer.body)
         asked = Asked(message.message, message, request.headers, request.query, stream.notify)
         if message.message.method == names.LISTEN:
-            return await listen.serve(asked, stream, self._toolset, self._life, self._keep_alive_s)
+            told = self._toolset, self._methods.tasks
+            return await listen.serve(asked, stream, *told, self._life, self._keep_alive_s)
         answer = await self._answer(asked)
         return await stream.finish(answer.status, answer.body)
+
+    async def _heard(self, message: Notification | Response) -> None:
+        """A call that waits for its client has no connection to be closed; what names it is its state."""
+        if isinstance(message, Notification) and message.method == names.CANCELLED:
+            state = jsonrpc.members_of(message.params).get("requestState", b"")
+            await self._conversations.let_go(jsonrpc.text_of(state) or "")
 
     async def _answer(self, asked: Asked) -> Answer:
         try:

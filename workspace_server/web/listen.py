@@ -1,64 +1,148 @@
-"""`subscriptions/listen`: one open answer that tells of changed lists, until the server stops.
+"""`subscriptions/listen`: one open answer that tells of changes, until the server stops.
 
-Source: row M18 and T-184.
+Source: row M18 and T-184. Which lists changed is `catalog/toolset.py`; of resources their sources tell, of
+tasks `tasks.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
 from protocol import jsonrpc, names
+from protocol.inbound import Rejection
+from protocol.tasks import CHANGED
 from workspace_server.calls.asked import Asked
 from workspace_server.catalog.toolset import Toolset
+from workspace_server.catalog.view import Kind, View
 from workspace_server.life import Life
+from workspace_server.web import resources
 from workspace_server.web.stream import Stream
+from workspace_server.web.tasks import FILTER, TaskMethods
 
-_KINDS: Final = {
-    "toolsListChanged": names.TOOLS_CHANGED,
-    "resourcesListChanged": names.RESOURCES_CHANGED,
-    "promptsListChanged": names.PROMPTS_CHANGED,
+MAX_RESOURCES: Final = 1000
+"""Resources that one stream tells of; what is asked for beyond them is not honoured."""
+_KINDS: Final[Mapping[str, Kind]] = {
+    "toolsListChanged": "tools",
+    "promptsListChanged": "prompts",
+    "resourcesListChanged": "resources",
 }
-"""Kinds that can be asked for. Prompts never change here: there are none."""
-_CHANGING: Final = ("toolsListChanged", "resourcesListChanged")
-"""Kinds that a changed toolset means: every tool is listed as a resource as well."""
+_METHODS: Final[Mapping[Kind, str]] = {
+    "tools": names.TOOLS_CHANGED,
+    "prompts": names.PROMPTS_CHANGED,
+    "resources": names.RESOURCES_CHANGED,
+}
+_RESOURCES: Final = "resourceSubscriptions"
+Leave = Callable[[], None]
+_uris: Final = msgspec.json.Decoder(list[str])
 
 
-async def serve(
-    asked: Asked, stream: Stream, toolset: Toolset, life: Life, keep_alive_s: float
+class _News:
+    """What happened since a stream was told last."""
+
+    def __init__(self) -> None:
+        self.wake = asyncio.Event()
+        self._kinds: set[Kind] = set()
+        self._uris: dict[str, None] = {}
+
+    def changed(self, kinds: frozenset[Kind]) -> None:
+        """These lists changed."""
+        self._kinds |= kinds
+        self.wake.set()
+
+    def updated(self, uri: str) -> None:
+        """This resource changed."""
+        self._uris[uri] = None
+        self.wake.set()
+
+    def take(self) -> tuple[set[Kind], Sequence[str]]:
+        """All of it, once."""
+        kinds, uris = self._kinds, tuple(self._uris)
+        self._kinds, self._uris = set(), {}
+        return kinds, uris
+
+
+async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
+    asked: Asked, stream: Stream, toolset: Toolset, tasks: TaskMethods, life: Life, keep_alive_s: float
 ) -> web.StreamResponse:
     """Answer one listen request; returns when the server stops, and is cancelled when the caller leaves."""
-    raw = asked.inbound.params.get("notifications")
-    if raw is None or jsonrpc.bytes_of(raw)[:1] != b"{":
-        refused = asked.invalid("params.notifications must be an object")
-        return await stream.finish(refused.status, refused.body())
-    wanted = {kind: jsonrpc.bytes_of(value) for kind, value in jsonrpc.members_of(raw).items()}
-    honoured = {kind: True for kind in _KINDS if wanted.get(kind) == b"true"}
-    meta = {names.META_SUBSCRIPTION: msgspec.Raw(asked.request.id)}
-    wake, changed = asyncio.Event(), asyncio.Event()
-
-    def on_change() -> None:
-        changed.set()
-        wake.set()
-
-    leave = (toolset.listen(on_change), life.on_stop(wake.set))
     try:
+        kinds, uris = _wanted(asked.inbound.params.get("notifications"))
+    except ValueError as problem:
+        refused = asked.invalid(str(problem))
+        return await stream.finish(refused.status, refused.body())
+    meta = {names.META_SUBSCRIPTION: msgspec.Raw(asked.request.id)}
+    news = _News()
+    followed = await tasks.follow(asked, news.wake.set)
+    if isinstance(followed, Rejection):
+        return await stream.finish(followed.status, followed.body())
+    leave: list[Leave] = [toolset.listen(news.changed), life.on_stop(news.wake.set)]
+    try:
+        honoured: dict[str, Any] = dict.fromkeys(kinds, True)
+        if uris is not None:
+            honoured[_RESOURCES] = await _follow(uris, await toolset.current(), news, leave)
+        if followed is not None:
+            leave.append(followed.end)
+            honoured[FILTER] = followed.ids
         await stream.notify(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
         while not life.stopping:
-            await _wait(wake, stream, keep_alive_s)
-            if changed.is_set():
-                changed.clear()
-                for kind in _CHANGING:
-                    if kind in honoured:
-                        await stream.notify(_KINDS[kind], {"_meta": meta})
+            await _wait(news.wake, stream, keep_alive_s)
+            await _tell(stream, news, {_KINDS[one] for one in kinds}, meta)
+            for task in await followed.take() if followed is not None else ():
+                await stream.notify(CHANGED, {**task, "_meta": meta})
     finally:
         for end in leave:
             end()
     result: dict[str, Any] = {"resultType": "complete", "_meta": meta}
     return await stream.finish(200, jsonrpc.result(asked.request.id, result))
+
+
+async def _follow(uris: Sequence[str], view: View, news: _News, leave: list[Leave]) -> list[str]:
+    """Have the sources tell of resources, all asked at once; those that they will tell of.
+
+    `leave` gets what ends it, as soon as there is something to end.
+    """
+
+    async def follow(uri: str) -> str | None:
+        end = await resources.subscribe(view, uri, news.updated)
+        if end is None:
+            return None
+        leave.append(end)
+        return uri
+
+    return [uri for uri in await asyncio.gather(*(follow(uri) for uri in uris)) if uri is not None]
+
+
+def _wanted(raw: msgspec.Raw | None) -> tuple[list[str], list[str] | None]:
+    """The kinds of lists and the resources that are asked for; None where no resources are mentioned.
+
+    Raises:
+        ValueError: that is no filter.
+    """
+    if raw is None or jsonrpc.bytes_of(raw)[:1] != b"{":
+        raise ValueError("params.notifications must be an object")
+    members = jsonrpc.members_of(raw)
+    kinds = [kind for kind in _KINDS if jsonrpc.bytes_of(members.get(kind, msgspec.Raw())) == b"true"]
+    if _RESOURCES not in members:
+        return kinds, None
+    try:
+        uris = _uris.decode(members[_RESOURCES])
+    except msgspec.DecodeError:
+        raise ValueError(f"params.notifications.{_RESOURCES} must be a list of URIs") from None
+    return kinds, list(dict.fromkeys(uris))[:MAX_RESOURCES]
+
+
+async def _tell(stream: Stream, news: _News, kinds: set[Kind], meta: Mapping[str, Any]) -> None:
+    changed, uris = news.take()
+    for kind, method in _METHODS.items():
+        if kind in changed & kinds:
+            await stream.notify(method, {"_meta": meta})
+    for uri in uris:
+        await stream.notify(names.RESOURCE_UPDATED, {"uri": uri, "_meta": meta})
 
 
 async def until(life: Life, stream: Stream, keep_alive_s: float) -> None:

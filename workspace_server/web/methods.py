@@ -11,22 +11,31 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
+from protocol import jsonrpc, names, tasks
 from protocol.inbound import Rejection
 from protocol.versions import MODERN_REVISIONS
 from workspace_server import log
 from workspace_server.calls.asked import Asked, Outcome
 from workspace_server.calls.dispatch import Calls
 from workspace_server.catalog.view import mode_of
-from workspace_server.web import pages, resources
+from workspace_server.naming import sort_key
+from workspace_server.web import completion, pages, prompts, resources
+from workspace_server.web.tasks import TaskMethods
+from workspace_server.web.transparent import Transparent
 
-SERVER_NAME: Final = "lm-tools-bridge-workspace"
 _UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
+INSTRUCTIONS: Final = (
+    "These are the tools of one project: some that look at its files, the project's own scripts, and the MCP"
+    " servers configured for it. If tool_search is among them, there are more tools than those that"
+    " are listed: find them with it, and run them by name or through execute_tool."
+)
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},
-    "resources": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
     "prompts": {"listChanged": True},
     "completions": {},
+    "logging": {},
+    "extensions": {tasks.EXTENSION: {}},
 }
 
 
@@ -50,8 +59,10 @@ class Methods:
     def __init__(self, calls: Calls, version: str, page_size: int = pages.PAGE_SIZE) -> None:
         self._toolset = calls.toolset
         self._calls = calls
+        self._transparent = Transparent(calls)
         self._page_size = page_size
-        self._server_info = {"name": SERVER_NAME, "version": version}
+        self._server_info = {"name": names.WORKSPACE_SERVER, "version": version}
+        self.tasks = TaskMethods(calls, self._finished)
         self._table: Mapping[str, Callable[[Asked], Awaitable[Outcome]]] = {
             names.DISCOVER: self._discover,
             names.TOOLS_LIST: self._tools_list,
@@ -62,17 +73,16 @@ class Methods:
             names.PROMPTS_LIST: self._prompts_list,
             names.PROMPTS_GET: self._prompts_get,
             names.COMPLETE: self._complete,
+            **self.tasks.table,
         }
 
     async def answer(self, asked: Asked) -> Answer:
         """The answer to one request; a fault of ours becomes -32603 and a log line."""
         identity = asked.request.id
-        method = self._table.get(asked.request.method)
-        if method is None:
-            text = f"method {asked.request.method} does not exist in revision {asked.inbound.revision}"
-            return Answer(404, jsonrpc.error(identity, jsonrpc.METHOD_NOT_FOUND, text))
         try:
-            outcome = await method(asked)
+            outcome = await self._transparent.answer(asked)
+            if outcome is None:
+                outcome = await self._gathered(asked)
         except msgspec.DecodeError as error:
             outcome = asked.invalid(f"params cannot be read: {error}")
         except Exception as fault:  # noqa: BLE001  the caller gets an answer with its id, whatever happens
@@ -83,6 +93,14 @@ class Methods:
             return Answer(outcome.status, outcome.body())
         return Answer(200, jsonrpc.result(identity, self._finished(outcome)))
 
+    async def _gathered(self, asked: Asked) -> Outcome:
+        """The answer of the workspace as what it gathered."""
+        method = self._table.get(asked.request.method)
+        if method is None:
+            text = f"method {asked.request.method} does not exist in revision {asked.inbound.revision}"
+            return Rejection(404, jsonrpc.METHOD_NOT_FOUND, text, asked.request.id)
+        return await method(asked)
+
     def _finished(self, outcome: Mapping[str, Any] | msgspec.Raw) -> Mapping[str, Any] | msgspec.Raw:
         """Every result we author says that it is complete, and whose it is (M9, M10)."""
         if isinstance(outcome, msgspec.Raw):
@@ -91,12 +109,13 @@ class Methods:
         return {"resultType": "complete", **outcome, "_meta": meta}
 
     async def _discover(self, asked: Asked) -> Outcome:
-        return {"supportedVersions": list(MODERN_REVISIONS), "capabilities": _CAPABILITIES, **_UNCACHED}
+        said = {"capabilities": _CAPABILITIES, "instructions": INSTRUCTIONS}
+        return {"supportedVersions": list(MODERN_REVISIONS), **said, **_UNCACHED}
 
     async def _tools_list(self, asked: Asked) -> Outcome:
         view = await self._toolset.current()
         definitions = view.listed(mode_of(asked.header, asked.query))
-        result = self._page(asked, "tools", definitions, lambda entry: str(entry["name"]))
+        result = self._page(asked, "tools", definitions, "name")
         issues = self._toolset.issues() if asked.value("cursor") is None else []
         if isinstance(result, dict) and issues:
             result["_meta"] = {names.META_ISSUES: [issue.as_json() for issue in issues]}
@@ -104,26 +123,32 @@ class Methods:
 
     async def _resources_list(self, asked: Asked) -> Outcome:
         entries = resources.entries(await self._toolset.current())
-        return self._page(asked, "resources", entries, lambda entry: str(entry["uri"]))
+        return self._page(asked, "resources", entries, "uri", resources.order)
 
     async def _templates_list(self, asked: Asked) -> Outcome:
-        return self._page(asked, "resourceTemplates", resources.TEMPLATES, lambda entry: str(entry["name"]))
+        entries = resources.templates(await self._toolset.current())
+        return self._page(asked, "resourceTemplates", entries, "uriTemplate", resources.order)
 
     async def _resources_read(self, asked: Asked) -> Outcome:
-        outcome = resources.read(asked, await self._toolset.current())
+        outcome = await resources.read(self._calls, asked, await self._toolset.current())
         return {**outcome, **_UNCACHED} if isinstance(outcome, Mapping) else outcome
 
     async def _prompts_list(self, asked: Asked) -> Outcome:
-        return self._page(asked, "prompts", (), lambda entry: str(entry["name"]))
+        return self._page(asked, "prompts", prompts.entries(await self._toolset.current()), "name")
 
     async def _prompts_get(self, asked: Asked) -> Outcome:
-        return asked.invalid(f"Unknown prompt: {asked.inbound.name}")
+        return await prompts.get(self._calls, asked, await self._toolset.current())
 
     async def _complete(self, asked: Asked) -> Outcome:
-        return resources.complete(asked, await self._toolset.current())
+        return await completion.complete(self._calls, asked, await self._toolset.current())
 
-    def _page(self, asked: Asked, member: str, entries: Any, name_of: Callable[[Any], str]) -> Outcome:
-        found = pages.page(member, entries, name_of, asked.value("cursor"), self._page_size)
+    def _page(
+        self, asked: Asked, member: str, entries: Any, key: str, order: pages.Order = sort_key
+    ) -> Outcome:
+        cursor = asked.value("cursor")
+        found = pages.page(
+            member, entries, lambda entry: str(entry[key]), cursor, self._page_size, order=order
+        )
         if found is None:
             return asked.invalid("params.cursor is not a cursor of this list")
         shown, following = found

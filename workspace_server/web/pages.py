@@ -14,6 +14,8 @@ from typing import Any, Final, TypeVar
 
 from workspace_server.naming import sort_key
 
+Order = Callable[[str], tuple[Any, ...]]
+
 Entry = TypeVar("Entry")
 PAGE_SIZE: Final = 1000
 
@@ -34,16 +36,23 @@ def decode(kind: str, cursor: str) -> str | None:
 
 
 def page(
-    kind: str, entries: Sequence[Entry], name_of: Callable[[Entry], str], cursor: Any, size: int = PAGE_SIZE
+    kind: str,
+    entries: Sequence[Entry],
+    name_of: Callable[[Entry], str],
+    cursor: Any,
+    size: int = PAGE_SIZE,
+    *,
+    order: Order = sort_key,
 ) -> tuple[Sequence[Entry], str | None] | None:
     """One page of a list.
 
     Args:
         kind: which list it is; a cursor of another one is refused.
-        entries: the whole list, ordered by `naming.sort_key` of the names.
+        entries: the whole list, ordered by `order` of the names.
         name_of: an entry's name.
         cursor: what the request brought, None for the first page.
         size: the most entries of one page.
+        order: what the list is sorted by.
 
     Returns:
         The entries and the next cursor, or None for a cursor that is not ours.
@@ -53,7 +62,7 @@ def page(
         after = decode(kind, cursor) if isinstance(cursor, str) else None
         if after is None:
             return None
-        start = bisect_right(entries, sort_key(after), key=lambda entry: sort_key(name_of(entry)))
+        start = bisect_right(entries, order(after), key=lambda entry: order(name_of(entry)))
     shown = entries[start : start + size]
     more = start + size < len(entries)
     return shown, encode(kind, name_of(shown[-1])) if more else None

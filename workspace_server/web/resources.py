@@ -1,127 +1,112 @@
-"""The tools as resources: their names, one tool, its schema; and completion of names (T-151 to T-154).
+"""The resources of a workspace: its tools (`tool_resources.py`), then those of its sources (T-119).
 
-Resources of third parties do not pass through here.
+Who is asked for a URI is decided here; how, in `calls/relayed.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any, Final
-from urllib.parse import quote, unquote
 
-from protocol import jsonrpc, names
-from protocol.inbound import Rejection
-from workspace_server.calls import absent
+from protocol import inbound, jsonrpc, names
+from protocol.errors import Refusal
+from workspace_server import naming
+from workspace_server.calls import relayed
 from workspace_server.calls.asked import Asked, Outcome
-from workspace_server.catalog.registry import Offered
+from workspace_server.calls.dispatch import Calls
 from workspace_server.catalog.view import View
+from workspace_server.source import CallOutcome, RpcError, Source
+from workspace_server.web import tool_resources
 
-MIME: Final = "application/json"
-MAX_COMPLETIONS: Final = 100
-_AVOID: Final = ("do not use", "placeholder")
-
-TEMPLATES: Final[tuple[dict[str, str], ...]] = (
-    {
-        "uriTemplate": names.TEMPLATE_SCHEMA,
-        "name": "schema",
-        "description": "The input schema of one tool.",
-        "mimeType": MIME,
-    },
-    {
-        "uriTemplate": names.TEMPLATE_TOOL,
-        "name": "tool",
-        "description": "Everything known about one tool.",
-        "mimeType": MIME,
-    },
-)
+MAX_ASKED: Final = 8
+"""Sources that are asked for a URI that none of them lists."""
+SUBSCRIBE_S: Final = 10.0
+"""How long sources may take to say whether they tell of a resource."""
+_NOT_FOUND: Final = frozenset({jsonrpc.INVALID_PARAMS, jsonrpc.METHOD_NOT_FOUND, -32002})
+"""What servers answer to a URI they do not have; the last one is from the era of sessions (row C10)."""
 
 
-def entries(view: View) -> list[dict[str, Any]]:
-    """The objects of `resources/list`: the names, then one per callable tool, ordered by URI."""
-    text = "The names of all tools that can be called."
-    listed = [{"uri": names.URI_NAMES, "name": "names", "description": text, "mimeType": MIME}]
-    for offered in view.tools:
-        entry = {"uri": _uri(names.URI_TOOL, offered.name), "name": offered.name, "mimeType": MIME}
-        if description := offered.named_tool().description:
-            entry["description"] = description
-        listed.append(entry)
-    return listed
+def entries(view: View) -> list[Mapping[str, Any]]:
+    """The objects of `resources/list`, ordered by `order`."""
+    return [*tool_resources.entries(view), *(one.definition for one in view.snapshot.offerings.resources)]
 
 
-def read(asked: Asked, view: View) -> Outcome:
-    """The result of `resources/read`, or -32602 with the URI in its data (M19)."""
+def templates(view: View) -> list[Mapping[str, Any]]:
+    """The objects of `resources/templates/list`, ordered by `order`."""
+    return [*tool_resources.TEMPLATES, *(one.definition for one in view.snapshot.offerings.templates)]
+
+
+def order(uri: str) -> tuple[bool, str, str]:
+    """What lists are sorted by: our own first."""
+    return (not uri.startswith(names.OWN_SCHEME), *naming.sort_key(uri))
+
+
+async def read(calls: Calls, asked: Asked, view: View) -> Outcome:
+    """The answer to `resources/read`.
+
+    A URI that no source lists goes to those with a template that fits, then to the others: results link to
+    resources that are in no list. The first that has it answers.
+    """
     uri = asked.inbound.name or ""
-    if uri == names.URI_NAMES:
-        return _contents(uri, {"tools": [offered.name for offered in view.tools]})
-    for prefix, describe in ((names.URI_TOOL, _tool), (names.URI_SCHEMA, _schema)):
-        if uri.startswith(prefix):
-            name = unquote(uri.removeprefix(prefix))
-            offered = view.get(name)
-            return (
-                absent.unknown_tool(asked, view, name, uri)
-                if offered is None
-                else _contents(uri, describe(offered))
-            )
-    data = {"uri": uri, "details": {"uri": uri}}
-    return Rejection(200, jsonrpc.INVALID_PARAMS, f"Resource not found: {uri}", asked.request.id, data)
+    if uri.startswith(names.OWN_SCHEME):
+        return tool_resources.read(asked, view)
+    owner = view.snapshot.offerings.owner(uri)
+    if owner is not None:
+        outcome = await relayed.relay(calls, asked, view, owner, asked.inbound.params)
+        if isinstance(outcome, RpcError) and outcome.code in _NOT_FOUND and outcome.data is None:
+            return tool_resources.not_found(asked, uri)
+        return relayed.answer(asked, outcome)
+    failures: list[CallOutcome] = []
+    for source in await _candidates(view, uri):
+        outcome = await relayed.relay(calls, asked, view, source, asked.inbound.params)
+        if not _is_failure(outcome):
+            return relayed.answer(asked, outcome)
+        failures.append(outcome)
+    return _none_has_it(asked, uri, failures)
 
 
-def complete(asked: Asked, view: View) -> Outcome:
-    """The result of `completion/complete`: tool names that begin with the value."""
-    ref, argument = asked.value("ref"), asked.value("argument")
-    if not (isinstance(ref, dict) and isinstance(argument, dict)):
-        return asked.invalid("params.ref and params.argument must be objects")
-    value = argument.get("value")
-    if not isinstance(value, str):
-        return asked.invalid("params.argument.value must be a string")
-    if ref.get("uri") not in (names.TEMPLATE_TOOL, names.TEMPLATE_SCHEMA) or argument.get("name") != "name":
-        return asked.invalid("params.ref and params.argument name nothing that can be completed")
-    found: Sequence[str] = [offered.name for offered in view.tools if offered.name.startswith(value)]
-    return {
-        "completion": {
-            "values": found[:MAX_COMPLETIONS],
-            "total": len(found),
-            "hasMore": len(found) > MAX_COMPLETIONS,
-        }
-    }
+def _is_failure(outcome: CallOutcome) -> bool:
+    """Whether another source may still have what this one did not give."""
+    if isinstance(outcome, RpcError):
+        return outcome.code != inbound.MISSING_CAPABILITY
+    return isinstance(outcome, Refusal)
 
 
-def _contents(uri: str, value: Any) -> dict[str, Any]:
-    return {"contents": [{"uri": uri, "mimeType": MIME, "text": jsonrpc.dumps(value).decode()}]}
+def _none_has_it(asked: Asked, uri: str, failures: list[CallOutcome]) -> Outcome:
+    told = [one for one in failures if not isinstance(one, RpcError) or one.code not in _NOT_FOUND]
+    if not told and "requestState" in asked.inbound.params:
+        told = failures  # who asked its client something is the one that had it
+    return relayed.answer(asked, told[0]) if told else tool_resources.not_found(asked, uri)
 
 
-def _uri(prefix: str, name: str) -> str:
-    return prefix + quote(name, safe="")
+async def _candidates(view: View, uri: str) -> list[Source]:
+    """The sources that may have a resource, the likeliest first; at most `MAX_ASKED`."""
+    offerings = view.snapshot.offerings
+    if (owner := offerings.owner(uri)) is not None:
+        return [owner]
+    found = offerings.likely(uri)
+    for source in offerings.sources:
+        if source not in found and source.state == "ready":
+            greeting = await source.greeting()
+            if greeting is not None and "resources" in greeting.capabilities:
+                found.append(source)
+    return found[:MAX_ASKED]
 
 
-def _schema(offered: Offered) -> dict[str, Any]:
-    return {"name": offered.name, "inputSchema": offered.definition["inputSchema"]}
+async def subscribe(view: View, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:
+    """Have `listener` called with the URI when its resource changes, by the first source that tells of it.
 
-
-def _tool(offered: Offered) -> dict[str, Any]:
-    definition = offered.definition
-    optional = {key: definition[key] for key in ("outputSchema", "annotations") if key in definition}
-    return {
-        "name": offered.name,
-        "description": offered.named_tool().description,
-        "tags": list(offered.tool.keywords),
-        "inputSchema": definition["inputSchema"],
-        **optional,
-        "source": offered.source.id,
-        "visibility": offered.tool.visibility,
-        "toolUri": _uri(names.URI_TOOL, offered.name),
-        "schemaUri": _uri(names.URI_SCHEMA, offered.name),
-        "usageHint": _hint(offered),
-    }
-
-
-def _hint(offered: Offered) -> dict[str, Any]:
-    said = f"{offered.name}\n{offered.named_tool().description}".lower()
-    avoid = any(phrase in said for phrase in _AVOID)
-    reason = (
-        "The tool's name or description says that it is not meant to be used."
-        if avoid
-        else "Call the tool by its name with an object that fits inputSchema."
-    )
-    required = bool(offered.definition["inputSchema"].get("required"))
-    return {"mode": "do-not-use" if avoid else "direct", "reason": reason, "requiresObjectInput": required}
+    Returns:
+        What ends it; None where no source does, or none says so in time.
+    """
+    if uri.startswith(names.OWN_SCHEME):
+        return None  # a changed tool is a changed list
+    try:
+        async with asyncio.timeout(SUBSCRIBE_S):
+            for source in await _candidates(view, uri):
+                if (leave := await source.subscribe(uri, listener)) is not None:
+                    return leave
+    except TimeoutError:
+        pass
+    return None

@@ -27,7 +27,7 @@ async def test_changes_in_quick_succession_are_announced_once_and_undone_ones_ne
     source = PlayedSource([tool("a")])
     toolset = Toolset(Registry([source]), look_s=60)
     announced: list[list[str]] = []
-    toolset.listen(lambda: announced.append(names_in(toolset)))
+    toolset.listen(lambda _: announced.append(names_in(toolset)))
     await toolset.current()
     for tools in (["a", "b"], ["a", "c"], ["d"]):
         source.tools = tuple(tool(name) for name in tools)
@@ -52,7 +52,7 @@ async def test_it_looks_by_itself_while_somebody_listens_and_only_then(
     toolset = Toolset(Registry([source]), look_s=0.02)
     await toolset.current()
     heard = asyncio.Event()
-    leave = toolset.listen(heard.set)
+    leave = toolset.listen(lambda _: heard.set())
     source.tools = (tool("b"),)
     await asyncio.wait_for(heard.wait(), 5)
     leave()
@@ -77,7 +77,7 @@ async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_els
     toolset = Toolset(Registry([source]), configure, look_s=60)
     await toolset.current()
     heard = asyncio.Event()
-    toolset.listen(heard.set)
+    toolset.listen(lambda _: heard.set())
     if change == "visibility":
         source.tools = (tool("a"), tool("b", visibility="ondemand"))
     elif change == "switched off":

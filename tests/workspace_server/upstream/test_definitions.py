@@ -7,13 +7,14 @@ import json
 import msgspec
 import pytest
 
+from workspace_server.source import Tool
 from workspace_server.upstream import definitions
 from workspace_server.upstream.definitions import Definitions
 
 SCHEMA = {"type": "object"}
 
 
-def read(*entries: object) -> Definitions:
+def read(*entries: object) -> Definitions[Tool]:
     raws = [msgspec.Raw(one if isinstance(one, bytes) else json.dumps(one).encode()) for one in entries]
     return definitions.read(
         raws, "stdio:x", visibility="ondemand", visibilities={"often.used": "always"}, timeout_s=7
@@ -30,21 +31,21 @@ def test_every_member_of_a_definition_is_kept() -> None:
         "x": {"y": None},
         "n": 2**60,
     }
-    (tool,) = read(given).tools
+    (tool,) = read(given).items
     assert tool.definition == given
     assert (tool.name, tool.visibility, tool.timeout_s) == ("a.b", "ondemand", 7)
 
 
 def test_single_tools_can_have_another_visibility() -> None:
     """T-32; by the server's own names."""
-    found = read({"name": "often.used"}, {"name": "often"}).tools
+    found = read({"name": "often.used"}, {"name": "often"}).items
     assert [tool.visibility for tool in found] == ["always", "ondemand"]
 
 
 def test_the_first_of_two_tools_with_one_name_stays() -> None:
     """T-11, F40; also when they differ in what nobody sees (MO2)."""
     found = read({"name": "a", "n": 1}, {"name": "b"}, {"name": "a", "n": 2}, {"name": "a\u200b", "n": 3})
-    assert [(tool.name, tool.definition.get("n")) for tool in found.tools] == [("a", 1), ("b", None)]
+    assert [(tool.name, tool.definition.get("n")) for tool in found.items] == [("a", 1), ("b", None)]
     assert [(one.level, one.code, one.message) for one in found.issues] == [
         ("warning", "TOOL_NAME_DUPLICATE", 'Tool "a" is already registered')
     ] * 2
@@ -59,7 +60,7 @@ def test_the_first_of_two_tools_with_one_name_stays() -> None:
 def test_an_entry_that_is_no_tool_is_left_out_and_the_others_stay(entry: object) -> None:
     """T-11, T-18, MO8."""
     found = read(entry, {"name": "good", "inputSchema": SCHEMA})
-    assert [tool.name for tool in found.tools] == ["good"]
+    assert [tool.name for tool in found.items] == ["good"]
     assert [one.level for one in found.issues] == ["error"]
 
 
@@ -81,7 +82,7 @@ def test_texts_a_model_reads_are_cleaned_and_values_are_not() -> None:
         },
         "x-vendor": dirty,
     })  # fmt: skip
-    (tool,) = found.tools
+    (tool,) = found.items
     clean = "red abc"
     assert tool.definition == {
         "name": "del",
@@ -104,7 +105,7 @@ def test_texts_a_model_reads_are_cleaned_and_values_are_not() -> None:
 @pytest.mark.parametrize("annotations", [{"destructiveHint": True}, {"readOnlyHint": True}, "x", {}])
 def test_annotations_pass_through_and_decide_nothing(annotations: object) -> None:
     """T-19, T-178, MO6: clients ask their users by them; who trusted a server is not asked twice."""
-    (tool,) = read({"name": "a", "annotations": annotations}).tools
+    (tool,) = read({"name": "a", "annotations": annotations}).items
     assert tool.definition["annotations"] == annotations
     assert tool.asks is False
 
@@ -129,6 +130,6 @@ def test_the_order_of_members_is_no_change() -> None:
 def test_the_fingerprint_is_of_the_content() -> None:
     """T-179."""
     one, two, again = (
-        read({"name": "a", "description": text}).tools[0].fingerprint for text in ("x", "y", "x")
+        read({"name": "a", "description": text}).items[0].fingerprint for text in ("x", "y", "x")
     )
     assert one == again != two

@@ -29,7 +29,9 @@ async def test_discover_names_one_revision_and_the_capabilities_that_have_handle
     async with serving([PlayedSource([tool("a")])]) as served:
         result = await served.caller.result(names.DISCOVER)
         assert result["supportedVersions"] == ["2026-07-28"]
-        assert set(result["capabilities"]) == {"tools", "resources", "prompts", "completions"}
+        kinds = {"tools", "resources", "prompts", "completions", "logging", "extensions"}
+        assert set(result["capabilities"]) == kinds
+        assert result["capabilities"]["resources"] == {"listChanged": True, "subscribe": True}
         assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
         assert result["_meta"][names.META_SERVER]["version"] == "1.2.3"
 

@@ -14,16 +14,17 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import jsonrpc, names
+from protocol import jsonrpc
 from protocol.errors import Refusal
 from protocol.inbound import HEADER_MISMATCH
 from protocol.issues import Issue
 from workspace_server.config.model import RemoteServer
 from workspace_server.source import CallContext, CallOutcome, RpcError
 from workspace_server.upstream.failures import Unavailable
-from workspace_server.upstream.foreign import ForeignSource, Offer
+from workspace_server.upstream.foreign import ForeignSource, T
+from workspace_server.upstream.kinds import TOOLS
 from workspace_server.upstream.list_cache import ListCache, key_of
-from workspace_server.upstream.paging import Pages
+from workspace_server.upstream.offer import Offer
 from workspace_server.upstream.remote.addresses import Place
 from workspace_server.upstream.remote.connection import Connection
 from workspace_server.upstream.remote.failures import HttpFailure
@@ -49,6 +50,7 @@ class RemoteSource(ForeignSource):
         words = (server.namespace, "remote", *server.keywords)
         offer = Offer(
             server.namespace,
+            server.bare,
             server.separator,
             server.default,
             server.include,
@@ -57,6 +59,7 @@ class RemoteSource(ForeignSource):
             server.visibility,
             server.timeout_s,
             server.visibilities,
+            server.task,
         )
         key = key_of(_identity(server, around.environ))
         super().__init__("remote", offer, state="connecting", cache=cache, cache_key=key, max_age_s=MAX_AGE_S)
@@ -69,6 +72,7 @@ class RemoteSource(ForeignSource):
             source=self.id,
             schema=self._schema,
             on_change=self.list_changed,
+            on_update=self.resource_changed,
             junk=self.junk,
         )
         self._connection = Connection(self._opener.open, self.became, source=self.id, clock=around.clock)
@@ -84,22 +88,16 @@ class RemoteSource(ForeignSource):
         (T-118)."""
         return self._offers(EXECUTE)
 
-    async def fetch(self) -> Pages:
-        """All tools it lists now, hidden ones included."""
-        pages: Pages = await self._over_session(
-            lambda session: session.list_all(names.TOOLS_LIST, "tools"), patiently=True
-        )
-        return pages
-
     async def forward(self, name: str, context: CallContext) -> CallOutcome:
         """One call; one that its server refuses over its headers is made again with fresh ones (row C6)."""
         if not self._offers(name) and self.forwards:
             wrapped = {"name": name, "arguments": context.arguments}
             name, context = EXECUTE, replace(context, arguments=jsonrpc.raw(wrapped))
-        outcome = await self._call(name, context)
+        outcome = await super().forward(name, context)
         if isinstance(outcome, RpcError) and outcome.code == HEADER_MISMATCH:
-            await asyncio.wait([self._list_now()])
-            outcome = await self._call(name, context)
+            self.lists.ask([TOOLS])
+            await self.lists.tools.settled.wait()
+            outcome = await super().forward(name, context)
         return outcome
 
     async def nested_search(self, query: str, max_results: int, timeout_s: float) -> Mapping[str, Any] | None:
@@ -112,7 +110,7 @@ class RemoteSource(ForeignSource):
         arguments = jsonrpc.raw({"query": query, "max_results": max_results})
         try:
             async with asyncio.timeout(timeout_s):
-                outcome = await self._call(SEARCH, CallContext(arguments=arguments))
+                outcome = await super().forward(SEARCH, CallContext(arguments=arguments))
         except TimeoutError:
             self._note_search(slow=True)
             return None
@@ -157,28 +155,24 @@ class RemoteSource(ForeignSource):
 
     async def close(self) -> None:
         """End the connection and everything under way."""
-        await self.stop_listing()
+        await self.stop_asking()
         await self._connection.close()
 
     def _offers(self, original: str) -> bool:
         return self._schema(original) is not None
 
-    async def _call(self, name: str, context: CallContext) -> CallOutcome:
-        outcome: CallOutcome = await self._over_session(lambda session: session.call(name, context))
-        return outcome
-
-    async def _over_session(
-        self, ask: Callable[[Session], Awaitable[Any]], *, patiently: bool = False
-    ) -> Any:
-        """Ask; once more over a new session where the old one is unknown to the server (T-114)."""
+    async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+        """As `ForeignSource.over_session`; once more over a new session where the old one is unknown to the
+        server (T-114).
+        """
         try:
-            return await self._ask(ask, patiently)
+            return await self._ask(ask, caller is None)
         except HttpFailure as failure:
             if failure.kind != "session_lost":
                 raise
-        return await self._ask(ask, patiently)
+        return await self._ask(ask, caller is None)
 
-    async def _ask(self, ask: Callable[[Session], Awaitable[Any]], patiently: bool) -> Any:
+    async def _ask(self, ask: Callable[[Session], Awaitable[T]], patiently: bool) -> T:
         async with self._connection.use(patiently=patiently) as session:
             try:
                 answer = await ask(session)
@@ -190,8 +184,9 @@ class RemoteSource(ForeignSource):
 
     def _schema(self, original: str) -> Mapping[str, Any] | None:
         """The input schema of the tool with this name at the server; None where it lists no such tool."""
-        for tool in self._known.tools or ():
-            if self._known.original(tool.name) == original:
+        tools = self.lists.tools
+        for tool in tools.items or ():
+            if tools.original(tool.name) == original:
                 schema = tool.definition.get("inputSchema")
                 return schema if isinstance(schema, Mapping) else {}
         return None

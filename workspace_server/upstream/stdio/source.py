@@ -15,12 +15,12 @@ from workspace_server.children.child import Child, Command, StartFailed
 from workspace_server.children.confinement import Confinement
 from workspace_server.config.model import StdioServer
 from workspace_server.results import clean_text
-from workspace_server.source import CallContext, CallOutcome, SourceState
+from workspace_server.source import SourceState
 from workspace_server.upstream.failures import SessionFailed
-from workspace_server.upstream.foreign import ForeignSource, Offer
+from workspace_server.upstream.foreign import ForeignSource, T
 from workspace_server.upstream.link import Link, LinkState
 from workspace_server.upstream.list_cache import ListCache, key_of
-from workspace_server.upstream.paging import Pages
+from workspace_server.upstream.offer import Offer
 from workspace_server.upstream.restart import Restarts
 from workspace_server.upstream.session import Session
 from workspace_server.upstream.stdio.processes import IDLE_S, PerCall, PerCaller, Processes, Shared
@@ -99,15 +99,15 @@ class StdioSource(ForeignSource):
         """The open sessions."""
         return [link.session for link in self._processes.links if link.session is not None]
 
-    async def fetch(self) -> Pages:
-        """As `ForeignSource.fetch`; starts a process where none runs."""
-        async with self._processes.use(None) as session:
-            return await session.list_all("tools/list", "tools")
+    @property
+    def is_shared(self) -> bool:
+        """See `ForeignSource.is_shared`."""
+        return isinstance(self._processes, Shared)
 
-    async def forward(self, name: str, context: CallContext) -> CallOutcome:
-        """As `ForeignSource.forward`; starts a process where none runs."""
-        async with self._processes.use(context.caller) as session:
-            return await session.call(name, context)
+    async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+        """As `ForeignSource.over_session`; starts a process where none runs."""
+        async with self._processes.use(caller) as session:
+            return await ask(session)
 
     async def refresh(self) -> None:
         """Start at once what is down, and list again (T-89)."""
@@ -130,7 +130,7 @@ class StdioSource(ForeignSource):
 
     async def close(self) -> None:
         """End all processes; nothing they started is left (T-90). Idempotent."""
-        await self.stop_listing()
+        await self.stop_asking()
         await self._processes.close()
 
     def _arrange(self) -> Processes:
@@ -177,6 +177,7 @@ class StdioSource(ForeignSource):
             root=self._root,
             timeout_s=patience.start_s,
             on_change=self.list_changed,
+            on_update=self.resource_changed,
             on_end=on_end,
             version=self._version,
             junk=self.junk,
@@ -199,6 +200,7 @@ class StdioSource(ForeignSource):
 def _offer(server: StdioServer) -> Offer:
     return Offer(
         server.namespace,
+        server.bare,
         server.separator,
         server.default,
         server.include,
@@ -207,4 +209,5 @@ def _offer(server: StdioServer) -> Offer:
         server.visibility,
         server.timeout_s,
         server.visibilities,
+        server.task,
     )

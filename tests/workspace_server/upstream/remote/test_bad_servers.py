@@ -341,7 +341,7 @@ async def test_down_at_first_and_there_later(make_source: MakeSource) -> None:
     seen = asyncio.Event()
 
     def look() -> None:
-        now = tuple(tool.name for tool in source._known.tools or ())
+        now = tuple(tool.name for tool in source.lists.tools.items or ())
         if not lists or lists[-1] != now:
             lists.append(now)
         seen.set()

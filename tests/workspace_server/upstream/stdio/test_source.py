@@ -191,7 +191,7 @@ async def test_each_session_has_a_process_of_its_own_until_it_is_idle(tmp_path: 
 async def test_each_call_has_a_process_of_its_own_that_ends_with_it(tmp_path: Path) -> None:
     async with stdio_source(PID, tmp_path, sharing="call") as source:
         assert len(await source.list_tools()) == 1
-        assert source.status()["pid"] is None
+        await eventually(lambda: source.status()["pid"] is None)
         pids = {await text(source), await text(source)}
         assert len(pids) == 2
         for pid in pids:

@@ -1,0 +1,46 @@
+"""The four lists a server may have: how each is asked for, and what its entries are called by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from protocol import names
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One list.
+
+    Attributes:
+        word: an entry of it, in words.
+        method: the request for it.
+        member: the list's name in the answer.
+        key: the member of an entry that it is asked for by.
+        capability: what a server that has the list declares.
+    """
+
+    word: str
+    method: str
+    member: str
+    key: str
+    capability: str
+
+    @property
+    def code(self) -> str:
+        """The beginning of the codes of issues about it."""
+        return self.word.upper()
+
+
+TOOLS: Final = Kind("tool", names.TOOLS_LIST, "tools", "name", "tools")
+PROMPTS: Final = Kind("prompt", names.PROMPTS_LIST, "prompts", "name", "prompts")
+RESOURCES: Final = Kind("resource", names.RESOURCES_LIST, "resources", "uri", "resources")
+TEMPLATES: Final = Kind("template", names.TEMPLATES_LIST, "resourceTemplates", "uriTemplate", "resources")
+EXTRAS: Final = (PROMPTS, RESOURCES, TEMPLATES)
+"""All but tools: asked for only where the server declares them. Tools are asked for in any case, since there
+are servers that have them and do not say so."""
+
+
+def changed(capability: str) -> tuple[Kind, ...]:
+    """The lists that may differ when a server says that `tools`, `prompts` or `resources` changed."""
+    return tuple(kind for kind in (TOOLS, *EXTRAS) if kind.capability == capability)

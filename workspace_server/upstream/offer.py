@@ -1,0 +1,30 @@
+"""What the configuration says of a foreign source's tools: values only. The entries are `config/model.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from workspace_server.source import Default, TaskUse, Visibility
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What the configuration says of a foreign source's tools (T-81, T-108).
+
+    `namespace` names the source; unless it is `bare`, it stands before the names of its tools, too.
+    `timeout_s` is the longest one call may take, `task` whether it may be a task. `visibilities` are those of
+    single tools (T-32).
+    """
+
+    namespace: str
+    bare: bool = False
+    separator: str = "__"
+    default: Default = "enabled"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    visibility: Visibility = "native"
+    timeout_s: float = 120.0
+    visibilities: Mapping[str, Visibility] = field(default_factory=dict)
+    task: TaskUse = "forbidden"

@@ -60,7 +60,14 @@ def failed(error: msgspec.Raw) -> msgspec.Raw:
     return jsonrpc.raw({"_meta": {names.META_ERROR: error}})
 
 
-def error_in(answer: msgspec.Raw) -> msgspec.Raw | None:
-    """The error object that `failed` put into an entry, None in any other."""
-    meta = jsonrpc.members_of(answer).get("_meta", b"{}")
-    return jsonrpc.members_of(meta).get(names.META_ERROR)
+def error_in(answer: msgspec.Raw) -> tuple[int, str, msgspec.Raw | None] | None:
+    """Code, message and data of the error that `failed` put into an entry, None in any other entry."""
+    meta = jsonrpc.members_of(jsonrpc.members_of(answer).get("_meta", b"{}"))
+    if names.META_ERROR not in meta:
+        return None
+    error = jsonrpc.members_of(meta[names.META_ERROR])
+    try:
+        code = msgspec.json.decode(error.get("code", b""), type=int)
+    except msgspec.DecodeError:
+        code = jsonrpc.INTERNAL_ERROR
+    return code, jsonrpc.text_of(error.get("message", b'""')) or "", error.get("data")

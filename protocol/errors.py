@@ -62,8 +62,14 @@ class Reason(Enum):
     SOURCE_UNAVAILABLE = (47109, "source_unavailable", "repair the source of the tool, then retry")
     CONFLICTING_WORKSPACE = (47110, "conflicting_workspace", "name one workspace only; drop the other")
     TOO_MANY_SESSIONS = (47111, "too_many_sessions", "close sessions that are not used, then retry")
+    ANSWER_LOST = (47112, "answer_lost", "check whether the request took effect before you repeat it")
     APPROVAL_REQUIRED = (47120, "approval_required", "ask the user to allow this call")
     APPROVAL_DENIED = (47121, "approval_denied", "ask the user what to do instead")
+    QUESTION_UNANSWERED = (
+        47122,
+        "question_unanswered",
+        "check whether the call took effect; call again when its question can be answered",
+    )
     TOOL_NOT_FOUND = (
         jsonrpc.INVALID_PARAMS,
         "tool_not_found",

@@ -1,14 +1,34 @@
-"""Reads a workspace server's answer to its end when the response message itself is needed.
+"""Reads a workspace server's answer message by message, where the messages themselves are needed.
 
 Also says what counts as a response at all: servers that somebody else started may answer anything (M-100).
+What is passed on as it comes is not read here but in `web/writer.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
 from manager.upstream.forward import Answer, InterruptedAnswerError
 from protocol import jsonrpc, sse
 from protocol.errors import Reason, Refusal
-from protocol.jsonrpc import Response
+from protocol.jsonrpc import Notification
+
+LINGER_S: Final = 0.1
+"""How long a stream may go on after its response; a connection that was read to its end is used again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The response in an answer: the message, and its members."""
+
+    body: bytes
+    members: Mapping[str, msgspec.Raw]
 
 
 def unusable(status: int) -> Refusal:
@@ -21,41 +41,81 @@ def unusable(status: int) -> Refusal:
     )
 
 
-def is_response(data: bytes) -> bool:
-    """Whether the JSON text answers a request; errors that could not name the id (null) count."""
-    if isinstance(jsonrpc.parse(data), Response):
-        return True
+def answered(data: bytes) -> Answered | None:
+    """The JSON text as a response, None where it is none; errors that could not name the id (null) count."""
     members = jsonrpc.members_of(data)
+    if "method" in members or ("result" in members) == ("error" in members):
+        return None
     identity = jsonrpc.bytes_of(members["id"]) if "id" in members else b"null"
-    return identity == b"null" and "code" in jsonrpc.members_of(members.get("error", b"{}"))
+    if identity == b"null":
+        is_one = "code" in jsonrpc.members_of(members.get("error", b"{}"))
+    else:
+        version = members.get("jsonrpc", msgspec.Raw(b"null"))
+        is_one = jsonrpc.is_valid_id(identity) and jsonrpc.bytes_of(version) == b'"2.0"'
+    return Answered(data, members) if is_one else None
 
 
-async def response_of(answer: Answer, limit: int) -> bytes | Refusal:
-    """The response message of an answer, whether it came as JSON or at the end of an event stream.
+def is_response(data: bytes) -> bool:
+    """Whether the JSON text answers a request."""
+    return answered(data) is not None
 
-    Notifications in front of it are dropped; use this only for clients that cannot take them. What holds no
-    response is refused.
+
+async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answered | Refusal]:
+    """The notifications of an answer as they come, each on one line, and last its response.
+
+    What holds no response is refused, and so is what breaks off. Anything else is dropped: no server may send
+    requests in an answer (M15).
 
     Args:
         answer: read to its end, or closed, whatever the outcome.
         limit: largest event in bytes.
     """
-    if not answer.is_events:
-        body = await answer.read()
-        return body if isinstance(body, Refusal) or is_response(body) else unusable(answer.status)
-    decoder = sse.Decoder(limit)
-    chunks = answer.chunks()
     try:
-        async for chunk in chunks:
-            for event in decoder.feed(chunk):
-                if is_response(event.data):
-                    await answer.aclose("ok")
-                    return event.data
+        if answer.is_events:
+            async for message in _events_of(answer, limit):
+                yield message
+        else:
+            body = await answer.read()
+            yield body if isinstance(body, Refusal) else answered(body) or unusable(answer.status)
     except InterruptedAnswerError as interrupted:
-        return interrupted.refusal
+        yield interrupted.refusal
     except sse.EventTooLarge:
-        return Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
+        yield Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
     finally:
         await answer.aclose()
-        await chunks.aclose()
-    return unusable(answer.status)
+
+
+async def _events_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answered | Refusal]:
+    decoder = sse.Decoder(limit)
+    async with contextlib.aclosing(answer.chunks()) as chunks:
+        async for chunk in chunks:
+            for event in decoder.feed(chunk):
+                if (response := answered(event.data)) is not None:
+                    answer.answered()
+                    await _to_the_end(chunks)
+                    yield response
+                    return
+                if isinstance(jsonrpc.parse(event.data), Notification):
+                    yield sse.single_line(event.data)
+    yield unusable(answer.status)
+
+
+async def _to_the_end(chunks: AsyncGenerator[bytes]) -> None:
+    with contextlib.suppress(TimeoutError, InterruptedAnswerError):
+        async with asyncio.timeout(LINGER_S):
+            async for _ in chunks:
+                pass
+
+
+async def response_of(answer: Answer, limit: int) -> bytes | Refusal:
+    """The response message of an answer, whether it came as JSON or at the end of an event stream.
+
+    Notifications in front of it are dropped; use this only for clients that cannot take them. All else is as
+    in `messages_of`.
+    """
+    last: bytes | Answered | Refusal = unusable(answer.status)
+    async with contextlib.aclosing(messages_of(answer, limit)) as messages:
+        async for message in messages:
+            last = message
+    assert not isinstance(last, bytes)  # noqa: S101  narrows the type: the last one is no notification
+    return last.body if isinstance(last, Answered) else last

@@ -9,6 +9,7 @@ import msgspec
 
 from manager import __version__
 from manager.answers.exchange import Exchange, Plain
+from manager.routing import legacy_form
 from protocol import jsonrpc, names
 from protocol.errors import ALWAYS_ERRORS, Reason, Refusal
 
@@ -30,9 +31,12 @@ CACHEABLE: Final = frozenset(
 
 
 def result(exchange: Exchange, value: Mapping[str, Any]) -> bytes:
-    """The response body for a result of our own; modern ones say what they are and who we are (M9 to M11)."""
+    """The response body for a result of our own, with what a workspace server put into it.
+
+    Modern ones say what they are and who we are (M9 to M11), legacy ones must not.
+    """
     if not exchange.is_modern:
-        return jsonrpc.result(exchange.message.id, value)
+        return jsonrpc.result(exchange.message.id, legacy_form.result(value))
     meta = {names.META_SERVER: SERVER_INFO, **_meta_of(value)}
     dressed: dict[str, Any] = {"resultType": "complete", **value, "_meta": meta}
     if exchange.message.method in CACHEABLE:

@@ -6,22 +6,25 @@ Era-neutral: what only one era has (initialize, sessions, server/discover, liste
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from manager.answers import dialect
+from manager.answers import dialect, tasks
 from manager.answers.call_tool import unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
 from manager.answers.handshake import Handshakes
 from manager.answers.lists import LIST_METHODS, Lists, own_list, read_own
 from manager.answers.locate import locate, not_set
-from manager.answers.outgoing import outgoing
+from manager.answers.outgoing import cancelled, outgoing
 from manager.answers.roots import Roots
-from manager.upstream.forward import Forwarder
-from manager.upstream.workspaces import Workspaces
+from manager.upstream.forward import Answer, Forwarder
+from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
+from protocol.tasks import METHODS as TASK_METHODS
 
 KNOWN_METHODS: Final = LIST_METHODS | frozenset(names.NAMED_PARAM) | {names.COMPLETE}
 
@@ -53,6 +56,8 @@ class Dispatch:
             return await self.handshake(exchange, jsonrpc.members_of(exchange.params.get("arguments", b"{}")))
         if exchange.is_tool_call and exchange.inbound.name in names.CALL_TOOL_NAMES:
             return await self._call_tool(exchange)
+        if exchange.message.method in TASK_METHODS:
+            return await self._about_task(exchange)
         located = await locate(self.workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return dialect.refuse(exchange, located)
@@ -82,6 +87,18 @@ class Dispatch:
             return self._roots.question(exchange) or dialect.refuse(exchange, not_set(located))
         return await self.forward(exchange, located, call.params)
 
+    async def _about_task(self, exchange: Exchange) -> Reply:
+        """Tasks of 2026-07-28 only: those of older revisions were something else."""
+        if not exchange.is_modern:
+            return dialect.method_not_found(exchange)
+        located = tasks.owner(exchange, self.workspaces) or await locate(self.workspaces, exchange.claims)
+        if isinstance(located, Refusal):
+            return dialect.refuse(exchange, located)
+        exchange.decided(located)
+        if isinstance(located, Located):
+            return await self.forward(exchange, located)
+        return tasks.unknown(exchange)
+
     async def _at_fixed_door(self, exchange: Exchange, located: Located | Unlocated) -> Reply:
         bound = located if isinstance(located, Located) else None
         method = exchange.message.method
@@ -103,7 +120,25 @@ class Dispatch:
         answer = await self._forwarder.send(located.workspace, outgoing(exchange, params))
         if isinstance(answer, Refusal):
             return dialect.refuse(exchange, answer)
-        return Relayed(answer, keep_status=exchange.is_modern)
+        again = partial(self._again, exchange, located.workspace, params or exchange.params)
+        give_up = partial(self._give_up, located.workspace)
+        return Relayed(answer, keep_status=exchange.is_modern, again=again, give_up=give_up)
+
+    async def _again(
+        self,
+        exchange: Exchange,
+        workspace: Workspace,
+        params: Mapping[str, msgspec.Raw],
+        more: Mapping[str, msgspec.Raw],
+    ) -> Answer | Refusal:
+        return await self._forwarder.send(workspace, outgoing(exchange, {**params, **more}))
+
+    async def _give_up(self, workspace: Workspace, state: msgspec.Raw) -> None:
+        """Nothing is started for it: a server that is gone holds no call open."""
+        if workspace.supervisor.life.is_serving:
+            answer = await self._forwarder.send(workspace, cancelled(state))
+            if not isinstance(answer, Refusal):
+                await answer.aclose("ok")
 
 
 def unknown_workspace(identity: str, known: list[str]) -> Refusal:

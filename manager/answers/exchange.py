@@ -6,7 +6,7 @@ The writer (`web/writer.py`) turns a reply into HTTP; nothing here knows sockets
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -33,6 +33,11 @@ class Located:
         """Whether the address means the workspace alone, without anything of the manager's (M-15)."""
         return self.source in {Source.PATH, Source.QUERY, Source.HEADER}
 
+    @property
+    def is_in_url(self) -> bool:
+        """Whether the URL alone says so: what is cached by it is then of this workspace and no other."""
+        return self.source in {Source.PATH, Source.QUERY}
+
 
 @dataclass(frozen=True, slots=True)
 class Unlocated:
@@ -53,6 +58,8 @@ class Exchange:
         passed_query: query string for the workspace server (tool mode), with its question mark, or empty.
         session: the legacy session it belongs to.
         headers: response headers collected on the way.
+        is_as_is: whether the client is to meet a server behind the workspace as it is, because its URL means
+            the workspace alone.
     """
 
     inbound: Inbound
@@ -64,6 +71,7 @@ class Exchange:
     passed_query: str = ""
     session: Session | None = None
     headers: dict[str, str] = field(default_factory=dict)
+    is_as_is: bool = False
 
     @property
     def is_modern(self) -> bool:
@@ -86,13 +94,16 @@ class Exchange:
         return self.inbound.meta.get("progressToken")
 
     def decided(self, located: Located | Unlocated) -> None:
-        """Note in the response headers who decided the workspace (M-13)."""
+        """Note who decided the workspace, in the response headers, too (M-13)."""
+        self.is_as_is = isinstance(located, Located) and located.is_in_url
         source = located.source if isinstance(located, Located) else Source.NONE
         self.headers[headers.WORKSPACE_SOURCE] = source.value
         if isinstance(located, Located):
             self.headers[headers.WORKSPACE_ID] = located.workspace.id
         if self.session is not None:
             self.session.source = source.value
+            if isinstance(located, Located) and located.is_pure:
+                self.session.heard = located.workspace.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +116,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """An answer with notifications in front of it: JSON messages, the last one is the response."""
+    """An answer in messages, each on one line: notifications and requests of ours, and last the response."""
 
     messages: AsyncGenerator[bytes]
 
@@ -122,11 +133,15 @@ class Ending:
 class Relayed:
     """A workspace server's own answer, passed on as it comes.
 
-    `keep_status` is False where the client would misread an error status (M-27).
+    `keep_status` is False where the client would misread an error status (M-27). Where the server asks for
+    something first, `again` sends the request once more, with further parameters; `give_up` tells the server
+    that this will not happen, with the `requestState` it gave.
     """
 
     answer: Answer
     keep_status: bool
+    again: Callable[[Mapping[str, msgspec.Raw]], Awaitable[Answer | Refusal]]
+    give_up: Callable[[msgspec.Raw], Awaitable[None]]
     ending: Ending | None = None
 
 

@@ -7,7 +7,7 @@ other byte of it stays where it was.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -18,12 +18,15 @@ from manager.upstream.forward import Outgoing
 from protocol import headers, inbound, jsonrpc, names
 from protocol.versions import LATEST_MODERN
 
-BRIDGED_CAPABILITIES: Final = msgspec.Raw(b"{}")
-"""What a legacy client can be asked through us in the middle of a call: nothing, so none is promised."""
+_ELICITATION_SINCE: Final = "2025-06-18"
+_LEVEL_UNSAID: Final = "info"
+"""What a client gets that never set a level: servers of its era then send what they think fit."""
+_NO_CAPABILITIES: Final = msgspec.Raw(b"{}")
 _MAX_MODE: Final = 32
 _ACCEPT: Final = (b"Accept", b"application/json, text/event-stream")
 _JSON: Final = (b"Content-Type", b"application/json")
 _UNMIRRORED: Final = (headers.UNMIRRORED.encode(), b"1")
+_AS_IS: Final = (headers.AS_IS.encode(), b"1")
 
 
 def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = None) -> Outgoing:
@@ -49,19 +52,41 @@ def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = N
             *_of_session(exchange),
             _UNMIRRORED,
         )
+    if exchange.is_as_is:
+        passed = (*passed, _AS_IS)
     target = f"{names.MCP_PATH}{exchange.passed_query}".encode()
     return Outgoing(method, (_ACCEPT, _JSON, *passed), body, target, timed=method != names.LISTEN)
 
 
-def own_request(method: str, params: Mapping[str, object], identity: str) -> Outgoing:
-    """A request the manager makes for itself, with an id that is never null."""
+def own_request(
+    method: str, params: Mapping[str, object], identity: str, on_behalf: Sequence[tuple[bytes, bytes]] = ()
+) -> Outgoing:
+    """A request the manager makes for itself, with an id that is never null.
+
+    `on_behalf` are the headers of `address_headers`, where it is about what a client would be shown.
+    """
     meta = inbound.modern_meta(
         msgspec.Raw(b"{}"), jsonrpc.raw({"name": "lm-tools-bridge-manager", "version": "1"})
     )
     body = jsonrpc.request(jsonrpc.dumps(identity), method, {**params, "_meta": meta})
     member = names.NAMED_PARAM.get(method)
     name = str(params[member]) if member is not None else None
-    return Outgoing(method, (_ACCEPT, _JSON, *_own_headers(method, name)), body)
+    return Outgoing(method, (_ACCEPT, _JSON, *_own_headers(method, name), *on_behalf), body)
+
+
+def address_headers(exchange: Exchange) -> Sequence[tuple[bytes, bytes]]:
+    """What a client's address says of the way in which its workspace is shown."""
+    mode = [(name.encode(), value.encode("latin-1")) for name, value in mode_headers(exchange).items()]
+    return [*mode, _AS_IS] if exchange.is_as_is else mode
+
+
+def cancelled(state: msgspec.Raw) -> Outgoing:
+    """The notification that the call with this `requestState` will not be repeated.
+
+    Such a call has no connection that could be closed, and no id: the state is all that is known of it.
+    """
+    body = jsonrpc.notification(names.CANCELLED, {"requestState": state})
+    return Outgoing(names.CANCELLED, (_ACCEPT, _JSON, *_own_headers(names.CANCELLED, None)), body)
 
 
 def _legacy_body(exchange: Exchange, params: Mapping[str, msgspec.Raw], *, is_rewritten: bool) -> bytes:
@@ -79,13 +104,31 @@ def _legacy_body(exchange: Exchange, params: Mapping[str, msgspec.Raw], *, is_re
     return jsonrpc.with_params(message.body, message.params, new)
 
 
+def capabilities_of(exchange: Exchange) -> msgspec.Raw:
+    """What the client can be asked in the middle of this request, as JSON text.
+
+    In the legacy era questions go out on the request's own event stream: nothing where the client takes none.
+    """
+    session = exchange.session
+    if exchange.is_modern:
+        return exchange.inbound.meta[names.META_CAPABILITIES]
+    if session is None or not exchange.accepts_events:
+        return _NO_CAPABILITIES
+    if session.revision >= _ELICITATION_SINCE:
+        return msgspec.Raw(session.capabilities)
+    declared = jsonrpc.members_of(session.capabilities)
+    return jsonrpc.raw({name: value for name, value in declared.items() if name != "elicitation"})
+
+
 def _with_meta(exchange: Exchange, params: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
     """The parameters with the modern triple in `_meta`; the client's own keys stay."""
     session = exchange.session
     client = None
     if session is not None and session.client_name is not None:
         client = jsonrpc.raw({"name": session.client_name, "version": session.client_version or ""})
-    meta = {**exchange.inbound.meta, **inbound.modern_meta(BRIDGED_CAPABILITIES, client)}
+    meta = {**exchange.inbound.meta, **inbound.modern_meta(capabilities_of(exchange), client)}
+    if session is not None and exchange.accepts_events and exchange.message.method in names.INPUT_METHODS:
+        meta[names.META_LOG_LEVEL] = jsonrpc.raw(session.log_level or _LEVEL_UNSAID)
     return {**params, "_meta": jsonrpc.raw(meta)}
 
 

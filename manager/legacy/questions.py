@@ -1,7 +1,7 @@
-"""Requests of ours that a legacy client is to answer: their ids, and the answers that come as POSTs of their own.
+"""Requests of ours that a legacy client is to answer: their ids, and the answers that come as POSTs.
 
-It neither decides what is asked (`rounds.py`) nor on which stream a question goes out. It keeps nothing over a
-restart: an answer to a question of an earlier manager is an answer to nothing.
+It neither decides what is asked (`round.py`) nor on which stream a question goes out. It keeps nothing over a
+restart: the answer to a question of an earlier manager answers nothing.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from protocol.jsonrpc import Response
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Question:
-    """One request to the client: the whole `message`, and the `answer` it will have."""
+    """One request to the client: the whole `message`, and its `answer`, None when none can come any more."""
 
     id: str
     message: bytes
-    answer: asyncio.Future[Response]
+    answer: asyncio.Future[Response | None]
 
 
 class Questions:
@@ -54,6 +54,12 @@ class Questions:
             return False
         question.answer.set_result(response)
         return True
+
+    def abandon(self) -> None:
+        """Nobody waits for answers any more: the manager stops."""
+        for question in self._out.values():
+            if not question.answer.done():
+                question.answer.set_result(None)
 
     def withdraw(self, question: Question) -> bytes | None:
         """Take a question back: the notification that tells the client so, None where it was answered."""

@@ -11,8 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
+from manager.routing import json_cut
 from protocol import asking, jsonrpc, names
 from protocol.inbound import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
+
+_Members = Mapping[str, msgspec.Raw]
 
 RESOURCE_NOT_FOUND: Final = -32002
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
@@ -36,7 +39,7 @@ def result(members: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def response(method: str, body: bytes, envelope: Mapping[str, msgspec.Raw]) -> bytes:
+def response(method: str, body: bytes, envelope: _Members) -> bytes:
     """The whole response.
 
     Args:
@@ -48,13 +51,38 @@ def response(method: str, body: bytes, envelope: Mapping[str, msgspec.Raw]) -> b
         changed: dict[str, Any] | None = _error(method, jsonrpc.members_of(envelope["error"]))
         return body if changed is None else jsonrpc.dumps({**envelope, "error": changed})
     members = jsonrpc.members_of(envelope["result"])
-    kept = result(members)
-    if len(kept) == len(members) and kept.get("_meta") is members.get("_meta"):
+    meta = jsonrpc.members_of(members["_meta"]) if "_meta" in members else {}
+    if members.keys().isdisjoint(_MODERN_MEMBERS) and names.META_SERVER not in meta:
         return body
-    return jsonrpc.dumps({**envelope, "result": kept})
+    is_compact = (
+        json_cut.is_compact(len(body), envelope)
+        and json_cut.is_compact(memoryview(envelope["result"]).nbytes, members)
+        and (not meta or json_cut.is_compact(memoryview(members["_meta"]).nbytes, meta))
+    )
+    cut = None if is_compact else _cut(body, envelope, members, meta)
+    return jsonrpc.dumps({**envelope, "result": result(members)}) if cut is None else cut
 
 
-def _error(method: str, error: Mapping[str, msgspec.Raw]) -> dict[str, Any] | None:
+def _cut(body: bytes, envelope: _Members, members: _Members, meta: _Members) -> bytes | None:
+    """The response with the members cut out; None where they cannot be found in its bytes."""
+    outer = json_cut.places(body, 0, envelope)
+    inner = None if outer is None else json_cut.places(body, outer["result"].value, members)
+    if inner is None:
+        return None
+    gone = set(_MODERN_MEMBERS)
+    cuts: list[json_cut.Cut] = []
+    if names.META_SERVER in meta:
+        if len(meta) == 1:
+            gone.add("_meta")
+        else:
+            where = json_cut.places(body, inner["_meta"].value, meta)
+            if where is None:
+                return None
+            cuts = json_cut.cuts(where, {names.META_SERVER})
+    return json_cut.without(body, [*cuts, *json_cut.cuts(inner, gone)])
+
+
+def _error(method: str, error: _Members) -> dict[str, Any] | None:
     """An error with the older code, None where it stays as it is."""
     try:
         code = msgspec.json.decode(error.get("code", b"0"), type=int)
@@ -71,7 +99,7 @@ def _error(method: str, error: Mapping[str, msgspec.Raw]) -> dict[str, Any] | No
     return changed
 
 
-def _with_capabilities(error: Mapping[str, msgspec.Raw], data: Mapping[str, msgspec.Raw]) -> str:
+def _with_capabilities(error: _Members, data: _Members) -> str:
     """The message, with the capabilities in it that the client would have had to declare."""
     message = jsonrpc.text_of(error.get("message", b'""')) or "a client capability is missing"
     required = jsonrpc.members_of(data.get("requiredCapabilities", b"{}"))

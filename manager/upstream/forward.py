@@ -135,6 +135,10 @@ class Answer:
         finally:
             await self.aclose("cancelled")
 
+    def answered(self) -> None:
+        """Its response is known: the call is in flight no longer, whatever the end of the body brings."""
+        self._slot.release("ok")
+
     async def aclose(self, outcome: str = "cancelled") -> None:
         """Let go of it. Idempotent; the first outcome counts."""
         self._slot.release(outcome)

@@ -30,6 +30,7 @@ RESULT = (
     b'"structuredContent":{"n":123456789012345678901234567890,"f":1e400},\r\n "later": {"unknown": true},'
     b'"_meta":{"a.b/c": 1.0} }'
 )
+LEGACY_RESULT = RESULT.replace(b' "resultType":"complete" ,', b"")
 TEMPLATE = b'{"z":0, "jsonrpc" : "2.0","id":%s,\n "method":"tools/call","params":%s, "unknown":{"k":[1.50]} }'
 
 
@@ -60,12 +61,12 @@ async def test_a_modern_call_crosses_untouched_in_both_directions(play: Scene, i
 
 
 async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: Scene) -> None:
-    """§2.4: unknown members, numbers, order and white space outside of `_meta` stay."""
+    """§2.4: unknown members, numbers, order and white space stay, but for `_meta` and the type of the result."""
     client = await play.legacy()
     params = b'{ "name":"echo" , "x-new": {"a":1.10}, "arguments":%s }' % ARGUMENTS
     body = TEMPLATE % (b'"s-1"', params)
-    answered = b'{ "result" : %s ,"id":"s-1", "extra":1.10, "jsonrpc":"2.0"}\n' % RESULT
-    play.upstream.plays["echo"] = fixed(answered)
+    answered = b'{ "result" : %s ,"id":"s-1", "extra":1.10, "jsonrpc":"2.0"}\n'
+    play.upstream.plays["echo"] = fixed(answered % RESULT)
     answer = await client.post(body)
     sent = only_call(play).body
     start, end = sent.index(b'"_meta":'), sent.index(b'"name":"echo"')
@@ -74,12 +75,13 @@ async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: Sc
         names.META_VERSION: "2026-07-28",
         names.META_CAPABILITIES: {},
         names.META_CLIENT: {"name": "test", "version": "1"},
+        names.META_LOG_LEVEL: "info",
     }
-    assert (answer.status, answer.body) == (200, answered)
+    assert (answer.status, answer.body) == (200, answered % LEGACY_RESULT)
 
 
 async def test_a_legacy_call_with_meta_of_its_own_keeps_the_bytes_of_every_member(play: Scene) -> None:
-    """M-92: only the three keys of the revision are added."""
+    """M-92: only keys of the revision are added."""
     client = await play.legacy()
     meta = b'{"a.b/c": [1.10, 1e400], "progressToken":12345678901234567890123}'
     params = b'{ "x-new": {"a":1.10} ,"_meta":%s, "name":"echo","arguments":%s}' % (meta, ARGUMENTS)
@@ -99,6 +101,7 @@ async def test_a_legacy_call_with_meta_of_its_own_keeps_the_bytes_of_every_membe
         names.META_VERSION,
         names.META_CAPABILITIES,
         names.META_CLIENT,
+        names.META_LOG_LEVEL,
     }
 
 
@@ -118,7 +121,7 @@ async def test_a_wrapped_call_keeps_the_bytes_of_its_arguments(play: Scene, era:
     assert sent.params["name"] == "echo"
     assert b'"x-new":1.10' in sent.body
     assert sent.header(headers.NAME) == "echo"
-    assert RESULT in answer.body
+    assert (RESULT if era == "modern" else LEGACY_RESULT) in answer.body
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
@@ -146,7 +149,7 @@ async def test_wrapped_and_direct_calls_give_the_same_bytes(play: Scene) -> None
     direct = await client.call("echo", identity=9)
     wrapped = await client.call(names.CALL_TOOL, {"name": "echo"}, identity=9)
     pure = await play.modern().call("echo", identity=9)
-    assert direct.body == wrapped.body == pure.body
+    assert direct.body == wrapped.body == pure.body.replace(RESULT, LEGACY_RESULT)
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
@@ -238,9 +241,10 @@ async def test_a_name_that_is_not_ascii_travels_encoded(play: Scene) -> None:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_result_of_20_mb_passes(play: Scene, era: str, accept: str | None, streamed: bool) -> None:
     """M-28; body limits are about requests."""
-    big = b'{"resultType":"complete","content":[{"type":"text","text":"' + b"x" * 20_000_000 + b'"}]}'
-    response = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":' + big + b"}")
-    play.upstream.plays["echo"] = stream(response) if streamed else result(big)
+    big = b'"content":[{"type":"text","text":"' + b"x" * 20_000_000 + b'"}]}'
+    whole = b'{"resultType":"complete",' + big
+    response = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":' + whole + b"}")
+    play.upstream.plays["echo"] = stream(response) if streamed else result(whole)
     client = await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
     answer: Answer = await client.call("echo")
     assert answer.is_stream == (accept == EVENTS)

@@ -59,10 +59,12 @@ def test_capabilities_are_spelt_for_people() -> None:
 
 
 def test_an_error_in_the_place_of_an_answer_is_found_again_as_it_was() -> None:
-    error = msgspec.Raw(b'{"code":-1,"message":"User rejected","n":1.10}')
+    error = msgspec.Raw(b'{"code":-1,"message":"User rejected","data":{"n":1.10}}')
+    assert jsonrpc.bytes_of(error) in jsonrpc.bytes_of(asking.failed(error))
     found = asking.error_in(asking.failed(error))
     assert found is not None
-    assert jsonrpc.bytes_of(found) == jsonrpc.bytes_of(error)
+    assert (found[:2], jsonrpc.bytes_of(found[2] or b"")) == ((-1, "User rejected"), b'{"n":1.10}')
+    assert asking.error_in(asking.failed(msgspec.Raw(b'"broken"'))) == (jsonrpc.INTERNAL_ERROR, "", None)
 
 
 @pytest.mark.parametrize("answer", [{}, {"action": "accept"}, {"_meta": {}}, {"_meta": 5}, []])

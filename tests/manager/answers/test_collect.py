@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable
 from typing import Any, cast
 
 import pytest
 
-from manager.answers.collect import is_response, response_of
+from manager.answers.collect import Answered, is_response, messages_of, response_of
 from manager.upstream.forward import Answer, InterruptedAnswerError
 from protocol.errors import Reason, Refusal
 from protocol.sse import encode
 
 RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+RESPONSE_2 = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 NEWS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
 ASKING = b'{"jsonrpc":"2.0","id":9,"method":"ping"}'
 DIED = Refusal(Reason.WORKSPACE_SERVER_DIED, "workspace server died during the call", delivered="unknown")
@@ -21,8 +23,11 @@ DIED = Refusal(Reason.WORKSPACE_SERVER_DIED, "workspace server died during the c
 class PlayedAnswer:
     """An answer whose pieces a test decides; a refusal among them breaks it off."""
 
-    def __init__(self, pieces: Iterable[bytes | Refusal], *, is_events: bool = True) -> None:
+    def __init__(
+        self, pieces: Iterable[bytes | Refusal], *, is_events: bool = True, stays_open: bool = False
+    ) -> None:
         self.pieces = list(pieces)
+        self.stays_open = stays_open
         self.is_events = is_events
         self.status = 418
         self.outcomes: list[str] = []
@@ -38,6 +43,11 @@ class PlayedAnswer:
             if isinstance(piece, Refusal):
                 raise InterruptedAnswerError(piece)
             yield piece
+        if self.stays_open:
+            await asyncio.Event().wait()
+
+    def answered(self) -> None:
+        self.outcomes.append("ok")
 
     async def aclose(self, outcome: str = "cancelled") -> None:
         self.outcomes.append(outcome)
@@ -71,10 +81,29 @@ async def test_a_response_in_pieces_is_put_together() -> None:
     assert await collected(PlayedAnswer(whole[at : at + 1] for at in range(len(whole)))) == RESPONSE
 
 
-async def test_nothing_is_read_behind_the_response() -> None:
-    answer = PlayedAnswer([encode(RESPONSE), DIED])
+@pytest.mark.parametrize("rest", [[DIED], [encode(NEWS), encode(RESPONSE_2)], []])
+async def test_what_follows_the_response_is_read_and_changes_nothing(rest: list[bytes | Refusal]) -> None:
+    """A connection that was read to its end is used again."""
+    answer = PlayedAnswer([encode(RESPONSE), *rest])
     assert await collected(answer) == RESPONSE
-    assert answer.read_to == 1
+    assert (answer.outcomes[0], answer.read_to) == ("ok", 1 + len(rest))
+
+
+async def test_a_stream_that_does_not_end_after_its_response_is_left() -> None:
+    answer = PlayedAnswer([encode(RESPONSE)], stays_open=True)
+    assert await collected(answer) == RESPONSE
+
+
+async def test_notifications_come_one_by_one_and_other_messages_not_at_all() -> None:
+    """M15: no server may send requests in its answer."""
+    pieces = [encode(NEWS), encode(ASKING), b"data: {\ndata: }\n\n", b"data: no JSON\n\n"]
+    answer = PlayedAnswer(
+        [*pieces, b"data: " + NEWS[:1] + b"\ndata: " + NEWS[1:] + b"\n\n" + encode(RESPONSE)]
+    )
+    messages = [one async for one in messages_of(cast("Answer", answer), 10_000)]
+    assert messages[:-1] == [NEWS, NEWS[:1] + b" " + NEWS[1:]]
+    assert isinstance(messages[-1], Answered)
+    assert messages[-1].body == RESPONSE
 
 
 async def test_a_request_of_the_server_is_no_response() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from manager.answers.outgoing import mode_headers, outgoing, own_request
+from manager.answers.outgoing import cancelled, mode_headers, outgoing, own_request
 from manager.upstream.forward import Outgoing
 from protocol import headers, names
 from protocol.inbound import Inbound, classify
@@ -114,10 +114,60 @@ def test_the_clients_own_meta_stays() -> None:
 
 
 def test_a_legacy_client_cannot_speak_for_the_modern_era() -> None:
-    """Its own claim about capabilities is replaced: through us it can be asked nothing in mid-call."""
+    """Its own claim about capabilities is replaced by what its session declared."""
     meta = {CAPABILITIES: {"sampling": {}}, CLIENT: {"name": "liar", "version": "9"}}
     sent = outgoing(legacy(call("x", {}, _meta=meta)))
     assert json.loads(sent.body)["params"]["_meta"] == TRIPLE
+
+
+FULL = b'{"elicitation":{"form":{}},"sampling":{},"x/y":{"n":1.10}}'
+
+
+@pytest.mark.parametrize(
+    ("revision", "accepts_events", "expected"),
+    [
+        ("2025-11-25", True, FULL),
+        ("2025-06-18", True, FULL),
+        ("2025-03-26", True, b'{"sampling":{},"x/y":{"n":1.10}}'),
+        ("2025-11-25", False, b"{}"),
+    ],
+)
+def test_what_a_session_declared_travels_where_it_can_be_asked(
+    revision: str, accepts_events: bool, expected: bytes
+) -> None:
+    """Questions go out on the request's event stream; before 2025-06-18 nobody knew elicitation."""
+    session = session_of(capabilities=FULL)
+    session.revision = revision
+    sent = outgoing(legacy(call("x", {}), session=session, accepts_events=accepts_events))
+    assert b'"%s":%s' % (CAPABILITIES.encode(), expected) in sent.body
+
+
+@pytest.mark.parametrize(
+    ("method", "said", "accepts_events", "expected"),
+    [
+        (names.TOOLS_CALL, "debug", True, "debug"),
+        (names.TOOLS_CALL, None, True, "info"),
+        (names.RESOURCES_READ, "error", True, "error"),
+        (names.PROMPTS_GET, None, True, "info"),
+        (names.TOOLS_CALL, "debug", False, None),
+        (names.TOOLS_LIST, "debug", True, None),
+    ],
+)
+def test_log_messages_are_wanted_where_they_can_be_told(
+    method: str, said: str | None, accepts_events: bool, expected: str | None
+) -> None:
+    """M17: servers of the older era log unasked until a level is set, those of the newer one never."""
+    session = session_of(log_level=said)
+    body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": "x", "uri": "x"}}
+    sent = outgoing(legacy(body, session=session, accepts_events=accepts_events))
+    assert json.loads(sent.body)["params"]["_meta"].get(names.META_LOG_LEVEL) == expected
+
+
+def test_a_state_that_is_given_up_is_told_in_a_notification() -> None:
+    sent = cancelled(raw("sealed-é"))
+    inbound = classify(CIMultiDict((key.decode(), value.decode()) for key, value in sent.headers), sent.body)
+    assert isinstance(inbound, Inbound)
+    assert (inbound.era, inbound.params["requestState"]) == (Era.MODERN, raw("sealed-é"))
 
 
 def test_a_client_without_a_name_is_not_named() -> None:

@@ -78,3 +78,13 @@ async def test_a_question_that_is_taken_back_says_so_and_can_be_answered_no_more
     assert not questions.settle(answer(put.id))
     with pytest.raises(asyncio.CancelledError):
         await put.answer
+
+
+async def test_at_the_managers_stop_nobody_waits_any_more() -> None:
+    questions = Questions()
+    put, answered = questions.put(names.ELICIT), questions.put(names.ELICIT)
+    response = answer(answered.id)
+    questions.settle(response)
+    questions.abandon()
+    assert (put.answer.result(), answered.answer.result()) == (None, response)
+    assert not questions.settle(answer(put.id)), "it comes too late"

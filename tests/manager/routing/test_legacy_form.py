@@ -41,6 +41,28 @@ def test_what_only_the_modern_era_has_is_cut_out_and_every_other_byte_stays() ->
     )
 
 
+def test_white_space_and_spelling_stay_where_the_bytes_are_not_compact() -> None:
+    body = (
+        b'{ "id" : 1,\r\n"result" : {"ttlMs" : 0 , "a":[ 1.0,"\\u00e9" ] ,\t"resultType":"complete", "b": {} ,'
+        b' "_meta": { "x":1 , "io.modelcontextprotocol/serverInfo": {"a":[1,2]} } , "cacheScope":"private" },'
+        b' "jsonrpc":"2.0" }\n'
+    )
+    assert legacy(CALL, body) == (
+        b'{ "id" : 1,\r\n"result" : { "a":[ 1.0,"\\u00e9" ] , "b": {} ,'
+        b' "_meta": { "x":1 } },'
+        b' "jsonrpc":"2.0" }\n'
+    )
+
+
+@pytest.mark.parametrize("name", ["\\u0061", 'say \\"hi\\"'])
+def test_a_name_with_escapes_is_only_spelt_anew(name: str) -> None:
+    """Its bytes cannot be found again without a decoder, and every value keeps its own."""
+    body = f'{{"jsonrpc":"2.0","id":1,"result":{{"{name}":1.10, "ttlMs":5}}}}'.encode()
+    worded = legacy(CALL, body)
+    assert b":1.10" in worded
+    assert json.loads(worded)["result"] == {json.loads(f'"{name}"'): 1.1}
+
+
 @pytest.mark.parametrize(
     "result",
     [

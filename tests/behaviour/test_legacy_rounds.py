@@ -1,0 +1,445 @@
+"""Servers that ask back, and clients of the era of sessions: questions on the request's own stream (design §2.1).
+
+What a workspace server answers is scripted here; a real server that asks is in `test_servers_that_ask.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import ClientResponse, web
+
+from manager.legacy.round import MAX_QUESTIONS
+from manager.legacy.rounds import MAX_ROUNDS
+from protocol import jsonrpc, names, request_state, sse
+from support.front_door import EVENTS, JSON, Answer, LegacyClient
+from support.scene import Scene, scene
+from support.scripted_upstream import Play, Received, error, event, result, stream
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}, "x": 1}
+ELICIT = {"method": names.ELICIT, "params": FORM}
+SAMPLE = {"method": names.SAMPLE, "params": {"messages": [], "maxTokens": 5}}
+ROOTS = {"method": names.ROOTS_LIST}
+DONE = {"resultType": "complete", "content": [{"type": "text", "text": "done"}]}
+ACCEPTED = b'{"action":"accept","content":{"n":1.10}}'
+PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":%d}}'
+
+
+class AskableClient(LegacyClient):
+    """A client that can be asked anything."""
+
+    capabilities: Mapping[str, Any] = {
+        "elicitation": {"form": {}, "url": {}},
+        "sampling": {},
+        "roots": {},
+        "x": {"y": 1},
+    }
+
+
+@dataclass
+class Calling:
+    """A request whose stream is being read."""
+
+    client: LegacyClient
+    response: ClientResponse
+
+    async def next(self) -> dict[str, Any]:
+        """The next message."""
+        while True:
+            frame = await self.response.content.readuntil(b"\n\n")
+            for one in sse.Decoder().feed(frame):
+                if one.data:  # the first event of a stream only tells its id (L16)
+                    return dict(json.loads(one.data))
+
+    async def say(self, body: bytes) -> None:
+        """POST a response; it is taken whatever it is (M-22)."""
+        answer = await self.client.post(body)
+        assert (answer.status, answer.body) == (202, b"")
+
+    async def answer(self, question: dict[str, Any], value: bytes = ACCEPTED) -> None:
+        """Answer a question with a result."""
+        identity = json.dumps(question["id"]).encode()
+        await self.say(b'{"jsonrpc":"2.0","id":' + identity + b',"result":' + value + b"}")
+
+    async def fail(self, question: dict[str, Any], code: int, message: str) -> None:
+        """Answer a question with an error."""
+        await self.say(jsonrpc.error(json.dumps(question["id"]).encode(), code, message))
+
+    async def rest(self) -> list[dict[str, Any]]:
+        """All messages up to the end of the stream."""
+        return Answer(200, {"Content-Type": EVENTS}, await self.response.read()).messages
+
+
+def asking(requests: dict[str, Any] | None, state: str | None = "st-é") -> dict[str, Any]:
+    """A result that asks for input."""
+    value = {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+    return {key: member for key, member in value.items() if member is not None}
+
+
+def in_turn(*plays: Play) -> Play:
+    """One after the other, the last one for ever."""
+    left = list(plays)
+
+    async def play(request: web.Request, received: Received) -> web.StreamResponse:
+        return await (left.pop(0) if len(left) > 1 else left[0])(request, received)
+
+    return play
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    async with scene(tmp_path_factory.mktemp("rounds")) as running:
+        yield running
+
+
+@pytest.fixture
+def play(whole: Scene) -> Scene:
+    """The scene with nothing scripted yet."""
+    whole.upstream.plays.clear()
+    whole.upstream.received.clear()
+    return whole
+
+
+async def askable(
+    play: Scene, kind: type[LegacyClient] = AskableClient, *, pure: bool = True
+) -> LegacyClient:
+    """A client at the pure door, or bound at the fixed one."""
+    client = await kind.connect(play.http, play.pure_url if pure else play.manager.address)
+    if not pure:
+        assert (await client.handshake(play.upstream.root)).payload["ok"]
+    return client
+
+
+@contextlib.asynccontextmanager
+async def calling(
+    client: LegacyClient, method: str, params: dict[str, Any], identity: Any = "call-1"
+) -> AsyncIterator[Calling]:
+    """A request whose answer is a stream."""
+    async with asyncio.timeout(10), client.open(client.body(method, params, identity)) as response:
+        assert (response.status, response.headers["Content-Type"]) == (200, EVENTS)
+        yield Calling(client, response)
+
+
+def calling_tool(client: LegacyClient, **members: Any) -> contextlib.AbstractAsyncContextManager[Calling]:
+    """A call of the tool `ask`."""
+    return calling(client, names.TOOLS_CALL, {"name": "ask", "arguments": {"a": [1]}, **members})
+
+
+def repeated(play: Scene) -> tuple[Received, Received]:
+    """The request and its repetition, as they arrived."""
+    sent = [one for one in play.upstream.received if one.message["method"] in names.INPUT_METHODS]
+    assert len(sent) == 2
+    return sent[0], sent[1]
+
+
+# The way of a question ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pure", [True, False], ids=["pure door", "bound session"])
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        (names.TOOLS_CALL, {"name": "ask", "arguments": {"b": 1, "a": "é"}, "x": [1]}),
+        (names.TOOLS_CALL, {"name": names.CALL_TOOL, "arguments": {"name": "ask", "arguments": {"a": 1}}}),
+        (names.PROMPTS_GET, {"name": "ask", "arguments": {"a": "1"}}),
+        (names.RESOURCES_READ, {"uri": "ask"}),
+    ],
+    ids=["tool", "wrapped tool", "prompt", "resource"],
+)
+async def test_a_question_goes_out_on_the_stream_and_its_answer_in_the_repeated_request(
+    play: Scene, method: str, params: dict[str, Any], pure: bool
+) -> None:
+    """§2.8, G8: answer and state as they came, everything else of the request once more."""
+    play.upstream.plays["ask"] = in_turn(result(asking({"who": ELICIT})), result(DONE))
+    client = await askable(play, pure=pure)
+    async with calling(client, method, {**params, "_meta": {"progressToken": "t"}}, identity="é") as call:
+        question = await call.next()
+        assert {key: question[key] for key in ("jsonrpc", "method", "params")} == {"jsonrpc": "2.0", **ELICIT}
+        await call.answer(question)
+        (response,) = await call.rest()
+    content = {key: value for key, value in DONE.items() if key != "resultType"}
+    assert response == {"jsonrpc": "2.0", "id": "é", "result": content}
+    first, second = repeated(play)
+    assert b'"inputResponses":{"who":' + ACCEPTED + b"}" in second.body
+    added = {"inputResponses": {"who": json.loads(ACCEPTED)}, "requestState": "st-é"}
+    assert second.message == {**first.message, "params": {**first.params, **added}}
+    assert second.header("Mcp-Name") == first.header("Mcp-Name") == "ask"
+
+
+async def test_questions_go_out_at_once_and_are_answered_in_any_order(play: Scene) -> None:
+    asked = asking({"a": ELICIT, "b": SAMPLE, "c": ROOTS}, state=None)
+    play.upstream.plays["ask"] = in_turn(result(asked), result(DONE))
+    async with calling_tool(await askable(play)) as call:
+        questions = [await call.next() for _ in range(3)]
+        assert [one["method"] for one in questions] == [names.ELICIT, names.SAMPLE, names.ROOTS_LIST]
+        assert len({one["id"] for one in questions}) == 3
+        for number, one in reversed(list(enumerate(questions))):
+            await call.answer(one, b'{"n":%d}' % number)
+        (response,) = await call.rest()
+    assert response["result"]["content"] == DONE["content"]
+    params = repeated(play)[1].params
+    assert list(params["inputResponses"].items()) == [("a", {"n": 0}), ("b", {"n": 1}), ("c", {"n": 2})]
+    assert "requestState" not in params, "a server that keeps no state gets none"
+
+
+async def test_rounds_follow_one_another_with_their_notifications_and_their_own_answers(play: Scene) -> None:
+    """2026-07-28: answers are those of the last round only, and so is the state."""
+    response = b'{"jsonrpc":"2.0","id":%%(id)s,"result":%s}'
+    legs = [asking({"a": ELICIT}, "one"), asking({"b": ELICIT}, None), DONE]
+    play.upstream.plays["ask"] = in_turn(
+        *(
+            stream(event(PROGRESS % number), event(response % json.dumps(leg).encode()))
+            for number, leg in enumerate(legs)
+        )
+    )
+    async with calling_tool(await askable(play), _meta={"progressToken": "t"}) as call:
+        for number in range(2):
+            assert (await call.next())["params"]["progress"] == number
+            await call.answer(await call.next())
+        last = await call.rest()
+    assert [one.get("params", {}).get("progress") for one in last] == [2, None]
+    assert last[-1]["id"] == "call-1"
+    sent = [one.params for one in play.upstream.called("ask")]
+    assert [list(one.get("inputResponses", {})) for one in sent] == [[], ["a"], ["b"]]
+    assert [one.get("requestState") for one in sent] == [None, "one", None]
+
+
+async def test_a_server_that_only_wants_to_be_asked_again_is(play: Scene) -> None:
+    """The client hears nothing of it; `requestState` alone is no question."""
+    play.upstream.plays["ask"] = in_turn(result(asking(None, "later")), result(DONE))
+    client = await askable(play)
+    answer = await client.call("ask")
+    assert not answer.is_stream
+    assert answer.result["content"] == DONE["content"]
+    assert repeated(play)[1].params["requestState"] == "later"
+
+
+async def test_a_page_to_open_gets_the_id_this_era_wants(play: Scene) -> None:
+    """2025-11-25 requires `elicitationId`, 2026-07-28 has none; one that is there stays."""
+    page = {"mode": "url", "message": "Sign in", "url": "https://x.test/"}
+    named = {**page, "elicitationId": "of the server"}
+    requests = {"a": {"method": names.ELICIT, "params": page}, "b": {"method": names.ELICIT, "params": named}}
+    play.upstream.plays["ask"] = in_turn(result(asking(requests)), result(DONE))
+    async with calling_tool(await askable(play)) as call:
+        first, second = await call.next(), await call.next()
+        identity = first["params"].pop("elicitationId")
+        assert (first["params"], len(identity)) == (page, 36)
+        assert second["params"] == named
+        for one in (first, second):
+            await call.answer(one, b'{"action":"accept"}')
+        await call.rest()
+
+
+async def test_answers_to_nothing_and_of_others_change_nothing(play: Scene) -> None:
+    """M-22: an answer counts in its own session and once."""
+    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
+    client, stranger = await askable(play), await askable(play)
+    async with calling_tool(client) as call:
+        question = await call.next()
+        await Calling(stranger, call.response).answer(question, b'{"action":"accept","of":"stranger"}')
+        await Calling(LegacyClient(play.http, play.pure_url), call.response).answer(question)
+        await call.answer({"id": "lmtb-unknown"})
+        await call.answer({"id": 1})
+        await call.answer(question)
+        await call.answer(question, b'{"action":"decline"}')
+        await call.rest()
+    assert repeated(play)[1].params["inputResponses"] == {"a": json.loads(ACCEPTED)}
+
+
+# Clients that do not answer -------------------------------------------------------------------------------
+
+
+async def test_a_client_that_answers_with_an_error_ends_its_call(play: Scene) -> None:
+    """As the official TypeScript server does it: a tool result with the client's words, the siblings taken back."""
+    play.upstream.plays["ask"] = result(asking({"a": ELICIT, "b": SAMPLE}))
+    async with calling_tool(await askable(play)) as call:
+        first, second = await call.next(), await call.next()
+        await call.fail(second, -1, "User rejected sampling")
+        taken_back, response = await call.rest()
+    assert (taken_back["method"], taken_back["params"]) == (names.CANCELLED, {"requestId": first["id"]})
+    refused = response["result"]["structuredContent"]["error"]
+    assert (refused["code"], refused["reason"], refused["delivered"]) == (
+        47122,
+        "question_unanswered",
+        "unknown",
+    )
+    assert "User rejected sampling" in response["result"]["content"][0]["text"]
+    assert len(play.upstream.called("ask")) == 1, "nothing is sent again"
+
+
+async def test_a_prompt_whose_question_fails_is_an_error(play: Scene) -> None:
+    play.upstream.plays["ask"] = result(asking({"a": ELICIT}))
+    async with calling(await askable(play), names.PROMPTS_GET, {"name": "ask"}) as call:
+        await call.fail(await call.next(), -32601, "no handler")
+        (response,) = await call.rest()
+    assert response["error"]["code"] == 47122
+    assert response["error"]["data"]["details"]["error"] == {"code": -32601, "message": "no handler"}
+
+
+async def test_a_call_that_is_held_open_inside_gets_the_error_of_its_client(play: Scene) -> None:
+    """A server of the older era decides for itself what an error means, as if it had asked the client directly."""
+    state = f"{request_state.prefix('ws')}{request_state.HELD}.sealed"
+    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT, "b": ROOTS}, state)), result(DONE))
+    async with calling_tool(await askable(play)) as call:
+        first, second = await call.next(), await call.next()
+        await call.fail(first, -1, "not now")
+        await call.answer(second, b'{"roots":[]}')
+        (response,) = await call.rest()
+    assert response["result"]["content"] == DONE["content"]
+    failed = {"_meta": {names.META_ERROR: {"code": -1, "message": "not now"}}}
+    assert repeated(play)[1].params["inputResponses"] == {"a": failed, "b": {"roots": []}}
+
+
+@pytest.mark.parametrize(
+    ("question", "missing"),
+    [
+        (SAMPLE, "sampling"),
+        (ROOTS, "roots"),
+        ({"method": names.ELICIT, "params": {"mode": "url"}}, "elicitation.url"),
+    ],
+)
+async def test_what_the_client_did_not_declare_is_never_asked(
+    play: Scene, question: dict[str, Any], missing: str
+) -> None:
+    """L17: and the refusal says what is missing."""
+
+    class FormsOnly(LegacyClient):
+        capabilities: Mapping[str, Any] = {"elicitation": {}}
+
+    play.upstream.plays["ask"] = result(asking({"a": ELICIT, "b": question}))
+    answer = await (await askable(play, FormsOnly)).call("ask")
+    assert (answer.is_stream, answer.refusal["code"]) == (False, 47122)
+    assert missing in answer.refusal["message"]
+
+
+async def test_a_client_that_takes_no_events_promises_nothing_and_is_asked_nothing(play: Scene) -> None:
+    """Questions go out on the request's stream, so there is no way to ask it."""
+    client = await askable(play)
+    client.accept = JSON
+    play.upstream.plays["ask"] = result(asking({"a": ELICIT}))
+    answer = await client.call("ask")
+    assert (answer.headers["Content-Type"], answer.refusal["reason"]) == (JSON, "question_unanswered")
+    (received,) = play.upstream.called("ask")
+    assert received.params["_meta"][names.META_CAPABILITIES] == {}
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        asking(None, None),
+        asking({}, None),
+        asking({"a": {"method": "ping"}}),
+        asking({"a": {}}),
+        asking({str(number): ROOTS for number in range(MAX_QUESTIONS + 1)}),
+    ],
+    ids=["nothing", "no questions", "a strange method", "no method", "too many"],
+)
+async def test_a_server_that_asks_against_the_rules_is_refused(play: Scene, asked: dict[str, Any]) -> None:
+    """M-100."""
+    play.upstream.plays["ask"] = result(asked)
+    answer = await (await askable(play)).call("ask")
+    assert (answer.error["code"], answer.error["data"]["reason"]) == (-32603, "invalid_upstream_answer")
+
+
+async def test_a_server_that_never_stops_asking_is_stopped(play: Scene) -> None:
+    play.upstream.plays["ask"] = result(asking({"a": ROOTS}))
+    async with calling_tool(await askable(play)) as call:
+        for _ in range(MAX_ROUNDS):
+            await call.answer(await call.next(), b'{"roots":[]}')
+        (response,) = await call.rest()
+    assert response["result"]["structuredContent"]["error"]["reason"] == "question_unanswered"
+    assert len(play.upstream.called("ask")) == MAX_ROUNDS + 1
+
+
+# Cancelling and leaving -----------------------------------------------------------------------------------
+
+
+async def test_cancelling_takes_the_question_back_and_ends_the_call(play: Scene) -> None:
+    """M-99: nothing more is said but that; the late answer is dropped, the id is free."""
+    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
+    client = await askable(play)
+    async with calling_tool(client) as call:
+        question = await call.next()
+        await client.notify(names.CANCELLED, {"requestId": "call-1"})
+        (taken_back,) = await call.rest()
+        await call.answer(question)
+    assert (taken_back["method"], taken_back["params"]) == (names.CANCELLED, {"requestId": question["id"]})
+    assert len(play.upstream.called("ask")) == 1
+    assert (await client.call("ask", identity="call-1")).result["content"] == DONE["content"]
+
+
+async def test_cancelling_after_an_answer_cancels_the_repeated_request(play: Scene) -> None:
+    """M-99."""
+    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), stream(event(PROGRESS % 1), None))
+    client = await askable(play)
+    async with calling_tool(client) as call:
+        await call.answer(await call.next())
+        await call.next()
+        await client.notify(names.CANCELLED, {"requestId": "call-1"})
+        assert await call.response.read() == b""
+    await asyncio.wait_for(play.upstream.called("ask")[1].gone.wait(), 5)
+
+
+async def test_a_client_that_leaves_can_still_answer(play: Scene) -> None:
+    """L15: leaving is no cancellation."""
+    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
+    client = await askable(play)
+    async with calling_tool(client) as call:
+        question = await call.next()
+    assert (await client.ask(names.PING)).result == {}
+    await call.answer(question)
+    async with asyncio.timeout(5):
+        while len(play.upstream.called("ask")) < 2:
+            await asyncio.sleep(0.01)
+
+
+# What else differs between the eras -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("as_stream", [False, True], ids=["json", "stream"])
+async def test_results_hold_nothing_that_only_the_newer_era_has(play: Scene, as_stream: bool) -> None:
+    """M9 to M11: all else byte for byte."""
+    text = b'{"ttlMs":0,"content":[],"resultType":"complete","n":1.10,"_meta":{"%s":{},"z":1}}'
+    text %= names.META_SERVER.encode()
+    response = b'{"jsonrpc":"2.0","id":%(id)s,"result":' + text + b"}"
+    play.upstream.plays["plain"] = stream(event(PROGRESS % 0), event(response)) if as_stream else result(text)
+    answer = await (await askable(play)).call("plain")
+    assert answer.is_stream is as_stream
+    assert b'"result":{"content":[],"n":1.10,"_meta":{"z":1}}}' in answer.body
+
+
+async def test_lists_of_bound_sessions_hold_nothing_of_it_either(play: Scene) -> None:
+    play.upstream.plays[names.PROMPTS_LIST] = result(
+        {"resultType": "complete", "ttlMs": 5, "cacheScope": "public", "prompts": [], "x": 1}
+    )
+    answer = await (await askable(play, pure=False)).ask(names.PROMPTS_LIST)
+    assert answer.result == {"prompts": [], "x": 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "sent", "expected"),
+    [(200, -32602, -32002), (400, -32021, -32602), (404, -32601, -32601), (400, -32042, -32042)],
+)
+async def test_errors_have_the_codes_of_the_era_and_no_status(
+    play: Scene, status: int, sent: int, expected: int
+) -> None:
+    """M-27, M19: 400 and 404 would end the session."""
+    data = {"uri": "a://b", "requiredCapabilities": {"sampling": {}}}
+    play.upstream.plays["a://b"] = error(sent, "no", data, status)
+    answer = await (await askable(play)).ask(names.RESOURCES_READ, {"uri": "a://b"})
+    assert (answer.status, answer.error["code"], answer.error["data"]) == (200, expected, data)
+
+
+@pytest.mark.parametrize("method", sorted(names.MODERN_ONLY))
+async def test_a_session_knows_no_methods_of_the_newer_era(play: Scene, method: str) -> None:
+    answer = await (await askable(play)).ask(method)
+    assert (answer.status, answer.error["code"]) == (200, jsonrpc.METHOD_NOT_FOUND)

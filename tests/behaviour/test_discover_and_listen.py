@@ -89,7 +89,7 @@ async def test_a_workspace_speaks_for_itself_where_the_address_means_it(
     assert opened["serverInfo"]["name"] == names.WORKSPACE_SERVER
     assert opened["instructions"] == by_query.result["instructions"]
     assert names.HANDSHAKE not in opened["instructions"]
-    own = {"experimental": {names.CODEX_SANDBOX: {}}, "extensions": {}}
+    own: dict[str, Any] = {"experimental": {names.CODEX_SANDBOX: {}}, "extensions": {}}
     assert opened["capabilities"] == {**by_query.result["capabilities"], **own}
     assert opened["protocolVersion"] == INITIALIZE["protocolVersion"]
 

@@ -30,6 +30,11 @@ OURS = {
 """What the stateless era wants in results, and servers of the older era do not say (M9 to M11)."""
 STATUS = {-32602: 200}
 """HTTP status of a server's own errors where it is not the one the official SDK gives (M19)."""
+INITIALIZE = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "clientInfo": {"name": "x", "version": "1"},
+}
 PAGES = "--page-size=3"
 SOURCES = ["http_new", "http_old", "stdio_old"]
 METHODS: list[tuple[str, dict[str, Any]]] = [
@@ -142,19 +147,19 @@ async def test_every_answer_is_the_one_the_server_gives_directly(
 
 @pytest.mark.parametrize("source", SOURCES)
 async def test_a_greeting_tells_of_the_server_and_not_of_us(setting: Setting, source: str) -> None:
+    """M9, M-19: capabilities, instructions and identity are those it gives directly, in its own era."""
     project = setting.projects[source]
-    era = "modern" if source == "http_new" else "legacy"
-    http, params = project.shop.http, {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}  # fmt: skip
-    there = ModernClient(http, setting.web.at("modern/mcp"))
-    method = names.DISCOVER
-    if era == "legacy":
-        there, method = LegacyClient(http, setting.web.at("legacy/mcp")), names.INITIALIZE
-    direct = described(await there.ask(method, params if era == "legacy" else {}))
+    http, modern = project.shop.http, source == "http_new"
+    new, old = (
+        ModernClient(http, setting.web.at("modern/mcp")),
+        LegacyClient(http, setting.web.at("legacy/mcp")),
+    )
+    direct = await (new.ask(names.DISCOVER) if modern else old.ask(names.INITIALIZE, INITIALIZE))
     discovered = await (await setting.at(source, "modern")).ask(names.DISCOVER)
-    initialized = await LegacyClient(http, project.url).ask(names.INITIALIZE, params)
-    assert described(discovered) == described(initialized) == direct
+    initialized = await LegacyClient(http, project.url).ask(names.INITIALIZE, INITIALIZE)
+    assert described(discovered) == described(initialized) == described(direct)
     assert discovered.result["supportedVersions"] == ["2026-07-28"]
-    assert initialized.result["protocolVersion"] == "2025-06-18"
+    assert initialized.result["protocolVersion"] == INITIALIZE["protocolVersion"]
 
 
 async def test_at_the_fixed_address_the_server_is_one_source_among_ours(setting: Setting) -> None:

@@ -38,7 +38,7 @@ _STATUS: Final[Mapping[int, int]] = {
 }
 """HTTP status of a server's own errors (M3, M4, M7, M8); that of all others is 200."""
 _OLDER_TASKS: Final = "tasks"
-"""A capability of 2025-11-25 with methods that no revision after it has."""
+"""A capability of 2025-11-25 whose methods mean something else than those of the extension after it."""
 
 
 class Transparent:
@@ -65,6 +65,8 @@ class Transparent:
             return None
         if method == names.DISCOVER:
             return await self._discover(asked, view, source)
+        if method.startswith(f"{_OLDER_TASKS}/") and not await _is_of(source, Era.MODERN):
+            return None
         if method == names.TOOLS_CALL:
             outcome = await self._call(asked, view, source)
         else:
@@ -86,11 +88,11 @@ class Transparent:
             return None
         if greeting is None:
             return None
-        ours = {"supportedVersions": list(MODERN_REVISIONS)}
-        if greeting.era is Era.LEGACY:
-            return jsonrpc.raw({"resultType": "complete", **ours, **_said(greeting)})
-        found = await relayed.relay(self._calls, asked, view, source, asked.inbound.params)
-        return jsonrpc.raw({**jsonrpc.members_of(found), **ours}) if isinstance(found, msgspec.Raw) else None
+        said: Mapping[str, Any] = _said(greeting)
+        if greeting.era is Era.MODERN:
+            found = await relayed.relay(self._calls, asked, view, source, asked.inbound.params)
+            said = jsonrpc.members_of(found) if isinstance(found, msgspec.Raw) else said
+        return jsonrpc.raw({**said, "supportedVersions": list(MODERN_REVISIONS)})
 
     async def _call(self, asked: Asked, view: View, source: Source) -> Outcome | None:
         name = asked.inbound.name or ""
@@ -123,11 +125,17 @@ def _unlisted(view: View, source: Source, name: str) -> Offered | None:
 
 
 def _said(greeting: Greeting) -> dict[str, Any]:
-    """What a server of the older era said, as a result of `server/discover`."""
+    """What a server said when a session with it was opened, as a result of `server/discover`."""
     capabilities = {name: own for name, own in greeting.capabilities.items() if name != _OLDER_TASKS}
     own = {} if greeting.instructions is None else {"instructions": greeting.instructions}
     meta = {names.META_SERVER: greeting.server_info}
-    return {"capabilities": capabilities, **own, "ttlMs": 0, "cacheScope": "private", "_meta": meta}
+    said = {"resultType": "complete", "capabilities": capabilities, **own, "_meta": meta}
+    return {**said, "ttlMs": 0, "cacheScope": "private"}
+
+
+async def _is_of(source: Source, era: Era) -> bool:
+    greeting = await source.greeting()
+    return greeting is not None and greeting.era is era
 
 
 async def _finished(outcome: Outcome | None, source: Source) -> Outcome | None:
@@ -136,8 +144,9 @@ async def _finished(outcome: Outcome | None, source: Source) -> Outcome | None:
     if not isinstance(outcome, msgspec.Raw):
         return outcome
     greeting = await source.greeting()
-    is_older = greeting is not None and greeting.era is Era.LEGACY
-    return _signed(outcome, greeting.server_info) if greeting is not None and is_older else outcome
+    if greeting is None or greeting.era is Era.MODERN:
+        return outcome
+    return _signed(outcome, greeting.server_info)
 
 
 def _signed(result: msgspec.Raw, server: Mapping[str, Any]) -> msgspec.Raw:

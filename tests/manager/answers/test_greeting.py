@@ -12,7 +12,7 @@ from manager.answers import dialect
 from manager.answers.greeting import initialized
 from protocol import jsonrpc, names
 
-CODEX = {"codex/sandbox-state-meta": {}}
+CODEX: dict[str, Any] = {"codex/sandbox-state-meta": {}}
 
 
 def told(**members: Any) -> dict[str, Any]:

@@ -101,6 +101,14 @@ async def test_discovery_passes_on_all_that_a_server_of_this_era_says() -> None:
     assert found == {**said, **rest, "supportedVersions": ["2026-07-28"]}
 
 
+async def test_a_server_of_this_era_that_is_down_now_is_shown_as_it_was_known() -> None:
+    theirs = Theirs(greeting=NEWER)
+    theirs.outcome = Refusal(Reason.SOURCE_UNAVAILABLE, "it is down", delivered="no")
+    async with serving([theirs]) as served:
+        found = await at(served).result(names.DISCOVER)
+    assert (found["capabilities"], found["_meta"][names.META_SERVER]["name"]) == ({"tools": {}}, "theirs")
+
+
 @pytest.mark.parametrize("hangs", [False, True])
 async def test_a_server_that_is_down_or_slow_leaves_the_word_to_the_workspace(
     monkeypatch: pytest.MonkeyPatch, hangs: bool
@@ -193,7 +201,7 @@ async def test_a_server_that_does_not_answer_costs_its_time_only() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    theirs.relay = never  # type: ignore[method-assign]  # played
+    theirs.relay = never  # type: ignore[method-assign, assignment]  # played
     async with serving([theirs]) as served:
         for method, params in ((names.PROMPTS_LIST, {}), (names.PROMPTS_GET, {"name": "p"})):
             _, answer = await at(served).whole(method, params)
@@ -207,6 +215,18 @@ async def test_methods_of_the_era_before_reach_no_server(method: str) -> None:
     async with serving([theirs]) as served:
         status, answer = await at(served).whole(method)
     assert (status, answer["error"]["code"], theirs.asked) == (404, -32601, [])
+
+
+@pytest.mark.parametrize(("greeting", "asked"), [(NEWER, 1), (OLDER, 0)])
+async def test_tasks_are_asked_about_where_the_server_knows_the_extension(
+    greeting: Greeting, asked: int
+) -> None:
+    """What 2025-11-25 calls by the same name is something else."""
+    theirs = Theirs(greeting=greeting)
+    theirs.outcome = msgspec.Raw(b'{"resultType":"complete"}')
+    async with serving([theirs]) as served:
+        await at(served).whole("tasks/get", {"taskId": "t-1"})
+    assert len(theirs.asked) == asked
 
 
 async def test_calls_go_by_the_servers_own_names_and_without_our_look_at_the_arguments() -> None:

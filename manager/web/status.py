@@ -129,6 +129,7 @@ class Status:
             "errors": figures.errors,
             "inFlight": figures.in_flight,
             "streams": figures.streams,
+            "tasks": figures.tasks,
             "lastError": figures.last_error,
             "sources": sources,
             "issues": _reported(instance, "issues"),

@@ -1,0 +1,46 @@
+"""A task, and the manager it was made through: only one of them has to survive the other."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from aiohttp import ClientSession
+
+from protocol import names, tasks
+from support.front_door import ModernClient
+from support.manager import make_project
+from support.manager_home import ManagerHome
+from support.script_tools import write_tool
+from support.workshop import eventually
+
+KNOWS: dict[str, Any] = {names.META_CAPABILITIES: {"extensions": {tasks.EXTENSION: {}}}}
+WAIT = "import os, time\nwhile not os.path.exists({go!r}): time.sleep(0.02)\nprint('done')\n"
+
+
+async def test_task_goes_on_while_managers_come_and_go(
+    home: ManagerHome, http: ClientSession, tmp_path: Path
+) -> None:
+    """M-162, SEP-2663: made through one manager, done under none, asked about through the next."""
+    go = tmp_path / "go"
+    write_tool(home.paths.config_dir / "tools", "slow", WAIT.format(go=str(go)), "task = true\n")
+    root = make_project(tmp_path / "project")
+    manager = await home.start(grace_s=60)
+    client = ModernClient(http, f"{manager.address}?cwd={root}")
+    made = (await client.call("slow", {}, meta=KNOWS)).result
+    assert made["resultType"] == "task"
+    servers = await home.server_pids()
+    await manager.killed()
+    go.touch()
+    manager = await home.start()
+    assert await home.server_pids() == servers
+
+    async def over() -> dict[str, Any] | None:
+        params = {"taskId": made["taskId"], "_meta": KNOWS}
+        result = (await ModernClient(http, manager.address).ask(tasks.GET, params)).result
+        return None if result["status"] == "working" else result
+
+    async with asyncio.timeout(20):
+        done = await eventually(over)
+    assert done["result"]["content"] == [{"type": "text", "text": "done"}]

@@ -17,6 +17,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """What is not tested unless it is asked for."""
     help_text = "also test with MCP servers that others wrote; installs them with npm and pip"
     parser.addoption("--real-servers", action="store_true", help=help_text)
+    help_text = "also test with the official conformance suite; installs it with npm"
+    parser.addoption("--conformance", action="store_true", help=help_text)
 
 
 @pytest.fixture(scope="session")

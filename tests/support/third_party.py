@@ -21,9 +21,9 @@ MODERN = "2026-07-28"
 START_S = 20.0
 
 
-def stdio_command(*options: str) -> tuple[str, ...]:
+def stdio_command(*options: str, program: Path = SERVER) -> tuple[str, ...]:
     """The command line of the server over standard input and output; `options` as `--legacy`, `--page-size=2`."""
-    return (sys.executable, str(SERVER), "--stdio", *options)
+    return (sys.executable, str(program), "--stdio", *options)
 
 
 @dataclass(frozen=True)

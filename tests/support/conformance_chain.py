@@ -1,0 +1,123 @@
+"""A real manager, and workspaces behind which the conformance server stands: attached in every way, in every era.
+
+Each workspace has one source, mounted without a namespace, and no built-in tools: a client must not be able to tell it
+from the server itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from support.manager import make_project
+from support.manager_process import ManagerProcess, running_manager
+from support.third_party import MODERN, ThirdParty, stdio_command
+
+SERVER = Path(__file__).with_name("conformance_server.py")
+READY_S = 30.0
+SOURCES = ("stdio-legacy", "stdio-modern", "http-legacy", "http-modern", "http-both")
+"""How the server is attached, and the eras it speaks there."""
+BY_FOLDER = " by folder"
+"""After a source: the same workspace, named by its folder instead of its id."""
+
+
+def kinds_of(endpoint: str) -> tuple[str, ...]:
+    """What can make a difference at a pure endpoint: the era its source is spoken to in, and how it is named."""
+    era = "legacy" if "legacy" in endpoint else "modern"
+    return (era, "by-folder") if BY_FOLDER in endpoint else (era,)
+
+
+@dataclass(frozen=True)
+class Chain:
+    """The manager with its workspaces, and the server itself.
+
+    Attributes:
+        direct: the server's own endpoint.
+        bare: the manager's fixed endpoint, which names no workspace.
+        pure: source -> the endpoint of its workspace.
+        folders: source -> the folder of its workspace.
+    """
+
+    direct: str
+    bare: str
+    pure: dict[str, str]
+    folders: dict[str, Path]
+
+    def url(self, endpoint: str) -> str:
+        """`direct`, `bare`, or a source, with or without `BY_FOLDER`."""
+        source, by_folder, _ = endpoint.partition(BY_FOLDER)
+        if by_folder:
+            return f"{self.bare}?cwd={self.folders[source]}"
+        return {"direct": self.direct, "bare": self.bare, **self.pure}[source]
+
+
+@contextlib.contextmanager
+def conformance_chain(folder: Path, *sources: str) -> Iterator[Chain]:
+    """The chain for the time of the block, with these sources; its folders are made in `folder`."""
+    server = ThirdParty.start("http", program=SERVER)
+    try:
+        with running_manager(folder / "user") as manager:
+            bare = manager.address.replace("127.0.0.1", "localhost")
+            folders = {source: _project(folder / source, source, server) for source in sources}
+            pure = {source: _attached(manager, bare, root) for source, root in folders.items()}
+            yield Chain(server.url.replace("127.0.0.1", "localhost"), bare, pure, folders)
+    finally:
+        server.kill()
+
+
+def _project(root: Path, source: str, server: ThirdParty) -> Path:
+    way, _, era = source.partition("-")
+    if way == "stdio":
+        command = json.dumps(stdio_command(f"--{era}", program=SERVER))
+        entry = f"[[mcp.stdio_servers]]\ncommand = {command}"
+    else:
+        url = server.at({"both": "mcp"}.get(era, f"{era}/mcp"))
+        entry = f'[[mcp.remote_servers]]\nurl = "{url}"'
+    text = f'[builtin]\nenabled = false\n\n{entry}\nnamespace = ""\n'
+    make_project(root)
+    settings = root / ".lm-tools-bridge" / "workspace.toml"
+    settings.parent.mkdir(exist_ok=True)
+    settings.write_text(text)
+    return root
+
+
+def _attached(manager: ManagerProcess, bare: str, root: Path) -> str:
+    """Trust what the project configures, and wait until its server has answered; the pure endpoint."""
+    trusted = manager.lmtb("trust", "--yes", str(root))
+    assert trusted.returncode == 0, trusted.stdout + trusted.stderr
+    deadline = time.monotonic() + READY_S
+    while True:
+        headers, tools = _tools(f"{bare}?cwd={root}")
+        if "test_simple_text" in tools:
+            return bare.replace("/mcp", f"/w/{headers['X-Workspace-Id']}/mcp")
+        assert time.monotonic() < deadline, manager.lmtb("servers", cwd=root).stdout
+        time.sleep(0.05)
+
+
+def _tools(url: str) -> tuple[Any, list[str]]:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"_meta": meta}}
+    headers = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": MODERN,
+        "Mcp-Method": "tools/list",
+    }
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=READY_S) as answer:
+            result = json.load(answer).get("result", {})
+            return answer.headers, [tool["name"] for tool in result.get("tools", [])]
+    except urllib.error.HTTPError as refused:
+        refused.close()
+        return refused.headers, []

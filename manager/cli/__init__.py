@@ -33,6 +33,7 @@ _SECTIONS: Final = {
         "logs": ("logs", "Show what its server and their programs wrote."),
     },
     "Everywhere": {
+        "connect": ("connect", "Be an MCP server for a client that can only start programs."),
         "secrets": ("content", "Keep tokens that servers need."),
         "doctor": ("doctor", "Look for what is wrong, and say what to do."),
         "demo": ("demo", "Show everything on sample workspaces, then tidy up."),

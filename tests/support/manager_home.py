@@ -87,6 +87,11 @@ class ManagerHome:
         self.control = Control(self.paths.control_socket)
         self._managers: list[ManagerProcess] = []
 
+    @property
+    def environ(self) -> dict[str, str]:
+        """What programs of this user run with."""
+        return dict(self._environ)
+
     async def launch(
         self, *, cwd: Path | None = None, prefix: Sequence[str] = (), **settings: object
     ) -> ManagerProcess:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote, urljoin
 
-from workspace_server.schemas.params import ANNOTATION
+from protocol.mirrored import ANNOTATION
 
 MAX_DEPTH = 32
 MAX_SUBSCHEMAS = 5_000

@@ -38,6 +38,12 @@ def test_short_verbs_import_nothing_slow(statement: str) -> None:
     assert modules_after(statement).isdisjoint(SLOW)
 
 
+def test_connect_is_there_without_the_large_libraries() -> None:
+    """Each client that starts programs waits for it (decision 12)."""
+    loaded = modules_after("import manager.cli.connect, manager.connect.main")
+    assert loaded.isdisjoint({"aiohttp", "pydantic", "mcp", "psutil", "structlog"})
+
+
 def test_guard_against_slow_imports_would_notice_one() -> None:
     assert not modules_after("import manager.settings").isdisjoint(SLOW)
 
@@ -68,7 +74,7 @@ def commands() -> Iterator[tuple[str, click.Command]]:
             yield from ((f"{verb} {name}", further) for name, further in command.commands.items())
 
 
-ACTS = {"serve", "demo", "servers login", "secrets set", "secrets delete"} | {
+ACTS = {"serve", "connect", "demo", "servers login", "secrets set", "secrets delete"} | {
     f"tools {word}" for word in ("enable", "disable", "allow", "ask", "deny")
 }
 """Commands that do something and show nothing but that it is done."""

@@ -1,0 +1,249 @@
+"""`lmtb connect` as clients use it: the official SDK starts it as a program, and it finds or starts the manager."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import mcp
+import psutil
+import pytest
+import pytest_asyncio
+from mcp.client.stdio import StdioServerParameters
+
+from manager.client import NoManager
+from protocol import names
+from support.families import configure, entry
+from support.manager import make_project
+from support.manager_home import ManagerHome, manager_home, until
+from support.third_party import stdio_command
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+EITHER_ERA = pytest.mark.parametrize("mode", ["legacy", "auto"])
+FOREIGN = "demo__"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def user(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[ManagerHome]:
+    """A user with one server of somebody else; workspace servers outlive the managers that are killed here."""
+    async with manager_home(tmp_path_factory.mktemp("connect").resolve() / "user") as home:
+        configure(home, entry("demo", stdio_command()))
+        yield home
+
+
+@pytest.fixture(scope="module")
+def project(user: ManagerHome) -> Path:
+    return make_project(user.folder / "proj", **{"nonce.txt": "of this project"})
+
+
+class Heard:
+    """What a client is told beside its answers."""
+
+    def __init__(self) -> None:
+        self.methods: list[str] = []
+
+    async def __call__(self, message: Any) -> None:
+        assert not isinstance(message, Exception), message
+        self.methods.append(message.method)
+
+
+@contextlib.asynccontextmanager
+async def connected(
+    home: ManagerHome, project: Path, mode: str, heard: Heard | None = None, **env: str
+) -> AsyncIterator[mcp.Client]:
+    """The SDK's client of a `lmtb connect` that it starts in the project."""
+    program = StdioServerParameters(
+        command=sys.executable,
+        args=["-I", "-m", "manager", "connect"],
+        env={**home.environ, "LMTB_HTTP_PORT": "0", **env},
+        cwd=project,
+    )
+    async with mcp.Client(program, mode=mode, message_handler=heard, read_timeout_seconds=30) as client:
+        yield client
+
+
+async def nonce(client: mcp.Client) -> str:
+    """What only this project's server can know."""
+    answer = await client.call_tool("lm_readFile", {"filePath": "nonce.txt"})
+    assert answer.structured_content is not None, answer
+    return str(answer.structured_content["content"])
+
+
+async def count(client: mcp.Client, kind: str, tool: str) -> int:
+    """How often a tool of the foreign server was `started`, `finished` or `cancelled`."""
+    ledger: Any = (await client.call_tool(f"{FOREIGN}ledger")).structured_content
+    return int(ledger[kind].get(tool, 0))
+
+
+async def until_counted(client: mcp.Client, kind: str, tool: str, least: int) -> None:
+    """Wait until calls have got so far."""
+    async with asyncio.timeout(20):
+        while await count(client, kind, tool) < least:
+            await asyncio.sleep(0.05)
+
+
+async def in_the_list(client: mcp.Client, name: str) -> None:
+    """Wait until a tool is listed."""
+    async with asyncio.timeout(20):
+        while name not in [tool.name for tool in (await client.list_tools(cache_mode="bypass")).tools]:
+            await asyncio.sleep(0.05)
+
+
+def shims(user: ManagerHome) -> list[psutil.Process]:
+    """The running `lmtb connect`s of this user."""
+    return [psutil.Process(pid) for pid in user.processes("manager connect")]
+
+
+async def a_manager(user: ManagerHome) -> int:
+    """The process id of the manager; one is started where none runs."""
+    with contextlib.suppress(NoManager):
+        return int((await user.status())["pid"])
+    return (await user.start()).pid
+
+
+async def killed(user: ManagerHome) -> None:
+    """Kill the manager, whoever started it."""
+    manager = psutil.Process(await a_manager(user))
+    manager.kill()
+    await until(lambda: not manager.is_running() or manager.status() == psutil.STATUS_ZOMBIE)
+
+
+async def test_a_manager_is_started_where_none_runs(user: ManagerHome, project: Path) -> None:
+    """And it stays when the client that wanted it is gone: it belongs to no client's process tree."""
+    async with connected(user, project, "legacy") as client:
+        assert await nonce(client) == "of this project"
+        (shim,) = shims(user)
+        (manager,) = user.processes("manager serve")
+    assert not shim.is_running()
+    assert psutil.Process(manager).is_running()
+    assert manager not in [one.pid for one in psutil.Process().children(recursive=True)]
+    assert (user.paths.logs_dir / "manager.log").stat().st_mode & 0o777 == 0o600
+
+
+@EITHER_ERA
+async def test_a_client_that_starts_programs_gets_its_projects_tools(
+    user: ManagerHome, project: Path, mode: str
+) -> None:
+    """List, call, progress and cancel; the folder is the one it was started in."""
+    await a_manager(user)
+    async with connected(user, project, mode) as client:
+        await in_the_list(client, f"{FOREIGN}progress")
+        assert await nonce(client) == "of this project"
+        told: list[float] = []
+
+        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+            told.append(progress)
+
+        await client.call_tool(f"{FOREIGN}progress", {"steps": 3}, progress_callback=progressed)
+        assert told == [1, 2, 3]
+        started, cancelled = [await count(client, kind, "slow") for kind in ("started", "cancelled")]
+        call = asyncio.create_task(client.call_tool(f"{FOREIGN}slow", {"seconds": 60}))
+        await until_counted(client, "started", "slow", started + 1)
+        call.cancel()
+        await until_counted(client, "cancelled", "slow", cancelled + 1)
+        with contextlib.suppress(asyncio.CancelledError):
+            await call
+    await until(lambda: not shims(user))
+
+
+@EITHER_ERA
+async def test_a_call_that_a_dying_manager_took_along_gets_one_error(
+    user: ManagerHome, project: Path, mode: str
+) -> None:
+    """It may have been delivered, so nobody makes it again; the next one brings another manager."""
+    await a_manager(user)
+    async with connected(user, project, mode) as client:
+        await in_the_list(client, f"{FOREIGN}slow")
+        started = await count(client, "started", "slow")
+        call = asyncio.create_task(client.call_tool(f"{FOREIGN}slow", {"seconds": 60}))
+        await until_counted(client, "started", "slow", started + 1)
+        await killed(user)
+        with pytest.raises(mcp.MCPError) as failure:
+            await call
+        assert failure.value.code == 47103
+        assert failure.value.error.data["delivered"] == "unknown"
+        assert await nonce(client) == "of this project"
+        assert await count(client, "started", "slow") == started + 1
+
+
+async def test_what_a_session_missed_during_a_restart_is_announced(user: ManagerHome, project: Path) -> None:
+    """The session goes on, on another port; nobody knows what changed meanwhile."""
+    await a_manager(user)
+    heard = Heard()
+    async with connected(user, project, "legacy", heard) as client:
+        await client.list_tools()
+        await killed(user)
+        heard.methods.clear()
+        assert await nonce(client) == "of this project"
+        await until(lambda: set(names.LISTS_CHANGED) <= set(heard.methods), 20)
+
+
+async def test_what_a_listener_missed_during_a_restart_is_announced(user: ManagerHome, project: Path) -> None:
+    """The stream never ends for the client, and is acknowledged once."""
+    await a_manager(user)
+    async with (
+        connected(user, project, "auto") as client,
+        client.listen(tools_list_changed=True) as listening,
+    ):
+        await killed(user)
+        assert await nonce(client) == "of this project"
+        async with asyncio.timeout(20):
+            assert type(await anext(aiter(listening))).__name__ == "ToolsListChanged"
+
+
+async def test_a_manager_that_cannot_serve_is_told_to_the_client(tmp_path: Path) -> None:
+    """A configuration that stops it is no reason to wait for it; the message names its log."""
+    async with manager_home(tmp_path / "user") as home:
+        home.paths.config_dir.mkdir()
+        home.paths.config_file.write_text("log_level = 'none'\n")
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(mcp.MCPError, match=r"exit code 3.*manager\.log"), flatten_subgroups=True
+        ):
+            async with connected(home, make_project(tmp_path / "proj"), "legacy"):
+                pass
+
+
+@pytest.mark.parametrize("end", ["input", "signal"])
+async def test_the_session_ends_with_its_client(user: ManagerHome, project: Path, end: str) -> None:
+    """And the exit code is 0."""
+    await a_manager(user)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-I", "-m", "manager", "connect", cwd=project, env=user.environ,
+        stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    opening = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    process.stdin.write(json.dumps(opening).encode() + b"\n")
+    assert json.loads(await process.stdout.readline())["id"] == 1
+    before = (await user.status())["sessions"]
+    if end == "input":
+        process.stdin.close()
+    else:
+        process.send_signal(signal.SIGTERM)
+    assert await asyncio.wait_for(process.wait(), 20) == 0
+    assert (await user.status())["sessions"] == before - 1
+
+
+async def test_it_ends_when_nobody_reads_its_output(user: ManagerHome, project: Path) -> None:
+    await a_manager(user)
+    process = await asyncio.create_subprocess_exec(
+        "sh", "-c", 'exec "$@" | true', "sh", sys.executable, "-I", "-m", "manager", "connect",
+        cwd=project, env=user.environ, stdin=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stdin is not None
+    process.stdin.write(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n')
+    await process.stdin.drain()
+    await asyncio.wait_for(process.wait(), 20)
+    await until(lambda: not shims(user))

@@ -20,8 +20,8 @@ from manager.answers.outgoing import address_headers
 from manager.upstream.workspaces import Workspaces
 from protocol import jsonrpc, names, tasks
 
-WAIT_S: Final = 10.0
-"""How long a greeting waits for a workspace that is just being started (M-14)."""
+WAIT_S: Final = 8.0
+"""How long a greeting waits for a workspace that is just being started (M-14); clients give up after 10 s."""
 _CODEX: Final[Mapping[str, Any]] = {names.CODEX_SANDBOX: {}}
 _NOTHING: Final = msgspec.Raw(b"{}")
 _OURS: Final = jsonrpc.raw(names.WORKSPACE_SERVER)

@@ -28,8 +28,9 @@ from workspace_server.catalog.view import Mode, View, mode_of
 from workspace_server.config import policy
 from workspace_server.source import Greeting, Source, Tool
 
-GREETING_S: Final = 7.0
-"""How long a client that wants to know what the server can do waits for its start."""
+GREETING_S: Final = 5.0
+"""How long a client that wants to know what the server can do waits for its start. With the time that a first
+list takes, and a start of our own, it is less than the manager waits."""
 _STATUS: Final[Mapping[int, int]] = {
     jsonrpc.METHOD_NOT_FOUND: 404,
     inbound.HEADER_MISMATCH: 400,

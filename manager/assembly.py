@@ -12,6 +12,7 @@ from pathlib import Path
 
 from manager.answers.catalog import Catalog
 from manager.answers.dispatch import Dispatch
+from manager.answers.greeting import Greetings
 from manager.answers.handshake import Handshakes
 from manager.answers.lists import Lists
 from manager.answers.roots import Roots
@@ -20,6 +21,7 @@ from manager.filesystem import FolderExaminer
 from manager.legacy.endpoint import LegacyEndpoint
 from manager.legacy.keeper import Keeper
 from manager.legacy.listening import Listening
+from manager.legacy.wishes import Wishes
 from manager.paths import Paths
 from manager.routing.clients import Clients
 from manager.settings import Settings
@@ -78,11 +80,14 @@ def assemble(
     handshakes = Handshakes(workspaces, catalog, keeper, around)
     roots = Roots(os.urandom(32), time.time)
     dispatch = Dispatch(workspaces, forwarder, Lists(forwarder, catalog, settings), handshakes, roots)
+    greetings = Greetings(workspaces, catalog)
     clients = Clients()
+    listening = Listening(keeper.news, workspaces, externals)
+    wishes = Wishes(keeper, workspaces, listening)
     routes = McpRoutes(
         dispatch,
-        LegacyEndpoint(keeper, dispatch),
-        ModernEndpoint(dispatch, streams_end),
+        LegacyEndpoint(keeper, dispatch, greetings, wishes, settings.response_limit),
+        ModernEndpoint(dispatch, greetings, streams_end),
         settings,
         own_task=own_task,
         clients=clients,
@@ -92,7 +97,7 @@ def assemble(
         externals,
         workspaces,
         keeper,
-        Listening(keeper, workspaces),
+        listening,
         routes,
         ControlPlane(port, workspaces, externals, stop, os.environ.get("PATH")),
         Status(workspaces, externals, keeper, clients, store, address),

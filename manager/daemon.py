@@ -269,7 +269,7 @@ class Daemon:
             systemd.notify(WATCHDOG=1)
             await keeper.housekeep()
             await workspaces.stop_idle(keeper.active_workspaces(idle_s))
-            keeper.announce_missed({one.id for one in workspaces if one.supervisor.is_serving})
+            keeper.news.incomplete_no_more({one.id for one in workspaces if one.supervisor.is_serving})
             await asyncio.sleep(pause)
 
     # -- release ------------------------------------------------------------------------------------------
@@ -287,6 +287,7 @@ class Daemon:
         """Refuse what is new, end the streams, wait for calls in flight unless the stop is forced."""
         routes.is_draining = True
         keeper.streams.close_all()
+        keeper.abandon_questions()
         self._streams_end.set()
         settled = self.own(routes.settled(self._settings.drain_s), "calls in flight")
         forced = self.own(self._stop_forced.wait(), "forced stop")

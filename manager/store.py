@@ -18,7 +18,7 @@ from typing import Any, Final, TypeVar
 
 from manager.log import logger
 
-SCHEMA_VERSION: Final = 2
+SCHEMA_VERSION: Final = 3
 _SCHEMA: Final = """
 CREATE TABLE workspaces(id TEXT PRIMARY KEY, root BLOB NOT NULL UNIQUE) STRICT;
 CREATE TABLE instances(
@@ -27,9 +27,13 @@ CREATE TABLE instances(
 CREATE TABLE sessions(
     id TEXT PRIMARY KEY, revision TEXT NOT NULL, client_name TEXT, client_version TEXT,
     capabilities BLOB NOT NULL, workspace TEXT, cwd BLOB, seen REAL NOT NULL, used INTEGER NOT NULL,
-    mode TEXT NOT NULL DEFAULT '') STRICT;
+    mode TEXT NOT NULL DEFAULT '', log_level TEXT, subscriptions BLOB NOT NULL DEFAULT x'') STRICT;
 """
-_UPGRADES: Final = {1: "ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT '';"}
+_UPGRADES: Final = {
+    1: "ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT '';",
+    2: "ALTER TABLE sessions ADD COLUMN log_level TEXT;"
+    " ALTER TABLE sessions ADD COLUMN subscriptions BLOB NOT NULL DEFAULT x'';",
+}
 """What turns a file of a version into one of the next."""
 _KEPT_CORRUPT: Final = 3
 T = TypeVar("T")
@@ -58,7 +62,11 @@ class InstanceRow:
 
 @dataclass(frozen=True, slots=True)
 class SessionRow:
-    """A legacy session. `seen` is wall-clock time, only ever used to compute an age that is clamped."""
+    """A legacy session.
+
+    `seen` is wall-clock time, only ever used to compute an age that is clamped; `subscriptions` the JSON text
+    of an object, resource to workspace, empty for none.
+    """
 
     id: str
     revision: str
@@ -70,6 +78,8 @@ class SessionRow:
     seen: float
     used: bool
     mode: str = ""
+    log_level: str | None = None
+    subscriptions: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +124,12 @@ class Store:
         """Insert or update sessions."""
         values = [
             (row.id, row.revision, row.client_name, row.client_version, row.capabilities, row.workspace,
-             None if row.cwd is None else os.fsencode(row.cwd), row.seen, int(row.used), row.mode)
+             None if row.cwd is None else os.fsencode(row.cwd), row.seen, int(row.used), row.mode,
+             row.log_level, row.subscriptions)
             for row in rows
         ]  # fmt: skip
         if values:
-            await self._write_many("INSERT OR REPLACE INTO sessions VALUES(?,?,?,?,?,?,?,?,?,?)", values)
+            await self._write_many("INSERT OR REPLACE INTO sessions VALUES(?,?,?,?,?,?,?,?,?,?,?,?)", values)
 
     async def drop_sessions(self, identities: Iterable[str]) -> None:
         """Forget sessions."""
@@ -237,7 +248,7 @@ class Store:
 
 
 def _session(row: tuple[Any, ...]) -> SessionRow:
-    identity, revision, name, version, capabilities, workspace, cwd, seen, used, mode = row
+    identity, revision, name, version, capabilities, workspace, cwd, seen, used, mode, level, subscribed = row
     folder = None if cwd is None else os.fsdecode(cwd)
     known = (identity, revision, name, version, capabilities, workspace, folder, seen, bool(used))
-    return SessionRow(*known, mode)
+    return SessionRow(*known, mode, level, subscribed)

@@ -38,6 +38,16 @@ def encode(data: bytes, *, event: str = "message", identity: str | None = None) 
     return f"{head}event: {event}\ndata: ".encode() + data + b"\n\n"
 
 
+def prime(identity: str, retry_ms: int) -> bytes:
+    """An event without data, which gives a client an id to come back with, and the time to wait before it."""
+    return f"id: {identity}\nretry: {retry_ms}\ndata: \n\n".encode()
+
+
+def retry(milliseconds: int) -> bytes:
+    """When to connect again; no event in itself."""
+    return f"retry: {milliseconds}\n\n".encode()
+
+
 def single_line(body: bytes) -> bytes:
     """A JSON text on one line. Line breaks outside strings are white space, and inside strings illegal."""
     if b"\n" not in body and b"\r" not in body:

@@ -180,8 +180,8 @@ async def unheard(method: str, params: Mapping[str, Any]) -> None:
 Ask = Callable[[str, msgspec.Raw], Awaitable[msgspec.Raw | RpcError]]
 """Puts a request (`elicitation/create`, `sampling/createMessage`, `roots/list`) to the caller of a call.
 
-Takes its method, and its parameters as JSON text, empty when absent. Gives its result as JSON text, or why there
-is none."""
+Takes its method, and its parameters as JSON text, empty when absent. Gives its result as JSON text, or
+why there is none."""
 
 
 async def nobody(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:

@@ -13,19 +13,23 @@ import msgspec
 
 from manager.answers import dialect, outgoing
 from manager.answers.dispatch import Dispatch
-from manager.answers.exchange import Exchange, Plain, Reply
+from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
+from manager.answers.greeting import Greetings, initialized
 from manager.legacy.keeper import Keeper
+from manager.legacy.rounds import Rounds
+from manager.legacy.wishes import METHODS as WISHES
+from manager.legacy.wishes import Wishes
 from manager.log import logger, short
 from manager.routing.sessions import Session, is_well_formed
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound
-from protocol.jsonrpc import Notification
+from protocol.jsonrpc import Notification, Response
 from protocol.versions import ASSUMED_LEGACY, LEGACY_REVISIONS, negotiate
 
 _CAPABILITIES: Final = {
     "tools": {"listChanged": True},
-    "resources": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
     "prompts": {"listChanged": True},
     "completions": {},
     "logging": {},
@@ -53,11 +57,16 @@ UNKNOWN: Final = NoSession(404, Reason.UNKNOWN_SESSION)
 
 
 class LegacyEndpoint:
-    """The legacy side of the MCP endpoint."""
+    """The legacy side of the MCP endpoint. `limit` is the largest event of an answer in bytes."""
 
-    def __init__(self, keeper: Keeper, dispatch: Dispatch) -> None:
+    def __init__(
+        self, keeper: Keeper, dispatch: Dispatch, greetings: Greetings, wishes: Wishes, limit: int
+    ) -> None:
         self.keeper = keeper
+        self._limit = limit
         self._dispatch = dispatch
+        self._greetings = greetings
+        self._wishes = wishes
 
     # -- whose request it is ------------------------------------------------------------------------------
 
@@ -94,11 +103,14 @@ class LegacyEndpoint:
         client = params.get("clientInfo", msgspec.Raw(b"{}"))
         capabilities = jsonrpc.bytes_of(params.get("capabilities", msgspec.Raw(b"{}")))
         mode = tuple(outgoing.mode_headers(exchange).items())
+        said = await self._greetings.said(exchange)
         session = await self.keeper.open(negotiate(requested), client, capabilities, mode=mode)
         if session is None:
             return dialect.refuse(exchange, too_many())
         exchange.session = session
         exchange.headers[headers.SESSION] = session.id
+        if said is not None:
+            return Plain(jsonrpc.result(exchange.message.id, initialized(session.revision, said)))
         value = {
             "protocolVersion": session.revision,
             "capabilities": _CAPABILITIES,
@@ -110,21 +122,37 @@ class LegacyEndpoint:
     async def answer(self, exchange: Exchange) -> Reply:
         """The reply to a request of a session (M-34, M-36)."""
         method = exchange.message.method
-        if method in {names.PING, names.SET_LEVEL}:
+        if method == names.PING:
             return Plain(jsonrpc.result(exchange.message.id, {}))
-        if method == "roots/list":
+        if method in WISHES and exchange.session is not None:
+            return await self._wishes.answer(exchange, exchange.session)
+        if method == names.ROOTS_LIST or method in names.MODERN_ONLY:
             return dialect.method_not_found(exchange)
         if method in names.HANDSHAKE_NAMES:
             return await self._dispatch.handshake(exchange, dict(exchange.params), bare=True)
         reply = await self._dispatch.answer(exchange)
         if method == names.TOOLS_LIST and exchange.session is not None:
             self.keeper.note_listed(exchange.session)
-        return reply
+        return self._translated(exchange, reply)
 
-    def notified(self, session: Session | None, notification: Notification) -> None:
-        """Take a notification; only a cancellation does anything, and only in its own session (M-99)."""
-        if notification.method != names.CANCELLED or session is None:
-            return
+    def _translated(self, exchange: Exchange, reply: Reply) -> Reply:
+        """The reply as this era knows it: questions in the middle, and a response in its words."""
+        if not isinstance(reply, Relayed) or exchange.session is None:
+            return reply
+        questions = self.keeper.questions(exchange.session)
+        return Events(Rounds(exchange, questions, self._limit).messages(reply))
+
+    def heard(self, session: Session, message: Notification | Response) -> None:
+        """Take what wants no answer: an answer to a question of ours, or a cancellation (M-22, M-99).
+
+        Both are of this session only; anything else is dropped.
+        """
+        if isinstance(message, Response):
+            self.keeper.questions(session).settle(message)
+        elif message.method == names.CANCELLED:
+            self._cancel(session, message)
+
+    def _cancel(self, session: Session, notification: Notification) -> None:
         params = jsonrpc.members_of(notification.params)
         target = params.get("requestId")
         if target is not None and jsonrpc.is_valid_id(jsonrpc.bytes_of(target)):

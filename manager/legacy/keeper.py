@@ -1,6 +1,7 @@
-"""Keeps legacy sessions: opens, binds, ends and saves them, and tells their streams of changes.
+"""Keeps legacy sessions: opens, binds, ends and saves them.
 
-Who is who is the pure table `routing/sessions.py`; requests come in through `endpoint.py`.
+Who is who is the pure table `routing/sessions.py`; requests come in through `endpoint.py`. What sessions hear
+is `news.py`.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from manager.legacy.streams import Stream, Streams
+from manager.legacy.news import News
+from manager.legacy.questions import Questions
+from manager.legacy.streams import Streams
 from manager.log import logger, short
 from manager.routing.sessions import Session, Sessions
 from manager.settings import Settings
@@ -26,14 +29,19 @@ MAX_CLIENT_TEXT = 200
 """Characters of a client's name and version that are kept: ten thousand sessions share our memory."""
 MAX_CAPABILITIES = 16 * 1024
 """Bytes of a client's capabilities; more is taken for none."""
+MAX_SUBSCRIPTIONS = 256
 
 
 @dataclass(slots=True)
 class _Doings:
-    """What only lives with the process: one handshake at a time, and whether the tools were listed since."""
+    """What only lives with the process.
+
+    One handshake at a time, whether the tools were listed since, and the questions to its client.
+    """
 
     handshake: asyncio.Lock = field(default_factory=asyncio.Lock)
     relisted: asyncio.Event = field(default_factory=asyncio.Event)
+    questions: Questions = field(default_factory=Questions)
 
 
 class Keeper:
@@ -52,7 +60,8 @@ class Keeper:
             idle_s=settings.session_idle_s,
             unused_s=settings.session_unused_s,
         )
-        self.streams = Streams()
+        self.streams = Streams(now)
+        self.news = News(self.sessions, self.streams, now)
         self._settings = settings
         self._store = store
         self._now = now
@@ -64,7 +73,7 @@ class Keeper:
         """Know again the sessions of a former manager, none of them expired.
 
         Only awake time counts, and wall-clock time tells little about it (a clock jump, a machine that was
-        off): at most half of a session's time counts as gone.
+        off): at most half of a session's time counts as gone. What changed meanwhile, nobody told them.
         """
         for row in rows:
             longest = self._settings.session_idle_s if row.used else self._settings.session_unused_s
@@ -73,6 +82,8 @@ class Keeper:
                 Session(
                     row.id, row.revision, row.client_name, row.client_version, row.capabilities,
                     self._now() - age, used=row.used, workspace=row.workspace, cwd=row.cwd,
+                    unannounced=row.used, log_level=row.log_level,
+                    subscriptions=_subscriptions(row.subscriptions),
                     mode=tuple(parse_qsl(row.mode, keep_blank_values=True)),
                 )
             )  # fmt: skip
@@ -125,66 +136,42 @@ class Keeper:
         logger().info("session", ended=short(session.id))
 
     async def bind(self, session: Session, workspace: str, cwd: str) -> None:
-        """Note, durably, which workspace the session chose."""
+        """Note, durably, which workspace the session chose; what it subscribed in another one ends."""
+        if session.workspace not in (None, workspace):
+            left = {uri: home for uri, home in session.subscriptions.items() if home != session.workspace}
+            session.subscriptions = left
         session.workspace, session.cwd = workspace, cwd
+        self.news.stir()
+        await self.save(session)
+
+    async def subscribe(self, session: Session, uri: str, workspace: str) -> bool:
+        """Note, durably, that it wants to hear of a resource; False when it wants too many already."""
+        if uri not in session.subscriptions and len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
+            return False
+        session.subscriptions[uri] = workspace
+        self.news.stir()
+        await self.save(session)
+        return True
+
+    async def unsubscribe(self, session: Session, uri: str) -> None:
+        """Note, durably, that it does not want to hear of a resource any more."""
+        if session.subscriptions.pop(uri, None) is not None:
+            self.news.stir()
+            await self.save(session)
+
+    async def save(self, session: Session) -> None:
+        """Put down durably what a session is."""
         await self._store.save_sessions([self._row(session)])
 
-    # -- streams ------------------------------------------------------------------------------------------
-
-    def open_stream(self, session: Session, heard: str | None = None) -> Stream | None:
-        """The session's standing stream, with the news it missed; None when it has one already.
-
-        Args:
-            heard: the workspace that the stream's own address means.
-        """
-        stream = self.streams.open(session.id)
-        if stream is not None:
-            session.streaming = True
-            session.heard = heard
-            if session.unannounced:
-                session.unannounced = False
-                stream.announce_lists()
-        return stream
-
-    def close_stream(self, session: Session) -> None:
-        """Its connection has ended."""
-        self.streams.forget(session.id)
-        session.streaming = False
-        session.heard = None
-        session.seen = self._now()
+    # -- handshakes ---------------------------------------------------------------------------------------
 
     async def announce(self, session: Session) -> bool:
         """Tell the session's open stream that lists changed; False where there is no stream."""
-        stream = self.streams.get(session.id)
-        if stream is None:
+        standing = self.streams.listening(session)
+        if standing is None:
             return False
-        stream.announce_lists()
+        standing.announce_lists()
         return True
-
-    def listening(self) -> set[str]:
-        """The workspaces whose changes somebody with an open stream wants to hear of."""
-        return {
-            workspace
-            for session in self.sessions
-            if session.streaming
-            for workspace in (session.workspace, session.heard)
-            if workspace is not None
-        }
-
-    def announce_in(self, workspace: str, methods: Iterable[str]) -> None:
-        """Tell the open streams of a workspace's sessions that lists of it changed."""
-        for session in self.sessions:
-            stream = self.streams.get(session.id)
-            if stream is not None and workspace in (session.workspace, session.heard):
-                stream.announce_lists(methods)
-
-    def announce_missed(self, serving: Collection[str]) -> None:
-        """Tell streams of lists that were incomplete while their workspace was in trouble (M-183)."""
-        for session in self.sessions:
-            stream = self.streams.get(session.id)
-            if session.unannounced and stream is not None and session.workspace in serving:
-                session.unannounced = False
-                stream.announce_lists()
 
     def expect_listing(self, session: Session) -> None:
         """From now on `relisted` waits for a new listing."""
@@ -202,6 +189,15 @@ class Keeper:
         """The session was answered a tool list."""
         if session.id in self._doings:
             self._doings[session.id].relisted.set()
+
+    def questions(self, session: Session) -> Questions:
+        """What the session's client is being asked."""
+        return self._of(session).questions
+
+    def abandon_questions(self) -> None:
+        """The manager stops: calls that wait for their client's answer end now."""
+        for doings in self._doings.values():
+            doings.questions.abandon()
 
     def handshake_lock(self, session: Session) -> asyncio.Lock:
         """One handshake of a session after the other (M-45)."""
@@ -223,6 +219,7 @@ class Keeper:
 
     async def housekeep(self) -> None:
         """Drop what has expired, and save now and then when each session was last seen."""
+        self.streams.expire()
         expired = self.sweep()
         await self._store.drop_sessions([session.id for session in expired])
         if self._now() - self._flushed_at >= FLUSH_S:
@@ -245,19 +242,24 @@ class Keeper:
     def _release(self, session: Session) -> None:
         for cancel in list(session.in_flight.values()):
             cancel()
-        stream = self.streams.get(session.id)
-        if stream is not None:
-            stream.close()
+        self.streams.forget(session)
         self._doings.pop(session.id, None)
+        self.news.stir()
 
     def _row(self, session: Session) -> SessionRow:
         return SessionRow(
             session.id, session.revision, session.client_name, session.client_version, session.capabilities,
             session.workspace, session.cwd, self._wall() - (self._now() - session.seen), session.used,
-            urlencode(session.mode),
+            urlencode(session.mode), session.log_level,
+            jsonrpc.dumps(session.subscriptions) if session.subscriptions else b"",
         )  # fmt: skip
 
 
 def _short_text(members: Mapping[str, msgspec.Raw], name: str) -> str | None:
     text = jsonrpc.text_of(members[name]) if name in members else None
     return None if text is None else text[:MAX_CLIENT_TEXT]
+
+
+def _subscriptions(text: bytes) -> dict[str, str]:
+    found = {uri: jsonrpc.text_of(home) for uri, home in jsonrpc.members_of(text).items()}
+    return {uri: home for uri, home in found.items() if home is not None}

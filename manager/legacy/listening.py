@@ -1,110 +1,163 @@
-"""Hears, on behalf of sessions with a standing stream, that lists of their workspace changed (T-184, D-13).
+"""Hears, on behalf of sessions, what changes in their workspaces: lists and resources (T-184, D-13).
 
-One listen stream to each workspace server that such sessions belong to, however many they are. It starts no
-server: a session that nobody serves has nothing to hear. What modern clients hear is passed on as it comes,
-see `web/modern.py`.
+One listen stream to each workspace server that such sessions belong to, however many they are; a second one
+only while its request changes. It starts no server: a session that nobody serves has nothing to hear. What
+modern clients hear is passed on as it comes, see `web/modern.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
 
-from manager.answers.outgoing import own_request
-from manager.legacy.keeper import Keeper
-from manager.log import logger
+from manager.legacy.ear import Ear
+from manager.legacy.news import News
+from manager.upstream.externals import ExternalServers
 from manager.upstream.instance import Instance
-from manager.upstream.response import UpstreamFailure
 from manager.upstream.workspaces import Workspaces
-from protocol import names, sse
+from protocol import jsonrpc, names
 
 LOOK_S: Final = 0.5
-"""How often it is looked who has a stream, and which servers serve."""
-AGAIN_S: Final = 2.0
-"""How long a stream that ended is left alone."""
-HTTP_OK: Final = 200
-_WANTED: Final = {"toolsListChanged": True, "resourcesListChanged": True, "promptsListChanged": True}
+"""How often it is looked which servers serve; a new interest is looked at at once."""
 
 
 class Listening:
     """The listen streams of the manager itself. Run it in one task; cancelling that ends them all."""
 
-    def __init__(self, keeper: Keeper, workspaces: Workspaces) -> None:
-        self._keeper = keeper
+    def __init__(self, news: News, workspaces: Workspaces, externals: ExternalServers) -> None:
+        self._news = news
         self._workspaces = workspaces
-        self._heard: dict[str, tuple[Instance, asyncio.Task[None]]] = {}
+        self._externals = externals
+        self._ears: dict[str, list[Ear]] = {}
+        """By workspace, the newest last. It is the only one once it was acknowledged."""
+        self._tasks: dict[Ear, asyncio.Task[None]] = {}
+        self._known: set[str] = set()
         self._interrupted: set[str] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._stirred = asyncio.Event()
+        news.on_interest = self._stirred.set
 
     async def run(self) -> None:
         """Listen where somebody wants to hear, for ever."""
         try:
             while True:
+                self._stirred.clear()
                 self._look()
-                await asyncio.sleep(LOOK_S)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_S):
+                        await self._stirred.wait()
         finally:
-            for task in self._tasks:
+            tasks = list(self._tasks.values())
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def honours(self, workspace: str, uri: str, seconds: float) -> bool | None:
+        """Whether its server will tell of a resource that a session has subscribed.
+
+        Returns:
+            None where that was not known within the time.
+        """
+        self._look()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while ears := self._ears.get(workspace):
+                    ear = ears[-1]
+                    await ear.decided.wait()
+                    if ear.honoured is not None and uri in ear.uris:
+                        return uri in ear.honoured
+                    if self._ears.get(workspace, [])[-1:] == [ear]:
+                        return None
+        return None
+
+    # -- which streams there are --------------------------------------------------------------------------
 
     def _look(self) -> None:
-        wanted = self._keeper.listening()
-        self._interrupted &= wanted
-        serving = self._serving(wanted)
-        for identity, (instance, task) in list(self._heard.items()):
-            if task.done() or serving.get(identity) is not instance:
-                task.cancel()
-                del self._heard[identity]
-                self._interrupted.add(identity)
-        for identity, instance in serving.items():
-            if identity not in self._heard:
-                task = asyncio.create_task(self._hear(identity, instance), name=f"listen {identity}")
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-                self._heard[identity] = (instance, task)
+        interest = self._news.interest()
+        serving = self._serving(interest)
+        for workspace in self._known - interest.keys():
+            self._news.anything_changed(workspace)  # from now on nobody listens
+        self._known = set(interest)
+        for workspace in list(self._ears):
+            self._drop_dead(workspace, serving.get(workspace))
+        self._interrupted &= self._known
+        for workspace, instance in serving.items():
+            ears = self._ears.setdefault(workspace, [])
+            if not ears or ears[-1].uris != interest[workspace]:
+                self._listen(workspace, instance, interest[workspace])
 
-    def _serving(self, identities: set[str]) -> dict[str, Instance]:
+    def _serving(self, identities: Collection[str]) -> dict[str, Instance]:
         found = {}
         for identity in identities:
-            workspace = self._workspaces.get(identity)
-            supervisor = None if workspace is None else workspace.supervisor
-            if supervisor is not None and supervisor.instance is not None and supervisor.is_serving:
-                found[identity] = supervisor.instance
+            if (workspace := self._workspaces.get(identity)) is None:
+                continue
+            supervisor = workspace.supervisor
+            instance = self._externals.serving(workspace.root)
+            if instance is None and supervisor.is_serving:
+                instance = supervisor.instance
+            if instance is not None:
+                found[identity] = instance
         return found
 
-    async def _hear(self, identity: str, instance: Instance) -> None:
-        """Listen until the stream ends; one that ends is not begun anew at once."""
-        try:
-            await self._stream(identity, instance)
-        except (UpstreamFailure, sse.EventTooLarge) as failure:
-            logger().info("listen", workspace=identity, ended=str(failure) or type(failure).__name__)
-        await asyncio.sleep(AGAIN_S)
+    def _listen(self, workspace: str, instance: Instance, uris: frozenset[str]) -> None:
+        """Begin to listen; who listened before goes on until this one is acknowledged."""
+        ears = self._ears[workspace]
+        for unheard in [one for one in ears if one.honoured is None]:
+            self._end(unheard)
+            ears.remove(unheard)
+        ear = Ear(workspace, instance, uris)
+        task = asyncio.create_task(
+            ear.run(lambda one, method, params: self._told(workspace, one, method, params)),
+            name=f"listen {workspace}",
+        )
+        task.add_done_callback(lambda _: self._tasks.pop(ear, None))
+        self._tasks[ear] = task
+        ears.append(ear)
 
-    async def _stream(self, identity: str, instance: Instance) -> None:
-        request = own_request(names.LISTEN, {"notifications": _WANTED}, f"listen-{identity}")
-        head = (*request.headers, instance.credentials())
-        response = await instance.pool.request(b"POST", request.target, head, request.body)
-        decoder = sse.Decoder()
-        try:
-            if response.head.status != HTTP_OK:
-                logger().warning("listen", workspace=identity, refused=response.head.status)
-                return
-            async for chunk in response.chunks():
-                for event in decoder.feed(chunk):
-                    self._told(identity, event.data)
-        finally:
-            await response.aclose()
+    def _drop_dead(self, workspace: str, instance: Instance | None) -> None:
+        ears = self._ears[workspace]
+        alive = [one for one in ears if one in self._tasks and one.instance is instance]
+        for ear in ears:
+            if ear not in alive:
+                self._end(ear)
+        if alive:
+            self._ears[workspace] = alive
+        else:
+            del self._ears[workspace]
+            self._interrupted.add(workspace)
 
-    def _told(self, identity: str, data: bytes) -> None:
-        try:
-            method = msgspec.json.decode(data).get("method")
-        except (ValueError, AttributeError):
-            logger().warning("listen", workspace=identity, why="what it sent is no message")
-            return
-        if method == names.ACKNOWLEDGED and identity in self._interrupted:
-            self._interrupted.discard(identity)  # who knows what was missed meanwhile
-            self._keeper.announce_in(identity, names.LISTS_CHANGED)
+    def _end(self, ear: Ear) -> None:
+        if (task := self._tasks.get(ear)) is not None:
+            task.cancel()
+
+    # -- what they bring ----------------------------------------------------------------------------------
+
+    def _told(self, workspace: str, ear: Ear, method: str, params: dict[str, msgspec.Raw]) -> None:
+        if method == names.ACKNOWLEDGED:
+            self._acknowledged(workspace, ear)
         elif method in names.LISTS_CHANGED:
-            self._keeper.announce_in(identity, (method,))
+            self._news.lists_changed(workspace, (method,))
+        elif method == names.RESOURCE_UPDATED:
+            uri = jsonrpc.text_of(params.get("uri", b""))
+            if uri is not None:
+                self._news.resource_updated(workspace, uri, _updated(params))
+
+    def _acknowledged(self, workspace: str, ear: Ear) -> None:
+        ears = self._ears.get(workspace, [])
+        for former in [one for one in ears if one is not ear]:
+            self._end(former)
+            ears.remove(former)
+        if workspace in self._interrupted:
+            self._interrupted.discard(workspace)
+            self._news.anything_changed(workspace)  # who knows what was missed meanwhile
+
+
+def _updated(params: dict[str, msgspec.Raw]) -> bytes:
+    """The notification as the session era has it: no subscription is named in it."""
+    meta = jsonrpc.members_of(params.get("_meta", b"{}"))
+    meta.pop(names.META_SUBSCRIPTION, None)
+    kept = {name: raw for name, raw in params.items() if name != "_meta"}
+    return jsonrpc.notification(names.RESOURCE_UPDATED, kept | ({"_meta": meta} if meta else {}))

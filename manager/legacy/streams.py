@@ -1,76 +1,94 @@
-"""The standing stream of a legacy session (GET): what the manager has to say without being asked.
-
-One stream a session; a slow reader loses nothing that matters, because only the newest announcement of
-each kind is kept.
-"""
+"""All streams of legacy sessions: the standing ones, and those of requests that are or were answered."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
+import itertools
+import secrets
+import time
+from collections.abc import Callable, Iterator
 
-from protocol import jsonrpc, names, sse
-
-
-class Stream:
-    """What waits to be written to one session's stream."""
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, bytes] = {}
-        self._news = asyncio.Event()
-        self.is_closed = False
-
-    def announce_lists(self, methods: Iterable[str] = names.LISTS_CHANGED) -> None:
-        """Say that lists changed, by default all; repeated news is said once."""
-        for method in methods:
-            self._waiting[method] = sse.encode(jsonrpc.notification(method))
-        self._news.set()
-
-    def close(self) -> None:
-        """End the stream: the session is over, or the manager stops."""
-        self.is_closed = True
-        self._news.set()
-
-    async def next(self, keep_alive_s: float) -> bytes | None:
-        """The next bytes to write: news, or a comment after so long a silence; None at the end."""
-        try:
-            async with asyncio.timeout(keep_alive_s):
-                await self._news.wait()
-        except TimeoutError:
-            return sse.KEEP_ALIVE
-        self._news.clear()
-        if self.is_closed:
-            return None
-        chunk = b"".join(self._waiting.values())
-        self._waiting.clear()
-        return chunk
+from manager.legacy.event_ids import STANDING, EventId, stream_name
+from manager.legacy.replay import Replay
+from manager.legacy.standing import Standing
+from manager.legacy.stream import Outlet, Stream
+from manager.routing.sessions import Session
 
 
 class Streams:
-    """The open streams by session id."""
+    """The table of streams. A stream of a request is known until its events are too old to be asked for."""
 
-    def __init__(self) -> None:
-        self._open: dict[str, Stream] = {}
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._epoch = secrets.token_urlsafe(4)  # so that no id means something to the next manager, too
+        self._numbers = itertools.count(STANDING + 1)
+        self._replay = Replay(now)
+        self._standing: dict[str, Standing] = {}
+        self._answering: dict[str, dict[str, Stream]] = {}
 
     def __len__(self) -> int:
-        return len(self._open)
+        """How many standing streams somebody listens to."""
+        return sum(standing.is_open for standing in self._standing.values())
 
-    def open(self, session: str) -> Stream | None:
-        """A stream for the session, or None when it has one already: the first stays (M-29)."""
-        if session in self._open:
-            return None
-        stream = self._open[session] = Stream()
+    # -- standing streams ---------------------------------------------------------------------------------
+
+    def standing(self, session: Session) -> Standing:
+        """The session's standing stream, whether somebody listens or not."""
+        known = self._standing.get(session.id)
+        if known is None:
+            name = stream_name(self._epoch, STANDING)
+            known = Standing(Stream(session.id, name, session.revision, self._replay))
+            self._standing[session.id] = known
+        return known
+
+    def listening(self, session: Session) -> Standing | None:
+        """The session's standing stream if somebody listens."""
+        standing = self._standing.get(session.id)
+        return standing if standing is not None and standing.is_open else None
+
+    def leave(self, session: Session, outlet: Outlet) -> bool:
+        """A connection of the standing stream has ended; False where it had lost the stream before."""
+        standing = self._standing.get(session.id)
+        return standing is not None and standing.leave(outlet)
+
+    # -- streams of requests ------------------------------------------------------------------------------
+
+    def begin(self, session: Session, request: bytes) -> Stream:
+        """A stream for the answer to a request, whose id is JSON text."""
+        name = stream_name(self._epoch, next(self._numbers), request)
+        stream = Stream(session.id, name, session.revision, self._replay, request)
+        self._answering.setdefault(session.id, {})[name] = stream
         return stream
 
-    def get(self, session: str) -> Stream | None:
-        """The session's open stream."""
-        return self._open.get(session)
+    def answering(self, session: Session, event: EventId) -> Stream | None:
+        """The stream of a request that an event belongs to, as far as it is still known."""
+        return self._answering.get(session.id, {}).get(event.stream)
 
-    def forget(self, session: str) -> None:
-        """The stream's connection has ended."""
-        self._open.pop(session, None)
+    # -- ends ---------------------------------------------------------------------------------------------
+
+    def forget(self, session: Session) -> None:
+        """The session is over: its streams end, and what they said is dropped."""
+        standing = self._standing.pop(session.id, None)
+        if standing is not None:
+            standing.close(comes_back=False)
+        for stream in self._answering.pop(session.id, {}).values():
+            stream.end()
+        self._replay.forget(session.id)
+
+    def expire(self) -> None:
+        """Let go of events that are too old, and of streams that have nothing left to tell."""
+        self._replay.expire()
+        for session, stream in list(self._ended()):
+            streams = self._answering[session]
+            del streams[stream.name]
+            if not streams:
+                del self._answering[session]
+        for session in [one for one, standing in self._standing.items() if standing.is_blank]:
+            del self._standing[session]
 
     def close_all(self) -> None:
-        """End every stream."""
-        for stream in self._open.values():
-            stream.close()
+        """End every standing stream; its session goes on with the next manager."""
+        for standing in self._standing.values():
+            standing.close(comes_back=True)
+
+    def _ended(self) -> Iterator[tuple[str, Stream]]:
+        for session, streams in self._answering.items():
+            yield from ((session, one) for one in streams.values() if one.is_ended and not one.kept)

@@ -27,9 +27,11 @@ class Session:
         in_flight: ids being answered, each with what cancels it.
         shown: fingerprint of the tool list it was last shown.
         unannounced: whether a list changed without a stream to say so.
-        heard: id of the workspace that the address of its standing stream means.
+        heard: id of the workspace that the address of its requests means, which it did not choose for itself.
         source: which rung decided its last request.
         roots: the client's roots, None until it was asked.
+        log_level: how much it wants to hear of log messages, None until it said so.
+        subscriptions: the resources it wants to hear of, each with the id of its workspace.
         mode: the headers that its `initialize` chose a tool mode with; requests that say nothing get them.
     """
 
@@ -50,6 +52,8 @@ class Session:
     source: str = "none"
     sent_cwd: str | None = None
     roots: tuple[str, ...] | None = None
+    log_level: str | None = None
+    subscriptions: dict[str, str] = field(default_factory=dict)
     mode: tuple[tuple[str, str], ...] = ()
 
 

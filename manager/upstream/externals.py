@@ -118,6 +118,11 @@ class ExternalServers:
             return None
         return instance
 
+    def serving(self, root: str) -> Instance | None:
+        """The server that holds this root and is not in doubt, without asking it anything."""
+        record = self.registrations.for_root(root)
+        return self._instance(record) if record is not None and record.state is State.READY else None
+
     def registering(self) -> asyncio.Event:
         """Set whenever a registration changed; the waiter clears it (M-41)."""
         return self._changed

@@ -25,9 +25,11 @@ from manager.routing.json_scan import check_json
 from manager.routing.ladder import Claims
 from manager.routing.sessions import Session
 from manager.settings import Settings
+from manager.web import get_stream
 from manager.web.door import read_body, refusal_response
+from manager.web.event_response import EVENTS
 from manager.web.modern import ModernEndpoint
-from manager.web.writer import EVENTS, JSON, Writer
+from manager.web.writer import JSON, Writer
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection, classify
@@ -35,7 +37,6 @@ from protocol.jsonrpc import Request
 from protocol.request_state import workspace_of
 from protocol.versions import LEGACY_REVISIONS, Era
 
-KEEP_ALIVE_S: Final = 15.0
 _STOPPING: Final = Refusal(
     Reason.OVERLOADED, "the manager is stopping", "retry in a moment", delivered="no", retry_after_ms=1000
 )
@@ -126,8 +127,8 @@ class McpRoutes:
             return web.Response(status=202)
         exchange = _exchange(request, inbound, inbound.message, path, None)
         self._note(exchange)
-        writer = Writer(request, exchange, self._limit, insists=False)
-        return await writer.write(await self._modern.answer(exchange))
+        writer = Writer(request, exchange, self._limit)
+        return await writer.answer(self._modern.answer(exchange))
 
     async def _legacy_post(
         self, request: web.Request, inbound: Inbound, path: str | None
@@ -136,13 +137,13 @@ class McpRoutes:
         identity = request.headers.get(headers.SESSION)
         if not isinstance(message, Request):
             known = self._legacy.session(identity, uses=False)
-            if isinstance(message, jsonrpc.Notification):
-                self._legacy.notified(known if isinstance(known, Session) else None, message)
+            if isinstance(known, Session):
+                self._legacy.heard(known, message)
             return web.Response(status=202)
         if message.method == names.INITIALIZE:
             exchange = _exchange(request, inbound, message, path, None)
-            writer = Writer(request, exchange, self._limit, insists=False)
-            return await writer.write(await self._legacy.initialize(exchange))
+            writer = Writer(request, exchange, self._limit, self._legacy.keeper.streams)
+            return await writer.answer(self._legacy.initialize(exchange))
         session = await self._legacy.session_for(inbound, identity)
         if isinstance(session, NoSession):
             return _json(session.body(message.id), session.status)
@@ -164,7 +165,7 @@ class McpRoutes:
         if key in session.in_flight:
             text = "this id is still being answered in this session; use a new one"
             return _json(jsonrpc.error(exchange.message.id, jsonrpc.INVALID_REQUEST, text), 400)
-        writer = Writer(request, exchange, self._limit, insists=True)
+        writer = Writer(request, exchange, self._limit, self._legacy.keeper.streams)
         task: asyncio.Task[web.StreamResponse] = self._own_task(self._serve(exchange, writer), "request")
         session.in_flight[key] = task.cancel
         task.add_done_callback(lambda _: session.in_flight.pop(key, None))
@@ -173,12 +174,12 @@ class McpRoutes:
 
     async def _serve(self, exchange: Exchange, writer: Writer) -> web.StreamResponse:
         with self._counted():  # here too: the client may have left, and its call still goes on
-            return await writer.write(await self._legacy.answer(exchange))
+            return await writer.answer(self._legacy.answer(exchange))
 
     # -- GET and DELETE -----------------------------------------------------------------------------------
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """The standing stream of a legacy session (M-5, M-29)."""
+        """A stream of a legacy session (M-5, M-29)."""
         identity = request.headers.get(headers.SESSION)
         version = request.headers.get(headers.VERSION)
         if identity is None or (version is not None and version not in LEGACY_REVISIONS):
@@ -196,18 +197,7 @@ class McpRoutes:
         claims = _claims(request, _query(request), path, session)
         located = await locate(self._dispatch.workspaces, claims)
         heard = located.workspace.id if isinstance(located, Located) else None
-        stream = self._legacy.keeper.open_stream(session, heard)
-        if stream is None:
-            return _json(b'{"error":"Conflict: this session has a stream already"}', 409)
-        try:
-            response = web.StreamResponse(headers={headers.SESSION: session.id, "X-Accel-Buffering": "no"})
-            response.content_type = EVENTS
-            await response.prepare(request)
-            while (chunk := await stream.next(KEEP_ALIVE_S)) is not None:
-                await response.write(chunk)
-            return response
-        finally:
-            self._legacy.keeper.close_stream(session)
+        return await get_stream.serve(request, self._legacy.keeper, session, heard)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:
         """The end of a legacy session (M-31)."""

@@ -1,27 +1,32 @@
 """Writes a reply as HTTP: JSON or an event stream, as the client accepts it and the answer came (M-28).
 
 Events leave one by one, the moment they are known. What breaks off in the middle of a stream is ended with
-a proper response, so that nobody waits for an id that never comes.
+a proper response, so that nobody waits for an id that never comes. While nothing is known yet, the stream is
+opened after a silence, so that nobody in between takes the connection for dead (M15).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+import contextlib
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import aclosing
 from typing import Final
 
-from aiohttp import ClientConnectionResetError, web
+from aiohttp import web
 
 from manager.answers import dialect
 from manager.answers.collect import is_response, response_of, unusable
 from manager.answers.exchange import Ending, Events, Exchange, Plain, Relayed, Reply
+from manager.legacy.stream import Stream
+from manager.legacy.streams import Streams
 from manager.upstream.forward import COLLECTED, Answer, InterruptedAnswerError
+from manager.web import event_response
+from manager.web.event_response import EventResponse
 from protocol import sse
 from protocol.errors import Reason, Refusal
 
 JSON: Final = "application/json"
-EVENTS: Final = "text/event-stream"
 _LONGEST_BOUNDARY: Final = b"\r\n\r\n"
 _BOUNDARIES: Final = (b"\n\n", _LONGEST_BOUNDARY, b"\r\r")
 
@@ -29,19 +34,45 @@ _BOUNDARIES: Final = (b"\n\n", _LONGEST_BOUNDARY, b"\r\r")
 class Writer:
     """Writes the answer to one request.
 
-    With `insists`, a client that went away is ignored and the answer is read to its end: in the legacy era a
-    disconnect is no cancellation (L15).
+    Args:
+        limit: largest event in bytes.
+        streams: given in the legacy era, where an event stream is one of the session's: its events are
+            numbered, and a client that goes away ends nothing (L15). In the modern era its disconnect is
+            raised as the cancellation it is.
     """
 
-    def __init__(self, request: web.Request, exchange: Exchange, limit: int, *, insists: bool) -> None:
+    def __init__(
+        self, request: web.Request, exchange: Exchange, limit: int, streams: Streams | None = None
+    ) -> None:
         self._request = request
         self._exchange = exchange
         self._limit = limit
-        self._insists = insists
-        self.response: web.StreamResponse | None = None
+        self._streams = streams
+        self._events: EventResponse | None = None
+        self._stream: Stream | None = None
+        self._choosing = asyncio.Lock()
+        self._is_json = False
+        self._silence: asyncio.Task[None] | None = None
 
-    async def write(self, reply: Reply) -> web.StreamResponse:
-        """Write the whole reply and return the finished response."""
+    async def answer(self, making: Awaitable[Reply]) -> web.StreamResponse:
+        """Wait for a reply, write the whole of it, and return the finished response."""
+        timer = asyncio.get_running_loop().call_later(event_response.KEEP_ALIVE_S, self._on_silence)
+        try:
+            return await self._write(await making)
+        finally:
+            timer.cancel()
+            if self._silence is not None:
+                self._silence.cancel()
+            if self._stream is not None:
+                self._stream.end()
+
+    async def end(self) -> web.StreamResponse:
+        """Finish after the work was cancelled: nothing more is said (M-99)."""
+        if self._events is None:
+            return web.Response(status=202, headers=self._exchange.headers)
+        return await self._finish()
+
+    async def _write(self, reply: Reply) -> web.StreamResponse:
         match reply:
             case Plain():
                 return await self._body(reply.body, reply.status)
@@ -50,42 +81,29 @@ class Writer:
             case Relayed():
                 return await self._relay(reply)
 
-    async def end(self) -> web.StreamResponse:
-        """Finish after the work was cancelled: nothing more is said (M-99)."""
-        if self.response is None:
-            return web.Response(status=202, headers=self._exchange.headers)
-        await self._quietly(lambda response: response.write_eof())
-        return self.response
-
     # -- one message -------------------------------------------------------------------------------
 
     async def _body(self, body: bytes, status: int = 200) -> web.StreamResponse:
+        """JSON, or an event where a stream is open already; there is no status then."""
         exchange = self._exchange
-        if not body:
-            return web.Response(status=status, headers=exchange.headers)
-        if exchange.accepts_json or not exchange.accepts_events or status != 200:
-            return web.Response(body=body, status=status, content_type=JSON, headers=exchange.headers)
-        await self._start_events()
-        await self._send(sse.encode(sse.single_line(body)))
+        is_json = exchange.accepts_json or not exchange.accepts_events or status != 200
+        if (is_json or not body) and await self._chooses_json():
+            kind = JSON if body else None
+            return web.Response(body=body, status=status, content_type=kind, headers=exchange.headers)
+        await self._send(body, answers=True)
         return await self._finish()
 
     # -- our own messages --------------------------------------------------------------------------
 
     async def _messages(self, messages: AsyncGenerator[bytes]) -> web.StreamResponse:
         """Plain JSON when there is only the response, or the client takes nothing else."""
-        response = b""
         async with aclosing(messages):  # a client that goes away ends the work behind them at once (M-43)
             async for message in messages:
-                if not _is_notification(message):
-                    response = message
-                elif self._exchange.accepts_events:
-                    if self.response is None:
-                        await self._start_events()
-                    await self._send(sse.encode(message))
-        if self.response is None:
-            return await self._body(response)
-        await self._send(sse.encode(response))
-        return await self._finish()
+                if is_response(message):
+                    return await self._body(message)
+                if self._exchange.accepts_events:
+                    await self._send(message)
+        raise AssertionError("a reply ends in a response")
 
     # -- a workspace server's answer ---------------------------------------------------------------
 
@@ -96,12 +114,13 @@ class Writer:
             if answer.is_events and self._exchange.accepts_events:
                 return await self._relay_events(reply)
             small = answer.length is not None and answer.length <= COLLECTED
-            if small or answer.is_events or not self._exchange.accepts_json or not reply.keep_status:
-                body = await response_of(answer, self._limit)
-                if isinstance(body, Refusal):
-                    return await self._body(dialect.refusal(self._exchange, body))
-                return await self._body(body, status)
-            return await self._relay_body(answer, status)
+            whole = small or answer.is_events or not self._exchange.accepts_json
+            if not whole and await self._chooses_json():
+                return await self._relay_body(answer, status)
+            body = await response_of(answer, self._limit)
+            if isinstance(body, Refusal):
+                return await self._body(dialect.refusal(self._exchange, body))
+            return await self._body(body, status)
         finally:
             await answer.aclose()
 
@@ -110,24 +129,24 @@ class Writer:
         response = web.StreamResponse(status=status, headers=self._exchange.headers)
         response.content_type = JSON
         response.content_length = answer.length
-        self.response = response
-        await self._quietly(lambda one: one.prepare(self._request))
+        await response.prepare(self._request)
         try:
             async with aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:
-                    await self._send(chunk)
+                    await response.write(chunk)
         except InterruptedAnswerError:
             if self._request.transport is not None:
                 self._request.transport.abort()
             return response
-        return await self._finish()
+        await response.write_eof()
+        return response
 
     async def _relay_events(self, reply: Relayed) -> web.StreamResponse:
-        """An event stream, flushed event by event; an unfinished event is never handed out.
+        """An event stream as it is, flushed event by event; an unfinished event is never handed out.
 
         One that ends or breaks off without a response gets one from us.
         """
-        await self._start_events()
+        out = await self._opened()
         events = _WholeEvents()
         problem = unusable(reply.answer.status)
         try:
@@ -137,7 +156,7 @@ class Writer:
             ):
                 async for chunk in pieces:
                     if whole := events.take(chunk):
-                        await self._send(whole)
+                        await out.write(whole)
                     if events.waiting > self._limit:
                         raise InterruptedAnswerError(
                             Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
@@ -145,7 +164,7 @@ class Writer:
         except InterruptedAnswerError as interrupted:
             problem = interrupted.refusal
         if not events.end_in_response:
-            await self._send(sse.encode(self._last_word(reply, problem)))
+            await self._send(self._last_word(reply, problem), answers=True)
         return await self._finish()
 
     def _last_word(self, reply: Relayed, problem: Refusal) -> bytes:
@@ -154,30 +173,63 @@ class Writer:
             return reply.ending.farewell
         return dialect.refusal(self._exchange, problem)
 
-    # -- the connection ----------------------------------------------------------------------------
+    # -- the form, and the event stream ------------------------------------------------------------
 
-    async def _start_events(self) -> None:
-        response = web.StreamResponse(headers={**self._exchange.headers, "X-Accel-Buffering": "no"})
-        response.content_type = EVENTS
-        self.response = response
-        await self._quietly(lambda one: one.prepare(self._request))
+    async def _chooses_json(self) -> bool:
+        """Settle for JSON; False where a stream is open already."""
+        async with self._choosing:
+            self._is_json = self._events is None
+        return self._is_json
 
-    async def _send(self, data: bytes) -> None:
-        await self._quietly(lambda response: response.write(data))
+    def _on_silence(self) -> None:
+        has_name = self._streams is None or self._exchange.session is not None  # the head carries it
+        if self._exchange.accepts_events and has_name:
+            self._silence = asyncio.create_task(self._break_silence(), name="silence")
+
+    async def _break_silence(self) -> None:
+        """Open the stream; from then on it keeps itself alive."""
+        with contextlib.suppress(ConnectionError):
+            async with self._choosing:
+                if self._is_json or self._events is not None:
+                    return
+                self._events = await self._open()
+            await self._events.write(sse.KEEP_ALIVE)
+
+    async def _opened(self) -> EventResponse:
+        async with self._choosing:
+            if self._events is None:
+                self._events = await self._open()
+        return self._events
+
+    async def _open(self) -> EventResponse:
+        out = EventResponse(self._request, self._exchange.headers)
+        session = self._exchange.session
+        try:
+            await out.open()
+        except ConnectionError:
+            if self._streams is None:
+                raise
+        if self._streams is not None and session is not None:
+            self._stream = self._streams.begin(session, self._exchange.message.id)
+            self._stream.claim(out)
+            await self._stream.begin(out)
+        return out
+
+    async def _send(self, message: bytes, *, answers: bool = False) -> None:
+        out = await self._opened()
+        if self._stream is not None:
+            await self._stream.send(message, answers=answers)
+        else:
+            await out.write(sse.encode(sse.single_line(message)))
 
     async def _finish(self) -> web.StreamResponse:
-        await self._quietly(lambda response: response.write_eof())
-        assert self.response is not None  # noqa: S101  narrows the type: it was started above
-        return self.response
-
-    async def _quietly(self, act: Callable[[web.StreamResponse], Awaitable[object]]) -> None:
-        """Write; a client that is gone is either ignored, or reported as the disconnect it is."""
-        assert self.response is not None  # noqa: S101  narrows the type: it was made by the caller
+        assert self._events is not None  # noqa: S101  narrows the type: it was opened above
         try:
-            await act(self.response)
-        except (ConnectionResetError, ClientConnectionResetError):
-            if not self._insists:
+            await self._events.close()
+        except ConnectionError:
+            if self._streams is None:
                 raise
+        return self._events.response
 
 
 async def _until(chunks: AsyncGenerator[bytes], ending: Ending | None) -> AsyncGenerator[bytes]:
@@ -201,10 +253,6 @@ async def _until(chunks: AsyncGenerator[bytes], ending: Ending | None) -> AsyncG
             yield chunk
     finally:
         over.cancel()
-
-
-def _is_notification(message: bytes) -> bool:
-    return message.startswith(b'{"jsonrpc":"2.0","method"')
 
 
 class _WholeEvents:

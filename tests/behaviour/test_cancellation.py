@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from protocol import headers, names
+from protocol import headers, names, sse
 from support.front_door import EVENTS, JSON, LegacyClient
 from support.scene import Scene, scene
 from support.scripted_upstream import event, held, never, result, stream
@@ -31,12 +31,15 @@ async def cancel(client: LegacyClient, identity: Any) -> None:
     assert (answer.status, answer.body) == (202, b"")
 
 
-async def read(client: LegacyClient, identity: Any, begun: asyncio.Event) -> bytes:
-    """Call `slow` and read all that comes; `begun` is set with the first of it."""
+async def read(client: LegacyClient, identity: Any, begun: asyncio.Event) -> list[Any]:
+    """Call `slow` and read all messages that come; `begun` is set with the first."""
+    seen = b""
     async with client.open(client.body(names.TOOLS_CALL, {"name": "slow"}, identity)) as response:
-        first = await response.content.readany()
-        begun.set()
-        return bytes(first + await response.read())
+        async for chunk in response.content.iter_any():
+            seen += chunk
+            if b"{" in seen:
+                begun.set()
+    return [json.loads(one.data) for one in sse.Decoder().feed(seen) if one.data]
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
@@ -106,7 +109,7 @@ async def test_a_cancel_notification_ends_the_call_and_silences_it(
         await asyncio.wait_for(begun.wait(), WITHIN_S)
     await cancel(client, identity)
     await asyncio.wait_for(received.gone.wait(), WITHIN_S)
-    seen = event(PROGRESS) if has_begun and accept == EVENTS else b""
+    seen = [PROGRESS] if has_begun and accept == EVENTS else []
     assert await asyncio.wait_for(call, WITHIN_S) == seen
     assert (await client.call("echo", identity=identity)).result["content"]
 

@@ -6,27 +6,14 @@ import asyncio
 import json
 import time
 from pathlib import Path
-from typing import Any
-
-from aiohttp import ClientResponse
 
 from protocol import names, sse
+from support.event_stream import is_silent, next_methods
 from support.front_door import BOTH, EVENTS, JSON
 from support.scene import scene
 
 CHANGED = [names.RESOURCES_CHANGED, names.PROMPTS_CHANGED, names.TOOLS_CHANGED]
 TOOLS = [{"name": "a", "inputSchema": {"properties": {"q": {}}}}]
-
-
-async def told(response: ClientResponse, count: int) -> list[str]:
-    """The methods of the next notifications on a standing stream."""
-    found: list[str] = []
-    decoder = sse.Decoder()
-    async with asyncio.timeout(5):
-        while len(found) < count:
-            frame = await response.content.readuntil(b"\n\n")
-            found += [json.loads(one.data)["method"] for one in decoder.feed(frame)]
-    return found
 
 
 async def test_the_standing_stream_is_told_first_and_the_answer_waits_for_the_new_list(
@@ -38,7 +25,7 @@ async def test_the_standing_stream_is_told_first_and_the_answer_waits_for_the_ne
         client = await play.legacy(bound=False, accept=EVENTS)
         async with client.stream() as stream:
             handshake = asyncio.create_task(client.handshake(play.upstream.root))
-            assert await told(stream, 3) == CHANGED
+            assert await next_methods(stream, 3) == CHANGED
             assert not handshake.done()
             listed = await client.ask(names.TOOLS_LIST)
             assert [tool["name"] for tool in listed.result["tools"]][2:] == ["a"]
@@ -55,7 +42,7 @@ async def test_the_answer_waits_no_longer_than_its_hold(tmp_path: Path) -> None:
             began = time.monotonic()
             answer = await client.handshake(play.upstream.root)
             assert 0.3 <= time.monotonic() - began < 0.8
-            assert await told(stream, 3) == CHANGED
+            assert await next_methods(stream, 3) == CHANGED
     assert not answer.is_stream
 
 
@@ -68,7 +55,7 @@ async def test_without_a_standing_stream_the_call_s_own_is_told(tmp_path: Path) 
         assert [one.get("method") for one in answer.messages] == [*CHANGED, None]
         assert answer.payload["ok"] is True
         async with client.stream() as stream:
-            assert await nothing_on(stream)
+            assert await is_silent(stream)
 
 
 async def test_the_call_s_own_stream_speaks_before_the_answer_is_due(tmp_path: Path) -> None:
@@ -78,7 +65,7 @@ async def test_the_call_s_own_stream_speaks_before_the_answer_is_due(tmp_path: P
         client = await play.legacy(bound=False)
         params = {"name": names.HANDSHAKE, "arguments": {"cwd": str(play.upstream.root)}}
         async with asyncio.timeout(5), client.open(client.body(names.TOOLS_CALL, params, 1)) as response:
-            assert await told(response, 3) == CHANGED
+            assert await next_methods(response, 3) == CHANGED
             await client.ask(names.TOOLS_LIST)
             (last,) = sse.Decoder().feed(await response.content.read())
             assert json.loads(last.data)["id"] == 1
@@ -92,9 +79,9 @@ async def test_a_client_that_takes_json_only_is_told_on_its_next_stream(tmp_path
         answer = await asyncio.wait_for(client.handshake(play.upstream.root), 1)
         assert not answer.is_stream
         async with client.stream() as stream:
-            assert await told(stream, 3) == CHANGED
+            assert await next_methods(stream, 3) == CHANGED
         async with client.stream() as stream:
-            assert await nothing_on(stream)
+            assert await is_silent(stream)
 
 
 async def test_lists_that_did_not_change_are_not_announced(tmp_path: Path) -> None:
@@ -108,7 +95,7 @@ async def test_lists_that_did_not_change_are_not_announced(tmp_path: Path) -> No
         again = await asyncio.wait_for(client.handshake(play.upstream.root), 1)
         assert not again.is_stream
         async with client.stream() as stream:
-            assert await nothing_on(stream)
+            assert await is_silent(stream)
 
 
 async def test_only_the_session_that_changed_is_told(tmp_path: Path) -> None:
@@ -118,14 +105,5 @@ async def test_only_the_session_that_changed_is_told(tmp_path: Path) -> None:
         client, other = await play.legacy(bound=False), await play.legacy(bound=False)
         async with client.stream() as mine, other.stream() as theirs:
             await client.handshake(play.upstream.root)
-            assert await told(mine, 3) == CHANGED
-            assert await nothing_on(theirs)
-
-
-async def nothing_on(stream: Any) -> bool:
-    """Whether a stream stays silent for a moment."""
-    try:
-        async with asyncio.timeout(0.1):
-            return not await stream.content.readany()
-    except TimeoutError:
-        return True
+            assert await next_methods(mine, 3) == CHANGED
+            assert await is_silent(theirs)

@@ -64,8 +64,14 @@ async def connected(
         env={**home.environ, "LMTB_HTTP_PORT": "0", **env},
         cwd=project,
     )
-    async with mcp.Client(program, mode=mode, message_handler=heard, read_timeout_seconds=30) as client:
+    async with mcp.Client(
+        program, mode=mode, message_handler=heard, elicitation_callback=_named, read_timeout_seconds=30
+    ) as client:
         yield client
+
+
+async def _named(context: Any, params: Any) -> mcp.types.ElicitResult:
+    return mcp.types.ElicitResult(action="accept", content={"name": "Ada"})
 
 
 async def nonce(client: mcp.Client) -> str:
@@ -150,6 +156,21 @@ async def test_a_client_that_starts_programs_gets_its_projects_tools(
         with contextlib.suppress(asyncio.CancelledError):
             await call
     await until(lambda: not shims(user))
+
+
+@EITHER_ERA
+async def test_a_server_asks_and_tells_its_client(user: ManagerHome, project: Path, mode: str) -> None:
+    """A question in the middle of a call, and a changed list, on the streams of either era."""
+    await a_manager(user)
+    heard = Heard()
+    async with connected(user, project, mode, heard) as client, contextlib.AsyncExitStack() as stack:
+        await in_the_list(client, f"{FOREIGN}elicit")
+        assert "Ada" in str(await client.call_tool(f"{FOREIGN}elicit"))
+        if mode == "auto":
+            await stack.enter_async_context(client.listen(tools_list_changed=True))
+        heard.methods.clear()
+        await client.call_tool(f"{FOREIGN}change_tools")
+        await until(lambda: names.TOOLS_CHANGED in heard.methods)
 
 
 @EITHER_ERA

@@ -40,7 +40,12 @@ class Answer:
         """All messages in it; plain JSON holds one."""
         if not self.is_stream:
             return [json.loads(self.body)]
-        return [json.loads(one.data) for one in sse.Decoder().feed(self.body)]
+        return [json.loads(one.data) for one in self.events]
+
+    @property
+    def events(self) -> list[sse.Event]:
+        """The events of a stream that have data: those that only prime a client have none."""
+        return [one for one in sse.Decoder().feed(self.body) if one.data]
 
     @property
     def message(self) -> dict[str, Any]:
@@ -140,17 +145,18 @@ class Client:
 
 
 class LegacyClient(Client):
-    """A client of the session era; `session` is its `Mcp-Session-Id`."""
+    """A client of the session era; `session` is its `Mcp-Session-Id`, `capabilities` what it declares."""
 
     session: str | None = None
     revision = "2025-11-25"
+    capabilities: Mapping[str, Any] = {}
 
     @classmethod
     async def connect(cls, http: ClientSession, url: str, *, accept: str | None = BOTH) -> Self:
         """Initialize a session."""
         client = cls(http, url, accept=accept)
         me = {"name": "test", "version": "1"}
-        params = {"protocolVersion": cls.revision, "capabilities": {}, "clientInfo": me}
+        params = {"protocolVersion": cls.revision, "capabilities": cls.capabilities, "clientInfo": me}
         answer = await client.ask(names.INITIALIZE, params)
         client.session = answer.headers[headers.SESSION]
         assert (await client.notify(names.INITIALIZED)).status == 202
@@ -165,10 +171,10 @@ class LegacyClient(Client):
         message = {"jsonrpc": "2.0", "method": method, **({} if params is None else {"params": params})}
         return await self.post(json.dumps(message).encode())
 
-    def stream(self) -> Any:
-        """The standing GET stream, as an asynchronous context manager."""
+    def stream(self, after: str | None = None) -> Any:
+        """The GET stream, as an asynchronous context manager; the standing one, or that of an event's id."""
         sent = {"Accept": EVENTS, headers.SESSION: self.session or ""}
-        return self.http.get(self.url, headers=sent)
+        return self.http.get(self.url, headers=sent | ({headers.LAST_EVENT_ID: after} if after else {}))
 
 
 class ModernClient(Client):

@@ -59,6 +59,8 @@ TOOLS: list[Json] = [
     tool("big", "Answers that many characters", properties(size="integer")),
     tool("die", "Ends the server in the middle of the call"),
     tool("change_tools", "Adds a tool, or takes it away again, and says so"),
+    tool("change_prompts", "Adds a prompt, or takes it away again, and says so"),
+    tool("touch", "Says that a resource changed", properties(("uri",), uri="string")),
     tool("elicit", "Asks the user for a name", properties(message="string")),
     tool("sample", "Asks for a completion", properties(prompt="string")),
     tool("roots", "Asks for the roots"),
@@ -112,6 +114,7 @@ TEMPLATES: list[Json] = [{"uriTemplate": "demo://item/{id}", "name": "item", "mi
 PROMPTS: list[Json] = [
     {"name": "greet", "description": "Greets", "arguments": [{"name": "who", "required": True}]},
     {"name": "picture", "title": "With a picture"},
+    {"name": "ask", "description": "Asks the user for a name"},
 ]
 MODERN = "2026-07-28"
 

@@ -13,6 +13,7 @@ import argparse
 import asyncio
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,13 @@ from support.third_party_content import (
     CONTENTS,
     FOREIGN_DEFINITIONS,
     FOREIGN_RESULTS,
-    IMAGE,
     MODERN,
-    PROMPTS,
     RESOURCES,
     TEMPLATES,
     TOOLS,
     Json,
-    text_block,
 )
-from support.third_party_tools import State, answer
+from support.third_party_tools import State, answer, prompt
 
 
 def build(state: State) -> Any:
@@ -72,10 +70,7 @@ def build(state: State) -> Any:
         return {"contents": [CONTENTS[uri]]}
 
     async def get_prompt(ctx: Any, params: Any) -> Json:
-        content = (
-            IMAGE if params.name == "picture" else text_block(f"Hello {(params.arguments or {}).get('who')}")
-        )
-        return {"description": params.name, "messages": [{"role": "user", "content": content}]}
+        return await prompt(state, ctx, params)
 
     async def complete(ctx: Any, params: Any) -> Json:
         return {
@@ -88,19 +83,21 @@ def build(state: State) -> Any:
     async def set_level(ctx: Any, params: Any) -> Json:
         return {}
 
-    def listing(member: str, all_of_them: list[Json]) -> Any:
+    def listing(member: str, all_of_them: Callable[[], list[Json]]) -> Any:
         async def handler(ctx: Any, params: Any) -> Json:
-            return _page(member, all_of_them, params, state.options.page_size)
+            return _page(member, all_of_them(), params, state.options.page_size)
 
         return handler
 
     arguments: Any = {
         "on_list_tools": list_tools,
         "on_call_tool": call_tool,
-        "on_list_resources": listing("resources", RESOURCES),
-        "on_list_resource_templates": listing("resourceTemplates", TEMPLATES),
+        "on_list_resources": listing("resources", lambda: RESOURCES),
+        "on_list_resource_templates": listing("resourceTemplates", lambda: TEMPLATES),
         "on_read_resource": read,
-        "on_list_prompts": listing("prompts", PROMPTS),
+        "on_subscribe_resource": state.watch,
+        "on_unsubscribe_resource": state.unwatch,
+        "on_list_prompts": listing("prompts", state.prompts),
         "on_get_prompt": get_prompt,
         "on_completion": complete,
         "on_set_logging_level": set_level,

@@ -16,9 +16,11 @@ from support.third_party_content import (
     APPEARED,
     CHAINED,
     HIDDEN,
+    IMAGE,
     MODERN,
     ODD_TEXT,
     PLAIN,
+    PROMPTS,
     TOOLS,
     Json,
     text_block,
@@ -33,6 +35,8 @@ class State:
     options: argparse.Namespace
     counts: dict[str, Counter[str]] = field(default_factory=lambda: {"started": Counter(), "finished": Counter(), "cancelled": Counter()})  # fmt: skip
     changed: bool = False
+    prompt_changed: bool = False
+    watched: set[str] = field(default_factory=set)
     bus: Any = None
 
     def tools(self, show_all: bool) -> list[Json]:
@@ -40,6 +44,32 @@ class State:
         filler = [tool(f"filler_{number:04}") for number in range(self.options.filler)]
         chained = [*CHAINED, *([HIDDEN] if show_all else [])] if self.options.chained else []
         return [*TOOLS, *filler, *chained, *([APPEARED] if self.changed else [])]
+
+    def prompts(self) -> list[Json]:
+        """The prompts as they are now."""
+        return [*PROMPTS, *([{"name": APPEARED["name"]}] if self.prompt_changed else [])]
+
+    async def watch(self, ctx: Any, params: Any) -> Json:
+        """Somebody of the older era wants to hear of a resource."""
+        self.watched.add(str(params.uri))
+        return {}
+
+    async def unwatch(self, ctx: Any, params: Any) -> Json:
+        """And no more."""
+        self.watched.discard(str(params.uri))
+        return {}
+
+
+async def prompt(state: State, ctx: Any, params: Any) -> Json:
+    """The result of `prompts/get`."""
+    if params.name == "ask":
+        asked = await answer(state, ctx, "elicit", params.arguments or {}, params)
+        if "inputRequests" in asked:
+            return asked
+        return {"messages": [{"role": "user", "content": asked["content"][0]}]}
+    greeting = text_block(f"Hello {(params.arguments or {}).get('who')}")
+    content = IMAGE if params.name == "picture" else greeting
+    return {"description": params.name, "messages": [{"role": "user", "content": content}]}
 
 
 async def answer(state: State, ctx: Any, name: str, arguments: Json, params: Any) -> Json:
@@ -116,6 +146,28 @@ async def _change_tools(state: State, ctx: Any, arguments: Json, params: Any) ->
     return {"content": [text_block("changed")]}
 
 
+async def _change_prompts(state: State, ctx: Any, arguments: Json, params: Any) -> Json:
+    from mcp.shared.subscriptions import PromptsListChanged
+
+    state.prompt_changed = not state.prompt_changed
+    if ctx.protocol_version == MODERN:
+        await state.bus.publish(PromptsListChanged())
+    else:
+        await ctx.session.send_prompt_list_changed()
+    return {"content": [text_block("changed")]}
+
+
+async def _touch(state: State, ctx: Any, arguments: Json, params: Any) -> Json:
+    from mcp.shared.subscriptions import ResourceUpdated
+
+    uri = arguments["uri"]
+    if ctx.protocol_version == MODERN:
+        await state.bus.publish(ResourceUpdated(uri))
+    elif uri in state.watched:
+        await ctx.session.send_resource_updated(uri)
+    return {"content": [text_block("touched" if uri in state.watched else "not watched")]}
+
+
 ASKED: dict[str, Callable[[Json], Json]] = {
     "elicit": lambda arguments: {
         "method": "elicitation/create",
@@ -182,6 +234,8 @@ BEHAVIOURS: dict[str, Callable[[State, Any, Json, Any], Awaitable[Json]]] = {
     "big": _big,
     "die": _die,
     "change_tools": _change_tools,
+    "change_prompts": _change_prompts,
+    "touch": _touch,
     "tool_search": _tool_search,
     "execute_tool": _execute_tool,
 } | {name: _asking(name) for name in ASKED}

@@ -19,7 +19,7 @@ from protocol import headers, jsonrpc
 from protocol.errors import Reason, Refusal
 from protocol.inbound import HEADER_MISMATCH, Rejection
 from workspace_server import log
-from workspace_server.calls import absent, approvals, deferral, nested, outcomes
+from workspace_server.calls import absent, approvals, deferral, nested, outcomes, within
 from workspace_server.calls.approvals import Admitted, BadAnswer, Question
 from workspace_server.calls.asked import Asked, Outcome
 from workspace_server.calls.call import Call
@@ -123,8 +123,8 @@ class Calls:
             case Admitted() as admitted:
                 context = admitted.context
         work = partial(self._run, call, offered, arguments)
-        if call.within is not None:  # a part of the call that made it, which is the one that is held
-            outcome = await work(context)
+        if call.within is not None:
+            outcome = await within.run(context, work)
         else:
             bound = approvals.bound(offered.name, offered.tool, arguments, context)
             later = deferral.Deferral(self.tasks, call, offered, self.toolset.note, work)

@@ -74,6 +74,14 @@ class Conversations:
             return await self._round(Conversation(again, work), bound, again)
         return again
 
+    async def let_go(self, state: str) -> None:
+        """End the call that waits with this state, where there is one: its client will not come back."""
+        for conversation, timer in list(self._held.values()):
+            if conversation.state == state:
+                del self._held[conversation.id]
+                timer.cancel()
+                await conversation.end()
+
     async def close(self) -> None:
         """End all calls that wait. Idempotent."""
         held, self._held = self._held, {}
@@ -147,10 +155,8 @@ class Conversations:
         """An outcome as its client gets it: the state of a source that asks goes inside ours."""
         if isinstance(outcome, RpcError) and outcome.code == URL_REQUIRED and not context.caller:
             return await self._to_open(bound, context, outcome)
-        if not isinstance(outcome, msgspec.Raw) or b"input_required" not in jsonrpc.bytes_of(outcome):
-            return outcome
-        members = jsonrpc.members_of(outcome)
-        if jsonrpc.text_of(members.get("resultType", b"")) != "input_required":
+        members = interim(outcome)
+        if members is None:
             return outcome
         inner = jsonrpc.text_of(members["requestState"]) if "requestState" in members else None
         state = await self._seal(RUN, bound, inner)
@@ -175,6 +181,14 @@ def state_of(context: CallContext) -> str | None:
     """The `requestState` a request brought; empty for one that is no text."""
     raw = context.params.get("requestState")
     return None if raw is None else jsonrpc.text_of(raw) or ""
+
+
+def interim(outcome: CallOutcome) -> Mapping[str, msgspec.Raw] | None:
+    """The members of a result that asks its client for input; None for any other outcome."""
+    if not isinstance(outcome, msgspec.Raw) or b"input_required" not in jsonrpc.bytes_of(outcome):
+        return None
+    members = jsonrpc.members_of(outcome)
+    return members if jsonrpc.text_of(members.get("resultType", b"")) == "input_required" else None
 
 
 def without_answers(context: CallContext) -> CallContext:

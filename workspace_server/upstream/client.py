@@ -22,12 +22,13 @@ class Client:
 
     Attributes:
         context: its call.
+        meta: the members of the `_meta` it sent.
         token: its progress token as JSON text, None where it wants no progress.
-        level: the least severe log messages it wants; None for none at all.
+        level: the least severe log messages it wants; None for none at all (M17).
     """
 
     def __init__(self, context: CallContext) -> None:
-        meta = context.meta
+        self.meta = meta = context.meta
         level = jsonrpc.text_of(meta.get(names.META_LOG_LEVEL, b""))
         self.context = context
         self.token = meta.get("progressToken")

@@ -19,8 +19,9 @@ from protocol.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, MO
 from workspace_server.results import clean_text
 from workspace_server.source import Greeting, RpcError
 from workspace_server.upstream.exchange import BrokenAnswer, Exchange
-from workspace_server.upstream.failures import SessionFailed, Unavailable
+from workspace_server.upstream.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.upstream.messages import OUR_NAME, hop_meta
+from workspace_server.upstream.transport import Transport
 
 _CAPABILITIES: Final[Mapping[str, Any]] = {
     "roots": {},
@@ -32,18 +33,39 @@ PROBE_S: Final = 5.0
 """How long a server may take that was asked what it does not know; some never answer that."""
 
 
-async def shake(exchange: Exchange, version: str, first: Era = Era.LEGACY) -> Greeting:
-    """The handshake up to, not including, `notifications/initialized`.
+async def greet(
+    exchange: Exchange, transport: Transport, version: str, timeout_s: float, first: Era
+) -> Greeting:
+    """The whole handshake.
 
     Args:
-        exchange: the connection.
+        exchange: the connection. transport: below it; is told what was agreed.
         version: of this product.
-        first: what is tried first.
+        timeout_s: how long all of it may take.
+        first: the era that is tried first.
 
     Raises:
-        SessionFailed: the server refuses, or speaks nothing we do.
-        Unavailable: it gave no answer.
+        SessionFailed: the server refuses, speaks nothing we do, or gave no answer.
     """
+    try:
+        async with asyncio.timeout(timeout_s):
+            greeting = await _shake(exchange, version, first)
+            transport.negotiated(greeting.era, greeting.revision)
+            if greeting.era is Era.LEGACY:
+                await exchange.tell(names.INITIALIZED)
+            return greeting
+    except TimeoutError:
+        raise SessionFailed(f"no answer to the handshake within {timeout_s:g} s") from None
+    except SessionFailed:
+        raise
+    except Unavailable as failure:
+        raise SessionFailed(failure.text, retry_after_ms=failure.retry_after_ms) from failure
+    except TransportEnded as end:
+        raise SessionFailed(end.reason) from end
+
+
+async def _shake(exchange: Exchange, version: str, first: Era) -> Greeting:
+    """Up to, not including, `notifications/initialized`."""
     if first is Era.MODERN and (greeting := await _probed(exchange, version)) is not None:
         return greeting
     client = {"name": OUR_NAME, "version": version}

@@ -15,7 +15,8 @@ import msgspec
 
 from protocol import jsonrpc, names
 from protocol.versions import Era
-from workspace_server.source import CallContext, RpcError
+from workspace_server.source import RpcError
+from workspace_server.upstream.client import Client
 
 OUR_NAME: Final = "lm-tools-bridge"
 _HOP: Final = "io.modelcontextprotocol/"
@@ -139,7 +140,7 @@ def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
 
 
 def relayed(
-    params: Mapping[str, Any], context: CallContext, own: Mapping[str, Any], token: int | None, era: Era
+    params: Mapping[str, Any], client: Client, own: Mapping[str, Any], number: int, era: Era
 ) -> dict[str, Any]:
     """Parameters of a client's request for the next hop (T-185, T-160).
 
@@ -148,24 +149,25 @@ def relayed(
 
     Args:
         params: the members beside those.
-        context: the call as it came in.
+        client: whose request it is.
         own: the `_meta` keys of this hop.
-        token: our progress token, None where the client gave none.
+        number: the id of the request here, and its progress token where the client gave one.
         era: what the server speaks.
     """
     is_modern = era is Era.MODERN
     wished = names.META_LOG_LEVEL if is_modern else None
     kept = {
         key: raw
-        for key, raw in context.meta.items()
+        for key, raw in client.meta.items()
         if key == wished or not (key.startswith(_HOP) or key == "progressToken")
     }
     meta: dict[str, Any] = {**kept, **own}
-    if token is not None:
-        meta["progressToken"] = token
+    if client.token is not None:
+        meta["progressToken"] = number
     sent = {key: value for key, value in params.items() if key != "_meta" and key not in ANSWERS}
     if is_modern:
-        sent |= {key: context.params[key] for key in ANSWERS if key in context.params}
+        given = client.context.params
+        sent |= {key: given[key] for key in ANSWERS if key in given}
     return {**sent, "_meta": meta} if meta else sent
 
 

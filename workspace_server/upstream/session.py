@@ -22,7 +22,7 @@ from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError
 from workspace_server.upstream import handshake, messages
 from workspace_server.upstream.client import Client
 from workspace_server.upstream.exchange import BrokenAnswer, Exchange
-from workspace_server.upstream.failures import SessionFailed, TransportEnded, Unavailable
+from workspace_server.upstream.failures import Unavailable
 from workspace_server.upstream.junk import Junk
 from workspace_server.upstream.log_level import SET_S, LogLevel
 from workspace_server.upstream.news import News
@@ -98,7 +98,7 @@ class Session:
             transport, source=source, root=root, junk=junk or Junk(), on_notification=news.heard
         )
         try:
-            greeting = await _greet(exchange, transport, version, timeout_s, first)
+            greeting = await handshake.greet(exchange, transport, version, timeout_s, first)
         except BaseException:
             await news.stop()
             await exchange.close()
@@ -166,8 +166,7 @@ class Session:
             Unavailable: there is no answer; with `Reason.CALL_TIMED_OUT` where `timeout_s` ran out.
         """
         number, client, era = self.exchange.number(), Client(context), self.greeting.era
-        token = None if client.token is None else number
-        sent = messages.relayed(params, context, self._meta(context.capabilities), token, era)
+        sent = messages.relayed(params, client, self._meta(context.capabilities), number, era)
         try:
             async with _deadline(method, timeout_s), self._level.wanted(self._level_of(client)):
                 answer = await self.exchange.ask(number, method, sent, client)
@@ -283,23 +282,3 @@ async def _deadline(method: str, timeout_s: float | None) -> AsyncIterator[None]
     except TimeoutError:
         text = f"no answer to {method} within {timeout_s:g} s"
         raise Unavailable(text, "unknown", Reason.CALL_TIMED_OUT) from None
-
-
-async def _greet(
-    exchange: Exchange, transport: Transport, version: str, timeout_s: float, first: Era
-) -> Greeting:
-    try:
-        async with asyncio.timeout(timeout_s):
-            greeting = await handshake.shake(exchange, version, first)
-            transport.negotiated(greeting.era, greeting.revision)
-            if greeting.era is Era.LEGACY:
-                await exchange.tell(names.INITIALIZED)
-            return greeting
-    except TimeoutError:
-        raise SessionFailed(f"no answer to the handshake within {timeout_s:g} s") from None
-    except SessionFailed:
-        raise
-    except Unavailable as failure:
-        raise SessionFailed(failure.text, retry_after_ms=failure.retry_after_ms) from failure
-    except TransportEnded as end:
-        raise SessionFailed(end.reason) from end

@@ -108,11 +108,9 @@ async def _follow(uris: Sequence[str], view: View, news: _News, leave: list[Leav
     """
 
     async def follow(uri: str) -> str | None:
-        end = await resources.subscribe(view, uri, news.updated)
-        if end is None:
-            return None
-        leave.append(end)
-        return uri
+        ends = await resources.subscribe(view, uri, news.updated)
+        leave.extend(ends)
+        return uri if ends else None
 
     return [uri for uri in await asyncio.gather(*(follow(uri) for uri in uris)) if uri is not None]
 

@@ -94,19 +94,27 @@ async def _candidates(view: View, uri: str) -> list[Source]:
     return found[:MAX_ASKED]
 
 
-async def subscribe(view: View, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:
-    """Have `listener` called with the URI when its resource changes, by the first source that tells of it.
+async def subscribe(view: View, uri: str, listener: Callable[[str], None]) -> list[Callable[[], None]]:
+    """Have `listener` called with the URI when its resource changes, by every source that may have it.
 
     Returns:
-        What ends it; None where no source does, or none says so in time.
+        What ends it, each to be called once; empty where no source tells of it, or none says so in time.
     """
     if uri.startswith(names.OWN_SCHEME):
-        return None  # a changed tool is a changed list
+        return []  # a changed tool is a changed list
+    ends: list[Callable[[], None]] = []
+
+    async def ask(source: Source) -> None:
+        if (end := await source.subscribe(uri, listener)) is not None:
+            ends.append(end)
+
     try:
         async with asyncio.timeout(SUBSCRIBE_S):
-            for source in await _candidates(view, uri):
-                if (leave := await source.subscribe(uri, listener)) is not None:
-                    return leave
+            await asyncio.gather(*(ask(source) for source in await _candidates(view, uri)))
     except TimeoutError:
         pass
-    return None
+    except BaseException:
+        for end in ends:
+            end()
+        raise
+    return ends

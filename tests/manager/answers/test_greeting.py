@@ -33,7 +33,9 @@ def test_a_server_behind_the_workspace_speaks_for_itself() -> None:
 
 
 def test_one_that_gives_no_instructions_gets_none_of_ours() -> None:
-    assert "instructions" not in told(capabilities={}, _meta={names.META_SERVER: {"name": "x", "version": "1"}})
+    assert "instructions" not in told(
+        capabilities={}, _meta={names.META_SERVER: {"name": "x", "version": "1"}}
+    )
 
 
 def test_what_is_gathered_takes_the_folder_that_codex_tells_of() -> None:

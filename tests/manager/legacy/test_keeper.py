@@ -1,4 +1,4 @@
-"""Legacy sessions in the hands of their keeper: clocks, the cap, the disk, streams."""
+"""Legacy sessions in the hands of their keeper: clocks, the cap, the disk."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from manager.legacy.keeper import FLUSH_S, Keeper
+from manager.legacy.keeper import FLUSH_S, MAX_SUBSCRIPTIONS, Keeper
 from manager.routing.sessions import Session, is_well_formed
 from manager.settings import Settings
 from manager.store import SessionRow, Store
+from support.outlets import Recorder
 
 IDLE, UNUSED = 5 * 3600.0, 15 * 60.0
 CLIENT = b'{"name":"codex","version":"0.169.0","title":7}'
@@ -172,11 +173,14 @@ async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk
     session = await desk.open()
     cancelled: list[int] = []
     session.in_flight = {1: lambda: cancelled.append(1), "x": lambda: cancelled.append(2)}
-    stream = desk.keeper.open_stream(session)
-    assert stream is not None
+    outlet = Recorder()
+    standing = desk.keeper.news.open_stream(session, outlet)
+    assert standing is not None
+    serving = asyncio.create_task(standing.serve(outlet))
+    await asyncio.sleep(0)
     await desk.keeper.end(session)
     assert cancelled == [1, 2]
-    assert stream.is_closed
+    await asyncio.wait_for(serving, 5)
     assert desk.keeper.get(session.id) is None
     assert await desk.saved() == {}
 
@@ -184,10 +188,11 @@ async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk
 async def test_an_open_stream_keeps_a_session_and_its_end_begins_the_time(desk: Desk) -> None:
     """M-32."""
     session = await desk.open()
-    desk.keeper.open_stream(session)
+    outlet = Recorder()
+    desk.keeper.news.open_stream(session, outlet)
     desk.clock.pass_(10 * IDLE)
     assert desk.keeper.sweep() == []
-    desk.keeper.close_stream(session)
+    desk.keeper.news.close_stream(session, outlet)
     desk.clock.pass_(UNUSED - 1)
     assert desk.keeper.sweep() == []
     desk.clock.pass_(1)
@@ -236,6 +241,49 @@ async def test_the_mode_a_session_began_with_outlives_the_manager(
     assert again.mode == mode
 
 
+async def test_what_a_client_wants_to_hear_of_outlives_the_manager(desk: Desk) -> None:
+    session = await desk.open()
+    session.log_level = "warning"
+    await desk.keeper.save(session)
+    for uri in ("file:///a", 'x:\u00e9"', "gone"):
+        assert await desk.keeper.subscribe(session, uri, "w")
+    await desk.keeper.unsubscribe(session, "gone")
+    await desk.keeper.unsubscribe(session, "never there")
+    await desk.restart()
+    again = desk.keeper.get(session.id)
+    assert again is not None
+    assert (again.log_level, again.subscriptions) == ("warning", {"file:///a": "w", 'x:\u00e9"': "w"})
+
+
+async def test_what_changed_while_no_manager_ran_is_announced(desk: Desk) -> None:
+    """M-48: to sessions that may have seen a list."""
+    used, unused = await desk.open(), await desk.open()
+    desk.keeper.get(used.id)
+    await desk.keeper.bind(used, "w", "/")
+    await desk.restart()
+    announced = {one.id: one.unannounced for one in desk.keeper.sessions}
+    assert announced == {used.id: True, unused.id: False}
+
+
+async def test_a_session_subscribes_so_many_resources_and_no_more(desk: Desk) -> None:
+    session = await desk.open()
+    session.subscriptions = dict.fromkeys(map(str, range(MAX_SUBSCRIPTIONS)), "w")
+    assert not await desk.keeper.subscribe(session, "one more", "w")
+    assert await desk.keeper.subscribe(session, "0", "v")
+    assert len(session.subscriptions) == MAX_SUBSCRIPTIONS
+
+
+async def test_who_goes_to_another_workspace_leaves_its_subscriptions(desk: Desk) -> None:
+    session = await desk.open()
+    await desk.keeper.bind(session, "w", "/w")
+    for uri, home in (("a", "w"), ("b", "elsewhere")):
+        await desk.keeper.subscribe(session, uri, home)
+    await desk.keeper.bind(session, "w", "/w/sub")
+    assert set(session.subscriptions) == {"a", "b"}
+    await desk.keeper.bind(session, "v", "/v")
+    assert set(session.subscriptions) == {"b"}
+
+
 @pytest.mark.parametrize(
     "away", [-1e9, 0.0, 60.0, IDLE, 1e9], ids=["jump back", "none", "minute", "hours", "jump on"]
 )
@@ -280,47 +328,15 @@ async def test_when_sessions_were_last_seen_is_saved_now_and_then(desk: Desk) ->
     assert rows[quiet.id].seen == before
 
 
-# Streams and listing -----------------------------------------------------------------------------------------
+# Listing -----------------------------------------------------------------------------------------------------
 
 
-async def chunk_of(stream: Any) -> bytes:
-    async with asyncio.timeout(5):
-        chunk: bytes = await stream.next(0.01)
-    return chunk
-
-
-async def test_a_change_goes_to_the_open_stream_of_that_session_only(desk: Desk) -> None:
-    """M-47."""
-    one, other = await desk.open(), await desk.open()
-    streams = desk.keeper.open_stream(one), desk.keeper.open_stream(other)
-    assert await desk.keeper.announce(one) is True
-    assert b"tools/list_changed" in await chunk_of(streams[0])
-    assert b"list_changed" not in await chunk_of(streams[1])
-
-
-async def test_without_a_stream_there_is_nowhere_to_say_it(desk: Desk) -> None:
-    """M-48."""
-    assert await desk.keeper.announce(await desk.open()) is False
-
-
-async def test_news_that_were_missed_open_the_next_stream_once(desk: Desk) -> None:
+async def test_without_a_stream_there_is_nowhere_to_announce_it(desk: Desk) -> None:
     """M-48."""
     session = await desk.open()
-    session.unannounced = True
-    stream = desk.keeper.open_stream(session)
-    assert b"tools/list_changed" in await chunk_of(stream)
-    desk.keeper.close_stream(session)
-    assert b"list_changed" not in await chunk_of(desk.keeper.open_stream(session))
-
-
-async def test_a_second_stream_is_refused_and_harms_not_the_first(desk: Desk) -> None:
-    """M-29."""
-    session = await desk.open()
-    first = desk.keeper.open_stream(session)
-    assert desk.keeper.open_stream(session) is None
-    assert session.streaming
-    assert first is not None
-    assert not first.is_closed
+    assert await desk.keeper.announce(session) is False
+    desk.keeper.news.open_stream(session, Recorder())
+    assert await desk.keeper.announce(session) is True
 
 
 async def test_waiting_for_a_listing_ends_with_the_listing_or_the_time(desk: Desk) -> None:
@@ -355,22 +371,6 @@ async def test_handshakes_of_one_session_take_turns(desk: Desk) -> None:
     assert desk.keeper.handshake_lock(one) is not desk.keeper.handshake_lock(other)
 
 
-async def test_lists_that_were_incomplete_are_announced_when_their_workspace_serves(desk: Desk) -> None:
-    """M-183."""
-    session = await desk.open()
-    session.workspace, session.unannounced = "w", True
-    desk.keeper.announce_missed({"w"})
-    assert session.unannounced, "nowhere to say it yet"
-    session.unannounced = False
-    stream = desk.keeper.open_stream(session)
-    session.unannounced = True
-    desk.keeper.announce_missed({"v"})
-    assert session.unannounced
-    desk.keeper.announce_missed({"w"})
-    assert not session.unannounced
-    assert b"tools/list_changed" in await chunk_of(stream)
-
-
 @pytest.mark.parametrize(("streaming", "age"), list(itertools.product([True, False], [0.0, 899.0, 900.0])))
 async def test_a_workspace_is_active_while_a_session_of_it_is(
     desk: Desk, streaming: bool, age: float
@@ -380,7 +380,7 @@ async def test_a_workspace_is_active_while_a_session_of_it_is(
     session.workspace = "w"
     unbound.streaming = True
     if streaming:
-        desk.keeper.open_stream(session)
+        desk.keeper.news.open_stream(session, Recorder())
     desk.clock.pass_(age)
     assert desk.keeper.active_workspaces(900.0) == ({"w"} if streaming or age < 900 else set())
 

@@ -1,88 +1,92 @@
-"""The standing stream of a session: one each, newest news only, and an end."""
+"""The table of streams: whose they are, how long they are known, what an idle session leaves in memory."""
 
 from __future__ import annotations
 
-import asyncio
-import json
+from dataclasses import dataclass
 
-from manager.legacy.streams import Stream, Streams
-from protocol import sse
-
-ORDER = [
-    "notifications/resources/list_changed",
-    "notifications/prompts/list_changed",
-    "notifications/tools/list_changed",
-]
+from manager.legacy.event_ids import EventId, parse
+from manager.legacy.replay import MAX_AGE_S
+from manager.legacy.streams import Streams
+from manager.routing.sessions import Session
+from support.outlets import Recorder
 
 
-async def methods(stream: Stream) -> list[str]:
-    async with asyncio.timeout(5):
-        chunk = await stream.next(60.0)
-    assert chunk is not None
-    return [json.loads(event.data)["method"] for event in sse.Decoder().feed(chunk)]
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
-async def test_changes_are_told_tools_last() -> None:
-    """M-47."""
-    stream = Stream()
-    stream.announce_lists()
-    assert await methods(stream) == ORDER
+def session_of(identity: str) -> Session:
+    return Session(identity, "2025-11-25", None, None, b"{}", 0.0)
 
 
-async def test_what_a_slow_reader_missed_is_said_once() -> None:
-    stream = Stream()
-    for _ in range(1000):
-        stream.announce_lists()
-    assert await methods(stream) == ORDER
+async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager() -> None:
+    """L16."""
+    one, ids = session_of("s"), []
+    for _ in range(2):
+        streams = Streams(Clock())
+        for stream in (streams.standing(one).stream, streams.begin(one, b"1"), streams.begin(one, b"1")):
+            outlet = Recorder()
+            stream.claim(outlet)
+            await stream.begin(outlet)
+            await stream.send(b"{}")
+            ids += outlet.ids
+    assert len(ids) == len(set(ids)) == 12
 
 
-async def test_silence_is_filled_with_a_comment() -> None:
-    """M-29."""
-    stream = Stream()
-    assert await stream.next(0.001) == sse.KEEP_ALIVE
-    stream.announce_lists()
-    assert await methods(stream) == ORDER
+async def test_a_stream_is_found_in_its_own_session_until_its_events_are_old() -> None:
+    clock = Clock()
+    streams, mine, other = Streams(clock), session_of("s"), session_of("t")
+    stream = streams.begin(mine, b"1")
+    event = EventId(stream.name, 0)
+    await stream.send(b"{}", answers=True)
+    streams.expire()
+    assert streams.answering(mine, event) is stream
+    assert streams.answering(other, event) is None
+    clock.now += MAX_AGE_S
+    streams.expire()
+    assert streams.answering(mine, event) is stream, "it has not ended"
+    stream.end()
+    streams.expire()
+    assert streams.answering(mine, event) is None
+    assert event.request == b"1"
 
 
-async def test_a_waiting_reader_is_woken() -> None:
-    stream = Stream()
-    reader = asyncio.create_task(methods(stream))
-    await asyncio.sleep(0)
-    stream.announce_lists()
-    assert await reader == ORDER
+async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
+    streams, session = Streams(Clock()), session_of("s")
+    standing = streams.standing(session)
+    assert (len(streams), streams.listening(session)) == (0, None)
+    outlet = Recorder()
+    standing.stream.claim(outlet)
+    assert (len(streams), streams.listening(session)) == (1, standing)
+    assert streams.leave(session, outlet)
+    assert len(streams) == 0
+    assert not streams.leave(session_of("never there"), outlet)
 
 
-async def test_a_closed_stream_ends() -> None:
-    stream = Stream()
-    reader = asyncio.create_task(stream.next(60.0))
-    await asyncio.sleep(0)
-    stream.close()
-    async with asyncio.timeout(5):
-        assert await reader is None
+async def test_a_session_that_is_over_leaves_nothing() -> None:
+    streams, session = Streams(Clock()), session_of("s")
+    streams.standing(session).announce_lists()
+    stream = streams.begin(session, b"1")
+    await stream.send(b"{}")
+    streams.forget(session)
+    assert stream.is_ended
+    assert (streams._standing, streams._answering, streams._replay.size) == ({}, {}, 0)
 
 
-def test_the_first_stream_of_a_session_stays() -> None:
-    """M-29."""
-    streams = Streams()
-    first = streams.open("s")
-    assert first is not None
-    assert streams.open("s") is None
-    assert streams.get("s") is first
-    assert streams.open("t") is not None
-    assert len(streams) == 2
+async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
+    """M-32: ten thousand idle sessions."""
+    streams = Streams(Clock())
+    for number in range(100):
+        streams.standing(session_of(str(number)))
+    streams.expire()
+    assert streams._standing == {}
 
 
-def test_after_its_end_a_session_may_open_another() -> None:
-    streams = Streams()
-    first = streams.open("s")
-    streams.forget("s")
-    streams.forget("never there")
-    assert streams.get("s") is None
-    assert streams.open("s") not in (None, first)
-
-
-def test_all_streams_are_ended_together() -> None:
-    streams = Streams()
-    opened = [streams.open(name) for name in "abc"]
-    streams.close_all()
-    assert all(stream is not None and stream.is_closed for stream in opened)
+async def test_the_names_can_be_read_back() -> None:
+    streams, session = Streams(Clock()), session_of("s")
+    assert all(parse(f"{Streams(Clock()).begin(session, b'1').name}-1") for _ in range(200))
+    assert streams.standing(session).followed(EventId(streams.standing(session).stream.name, 0)) == 0

@@ -12,6 +12,7 @@ from protocol import jsonrpc
 from protocol.versions import Era
 from workspace_server.source import CallContext, RpcError
 from workspace_server.upstream import messages
+from workspace_server.upstream.client import Client
 from workspace_server.upstream.junk import Junk
 from workspace_server.upstream.messages import Asked, Broken, Reply, Told
 
@@ -105,7 +106,7 @@ def test_a_resource_that_is_not_there_has_the_code_of_the_newer_era() -> None:
     assert messages.translated(missing, "tools/call", Era.LEGACY) is missing, "a tool's own number (T-99)"
 
 
-def sent(meta: object, era: Era, token: int | None) -> Any:
+def sent(meta: object, era: Era) -> Any:
     """The parameters of a call as they leave."""
     params = {
         "name": raw("ns__tool"),
@@ -116,7 +117,7 @@ def sent(meta: object, era: Era, token: int | None) -> Any:
     context = CallContext(arguments=msgspec.Raw(b'{ "a":1.0 }'), params={**params, "_meta": raw(meta)})
     own = messages.hop_meta(era, "2026-07-28", "9", {"elicitation": {}})
     params = {**params, "name": "tool", "arguments": context.arguments}
-    made = messages.relayed(params, context, own, token, era)
+    made = messages.relayed(params, Client(context), own, 3, era)
     body = messages.request(3, "tools/call", made)
     assert b'{ "a":1.0 }' in body
     return json.loads(body)["params"]
@@ -134,7 +135,7 @@ BEFORE = {
 
 def test_what_belongs_to_a_hop_is_made_anew_for_a_modern_server() -> None:
     """T-185, M1; what the client wants to be told of is no matter of the hop (M17)."""
-    meta = sent(BEFORE, Era.MODERN, 3)["_meta"]
+    meta = sent(BEFORE, Era.MODERN)["_meta"]
     assert meta == {
         f"{META}logLevel": "debug",
         "traceparent": "00-1",
@@ -148,19 +149,19 @@ def test_what_belongs_to_a_hop_is_made_anew_for_a_modern_server() -> None:
 
 def test_what_belongs_to_a_hop_is_left_out_for_a_legacy_server() -> None:
     """T-185, section 2.8 of the facts: the keys mean nothing there."""
-    assert sent(BEFORE, Era.LEGACY, 3)["_meta"] == {
+    assert sent(BEFORE, Era.LEGACY)["_meta"] == {
         "traceparent": "00-1",
         "acme/x": {"deep": [1]},
         "progressToken": 3,
     }
-    assert "_meta" not in sent({f"{META}protocolVersion": "2026-07-28"}, Era.LEGACY, None)
+    assert "_meta" not in sent({f"{META}protocolVersion": "2026-07-28"}, Era.LEGACY)
 
 
 def test_state_and_answers_are_passed_on_to_whom_they_mean_something() -> None:
     """T-160."""
-    params = sent({}, Era.MODERN, None)
+    params = sent({}, Era.MODERN)
     assert (params["name"], params["requestState"], params["inputResponses"]) == ("tool", "s", {"k": 1})
-    assert set(sent({}, Era.LEGACY, None)) == {"name", "arguments"}
+    assert set(sent({}, Era.LEGACY)) == {"name", "arguments"}
 
 
 def test_junk_is_kept_short_and_clean() -> None:

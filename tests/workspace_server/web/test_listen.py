@@ -61,7 +61,7 @@ async def test_a_changed_resource_is_told_on_the_streams_that_asked_for_it() -> 
 
 
 async def test_only_resources_that_are_told_of_are_honoured() -> None:
-    """M18: of two sources the one that has it, or else the first that tells of any."""
+    """M18: by the source that has it, or else by all that tell of any."""
     tells = source("a", resources=["x://1"], templates=["y://{id}"])
     silent = source("b", subscribe=False, resources=["x://2"])
     async with serving([silent, tells]) as served:

@@ -31,7 +31,7 @@ class Way:
 
 CONTENT = [name for name in PLAIN if name not in ("hidden", "appeared")]
 WAYS: dict[str, tuple[str, Era]] = {
-    "streamable HTTP, legacy": ("mcp", "legacy"),
+    "streamable HTTP, legacy only": ("legacy/mcp", "legacy"),
     "streamable HTTP, modern only": ("modern/mcp", "modern"),
     "HTTP with SSE": ("sse", "legacy"),
 }

@@ -1,0 +1,84 @@
+"""An HTTP answer that is an event stream: opened once, never silent for long, ended once.
+
+It knows bytes only; what they say, and to whom, is decided by those who write (`writer.py`, `standing.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Final
+
+from aiohttp import web
+
+from protocol import sse
+
+EVENTS: Final = "text/event-stream"
+KEEP_ALIVE_S: Final = 15.0
+"""So long a silence is filled with a comment (M15, M-29)."""
+
+
+class EventResponse:
+    """One such answer. Whatever is written must be whole events: comments may come in between."""
+
+    def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
+        self.response = web.StreamResponse(headers={**headers, "X-Accel-Buffering": "no"})
+        self.response.content_type = EVENTS
+        self._request = request
+        self._loop = asyncio.get_running_loop()
+        self._written_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._comment: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Send the head.
+
+        Raises:
+            ConnectionError: the client is gone; so do `write` and `close`.
+        """
+        await self.response.prepare(self._request)
+        self._written_at = self._loop.time()
+        self._wait(KEEP_ALIVE_S)
+
+    async def write(self, data: bytes) -> None:
+        """Write whole events; returns when the client keeps up."""
+        self._written_at = self._loop.time()
+        await self.response.write(data)
+
+    async def close(self) -> None:
+        """End it."""
+        self._rest()
+        await self.response.write_eof()
+
+    def abort(self) -> None:
+        """Cut the connection off."""
+        self._rest()
+        if self._request.transport is not None:
+            self._request.transport.abort()
+
+    # -- silence ------------------------------------------------------------------------------------------
+
+    def _wait(self, seconds: float) -> None:
+        self._timer = self._loop.call_later(seconds, self._look)
+
+    def _rest(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        transport = self._request.transport
+        if transport is None or transport.is_closing():
+            return
+        left = self._written_at + KEEP_ALIVE_S - self._loop.time()
+        if left <= 0 and (self._comment is None or self._comment.done()):
+            self._comment = self._loop.create_task(self._fill(), name="keep-alive")
+        self._wait(left if left > 0 else KEEP_ALIVE_S)
+
+    async def _fill(self) -> None:
+        if self._timer is None:
+            return  # ended meanwhile
+        try:
+            await self.write(sse.KEEP_ALIVE)
+        except ConnectionError:
+            self._rest()

@@ -1,0 +1,240 @@
+"""Servers that ask in the middle of a call, through manager and workspace server: elicitation, sampling, roots, logs.
+
+The servers are real ones, over pipes and HTTP, in the era that asks by requests of its own; how the rounds of
+clients with sessions go in detail is in `test_legacy_rounds.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import mcp
+import mcp_types as types
+import pytest
+import pytest_asyncio
+
+from protocol import names
+from support.front_door import Answer, ModernClient
+from support.stdio_children import program
+from support.third_party import ThirdParty, stdio_command, third_party
+from support.workshop import FORMS, Project, Workshop, eventually, listed, workshop
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+EVERY_CLIENT = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+EVERY_SERVER = pytest.mark.parametrize("server", ["pipes", "http", "new"])
+ROOT = "file:///somewhere/else"
+ASKER = """
+tools[:] = [{"name": name, "inputSchema": {"type": "object"}} for name in ("ask", "page", "die", "cancelled")]
+asked, ended = {}, []
+def call(m):
+    name, id = m["params"]["name"], m["id"]
+    if name == "page":
+        error = {"code": -32042, "message": "open it", "data": {"elicitations": [
+            {"mode": "url", "elicitationId": "e", "url": "https://example.com/x", "message": "Please"}]}}
+        say({"jsonrpc": "2.0", "id": id, "error": error})
+    elif name == "die":
+        os._exit(3)
+    elif name == "cancelled":
+        answer(id, text(json.dumps(ended)))
+    else:
+        asked["q%d" % id] = id
+        say({"jsonrpc": "2.0", "id": "q%d" % id, "method": "elicitation/create",
+             "params": {"message": name, "requestedSchema": {"type": "object", "properties": {}}}})
+def heard(m):
+    if m.get("id") in asked:
+        answer(asked.pop(m["id"]), text(json.dumps(m.get("result", m.get("error")), ensure_ascii=False)))
+    elif m.get("method") == "notifications/cancelled":
+        ended.append(m["params"]["requestId"])
+serve(call)
+"""
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[ThirdParty]:
+    with third_party("http") as server:
+        yield server
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Workshop]:
+    async with workshop(tmp_path_factory.mktemp("asking")) as shop:
+        yield shop
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def project(shop: Workshop, web: ThirdParty) -> Project:
+    made = shop.project("asking")
+    local = {key: dict(zip(("command", "args"), (one[0], list(one[1:])), strict=True)) for key, one in {
+        "pipes": stdio_command("--legacy"), "small": program(ASKER)}.items()}  # fmt: skip
+    away = {
+        "http": {"type": "http", "url": web.at("legacy/mcp")},
+        "new": {"type": "http", "url": web.at("modern/mcp")},
+    }
+    made.servers(**local, **away)
+    await made.trust()
+
+    async def all_there() -> bool:
+        wanted = {"pipes__elicit", "http__elicit", "new__elicit", "small__ask"}
+        return wanted <= (await listed(made.modern)).keys()
+
+    await eventually(all_there, 10)
+    return made
+
+
+class User:
+    """Whoever sits at an official client: says what was asked, and remembers it."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.asked: list[str] = []
+        self.logs: list[Any] = []
+
+    async def elicited(self, context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+        self.asked.append(params.message)
+        return types.ElicitResult(action="accept", content={"name": self.name})
+
+    async def sampled(
+        self, context: Any, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult:
+        self.asked.append("a completion")
+        said = types.TextContent(type="text", text=self.name)
+        return types.CreateMessageResult(role="assistant", content=said, model="m")
+
+    async def rooted(self, context: Any) -> types.ListRootsResult:
+        self.asked.append("roots")
+        return types.ListRootsResult(roots=[types.Root(uri=ROOT)])  # type: ignore[arg-type]  # it takes text
+
+    async def logged(self, params: types.LoggingMessageNotificationParams) -> None:
+        self.logs.append(params.data)
+
+    def client(self, project: Project, mode: str, **options: Any) -> mcp.Client:
+        return mcp.Client(
+            project.url,
+            mode=mode,
+            read_timeout_seconds=20,
+            elicitation_callback=self.elicited,
+            sampling_callback=self.sampled,
+            list_roots_callback=self.rooted,
+            logging_callback=self.logged,
+            **options,
+        )
+
+
+async def told(client: mcp.Client, tool: str, **arguments: Any) -> Any:
+    """What the server says it was answered."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, result
+    return result.structured_content
+
+
+@EVERY_CLIENT
+@EVERY_SERVER
+async def test_every_question_reaches_the_user_and_the_answer_the_server(
+    project: Project, server: str, mode: str
+) -> None:
+    """T-86, T-160."""
+    user = User("Zoë")
+    async with user.client(project, mode) as client:
+        answer = await told(client, f"{server}__elicit", message="Your name?")
+        assert (answer["action"], answer["content"]) == ("accept", {"name": "Zoë"})
+        answer = await told(client, f"{server}__sample", prompt="Well?")
+        assert (answer["content"]["text"], answer["model"]) == ("Zoë", "m")
+        answer = await told(client, f"{server}__roots")
+        assert [one["uri"] for one in answer["roots"]] == [ROOT]
+    assert user.asked == ["Your name?", "a completion", "roots"]
+
+
+@EVERY_CLIENT
+async def test_users_at_the_same_server_are_asked_their_own_questions(project: Project, mode: str) -> None:
+    """T-86: over HTTP, each question comes on the stream of its own call."""
+    users = [User(f"user {number}") for number in range(6)]
+
+    async def serve(user: User) -> None:
+        async with user.client(project, mode) as client:
+            for _ in range(3):
+                answer = await told(client, "http__elicit", message=f"You, {user.name}?")
+                assert answer["content"] == {"name": user.name}
+
+    await asyncio.gather(*map(serve, users))
+    assert [user.asked for user in users] == [[f"You, {user.name}?"] * 3 for user in users]
+
+
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+@EVERY_CLIENT
+async def test_log_messages_come_to_the_client_that_wants_them(project: Project, mode: str) -> None:
+    """M17."""
+    wants, quiet = User("wants"), User("quiet")
+    async with wants.client(project, mode, log_level="info" if mode != "legacy" else None) as client:
+        if mode == "legacy":
+            await client.set_logging_level("info")
+        for server in ("pipes", "http"):
+            await client.call_tool(f"{server}__progress", {"steps": 2})
+    async with quiet.client(project, mode) as client:
+        await client.call_tool("pipes__progress", {"steps": 2})
+    assert wants.logs == [{"step": 1}, {"step": 2}] * 2
+    assert quiet.logs == ([] if mode != "legacy" else [{"step": 1}, {"step": 2}]), (
+        "in a session, some come unasked"
+    )
+
+
+async def asked(client: ModernClient, tool: str) -> dict[str, Any]:
+    """What to repeat the call with, but for the answers, after its first round."""
+    first = (await client.call(tool, meta=FORMS)).result
+    assert first["resultType"] == "input_required"
+    return {"name": tool, "arguments": {}, "requestState": first["requestState"], "_meta": FORMS}
+
+
+async def answered(client: ModernClient, call: dict[str, Any], answer: Any) -> Answer:
+    return await client.ask(names.TOOLS_CALL, {**call, "inputResponses": {"q1": answer}})
+
+
+async def test_a_call_goes_on_where_it_stopped_once_and_for_itself_only(project: Project) -> None:
+    """G8."""
+    client, other = project.modern, project.modern
+    first, second = await asked(client, "small__ask"), await asked(other, "pipes__elicit")
+    crossed = await answered(client, {**second, "name": "small__ask"}, {"action": "cancel"})
+    changed = await answered(client, {**first, "arguments": {"a": 1}}, {"action": "cancel"})
+    assert [one.error["code"] for one in (crossed, changed)] == [-32602, -32602]
+    done = await answered(other, first, {"action": "accept", "content": {"n": 1.5}})
+    assert json.loads(done.result["content"][0]["text"]) == {"action": "accept", "content": {"n": 1.5}}
+    assert (await answered(client, first, {"action": "accept"})).error["code"] == -32602
+    assert (await answered(client, second, {"action": "decline"})).payload["action"] == "decline"
+
+
+async def test_a_client_that_declares_nothing_learns_what_the_call_needs(project: Project) -> None:
+    """M8: with the status of HTTP, too; the server's call is cancelled, and its question answered."""
+    client = project.modern
+    refused = await client.call("small__ask")
+    assert (refused.status, refused.error["code"]) == (400, -32021)
+    assert refused.error["data"] == {"requiredCapabilities": {"elicitation": {"form": {}}}}
+
+    async def cancelled() -> bool:
+        return (await client.call("small__cancelled")).result["content"][0]["text"] != "[]"
+
+    await eventually(cancelled)
+    assert (await client.call("new__elicit")).result["resultType"] == "input_required", "it did not look"
+
+
+async def test_a_page_that_must_be_opened_first_is_a_question_here_and_an_error_there(
+    project: Project,
+) -> None:
+    """M21, facts 2.6."""
+    meta = {names.META_CAPABILITIES: {"elicitation": {"url": {}}}}
+    first = (await project.modern.call("small__page", meta=meta)).result
+    assert first["inputRequests"]["q1"]["params"]["url"] == "https://example.com/x"
+    with_session = await project.legacy()
+    refused = (await with_session.call("small__page")).error
+    assert (refused["code"], refused["data"]["elicitations"][0]["elicitationId"]) == (-32042, "e")
+
+
+async def test_a_server_that_dies_while_its_call_waits(project: Project) -> None:
+    """T-103: the client that comes back learns of it."""
+    call = await asked(project.modern, "small__ask")
+    assert (await project.modern.call("small__die")).refusal["code"] == 47109
+    refusal = (await answered(project.modern, call, {"action": "accept"})).refusal
+    assert refusal["code"] == 47109
+    assert refusal["delivered"] == "unknown"

@@ -1,0 +1,309 @@
+"""Streams of sessions over connections that break: numbered, taken up again, bounded (L8, L9, L15, L16)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientError, ClientResponse
+
+from protocol import names, sse
+from support.event_stream import is_silent, next_event, next_message, next_methods, priming
+from support.front_door import EVENTS, JSON, LegacyClient
+from support.manager import running_manager
+from support.patience import within
+from support.scene import Scene, raw_http, scene
+from support.scripted_upstream import ScriptedUpstream, cut, event, held, result, stream
+
+RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"content":[]}}'
+
+
+class Older(LegacyClient):
+    revision = "2025-06-18"
+
+
+class Oldest(LegacyClient):
+    revision = "2024-11-05"
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path) as running:
+        yield running
+
+
+def progress(count: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": names.PROGRESS, "params": {"progressToken": 1, "progress": count}}
+
+
+def break_off(response: ClientResponse) -> None:
+    """Cut the TCP connection, as a network does."""
+    assert response.connection is not None
+    assert response.connection.transport is not None
+    response.connection.transport.abort()
+
+
+def calling(client: LegacyClient, tool: str, identity: Any = 7) -> Any:
+    return client.open(client.body(names.TOOLS_CALL, {"name": tool}, identity))
+
+
+# The stream of a request -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_early", [True, False], ids=["before the answer", "after the answer"])
+async def test_a_call_whose_connection_broke_goes_on_and_its_answer_is_had_by_coming_back(
+    play: Scene, is_early: bool
+) -> None:
+    """L15, L16: only what followed, on that stream only, and then its end."""
+    client = await play.legacy()
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = stream(event(progress(1)), event(progress(2)), gate, event(RESPONSE))
+    async with calling(client, "slow") as response:
+        first = await next_event(response)
+        await next_event(response)
+        break_off(response)
+    if not is_early:
+        gate.set()
+        await answered(client, 7)
+    async with client.stream(first.id) as again:
+        assert (again.status, again.content_type) == (200, EVENTS)
+        assert await next_message(again) == progress(2)
+        gate.set()
+        last = await next_event(again)
+        assert json.loads(last.data) == {"jsonrpc": "2.0", "id": 7, "result": {"content": []}}
+        assert await again.content.read() == b""
+    assert len(play.upstream.called("slow")) == 1
+    async with client.stream(last.id) as nothing:
+        assert (nothing.status, await nothing.read()) == (204, b""), "so that nobody comes again and again"
+
+
+async def answered(client: LegacyClient, identity: int) -> None:
+    """Wait until an id is in flight no longer."""
+    async with asyncio.timeout(within(2.5)):
+        while (await client.ask(names.PING, identity=identity)).status == 400:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_connection_that_broke_before_the_first_message_is_taken_up_by_its_priming_event(
+    play: Scene,
+) -> None:
+    """L16, 2025-11-25."""
+    client = await play.legacy()
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = stream(event(progress(1)), gate, event(RESPONSE))
+    async with calling(client, "slow") as response:
+        identity = await priming(response)
+        break_off(response)
+    gate.set()
+    async with client.stream() as standing, client.stream(identity) as again:
+        assert (standing.status, again.status) == (200, 200)
+        assert await next_message(again) == progress(1)
+        assert (await next_message(again))["id"] == 7
+        assert await is_silent(standing), "a response is on its own stream only (L9)"
+
+
+@pytest.mark.parametrize(("kind", "numbered"), [(Oldest, False), (Older, True)])
+async def test_older_clients_never_see_an_event_without_data(
+    play: Scene, kind: type[LegacyClient], numbered: bool
+) -> None:
+    """L16: their readers fail on it; ids since 2025-03-26."""
+    client = await kind.connect(play.http, play.pure_url)
+    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+    answer = await client.call("slow")
+    assert answer.body.count(b"data: ") == answer.body.count(b"data: {") == 2
+    assert b"retry" not in answer.body
+    assert [one.id is not None for one in answer.events] == [numbered, numbered]
+    async with client.stream() as standing:
+        assert await is_silent(standing)
+
+
+async def test_modern_streams_have_no_ids(play: Scene) -> None:
+    """M14."""
+    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+    answer = await play.modern().call("slow", identity=7)
+    assert answer.body == event(progress(1)) + event(RESPONSE.replace(b"%(id)s", b"7"))
+
+
+async def test_ids_differ_between_the_streams_of_a_session(play: Scene) -> None:
+    """L16."""
+    client = await play.legacy()
+    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+    ids = [one.id for _ in range(3) for one in (await client.call("slow")).events]
+    async with client.stream() as standing:
+        ids.append(await priming(standing))
+    assert len(set(ids)) == len(ids) == 7
+
+
+async def test_the_replay_is_bounded_and_the_answer_is_still_in_it(play: Scene) -> None:
+    client = await play.legacy()
+    gate = asyncio.Event()
+    flood = b"".join(event(progress(count)) for count in range(1000))
+    play.upstream.plays["slow"] = stream(event(progress(-1)), gate, flood, event(RESPONSE))
+    async with calling(client, "slow") as response:
+        first = await next_event(response)
+        break_off(response)
+    gate.set()
+    await answered(client, 7)
+    async with client.stream(first.id) as again:
+        whole = sse.Decoder().feed(await again.read())
+    counts = [json.loads(one.data).get("params", {}).get("progress") for one in whole]
+    assert counts == [*range(745, 1000), None]
+
+
+async def test_only_the_session_itself_can_take_up_its_stream(play: Scene) -> None:
+    """Another one learns nothing of it but that it is not there."""
+    client, other = await play.legacy(), await play.legacy()
+    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+    first, _ = (await client.call("slow", identity="mine")).events
+    async with other.stream(first.id) as again:
+        (lost,) = sse.Decoder().feed(await again.read())
+    assert json.loads(lost.data)["error"]["code"] == 47112
+
+
+async def test_a_cancelled_call_has_nothing_more_to_say(play: Scene) -> None:
+    """M-99: its client comes back once, because the stream ended without a response, and not again."""
+    client = await play.legacy()
+    play.upstream.plays["slow"] = stream(event(progress(1)), None)
+    async with calling(client, "slow") as response:
+        last = await next_event(response)
+        await client.notify(names.CANCELLED, {"requestId": 7})
+        assert await response.content.read() == b""
+    async with client.stream(last.id) as again:
+        assert again.status == 204
+
+
+async def test_a_second_connection_for_a_stream_takes_it_over(play: Scene) -> None:
+    """A client knows before us that its connection is dead."""
+    client = await play.legacy()
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = stream(event(progress(1)), gate, event(RESPONSE))
+    async with calling(client, "slow") as dead:
+        first = await next_event(dead)
+        async with client.stream(first.id) as again:
+            gate.set()
+            assert (await next_message(again))["id"] == 7
+        with pytest.raises(ClientError):
+            await dead.content.read()
+
+
+async def test_a_stream_whose_server_died_ends_in_an_answer_that_can_be_had_again(play: Scene) -> None:
+    client = await play.legacy()
+    play.upstream.plays["slow"] = cut(event(progress(1)))
+    first, last = (await client.call("slow")).events
+    assert json.loads(last.data)["result"]["structuredContent"]["error"]["code"] == 47103
+    async with client.stream(first.id) as again:
+        assert [one.data for one in sse.Decoder().feed(await again.read())] == [last.data]
+
+
+# The standing stream -----------------------------------------------------------------------------------------
+
+
+async def test_news_while_the_connection_was_broken_are_told_to_who_comes_back(play: Scene) -> None:
+    """L16: what was missed, and nothing twice."""
+    client = await play.legacy(bound=False)
+    play.upstream.tools = [{"name": "a", "inputSchema": {"type": "object"}}]
+    async with client.stream() as standing:
+        identity = await priming(standing)
+        await client.handshake(play.upstream.root)
+        assert await next_methods(standing, 3) == list(names.LISTS_CHANGED)
+        break_off(standing)
+    async with client.stream(identity) as again:
+        ids = [(await next_event(again)).id for _ in range(3)]
+        assert await is_silent(again)
+    await gone(client)
+    async with client.stream(ids[1]) as again:
+        assert (await next_event(again)).id == ids[2]
+
+
+async def test_an_unknown_event_means_that_anything_may_have_changed(play: Scene) -> None:
+    """L16: too old, of another manager, or made up."""
+    client = await play.legacy()
+    for unknown in ("abcd.0-7", "rubbish"):
+        async with client.stream(unknown) as standing:
+            assert standing.status == 200
+            assert await next_methods(standing, 3) == list(names.LISTS_CHANGED)
+            async with client.stream("abcd.0-7") as second:
+                assert second.status == 409
+        await gone(client)
+
+
+async def gone(client: LegacyClient) -> None:
+    """Wait until the standing stream is free again."""
+    async with asyncio.timeout(within(2.5)):
+        while True:
+            async with client.stream() as tried:
+                if tried.status == 200:
+                    break
+            await asyncio.sleep(0.01)
+
+
+# Silence -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_long_silent_call_is_kept_alive(
+    play: Scene, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M15: the stream is opened, comments keep it, and the answer comes as its last event."""
+    monkeypatch.setattr("manager.web.event_response.KEEP_ALIVE_S", 0.05)
+    client = await play.legacy() if era == "legacy" else play.modern()
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = held(gate, result({"content": []}))
+    async with calling(client, "slow") as response:
+        assert response.content_type == EVENTS
+        if era == "legacy":
+            await priming(response)
+        for _ in range(2):
+            assert await response.content.readuntil(b"\n\n") == sse.KEEP_ALIVE
+        gate.set()
+        answer = json.loads((await next_event(response)).data)
+        assert await response.content.read() == b""
+    assert answer == {"jsonrpc": "2.0", "id": 7, "result": {"content": []}}
+
+
+async def test_a_client_that_takes_json_only_waits_in_silence(
+    play: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-28."""
+    monkeypatch.setattr("manager.web.event_response.KEEP_ALIVE_S", 0.01)
+    client = await play.legacy(accept=JSON)
+    gate = asyncio.Event()
+    play.upstream.plays["slow"] = held(gate, result({"content": []}))
+    call = asyncio.create_task(client.call("slow"))
+    await play.upstream.arrival("slow")
+    await asyncio.sleep(0.05)
+    gate.set()
+    assert not (await call).is_stream
+
+
+# The next manager --------------------------------------------------------------------------------------------
+
+
+async def test_the_next_manager_says_what_it_cannot_know(tmp_path: Path) -> None:
+    """L16: an answer of an earlier manager is lost, in so many words; lists may have changed meanwhile."""
+    root = tmp_path / "scripted"
+    root.mkdir()
+    async with raw_http() as http:
+        async with running_manager(tmp_path / "manager", drain_s=0) as manager:
+            upstream = ScriptedUpstream(root, manager.paths.control_socket)
+            upstream.plays["slow"] = stream(event(progress(1)), None)
+            async with upstream.serving():
+                client = await LegacyClient.connect(http, manager.address)
+                await client.handshake(root)
+                async with client.stream() as stood, calling(client, "slow", "x-7") as response:
+                    standing, call = await priming(stood), (await next_event(response)).id
+                    break_off(response)
+                    break_off(stood)
+        async with running_manager(tmp_path / "manager", http_port=manager.port):
+            async with client.stream(call) as again:
+                (lost,) = sse.Decoder().feed(await again.read())
+            assert json.loads(lost.data)["id"] == "x-7"
+            assert json.loads(lost.data)["error"]["data"]["reason"] == "answer_lost"
+            assert json.loads(lost.data)["error"]["data"]["delivered"] == "unknown"
+            async with client.stream(standing) as again:
+                assert await next_methods(again, 3) == list(names.LISTS_CHANGED)
+                assert await is_silent(again)

@@ -1,0 +1,195 @@
+"""What sessions want to hear of: resources they subscribe, and how much of the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from protocol import jsonrpc, names
+from support.event_stream import is_silent, next_message, next_methods, priming
+from support.front_door import LegacyClient
+from support.listened import Listened
+from support.manager import RunningManager, running_manager
+from support.scene import Scene, raw_http, scene
+from support.scripted_upstream import ScriptedUpstream
+
+
+@pytest.fixture
+async def play(tmp_path: Path) -> AsyncIterator[Scene]:
+    async with scene(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def listened(play: Scene) -> Listened:
+    return Listened(play.upstream)
+
+
+async def subscribe(client: LegacyClient, *uris: str) -> None:
+    for uri in uris:
+        assert (await client.ask(names.SUBSCRIBE, {"uri": uri})).result == {}
+
+
+def updated(uri: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": names.RESOURCE_UPDATED, "params": {"uri": uri}}
+
+
+async def test_each_session_hears_of_the_resources_it_subscribed(play: Scene, listened: Listened) -> None:
+    """L9: over one stream to the server, however many sessions; no subscription is named in the message."""
+    one, two, none = await play.legacy(), await play.legacy(), await play.legacy()
+    await subscribe(one, "x:1", "x:both")
+    await subscribe(two, "x:2", "x:both")
+    await listened.until(lambda: listened.resources == [{"x:1", "x:2", "x:both"}])
+    async with one.stream() as first, two.stream() as second, none.stream() as third:
+        for uri in ("x:1", "x:2", "x:both"):
+            await listened.say(names.RESOURCE_UPDATED, {"uri": uri, "_meta": {names.META_SUBSCRIPTION: "l"}})
+        assert [await next_message(first) for _ in range(2)] == [updated("x:1"), updated("x:both")]
+        assert [await next_message(second) for _ in range(2)] == [updated("x:2"), updated("x:both")]
+        assert await is_silent(third)
+
+
+async def test_a_subscription_counts_from_the_moment_it_is_answered(play: Scene, listened: Listened) -> None:
+    """The server has confirmed it by then; what happens before a stream is opened waits, said once."""
+    client = await play.legacy()
+    await subscribe(client, "x:1", "x:2")
+    for uri in ("x:1", "x:2", "x:1"):
+        await listened.say(names.RESOURCE_UPDATED, {"uri": uri})
+    await listened.say(names.PROMPTS_CHANGED)
+    await subscribe(client, "x:3")  # what was said before has arrived by then
+    async with client.stream() as stream:
+        heard = [await next_message(stream) for _ in range(3)]
+        assert heard[:2] == [updated("x:1"), updated("x:2")]
+        assert heard[2]["method"] == names.PROMPTS_CHANGED
+        assert await is_silent(stream)
+
+
+async def test_nothing_is_missed_while_the_listen_stream_is_renewed(play: Scene, listened: Listened) -> None:
+    """The old stream is heard until the new one is acknowledged."""
+    client = await play.legacy()
+    await subscribe(client, "x:0")
+    async with client.stream() as stream:
+        for number in range(1, 20):
+            wishing = asyncio.create_task(subscribe(client, f"x:{number}"))
+            await listened.say(names.RESOURCE_UPDATED, {"uri": f"x:{number - 1}"})
+            assert await next_message(stream) == updated(f"x:{number - 1}")
+            await wishing
+    assert len(listened.open) <= 2
+
+
+async def test_what_nobody_wants_any_more_is_not_asked_for(play: Scene, listened: Listened) -> None:
+    one, two = await play.legacy(), await play.legacy()
+    await subscribe(one, "x:1", "x:2")
+    await subscribe(two, "x:2", "x:3")
+    await listened.until(lambda: listened.resources == [{"x:1", "x:2", "x:3"}])
+    assert (await one.ask(names.UNSUBSCRIBE, {"uri": "x:1"})).result == {}
+    assert (await one.ask(names.UNSUBSCRIBE, {"uri": "never subscribed"})).result == {}
+    await listened.until(lambda: listened.resources == [{"x:2", "x:3"}])
+    async with play.http.delete(two.url, headers={"Mcp-Session-Id": two.session or ""}) as gone:
+        assert gone.status == 200
+    await listened.until(lambda: listened.resources == [{"x:2"}])
+
+
+async def test_a_resource_of_an_address_is_subscribed_there(play: Scene, listened: Listened) -> None:
+    """M-15: a pure door needs no handshake."""
+    client = await LegacyClient.connect(play.http, play.pure_url)
+    await subscribe(client, "x:1")
+    async with client.stream() as stream:
+        await listened.say(names.RESOURCE_UPDATED, {"uri": "x:1/part"})
+        assert await next_message(stream) == updated("x:1/part")
+
+
+async def test_what_cannot_be_subscribed_is_refused(play: Scene, listened: Listened) -> None:
+    client, unbound = await play.legacy(), await play.legacy(bound=False)
+    listened.refused = {"x:constant"}
+    refused = await client.ask(names.SUBSCRIBE, {"uri": "x:constant"})
+    assert (refused.error["code"], refused.error["message"]) == (
+        jsonrpc.INVALID_PARAMS,
+        "this resource cannot be subscribed: x:constant",
+    )
+    for params in ({}, {"uri": 7}, {"uri": ""}, {"uri": "x" * 5000}):
+        for method in (names.SUBSCRIBE, names.UNSUBSCRIBE):
+            assert (await client.ask(method, params)).error["code"] == jsonrpc.INVALID_PARAMS
+    assert (await unbound.ask(names.SUBSCRIBE, {"uri": "x:1"})).error["code"] == 47100
+    await subscribe(client, "x:1")
+    await listened.until(lambda: listened.resources == [{"x:1"}])
+
+
+async def test_a_server_that_comes_back_is_asked_again_and_what_was_missed_may_be_anything(
+    play: Scene, listened: Listened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-183, T-184."""
+    monkeypatch.setattr("manager.legacy.ear.AGAIN_S", 0.05)
+    client = await play.legacy()
+    await subscribe(client, "x:1")
+    async with client.stream() as stream:
+        listened.break_off()
+        assert await next_methods(stream, 4) == [*names.LISTS_CHANGED, names.RESOURCE_UPDATED]
+    assert listened.resources == [{"x:1"}]
+
+
+async def test_capability_is_declared(play: Scene) -> None:
+    answer = await play.modern(pure=False).ask(names.DISCOVER)
+    assert "subscribe" not in answer.result["capabilities"]["resources"], "a stateless client has no session"
+    client = LegacyClient(play.http, play.manager.address)
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": {"name": "t", "version": "1"},
+    }
+    assert (await client.ask(names.INITIALIZE, params)).result["capabilities"]["resources"][
+        "subscribe"
+    ] is True
+
+
+# The log level -----------------------------------------------------------------------------------------------
+
+LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+
+async def test_each_level_is_taken_and_anything_else_refused(play: Scene) -> None:
+    client = await play.legacy()
+    for level in LEVELS:
+        assert (await client.ask(names.SET_LEVEL, {"level": level})).result == {}
+    for params in ({}, {"level": "loud"}, {"level": 3}, {"level": None}, {"level": "Info"}):
+        answer = await client.ask(names.SET_LEVEL, params)
+        assert (answer.status, answer.error["code"]) == (200, jsonrpc.INVALID_PARAMS)
+    await client.call("echo")
+    assert play.upstream.called()[-1].params["_meta"][names.META_LOG_LEVEL] == "emergency"
+
+
+# The next manager --------------------------------------------------------------------------------------------
+
+
+async def test_the_next_manager_knows_what_sessions_want(tmp_path: Path) -> None:
+    """M-33: the same client goes on with the same id, and need not say it again."""
+    root = tmp_path / "scripted"
+    root.mkdir()
+    async with raw_http() as http:
+        async with running_manager(tmp_path / "manager") as manager:
+            upstream = await begun(http, manager, root)
+            async with upstream.serving():
+                Listened(upstream)
+                client = await LegacyClient.connect(http, manager.address)
+                await client.handshake(root)
+                await subscribe(client, "x:1")
+                await client.ask(names.SET_LEVEL, {"level": "error"})
+        async with running_manager(tmp_path / "manager", http_port=manager.port) as successor:
+            upstream = await begun(http, successor, root)
+            listened = Listened(upstream)
+            async with upstream.serving(), client.stream() as stream:
+                await priming(stream)
+                await client.call("echo")
+                assert upstream.called()[-1].params["_meta"][names.META_LOG_LEVEL] == "error"
+                await listened.until(lambda: listened.resources == [{"x:1"}])
+                assert await next_methods(stream, 3) == list(names.LISTS_CHANGED)
+                await listened.say(names.RESOURCE_UPDATED, {"uri": "x:1"})
+                assert await next_message(stream) == updated("x:1")
+
+
+async def begun(http: ClientSession, manager: RunningManager, root: Path) -> ScriptedUpstream:
+    return ScriptedUpstream(root, manager.paths.control_socket)

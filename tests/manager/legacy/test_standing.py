@@ -1,0 +1,148 @@
+"""The standing stream of a session: newest news only, nothing lost while nobody listens, and an end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from manager.legacy.event_ids import EventId
+from manager.legacy.replay import MAX_EVENTS, Replay
+from manager.legacy.standing import MAX_NEWS, Standing
+from manager.legacy.stream import Stream
+from support.outlets import Recorder
+
+ORDER = [
+    "notifications/resources/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/tools/list_changed",
+]
+
+
+def standing_of(revision: str = "2025-11-25") -> Standing:
+    return Standing(Stream("s", "e.0", revision, Replay(lambda: 0.0)))
+
+
+@contextlib.asynccontextmanager
+async def listener(standing: Standing, after: int | None = None) -> AsyncIterator[Recorder]:
+    """A client with the stream, which then goes away."""
+    outlet = Recorder()
+    standing.stream.claim(outlet)
+    serving = asyncio.create_task(standing.serve(outlet, after))
+    try:
+        yield outlet
+    finally:
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+        outlet.gone = True
+        standing.leave(outlet)
+
+
+async def test_changes_are_told_tools_last_and_at_once() -> None:
+    """M-47."""
+    standing = standing_of()
+    async with listener(standing) as outlet:
+        await asyncio.sleep(0)
+        standing.announce_lists()
+        await outlet.count(3)
+    assert outlet.methods == ORDER
+
+
+async def test_what_was_missed_is_said_once_to_the_next() -> None:
+    """M-48: newest news only, and not again."""
+    standing = standing_of()
+    for _ in range(1000):
+        standing.announce_lists()
+    standing.tell("u", b'{"method":"old"}')
+    standing.tell("u", b'{"method":"new"}')
+    async with listener(standing) as outlet:
+        await outlet.count(4)
+    assert outlet.methods == [*ORDER, "new"]
+    async with listener(standing) as outlet:
+        standing.tell("v", b'{"method":"v"}')
+        await outlet.count(1)
+    assert outlet.methods == ["v"]
+
+
+async def test_news_that_nobody_took_are_news_still() -> None:
+    """For clients that come back without an id: a connection that breaks in the middle loses nothing."""
+    standing = standing_of("2024-11-05")
+    async with listener(standing) as outlet:
+        await asyncio.sleep(0)
+        outlet.gone = True
+        standing.announce_lists()
+        await asyncio.sleep(0)
+    async with listener(standing) as outlet:
+        await outlet.count(3)
+    assert outlet.methods == ORDER
+
+
+async def test_who_comes_back_with_an_id_gets_what_followed() -> None:
+    """L16."""
+    standing = standing_of()
+    async with listener(standing) as outlet:
+        standing.announce_lists()
+        await outlet.count(3)
+    last = EventId("e.0", 2)
+    async with listener(standing, standing.followed(last)) as again:
+        await again.count(2)
+    assert again.methods == ORDER[1:]
+    assert again.ids == outlet.ids[2:]
+
+
+@pytest.mark.parametrize(
+    ("last", "followed"),
+    [(None, None), (EventId("e.0", 3), 3), (EventId("e.0", 5), None), (EventId("f.0", 3), None)],
+)
+async def test_only_an_event_of_its_own_is_followed(last: EventId | None, followed: int | None) -> None:
+    standing = standing_of()
+    async with listener(standing) as outlet:
+        standing.announce_lists()
+        await outlet.count(3)
+    assert standing.stream.sent == 4
+    assert standing.followed(last) == followed
+
+
+async def test_a_gap_is_known() -> None:
+    standing = standing_of("2025-06-18")
+    async with listener(standing) as outlet:
+        for number in range(MAX_EVENTS + 5):
+            standing.tell("u", b'{"method":"n","params":%d}' % number)
+            await outlet.count(number + 1)
+    assert standing.followed(EventId("e.0", 4)) is None
+    assert standing.followed(EventId("e.0", 5)) == 5
+
+
+async def test_news_are_bounded() -> None:
+    standing = standing_of()
+    for number in range(MAX_NEWS + 10):
+        standing.tell(str(number), b'{"method":"n"}')
+    async with listener(standing) as outlet:
+        await outlet.count(MAX_NEWS)
+        await asyncio.sleep(0)
+    assert len(outlet.messages) == MAX_NEWS
+
+
+async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
+    standing = standing_of()
+    first, second = Recorder(), Recorder()
+    standing.stream.claim(first)
+    standing.stream.claim(second)
+    assert first.gone
+    assert not standing.leave(first)
+    assert standing.is_open
+    assert standing.leave(second)
+    assert not standing.is_open
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+async def test_a_closed_stream_ends_and_says_when_to_come_back_if_ever(comes_back: bool) -> None:
+    standing, outlet = standing_of(), Recorder()
+    standing.stream.claim(outlet)
+    serving = asyncio.create_task(standing.serve(outlet))
+    await asyncio.sleep(0)
+    standing.close(comes_back=comes_back)
+    await asyncio.wait_for(serving, 5)
+    assert (b"retry: 3000" in outlet.written) is comes_back

@@ -1,0 +1,89 @@
+"""The end of a manager while a client is being asked something: the call is lost, the session is not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import ClientError, ClientResponse, ClientSession
+
+from protocol import names, sse
+from support.front_door import LegacyClient
+from support.manager import make_project
+from support.manager_home import ManagerHome
+from support.scripted_upstream import COMPLETE, Play, ScriptedUpstream, result
+
+ASKING = {
+    "resultType": "input_required",
+    "inputRequests": {"a": {"method": names.ELICIT, "params": {"message": "?"}}},
+    "requestState": "s",
+}
+
+
+class AskableClient(LegacyClient):
+    capabilities: Mapping[str, Any] = {"elicitation": {}}
+
+    def call_ask(self, identity: str) -> Any:
+        """A call of the tool that asks, as an open response."""
+        return self.open(self.body(names.TOOLS_CALL, {"name": "ask", "arguments": {}}, identity))
+
+    async def say_yes(self, question: Mapping[str, Any]) -> None:
+        """Answer a question, whether anybody still waits for that or not."""
+        message = {"jsonrpc": "2.0", "id": question["id"], "result": {"action": "accept"}}
+        assert (await self.post(json.dumps(message).encode())).status == 202
+
+
+def asks_until_answered() -> Play:
+    async def play(request: Any, received: Any) -> Any:
+        done = "inputResponses" in received.params
+        return await result(COMPLETE if done else ASKING)(request, received)
+
+    return play
+
+
+async def next_message(response: ClientResponse) -> dict[str, Any]:
+    while True:
+        for one in sse.Decoder().feed(await response.content.readuntil(b"\n\n")):
+            if one.data:
+                return dict(json.loads(one.data))
+
+
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])
+async def test_a_late_answer_is_dropped_and_the_call_can_be_made_again(
+    home: ManagerHome, http: ClientSession, tmp_path: Path, end: signal.Signals
+) -> None:
+    """M-22, M-33: a manager that is stopped says so at once, and does not wait for a person."""
+    manager = await home.start(drain_s=60)
+    external = ScriptedUpstream(make_project(tmp_path / "external"), home.paths.control_socket)
+    external.plays["ask"] = asks_until_answered()
+    async with asyncio.timeout(60), external.serving():
+        client = await AskableClient.connect(http, manager.address)
+        await client.handshake(external.root)
+        async with client.call_ask("one") as response:
+            question = await next_message(response)
+            manager.send(end)
+            await manager.ended()
+            if end is signal.SIGTERM:
+                assert (await next_message(response))["method"] == names.CANCELLED
+                refused = (await next_message(response))["result"]["structuredContent"]["error"]
+                assert refused["reason"] == "question_unanswered"
+            with contextlib.suppress(ClientError):
+                assert await response.read() == b""
+
+        await home.start(http_port=manager.port)
+        await external.register()
+        await client.say_yes(question)
+        async with client.call_ask("two") as response:
+            again = await next_message(response)
+            assert again["id"] != question["id"]
+            await client.say_yes(question)
+            await client.say_yes(again)
+            message = await next_message(response)
+    assert (message["id"], message["result"]["content"]) == ("two", COMPLETE["content"])
+    assert len(external.called("ask")) == 3

@@ -1,0 +1,79 @@
+"""The listen streams of a scripted workspace server: who asked for what, and words put into them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from protocol import names
+from support.patience import within
+from support.scripted_upstream import Received, ScriptedUpstream, event
+
+
+class Listened:
+    """Plays `subscriptions/listen` of an upstream.
+
+    Attributes:
+        filters: what each request asked for, oldest first.
+        open: the streams that are open now, each with what it asked for.
+        refused: resources that are not honoured.
+    """
+
+    def __init__(self, upstream: ScriptedUpstream) -> None:
+        self.filters: list[dict[str, Any]] = []
+        self.open: list[tuple[dict[str, Any], web.StreamResponse]] = []
+        self.refused: set[str] = set()
+        self._requests: set[web.Request] = set()
+        self._stirred = asyncio.Event()
+        upstream.plays[names.LISTEN] = self._play
+
+    @property
+    def resources(self) -> list[set[str]]:
+        """The resources that the open streams are asked for."""
+        return [set(wanted.get("resourceSubscriptions", ())) for wanted, _ in self.open]
+
+    async def say(self, method: str, params: dict[str, Any] | None = None) -> None:
+        """Say something on every open stream."""
+        for _, response in list(self.open):
+            await response.write(event({"jsonrpc": "2.0", "method": method, "params": params or {}}))
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Wait for something that streams coming and going bring about."""
+        async with asyncio.timeout(within(2.5)):
+            while not condition():
+                self._stirred.clear()
+                await self._stirred.wait()
+
+    def break_off(self) -> None:
+        """Cut the connection of every open stream."""
+        for request in list(self._requests):
+            assert request.transport is not None
+            request.transport.abort()
+
+    async def _play(self, request: web.Request, received: Received) -> web.StreamResponse:
+        wanted = received.params["notifications"]
+        self.filters.append(wanted)
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        honoured = dict(wanted)
+        if "resourceSubscriptions" in wanted:
+            honoured["resourceSubscriptions"] = sorted(set(wanted["resourceSubscriptions"]) - self.refused)
+        meta = {names.META_SUBSCRIPTION: json.loads(received.id)}
+        acknowledged = {"notifications": honoured, "_meta": meta}
+        self.open.append((wanted, response))
+        self._requests.add(request)
+        try:
+            await response.write(
+                event({"jsonrpc": "2.0", "method": names.ACKNOWLEDGED, "params": acknowledged})
+            )
+            self._stirred.set()
+            await asyncio.Event().wait()
+        finally:
+            self.open.remove((wanted, response))
+            self._requests.discard(request)
+            self._stirred.set()
+        return response

@@ -97,7 +97,7 @@ class Methods:
         """The answer of the workspace as what it gathered."""
         method = self._table.get(asked.request.method)
         if method is None:
-            text = f"method {asked.request.method} does not exist in revision {asked.inbound.revision}"
+            text = f"method not found: {asked.request.method[:100]}"
             return Rejection(404, jsonrpc.METHOD_NOT_FOUND, text, asked.request.id)
         return await method(asked)
 

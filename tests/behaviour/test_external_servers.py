@@ -15,7 +15,7 @@ from aiohttp import ClientSession, UnixConnector
 
 from protocol import headers, names
 from support.front_door import LegacyClient
-from support.manager import RunningManager, make_project, running_manager
+from support.manager import RunningManager, make_project, manager_paths, running_manager
 from support.scripted_upstream import ScriptedUpstream
 
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
@@ -248,28 +248,20 @@ async def test_a_new_manager_knows_it_again_by_its_next_heartbeat(
     tmp_path: Path, http: ClientSession, root: Path
 ) -> None:
     """M-33, M-146: it was not stopped, its nonce is the old one, the session is still bound."""
-    async with running_manager(tmp_path / "manager") as first:
-        upstream = upstream_of(first, root)
-        async with upstream.serving(registered=False):
+    upstream = ScriptedUpstream(root, manager_paths(tmp_path / "manager").control_socket)
+    upstream.tools = [WORK]
+    async with upstream.serving(registered=False):
+        async with running_manager(tmp_path / "manager") as first:
             await upstream.register()
             client = await LegacyClient.connect(http, first.address)
             await client.handshake(root)
-            first.daemon.ask_to_stop("to be replaced")
-            await until_gone(first)
-            async with running_manager(tmp_path / "manager", http_port=first.port):
-                await upstream.register()
-                answer = await client.call("work")
-            assert answer.result["content"]
-            assert answer.headers[headers.WORKSPACE_SOURCE] == "session"
-            assert len(upstream.called()) == 1
+        async with running_manager(tmp_path / "manager", http_port=first.port):
+            await upstream.register()
+            answer = await client.call("work")
+        assert answer.result["content"]
+        assert answer.headers[headers.WORKSPACE_SOURCE] == "session"
+        assert len(upstream.called()) == 1
     assert os.getpid() == upstream.payload()["pid"]
-
-
-async def until_gone(manager: RunningManager) -> None:
-    """Wait until the control socket is no more."""
-    async with asyncio.timeout(10):
-        while manager.paths.control_socket.exists():
-            await asyncio.sleep(0.01)
 
 
 async def test_bye_forgets_the_server_and_keeps_the_sessions(

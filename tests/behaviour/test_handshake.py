@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -173,9 +174,10 @@ async def test_the_form_of_the_answer(play: Scene, accept: str | None, is_stream
     assert answer.payload["ok"] is True
     assert b"[DONE]" not in answer.body
     if is_stream:
-        frames = answer.body.removesuffix(b"\n\n").split(b"\n\n")
-        assert all(frame.startswith(b"event: message\ndata: {") for frame in frames)
-        assert all(frame.count(b"\n") == 1 for frame in frames)
+        _priming, *frames = answer.body.removesuffix(b"\n\n").split(b"\n\n")
+        form = rb'id: [\w.-]+\nevent: message\ndata: \{"jsonrpc":"2\.0",.*\}'
+        assert all(re.fullmatch(form, frame) for frame in frames)
+        assert len(frames) == len(answer.messages)
 
 
 async def test_a_ready_server_is_asked_for_its_health_each_time(play: Scene) -> None:

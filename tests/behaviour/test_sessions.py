@@ -105,7 +105,7 @@ async def test_the_answer_to_initialize_declares_all_that_a_workspace_may_offer(
     assert result["serverInfo"]["name"] == "lm-tools-bridge-manager"
     assert result["capabilities"] == {
         "tools": {"listChanged": True},
-        "resources": {"listChanged": True},
+        "resources": {"listChanged": True, "subscribe": True},
         "prompts": {"listChanged": True},
         "completions": {},
         "logging": {},

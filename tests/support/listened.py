@@ -27,7 +27,7 @@ class Listened:
         self.filters: list[dict[str, Any]] = []
         self.open: list[tuple[dict[str, Any], web.StreamResponse]] = []
         self.refused: set[str] = set()
-        self._requests: set[web.Request] = set()
+        self._transports: list[asyncio.Transport] = []
         self._stirred = asyncio.Event()
         upstream.plays[names.LISTEN] = self._play
 
@@ -50,9 +50,8 @@ class Listened:
 
     def break_off(self) -> None:
         """Cut the connection of every open stream."""
-        for request in list(self._requests):
-            assert request.transport is not None
-            request.transport.abort()
+        for transport in list(self._transports):
+            transport.abort()
 
     async def _play(self, request: web.Request, received: Received) -> web.StreamResponse:
         wanted = received.params["notifications"]
@@ -65,7 +64,9 @@ class Listened:
         meta = {names.META_SUBSCRIPTION: json.loads(received.id)}
         acknowledged = {"notifications": honoured, "_meta": meta}
         self.open.append((wanted, response))
-        self._requests.add(request)
+        assert request.transport is not None
+        transport = request.transport
+        self._transports.append(transport)
         try:
             await response.write(
                 event({"jsonrpc": "2.0", "method": names.ACKNOWLEDGED, "params": acknowledged})
@@ -74,6 +75,6 @@ class Listened:
             await asyncio.Event().wait()
         finally:
             self.open.remove((wanted, response))
-            self._requests.discard(request)
+            self._transports.remove(transport)
             self._stirred.set()
         return response

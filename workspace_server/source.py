@@ -189,6 +189,11 @@ async def nobody(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
     return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method[:100]} is not offered here")
 
 
+def never_parked() -> bool:
+    """The call of a caller who stays until there is an outcome."""
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class CallContext:
     """What a call knows beside its decoded arguments.
@@ -196,6 +201,7 @@ class CallContext:
     Attributes:
         notify: sends one notification to the caller of exactly this call, before its result.
         ask: asks the caller of exactly this call something; takes as long as a person takes.
+        is_parked: whether its caller was asked something and has gone to find an answer; it may never return.
         arguments: the JSON text of the arguments; a third party gets these bytes.
         params: the other members of the request's parameters as JSON text (`_meta`, `inputResponses`, …).
         caller: who calls, as far as that is known: the same text for all calls of one session.
@@ -206,6 +212,7 @@ class CallContext:
 
     notify: Notify = unheard
     ask: Ask = nobody
+    is_parked: Callable[[], bool] = never_parked
     arguments: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
     params: Mapping[str, msgspec.Raw] = field(default_factory=dict)
     caller: str = ""

@@ -19,7 +19,7 @@ import pytest_asyncio
 
 from protocol import names
 from support.fake_remote import fake_remote
-from support.front_door import Answer, Client
+from support.front_door import Answer, Client, ModernClient
 from support.modern import events
 from support.stdio_children import program
 from support.third_party import Direct, Era, ThirdParty, direct, stdio_command, third_party
@@ -103,6 +103,15 @@ async def ask(project: Project, way: Way, tool: str, arguments: Any = None, **op
     return await client.call(names.CALL_TOOL, {**inner, "cwd": str(project.root)}, **options)
 
 
+def in_words_of(client: Client, result: dict[str, Any]) -> dict[str, Any]:
+    """A result of either era as the client's own era has it: the older one knows no types and no server names."""
+    if isinstance(client, ModernClient):
+        return {"resultType": "complete", **result}
+    meta = {name: value for name, value in result.get("_meta", {}).items() if name != names.META_SERVER}
+    kept = {name: value for name, value in result.items() if name not in {"resultType", "_meta"}}
+    return kept | ({"_meta": meta} if meta else {})
+
+
 @pytest.mark.parametrize("source", SOURCES)
 async def test_every_answer_is_the_one_the_server_gives_directly(setting: Setting, source: str) -> None:
     """T-54, T-98, T-99, T-115, T-155, T-160, T-185: results, definitions, errors, progress, `_meta`."""
@@ -122,7 +131,7 @@ async def test_every_answer_is_the_one_the_server_gives_directly(setting: Settin
         for way in await ways(project):
             for kind, result in results.items():
                 answer = await ask(project, way, f"{source}__{kind}", ARGUMENTS.get(kind))
-                assert answer.result == {"resultType": "complete", **result}, (way[1], kind)
+                assert answer.result == in_words_of(way[0], result), (way[1], kind)
             sent = {"code": 4711, "message": "no ☕"}
             error = (await ask(project, way, f"{source}__rpc_error", sent)).error
             fault = refused.value.error

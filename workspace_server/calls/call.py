@@ -12,7 +12,7 @@ from protocol import headers, names
 from workspace_server.calls.asked import Asked
 from workspace_server.catalog.registry import Offered
 from workspace_server.catalog.view import View
-from workspace_server.source import CallContext, Tool, nobody
+from workspace_server.source import CallContext, Tool, never_parked, nobody
 
 _OWN_MEMBERS: Final = frozenset({"name", "arguments"})
 _ANSWERS: Final = frozenset({"inputResponses", "requestState"})
@@ -68,6 +68,7 @@ class Call:
         return CallContext(
             notify=self.asked.notify if self.within is None else self.within.notify,
             ask=nobody if self.within is None else self.within.ask,
+            is_parked=never_parked if self.within is None else self.within.is_parked,
             arguments=self.arguments,
             params={key: raw for key, raw in self.asked.inbound.params.items() if key not in withheld},
             caller=self.asked.header.get(headers.CALLER, ""),

@@ -58,7 +58,7 @@ class Conversation:
         self._questions: dict[str, _Question] = {}
         self._numbers = count(1)
         self._alarm: asyncio.Future[None] | None = None
-        asking = replace(context, notify=self._notify, ask=self._ask)
+        asking = replace(context, notify=self._notify, ask=self._ask, is_parked=self._is_parked)
         self._task = asyncio.ensure_future(work(asking))
         self._task.add_done_callback(self._over)
 
@@ -145,6 +145,9 @@ class Conversation:
             self.failure = RpcError(inbound.MISSING_CAPABILITY, text, data)
             self._task.cancel()
         return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method} is not offered by the client of this call")
+
+    def _is_parked(self) -> bool:
+        return bool(self._questions) and not self._is_attended
 
     async def _notify(self, method: str, params: Mapping[str, Any]) -> None:
         if self._is_attended:

@@ -66,6 +66,7 @@ class Running:
         return replace(
             given,
             ask=self._ask,
+            is_parked=self._is_parked,
             notify=self._notify,
             capabilities=tasks.undeclared(given.capabilities),
             params={**given.params, "_meta": jsonrpc.raw(meta)},
@@ -133,6 +134,9 @@ class Running:
     @property
     def _is_deaf(self) -> bool:
         return "progressToken" not in self._given.meta
+
+    def _is_parked(self) -> bool:
+        return bool(self._questions) if self._is_task else self._given.is_parked()
 
     async def _ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
         await self._decided.wait()

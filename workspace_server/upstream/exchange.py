@@ -249,11 +249,13 @@ class Exchange:
         """The requests that the server may mean with what it says by itself; nobody knows which of several.
 
         HTTP tells by the stream it came on. Otherwise it is the one that is under way; of several requests of
-        one session of a client, the last.
+        one session of a client, the last. Parked ones count only where there is no other: a server that waits
+        for an answer says nothing, and the client may never give one.
         """
         keys = tuple(self._waiting) if beside is None else (b"%d" % beside,)
         under_way = [self._waiting[key] for key in keys if key in self._waiting]
-        made_for = [(one.client, one) for one in under_way if one.client is not None]
+        all_of_them = [(one.client, one) for one in under_way if one.client is not None]
+        made_for = [one for one in all_of_them if not one[0].context.is_parked()] or all_of_them
         callers = {client.context.caller for client, _ in made_for}
         return made_for[-1:] if len(callers) == 1 and "" not in callers else made_for
 

@@ -127,6 +127,34 @@ async def test_questions_one_after_the_other_take_rounds(conversations: Conversa
     assert await client.round({"q3": {}}) == ToolResult("done")
 
 
+async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_back(
+    conversations: Conversations,
+) -> None:
+    """Half an answer brings the client back, too; it goes away again with the rest."""
+    seen: list[bool] = []
+    inner = CallContext()
+
+    async def work(context: CallContext) -> CallOutcome:
+        nonlocal inner
+        inner = context
+        seen.append(context.is_parked())
+
+        async def put() -> None:
+            await context.ask(names.ELICIT, FORM)
+            seen.append(context.is_parked())
+
+        await asyncio.gather(put(), put())
+        return ToolResult("done")
+
+    client = Client(conversations, work)
+    await client.round()
+    assert (seen, inner.is_parked()) == ([False], True)
+    await client.round({"q1": {}})
+    assert (seen, inner.is_parked()) == ([False, False], True)
+    await client.round({"q2": {}})
+    assert (seen, inner.is_parked()) == ([False] * 3, False)
+
+
 # -- what nobody can do ------------------------------------------------------------------------------------
 
 

@@ -34,11 +34,11 @@ def test_a_tool_needs_a_description_and_a_script_and_is_named_after_its_folder()
 def test_every_key_has_its_place() -> None:
     manifest = good(
         'name = "n"\nkeywords = ["a", "b c"]\nvisibility = "always"\nrequires_approval = true\ntimeout_s = 5\n'
-        'cwd = "sub"\nnetwork = true\nannotations = {readOnlyHint = true, title = "T"}\n'
+        'cwd = "sub"\nnetwork = true\ntask = true\nannotations = {readOnlyHint = true, title = "T"}\n'
         'output_schema = {type = "object"}\n[env]\nA = "1"\n'
     )
     assert manifest == Manifest(
-        "n", "d", "s.py", ("a", "b c"), "always", (), True, 5.0, "sub", {"A": "1"}, True,
+        "n", "d", "s.py", ("a", "b c"), "always", (), True, 5.0, "sub", {"A": "1"}, True, "optional",
         {"readOnlyHint": True, "title": "T"}, {"type": "object"},
     )  # fmt: skip
 

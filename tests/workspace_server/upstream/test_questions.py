@@ -34,6 +34,7 @@ class Caller:
     asked: list[tuple[str, Any]] = field(default_factory=list)
     told: list[tuple[str, Any]] = field(default_factory=list)
     answer: asyncio.Event = field(default_factory=asyncio.Event)
+    parked: bool = False
 
     def __post_init__(self) -> None:
         self.answer.set()
@@ -42,7 +43,12 @@ class Caller:
     def context(self) -> CallContext:
         params = {"_meta": jsonrpc.raw(self.meta)}
         return CallContext(
-            self._notify, self._ask, params=params, caller=self.name, capabilities=self.capabilities
+            self._notify,
+            self._ask,
+            lambda: self.parked,
+            params=params,
+            caller=self.name,
+            capabilities=self.capabilities,
         )
 
     async def _ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
@@ -177,6 +183,46 @@ async def test_of_two_stateless_calls_nobody_knows_whether_they_are_one_clients(
     async with calling(busy, *callers):
         busy.ask("a")
         assert await answered(busy, "a") == [-32603]
+
+
+@pytest.mark.parametrize(
+    ("parked", "asked"),
+    [
+        ((True, False), [0, 1]),
+        ((False, True), [1, 0]),
+        ((True, True), [0, 0]),
+        ((True,), [1]),
+        ((True, True, False), [0, 0, 1]),
+        ((True, False, False), [0, 0, 0]),
+    ],
+)
+@pytest.mark.parametrize("names_of", [("", "", ""), ("one", "two", "three")])
+async def test_calls_whose_clients_have_gone_to_find_an_answer_keep_nobody_from_being_asked(
+    parked: tuple[bool, ...], asked: list[int], names_of: tuple[str, ...]
+) -> None:
+    """A client that never returns must not spoil the server for all others; alone, it is the one that is meant."""
+    busy = Busy(LOGGING)
+    callers = [
+        Caller(name, parked=is_parked, meta={names.META_LOG_LEVEL: "debug"})
+        for name, is_parked in zip(names_of, parked, strict=False)
+    ]
+    async with calling(busy, *callers):
+        busy.ask("a")
+        assert await answered(busy, "a") == ["result" if any(asked) else -32603]
+        assert [len(caller.asked) for caller in callers] == asked
+        busy.wire.say(log("info"))
+    assert [len(levels(caller)) for caller in callers] == asked
+
+
+async def test_a_call_that_got_its_answer_counts_again() -> None:
+    busy, callers = Busy(), [Caller("one", parked=True), Caller("two")]
+    async with calling(busy, *callers):
+        busy.ask("a")
+        assert await answered(busy, "a") == ["result"]
+        callers[0].parked = False
+        busy.ask("b")
+        assert await answered(busy, "b") == [-32603]
+        assert [len(caller.asked) for caller in callers] == [0, 1]
 
 
 async def test_the_stream_says_whom_it_concerns() -> None:

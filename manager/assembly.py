@@ -86,7 +86,7 @@ def assemble(
     wishes = Wishes(keeper, workspaces, listening)
     routes = McpRoutes(
         dispatch,
-        LegacyEndpoint(keeper, dispatch, greetings, wishes, settings.response_limit),
+        LegacyEndpoint(keeper, dispatch, greetings, wishes, settings),
         ModernEndpoint(dispatch, greetings, streams_end),
         settings,
         own_task=own_task,

@@ -35,6 +35,7 @@ COMPLETE: Final = "completion/complete"
 TOOLS_CHANGED: Final = "notifications/tools/list_changed"
 RESOURCES_CHANGED: Final = "notifications/resources/list_changed"
 PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
+ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 LISTS_CHANGED: Final = (RESOURCES_CHANGED, PROMPTS_CHANGED, TOOLS_CHANGED)
 """Tools last: clients that list again at once then see everything (M-47)."""

@@ -7,6 +7,7 @@ Era-neutral: what only one era has (initialize, sessions, server/discover, liste
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -84,7 +85,7 @@ class Dispatch:
             return dialect.refuse(exchange, located)
         exchange.decided(located)
         if isinstance(located, Unlocated):
-            return self._roots.question(exchange) or dialect.refuse(exchange, not_set(located))
+            return self._without_workspace(exchange, located)
         return await self.forward(exchange, located, call.params)
 
     async def _about_task(self, exchange: Exchange) -> Reply:
@@ -104,14 +105,21 @@ class Dispatch:
         method = exchange.message.method
         if method == names.RESOURCES_READ and (own := read_own(exchange, bound)) is not None:
             return own
+        if isinstance(located, Unlocated):
+            return self._without_workspace(exchange, located)
         if method in LIST_METHODS:
-            return await self._lists.merged(exchange, bound) if bound else own_list(exchange)
-        if bound is not None:
-            return await self.forward(exchange, bound)
-        if exchange.is_modern and method not in KNOWN_METHODS:
+            return await self._lists.merged(exchange, located)
+        return await self.forward(exchange, located)
+
+    def _without_workspace(self, exchange: Exchange, located: Unlocated) -> Plain:
+        method = exchange.message.method
+        if method in LIST_METHODS:
+            reply = own_list(exchange)
+        elif exchange.is_modern and method not in KNOWN_METHODS:
             return dialect.method_not_found(exchange)
-        assert isinstance(located, Unlocated)  # noqa: S101  narrows the type: `bound` was handled above
-        return self._roots.question(exchange) or dialect.refuse(exchange, not_set(located))
+        else:
+            reply = self._roots.question(exchange) or dialect.refuse(exchange, not_set(located))
+        return replace(reply, lacks_workspace=True)
 
     async def forward(
         self, exchange: Exchange, located: Located, params: dict[str, msgspec.Raw] | None = None

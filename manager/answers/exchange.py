@@ -102,16 +102,20 @@ class Exchange:
             self.headers[headers.WORKSPACE_ID] = located.workspace.id
         if self.session is not None:
             self.session.source = source.value
-            if isinstance(located, Located) and located.is_pure:
+            if isinstance(located, Located) and (located.is_pure or source is Source.ROOTS):
                 self.session.heard = located.workspace.id
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A complete answer: one JSON-RPC message, or nothing (202)."""
+    """A complete answer: one JSON-RPC message, or nothing (202).
+
+    `lacks_workspace` where it would be another one if it were known which workspace the request is for.
+    """
 
     body: bytes = b""
     status: int = 200
+    lacks_workspace: bool = False
 
 
 @dataclass(frozen=True, slots=True)

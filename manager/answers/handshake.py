@@ -40,7 +40,7 @@ class Sessionkeeper(Protocol):
     async def bind(self, session: Session, workspace: str, cwd: str) -> None:
         """Note, durably, which workspace the session chose."""
 
-    async def announce(self, session: Session) -> bool:
+    def announce(self, session: Session) -> bool:
         """Tell the session's open stream that lists changed; False where there is no stream."""
 
     def expect_listing(self, session: Session) -> None:
@@ -207,7 +207,7 @@ class Handshakes:
             return
         hold = self._around.settings.announce_hold_s
         self._keeper.expect_listing(session)
-        if await self._keeper.announce(session):
+        if self._keeper.announce(session):
             await self._keeper.relisted(session, hold)
         elif exchange.accepts_events:
             for method in names.LISTS_CHANGED:

@@ -2,7 +2,8 @@
 
 A stateless client is asked with the answer itself: `input_required`, and it repeats its call with its roots
 and a signed state that says what was asked. Only `tools/call` is asked about so: lists must not differ.
-Which workspace the roots mean is decided in `locate.py`.
+How a client with a session is asked is `legacy/roots.py`. Which workspace the roots mean is decided in
+`locate.py`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,8 @@ Requests that are not about the session itself go on to `answers/dispatch.py`. H
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,11 +18,13 @@ from manager.answers.dispatch import Dispatch
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.greeting import Greetings, initialized
 from manager.legacy.keeper import Keeper
+from manager.legacy.roots import SessionRoots
 from manager.legacy.rounds import Rounds
 from manager.legacy.wishes import METHODS as WISHES
 from manager.legacy.wishes import Wishes
 from manager.log import logger, short
 from manager.routing.sessions import Session, is_well_formed
+from manager.settings import Settings
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound
@@ -57,16 +61,17 @@ UNKNOWN: Final = NoSession(404, Reason.UNKNOWN_SESSION)
 
 
 class LegacyEndpoint:
-    """The legacy side of the MCP endpoint. `limit` is the largest event of an answer in bytes."""
+    """The legacy side of the MCP endpoint."""
 
     def __init__(
-        self, keeper: Keeper, dispatch: Dispatch, greetings: Greetings, wishes: Wishes, limit: int
+        self, keeper: Keeper, dispatch: Dispatch, greetings: Greetings, wishes: Wishes, settings: Settings
     ) -> None:
         self.keeper = keeper
-        self._limit = limit
         self._dispatch = dispatch
         self._greetings = greetings
         self._wishes = wishes
+        self._roots = SessionRoots(keeper, settings.roots_wait_s)
+        self._limit = settings.response_limit
 
     # -- whose request it is ------------------------------------------------------------------------------
 
@@ -131,26 +136,46 @@ class LegacyEndpoint:
         if method in names.HANDSHAKE_NAMES:
             return await self._dispatch.handshake(exchange, dict(exchange.params), bare=True)
         reply = await self._dispatch.answer(exchange)
-        if method == names.TOOLS_LIST and exchange.session is not None:
-            self.keeper.note_listed(exchange.session)
-        return self._translated(exchange, reply)
-
-    def _translated(self, exchange: Exchange, reply: Reply) -> Reply:
-        """The reply as this era knows it: questions in the middle, and a response in its words."""
-        if not isinstance(reply, Relayed) or exchange.session is None:
+        session = exchange.session
+        if session is None:
             return reply
-        questions = self.keeper.questions(exchange.session)
+        if self._roots.may_help(exchange, session, reply):
+            return Events(self._with_roots(exchange, session))
+        return self._translated(exchange, session, reply)
+
+    async def _with_roots(self, exchange: Exchange, session: Session) -> AsyncGenerator[bytes]:
+        """The question for the client's roots, and then the answer as they decide it."""
+        async with aclosing(self._roots.ask(exchange, session)) as question:
+            async for message in question:
+                yield message
+        reply = self._translated(exchange, session, await self._dispatch.answer(exchange))
+        if isinstance(reply, Plain):
+            yield reply.body
+        else:
+            async with aclosing(reply.messages) as messages:
+                async for message in messages:
+                    yield message
+
+    def _translated(self, exchange: Exchange, session: Session, reply: Reply) -> Plain | Events:
+        """The reply as this era knows it: questions in the middle, and a response in its words."""
+        if exchange.message.method == names.TOOLS_LIST:
+            self.keeper.note_listed(session)
+        if not isinstance(reply, Relayed):
+            return reply
+        questions = self.keeper.questions(session)
         return Events(Rounds(exchange, questions, self._limit).messages(reply))
 
     def heard(self, session: Session, message: Notification | Response) -> None:
-        """Take what wants no answer: an answer to a question of ours, or a cancellation (M-22, M-99).
+        """Take what wants no answer: answers to questions of ours, cancellations, news of the client's roots.
 
-        Both are of this session only; anything else is dropped.
+        All are of this session only; anything else is dropped (M-22, M-99, M-115).
         """
         if isinstance(message, Response):
             self.keeper.questions(session).settle(message)
         elif message.method == names.CANCELLED:
             self._cancel(session, message)
+        elif message.method == names.ROOTS_CHANGED:
+            self._roots.forget(session)
 
     def _cancel(self, session: Session, notification: Notification) -> None:
         params = jsonrpc.members_of(notification.params)

@@ -36,10 +36,12 @@ MAX_SUBSCRIPTIONS = 256
 class _Doings:
     """What only lives with the process.
 
-    One handshake at a time, whether the tools were listed since, and the questions to its client.
+    One handshake at a time, one question for roots, whether the tools were listed since, and the questions to
+    its client.
     """
 
     handshake: asyncio.Lock = field(default_factory=asyncio.Lock)
+    roots: asyncio.Lock = field(default_factory=asyncio.Lock)
     relisted: asyncio.Event = field(default_factory=asyncio.Event)
     questions: Questions = field(default_factory=Questions)
 
@@ -165,7 +167,7 @@ class Keeper:
 
     # -- handshakes ---------------------------------------------------------------------------------------
 
-    async def announce(self, session: Session) -> bool:
+    def announce(self, session: Session) -> bool:
         """Tell the session's open stream that lists changed; False where there is no stream."""
         standing = self.streams.listening(session)
         if standing is None:
@@ -203,6 +205,10 @@ class Keeper:
         """One handshake of a session after the other (M-45)."""
         return self._of(session).handshake
 
+    def roots_lock(self, session: Session) -> asyncio.Lock:
+        """A client is asked for its roots once, whatever it asks meanwhile (M-115)."""
+        return self._of(session).roots
+
     def _of(self, session: Session) -> _Doings:
         return self._doings.setdefault(session.id, _Doings())
 
@@ -211,11 +217,8 @@ class Keeper:
     def active_workspaces(self, idle_s: float) -> set[str]:
         """Workspaces with a session that has an open stream or asked something recently (M-164)."""
         now = self._now()
-        return {
-            session.workspace
-            for session in self.sessions
-            if session.workspace is not None and (session.streaming or now - session.seen < idle_s)
-        }
+        active = [one for one in self.sessions if one.streaming or now - one.seen < idle_s]
+        return {workspace for session in active for workspace in session.workspaces}
 
     async def housekeep(self) -> None:
         """Drop what has expired, and save now and then when each session was last seen."""

@@ -34,7 +34,7 @@ class News:
         wanted: dict[str, set[str]] = {}
         for session in self._sessions:
             if session.streaming or self._now() - session.seen < LISTEN_S:
-                for workspace in _workspaces(session):
+                for workspace in session.workspaces:
                     wanted.setdefault(workspace, set())
                 for uri, workspace in session.subscriptions.items():
                     wanted.setdefault(workspace, set()).add(uri)
@@ -51,7 +51,7 @@ class News:
         """Lists of a workspace changed, by default all."""
         told = tuple(methods)
         for session in self._sessions:
-            if workspace in _workspaces(session):
+            if workspace in session.workspaces:
                 self._streams.standing(session).announce_lists(told)
 
     def resource_updated(self, workspace: str, uri: str, message: bytes) -> None:
@@ -116,10 +116,6 @@ class News:
         if self._streams.leave(session, outlet):
             session.streaming = False
             session.seen = self._now()
-
-
-def _workspaces(session: Session) -> set[str]:
-    return {one for one in (session.workspace, session.heard) if one is not None}
 
 
 def _covers(subscribed: str, uri: str) -> bool:

@@ -72,13 +72,6 @@ class Standing:
         if self._comes_back:
             await self.stream.farewell(outlet)
 
-    def leave(self, outlet: Outlet) -> bool:
-        """A connection has ended; False where another one had taken its place before."""
-        if self.stream.outlet is not outlet:
-            return False
-        self.stream.outlet = None
-        return True
-
     def close(self, *, comes_back: bool) -> None:
         """End it. `comes_back`: the manager stops, and the session goes on with the next one."""
         self._is_closed, self._comes_back = True, comes_back

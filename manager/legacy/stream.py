@@ -41,7 +41,7 @@ class Stream:
     Attributes:
         name: begins the ids of its events.
         sent: the number of its last event.
-        outlet: who listens now; a connection that broke stays until the next one takes its place.
+        outlet: who listens now. One that broke may stay until the next takes its place.
         kept, lost: see `replay.Origin`.
     """
 
@@ -71,6 +71,13 @@ class Stream:
         former, self.outlet = self.outlet, outlet
         if former is not None:
             former.abort()
+
+    def leave(self, outlet: Outlet) -> bool:
+        """This connection has ended; False where another one had taken its place before."""
+        if self.outlet is not outlet:
+            return False
+        self.outlet = None
+        return True
 
     async def begin(self, outlet: Outlet) -> None:
         """Write what a new stream begins with: where the revision knows it, an id to come back with."""
@@ -113,8 +120,9 @@ class Stream:
             return await self._write(event)
 
     def end(self) -> None:
-        """Nothing follows. Idempotent."""
+        """Nothing follows. Its connection is let go: it may serve other requests from now on. Idempotent."""
         self._over.set()
+        self.outlet = None
 
     async def over(self) -> None:
         """Wait until nothing follows."""

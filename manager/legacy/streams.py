@@ -47,7 +47,7 @@ class Streams:
     def leave(self, session: Session, outlet: Outlet) -> bool:
         """A connection of the standing stream has ended; False where it had lost the stream before."""
         standing = self._standing.get(session.id)
-        return standing is not None and standing.leave(outlet)
+        return standing is not None and standing.stream.leave(outlet)
 
     # -- streams of requests ------------------------------------------------------------------------------
 
@@ -59,8 +59,11 @@ class Streams:
         return stream
 
     def answering(self, session: Session, event: EventId) -> Stream | None:
-        """The stream of a request that an event belongs to, as far as it is still known."""
-        return self._answering.get(session.id, {}).get(event.stream)
+        """The stream of a request that an event belongs to; None where what followed is not here any more."""
+        stream = self._answering.get(session.id, {}).get(event.stream)
+        if stream is not None and stream.is_ended and event.event < stream.sent == stream.lost:
+            return None
+        return stream
 
     # -- ends ---------------------------------------------------------------------------------------------
 

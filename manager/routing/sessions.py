@@ -27,7 +27,7 @@ class Session:
         in_flight: ids being answered, each with what cancels it.
         shown: fingerprint of the tool list it was last shown.
         unannounced: whether a list changed without a stream to say so.
-        heard: id of the workspace that the address of its requests means, which it did not choose for itself.
+        heard: id of the workspace that its requests mean by their address or its roots, without a choice.
         source: which rung decided its last request.
         roots: the client's roots, None until it was asked.
         log_level: how much it wants to hear of log messages, None until it said so.
@@ -55,6 +55,11 @@ class Session:
     log_level: str | None = None
     subscriptions: dict[str, str] = field(default_factory=dict)
     mode: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def workspaces(self) -> set[str]:
+        """The workspaces whose news concern it: the one it chose, and the one its requests mean."""
+        return {one for one in (self.workspace, self.heard) if one is not None}
 
 
 class Sessions:

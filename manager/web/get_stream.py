@@ -78,8 +78,11 @@ async def _resume(out: EventResponse, stream: Stream, last: EventId) -> web.Stre
     if stream.is_ended and last.event >= stream.sent:
         return web.Response(status=204)
     stream.claim(out)
-    await out.open()
-    await stream.resume(out, last.event)
-    await stream.over()
-    await out.close()
+    try:
+        await out.open()
+        await stream.resume(out, last.event)
+        await stream.over()
+        await out.close()
+    finally:
+        stream.leave(out)
     return out.response

@@ -8,9 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine, Iterator, Mapping
-from dataclasses import replace
 from typing import Any, Final
-from urllib.parse import parse_qsl, urlencode
 
 from aiohttp import web
 
@@ -22,19 +20,17 @@ from manager.legacy.endpoint import LegacyEndpoint, NoSession
 from manager.routing.clients import Clients
 from manager.routing.door import DoorRefusal
 from manager.routing.json_scan import check_json
-from manager.routing.ladder import Claims
 from manager.routing.sessions import Session
 from manager.settings import Settings
 from manager.web import get_stream
+from manager.web.arrival import accepts, claims_of, exchange_of
 from manager.web.door import read_body, refusal_response
-from manager.web.event_response import EVENTS
 from manager.web.modern import ModernEndpoint
 from manager.web.writer import JSON, Writer
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection, classify
 from protocol.jsonrpc import Request
-from protocol.request_state import workspace_of
 from protocol.versions import LEGACY_REVISIONS, Era
 
 _STOPPING: Final = Refusal(
@@ -125,7 +121,7 @@ class McpRoutes:
     ) -> web.StreamResponse:
         if not isinstance(inbound.message, Request):
             return web.Response(status=202)
-        exchange = _exchange(request, inbound, inbound.message, path, None)
+        exchange = exchange_of(request, inbound, inbound.message, path, None)
         self._note(exchange)
         writer = Writer(request, exchange, self._limit)
         return await writer.answer(self._modern.answer(exchange))
@@ -141,7 +137,7 @@ class McpRoutes:
                 self._legacy.heard(known, message)
             return web.Response(status=202)
         if message.method == names.INITIALIZE:
-            exchange = _exchange(request, inbound, message, path, None)
+            exchange = exchange_of(request, inbound, message, path, None)
             writer = Writer(request, exchange, self._limit, self._legacy.keeper.streams)
             return await writer.answer(self._legacy.initialize(exchange))
         session = await self._legacy.session_for(inbound, identity)
@@ -149,7 +145,7 @@ class McpRoutes:
             return _json(session.body(message.id), session.status)
         if isinstance(session, Refusal):
             return _json(session.as_error(message.id), 503, {"Retry-After": "60"})
-        exchange = _exchange(request, inbound, message, path, session)
+        exchange = exchange_of(request, inbound, message, path, session)
         exchange.headers[headers.SESSION] = session.id
         self._note(exchange)
         return await self._legacy_request(request, exchange, session)
@@ -191,10 +187,10 @@ class McpRoutes:
             return _json(
                 b'{"error":"the manager is stopping; connect again in a moment"}', 503, {"Retry-After": "1"}
             )
-        if not _accepts(request)[1]:
+        if not accepts(request)[1]:
             return _json(b'{"error":"Not Acceptable: accept text/event-stream"}', 406)
         path = request.match_info.get("workspace_id")
-        claims = _claims(request, _query(request), path, session)
+        claims = claims_of(request, path, session)
         located = await locate(self._dispatch.workspaces, claims)
         heard = located.workspace.id if isinstance(located, Located) else None
         return await get_stream.serve(request, self._legacy.keeper, session, heard)
@@ -209,95 +205,6 @@ class McpRoutes:
             return _json(session.body(None), session.status)
         await self._legacy.keeper.end(session)
         return _json(jsonrpc.dumps({"ok": True, "deleted": True, "sessionId": session.id}), 200)
-
-
-def _exchange(
-    request: web.Request, inbound: Inbound, message: Request, path: str | None, session: Session | None
-) -> Exchange:
-    query = _query(request)
-    claims = replace(
-        _claims(request, query, path, session),
-        codex=_sandbox_cwd(inbound),
-        state=_answered_workspace(inbound),
-    )
-    if session is not None:
-        sent = claims.query or claims.header or claims.codex
-        session.sent_cwd = None if sent is None else sent.encode("utf-8", "replace").decode()
-    accepts_json, accepts_events = _accepts(request)
-    return Exchange(
-        inbound,
-        message,
-        claims,
-        accepts_json=accepts_json,
-        accepts_events=accepts_events,
-        passed_headers=_passed_headers(request, is_modern=inbound.era is Era.MODERN),
-        passed_query=_passed_query(query),
-        session=session,
-    )
-
-
-def _query(request: web.Request) -> dict[str, str]:
-    # undecoded: aiohttp's own decoding would come before this one, and `%2520` mean a blank; a `+` stays one,
-    # because clients put a folder into the URL as it is (the ladder also tries it as a form's blank)
-    raw = request.rel_url.raw_query_string.replace("+", "%2B")
-    return dict(parse_qsl(raw, keep_blank_values=True, errors="surrogateescape"))
-
-
-def _claims(
-    request: web.Request,
-    query: Mapping[str, str],
-    path: str | None,
-    session: Session | None,
-) -> Claims:
-    """What a request says about its workspace outside its body."""
-    header = request.headers.get(headers.WORKSPACE_CWD)
-    return Claims(
-        path=path,
-        session=session.workspace if session is not None else None,
-        query=query.get("cwd"),
-        header=None if header is None else headers.decode_value(header),
-        roots=session.roots if session is not None else None,
-    )
-
-
-def _sandbox_cwd(inbound: Inbound) -> str | None:
-    """The folder Codex works in, which it tells with every tool call to servers that want to know (M-114)."""
-    state = inbound.meta.get(names.CODEX_SANDBOX)
-    folder = jsonrpc.members_of(state).get("sandboxCwd") if state is not None else None
-    return None if folder is None else jsonrpc.text_of(folder)
-
-
-def _answered_workspace(inbound: Inbound) -> str | None:
-    """The workspace that asked the question which this request answers."""
-    state = inbound.params.get("requestState")
-    text = None if state is None else jsonrpc.text_of(state)
-    return None if text is None else workspace_of(text)
-
-
-def _passed_headers(request: web.Request, *, is_modern: bool) -> tuple[tuple[bytes, bytes], ...]:
-    """What crosses to the workspace server; a legacy request gets the protocol's headers anew."""
-    own = frozenset() if is_modern else _REWRITTEN
-    return tuple(
-        (name, value)
-        for name, value in request.raw_headers
-        if headers.is_forwarded(lower := name.decode("latin-1").lower()) and lower not in own
-    )
-
-
-_REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
-
-
-def _passed_query(query: Mapping[str, str]) -> str:
-    passed = {key: query[key] for key in headers.TOOL_MODES.values() if key in query}
-    return f"?{urlencode(passed, errors='surrogateescape')}" if passed else ""
-
-
-def _accepts(request: web.Request) -> tuple[bool, bool]:
-    """Whether the client takes JSON, and whether it takes event streams (M-28)."""
-    accept = ",".join(request.headers.getall("Accept", [])).lower()
-    if not accept.strip() or "*/*" in accept:
-        return True, EVENTS in accept
-    return JSON in accept or "application/*" in accept, EVENTS in accept
 
 
 def _id_of(inbound: Inbound) -> bytes | None:

@@ -37,7 +37,7 @@ async def listener(standing: Standing, after: int | None = None) -> AsyncIterato
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
         outlet.gone = True
-        standing.leave(outlet)
+        standing.stream.leave(outlet)
 
 
 async def test_changes_are_told_tools_last_and_at_once() -> None:
@@ -131,9 +131,9 @@ async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
     standing.stream.claim(first)
     standing.stream.claim(second)
     assert first.gone
-    assert not standing.leave(first)
+    assert not standing.stream.leave(first)
     assert standing.is_open
-    assert standing.leave(second)
+    assert standing.stream.leave(second)
     assert not standing.is_open
 
 

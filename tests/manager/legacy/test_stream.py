@@ -80,6 +80,22 @@ async def test_the_former_connection_is_cut_off_even_where_it_hangs() -> None:
     assert [one["n"] for one in fresh.messages] == [1]
 
 
+async def test_a_connection_is_let_go_with_the_answer_and_never_cut_off_afterwards() -> None:
+    """It may carry other requests of the client by then; and streams are known for longer than connections."""
+    stream = stream_of()
+    used = await connected(stream)
+    await stream.send(b'{"n":1}', answers=True)
+    stream.end()
+    assert stream.outlet is None
+    again = Recorder()
+    stream.claim(again)
+    await stream.resume(again, 1)
+    assert [one["n"] for one in again.messages] == [1]
+    assert not stream.leave(used)
+    assert stream.leave(again)
+    assert (stream.outlet, used.gone, again.gone) == (None, False, False)
+
+
 async def test_what_a_replaced_connection_would_have_got_goes_to_nobody_else() -> None:
     stream = stream_of()
     await stream.send(b'{"n":1}')

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from manager.legacy.event_ids import EventId, parse
-from manager.legacy.replay import MAX_AGE_S
+from manager.legacy.replay import MAX_AGE_S, MAX_EVENTS
 from manager.legacy.streams import Streams
 from manager.routing.sessions import Session
 from support.outlets import Recorder
@@ -53,6 +53,20 @@ async def test_a_stream_is_found_in_its_own_session_until_its_events_are_old() -
     streams.expire()
     assert streams.answering(mine, event) is None
     assert event.request == b"1"
+
+
+async def test_an_answer_that_had_to_make_room_is_as_lost_as_an_old_one() -> None:
+    """At once, not only when the table is swept; who has it already is still told that nothing follows."""
+    streams, session = Streams(Clock()), session_of("s")
+    stream, other = streams.begin(session, b"1"), streams.begin(session, b"2")
+    await stream.send(b"{}", answers=True)
+    stream.end()
+    assert streams.answering(session, EventId(stream.name, 0)) is stream
+    for _ in range(MAX_EVENTS):
+        await other.send(b"{}")
+    assert streams.answering(session, EventId(stream.name, 0)) is None
+    assert streams.answering(session, EventId(stream.name, 1)) is stream
+    assert streams.answering(session, EventId(other.name, 0)) is other
 
 
 async def test_only_streams_that_somebody_listens_to_are_counted() -> None:

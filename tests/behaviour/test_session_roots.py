@@ -1,0 +1,227 @@
+"""The roots of a client with a session as the last rung of the ladder (M-115)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import ClientResponse, ClientSession
+
+from protocol import headers, names, sse
+from support.front_door import JSON, LegacyClient
+from support.manager import RunningManager, make_project, running_manager
+from support.scene import raw_http
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+SUM = {"expression": "2 + 3"}
+OWN = {names.HANDSHAKE, names.CALL_TOOL}
+
+
+@dataclass
+class Heard:
+    """All of an answer: what was asked meanwhile, the other messages before the response, the headers."""
+
+    asked: list[str]
+    told: list[str]
+    response: dict[str, Any]
+    headers: Mapping[str, str]
+
+
+class Rooted(LegacyClient):
+    """A client that declares roots, and answers with what it has; None: it says nothing."""
+
+    capabilities: Mapping[str, Any] = {"roots": {"listChanged": True}}
+    answer: Mapping[str, Any] | None = None
+
+    def has(self, *uris: str) -> None:
+        self.answer = {"result": {"roots": [{"uri": uri, "name": "n"} for uri in uris]}}
+
+    async def listen(self, method: str, params: dict[str, Any] | None = None) -> Heard:
+        async with self.open(self.body(method, params, next(self._ids))) as response:
+            if response.content_type == JSON:
+                return Heard([], [], await response.json(), response.headers)
+            return await self._listen(response)
+
+    async def _listen(self, response: ClientResponse) -> Heard:
+        heard = Heard([], [], {}, response.headers)
+        decoder = sse.Decoder()
+        async for chunk in response.content.iter_any():
+            for message in [json.loads(one.data) for one in decoder.feed(chunk) if one.data]:
+                if "id" in message and "method" in message:
+                    heard.asked.append(message["method"])
+                    await self.reply(message["id"])
+                elif "method" in message:
+                    heard.told.append(message["method"])
+                else:
+                    heard.response = message
+        return heard
+
+    async def reply(self, identity: Any) -> None:
+        if self.answer is not None:
+            body = {"jsonrpc": "2.0", "id": identity, **self.answer}
+            assert (await self.post(json.dumps(body).encode())).status == 202
+
+    async def tools(self) -> Heard:
+        return await self.listen(names.TOOLS_LIST)
+
+    async def sum(self) -> Heard:
+        return await self.listen(names.TOOLS_CALL, {"name": "calculator", "arguments": SUM})
+
+
+def tools_of(heard: Heard) -> set[str]:
+    return {one["name"] for one in heard.response["result"]["tools"]}
+
+
+@dataclass
+class Scene:
+    manager: RunningManager
+    http: ClientSession
+    folders: list[Path] = field(default_factory=list)
+
+    async def client(self, *uris: str, cls: type[Rooted] = Rooted) -> Rooted:
+        client = await cls.connect(self.http, self.manager.address)
+        client.has(*uris)
+        return client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scene(tmp_path_factory: Any) -> AsyncIterator[Scene]:
+    folder = tmp_path_factory.mktemp("session-roots")
+    async with contextlib.AsyncExitStack() as stack:
+        manager = await stack.enter_async_context(running_manager(folder / "manager"))
+        http: ClientSession = await stack.enter_async_context(raw_http())
+        folders = [make_project(folder / name, **{"src/a.txt": "a"}) for name in ("one", "two")]
+        yield Scene(manager, http, folders)
+
+
+async def test_the_first_list_already_shows_the_tools_of_the_clients_folder(scene: Scene) -> None:
+    """M-115: asked on the list's own stream, once; nothing else has to be done."""
+    client = await scene.client((scene.folders[0] / "src").as_uri())
+    listed = await client.tools()
+    assert listed.asked == [names.ROOTS_LIST]
+    assert tools_of(listed) > OWN | {"calculator"}
+    assert listed.headers[headers.WORKSPACE_SOURCE] == "roots"
+    called = await client.sum()
+    assert (called.asked, called.response["result"]["content"][0]["text"]) == ([], "5")
+    assert called.headers[headers.WORKSPACE_SOURCE] == "roots"
+
+
+async def test_a_call_asks_where_no_list_did(scene: Scene) -> None:
+    client = await scene.client(scene.folders[0].as_uri())
+    wrapped = {"name": names.CALL_TOOL, "arguments": {"name": "calculator", "arguments": SUM}}
+    called = await client.listen(names.TOOLS_CALL, wrapped)
+    assert called.asked == [names.ROOTS_LIST]
+    assert called.response["result"]["content"][0]["text"] == "5"
+
+
+async def test_requests_at_the_same_time_ask_once(scene: Scene) -> None:
+    client = await scene.client(scene.folders[0].as_uri())
+    heard = await asyncio.gather(*(client.tools() for _ in range(5)))
+    assert [method for one in heard for method in one.asked] == [names.ROOTS_LIST]
+    assert all("calculator" in tools_of(one) for one in heard)
+
+
+async def test_several_workspaces_are_for_the_client_to_choose_from(scene: Scene) -> None:
+    client = await scene.client(*(one.as_uri() for one in scene.folders))
+    refused = (await client.sum()).response["result"]["structuredContent"]["error"]
+    assert refused["code"] == 47100
+    assert [one["root"] for one in refused["details"]["candidates"]] == [str(one) for one in scene.folders]
+
+
+NOTHING: Sequence[Mapping[str, Any]] = (
+    {"error": {"code": -32601, "message": "no"}},
+    {"result": {"roots": []}},
+    {"result": {"roots": [{"uri": "vscode-remote://a/b"}, {"uri": "file:///nowhere/at/all"}, {}, 7]}},
+    {"result": {"roots": "x"}},
+    {"result": 7},
+)
+
+
+@pytest.mark.parametrize("answer", NOTHING, ids=range(len(NOTHING)))
+async def test_roots_that_lead_nowhere_are_none_and_are_not_asked_for_again(
+    scene: Scene, answer: Mapping[str, Any]
+) -> None:
+    client = await scene.client()
+    client.answer = answer
+    listed = await client.tools()
+    assert (listed.asked, tools_of(listed)) == ([names.ROOTS_LIST], OWN)
+    again = await client.sum()
+    assert again.asked == []
+    assert again.response["result"]["structuredContent"]["error"]["code"] == 47100
+
+
+async def test_a_client_that_says_nothing_is_not_waited_for_long(scene: Scene, tmp_path: Path) -> None:
+    """The question is taken back; a late answer would change nothing."""
+    async with running_manager(tmp_path, roots_wait_s=0.05) as manager:
+        await _say_nothing(await Rooted.connect(scene.http, manager.address))
+
+
+async def _say_nothing(client: Rooted) -> None:
+    listed = await client.tools()
+    assert (listed.asked, listed.told, tools_of(listed)) == ([names.ROOTS_LIST], [names.CANCELLED], OWN)
+    assert (await client.tools()).asked == []
+
+
+async def test_a_change_of_roots_is_asked_about_and_makes_the_client_list_again(scene: Scene) -> None:
+    client = await scene.client(scene.folders[0].as_uri())
+    await client.tools()
+    before = await client.sum()
+    async with client.stream() as stream:
+        client.has(scene.folders[1].as_uri())
+        assert (await client.notify(names.ROOTS_CHANGED)).status == 202
+        async with asyncio.timeout(10):
+            while names.TOOLS_CHANGED.encode() not in await stream.content.readline():
+                pass
+    listed = await client.tools()
+    assert listed.asked == [names.ROOTS_LIST]
+    after = await client.sum()
+    assert after.headers[headers.WORKSPACE_ID] != before.headers[headers.WORKSPACE_ID]
+
+
+async def test_what_is_said_beats_roots(scene: Scene) -> None:
+    """M-111: nothing is asked where another rung has spoken."""
+    client = await scene.client(scene.folders[0].as_uri())
+    await client.handshake(scene.folders[1])
+    called = await client.sum()
+    assert (called.asked, called.headers[headers.WORKSPACE_SOURCE]) == ([], "session")
+
+
+class Rootless(Rooted):
+    capabilities: Mapping[str, Any] = {}
+
+
+def jsonly(client: Rooted) -> None:
+    client.accept = JSON
+
+
+@pytest.mark.parametrize(
+    ("cls", "prepare"), [(Rootless, lambda _: None), (Rooted, jsonly)], ids=["not declared", "JSON only"]
+)
+async def test_who_cannot_be_asked_is_not(
+    scene: Scene, cls: type[Rooted], prepare: Callable[[Rooted], None]
+) -> None:
+    client = await scene.client(scene.folders[0].as_uri(), cls=cls)
+    prepare(client)
+    listed = await client.tools()
+    assert (listed.asked, tools_of(listed)) == ([], OWN)
+
+
+async def test_a_cancelled_request_leaves_the_question_to_the_next(scene: Scene) -> None:
+    client = await scene.client()
+    client.answer = None
+    params = {"name": "calculator", "arguments": SUM}
+    async with client.open(client.body(names.TOOLS_CALL, params, 77)) as response:
+        while names.ROOTS_LIST.encode() not in await response.content.readline():
+            pass
+        await client.notify(names.CANCELLED, {"requestId": 77})
+        await response.read()
+    client.has(scene.folders[0].as_uri())
+    called = await client.sum()
+    assert (called.asked, called.response["result"]["content"][0]["text"]) == ([names.ROOTS_LIST], "5")

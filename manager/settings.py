@@ -65,7 +65,7 @@ class Settings(BaseSettings):
         description="How long a handshake's answer waits for the client to list again after list_changed.",
     )
     roots_wait_s: float = Field(
-        5.0, description="How long a client that was asked for its roots has to answer"
+        5, ge=0, le=60, description="How long a client that was asked for its roots has to answer."
     )
     drain_s: float = Field(30, ge=0, le=600, description="How long calls in flight may go on while stopping.")
 

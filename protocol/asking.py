@@ -1,8 +1,9 @@
 """What a server may ask a client in the middle of a request, and what the client must have declared for it.
 
 Three questions exist: `elicitation/create`, `sampling/createMessage`, `roots/list` (2026-07-28, rounds of one
-request). Who puts a question to whom, and when, is not decided here. A question that is answered with
-an error has no place in the repeated request; between manager and workspace server it gets one of ours.
+request), and a result may ask some of them instead of ending its call. Who puts a question to whom, and when,
+is not decided here. A question that is answered with an error has no place in the repeated request; between
+manager and workspace server it gets one of ours.
 """
 
 from __future__ import annotations
@@ -53,6 +54,14 @@ def spelt(capabilities: Mapping[str, Any]) -> str:
     """Capabilities as a person reads them: `elicitation.url, sampling`."""
     parts = {name: value if isinstance(value, Mapping) else {} for name, value in capabilities.items()}
     return ", ".join(f"{name}.{part}" if part else name for name in parts for part in parts[name] or [""])
+
+
+def interim(outcome: object) -> Mapping[str, msgspec.Raw] | None:
+    """The members of a result, as JSON text, that asks its client for input; None for any other outcome."""
+    if not isinstance(outcome, msgspec.Raw) or b"input_required" not in jsonrpc.bytes_of(outcome):
+        return None
+    members = jsonrpc.members_of(outcome)
+    return members if jsonrpc.text_of(members.get("resultType", b"")) == "input_required" else None
 
 
 def failed(error: msgspec.Raw) -> msgspec.Raw:

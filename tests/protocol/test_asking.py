@@ -70,3 +70,21 @@ def test_an_error_in_the_place_of_an_answer_is_found_again_as_it_was() -> None:
 @pytest.mark.parametrize("answer", [{}, {"action": "accept"}, {"_meta": {}}, {"_meta": 5}, []])
 def test_any_other_answer_holds_no_error(answer: object) -> None:
     assert asking.error_in(msgspec.Raw(json.dumps(answer).encode())) is None
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_interim"),
+    [
+        (msgspec.Raw(b'{"resultType": "input_required", "inputRequests": {"q": {"n": 1.50}}}'), True),
+        (msgspec.Raw(b'{"resultType": "complete", "content": ["input_required"]}'), False),
+        (msgspec.Raw(b'{"content": {"resultType": "input_required"}}'), False),
+        (msgspec.Raw(b'["input_required"]'), False),
+        (b'{"resultType": "input_required"}', False),
+        (None, False),
+    ],
+)
+def test_a_result_asks_where_its_own_type_says_so(outcome: object, is_interim: bool) -> None:
+    members = asking.interim(outcome)
+    assert (members is not None) is is_interim
+    if members is not None:
+        assert bytes(members["inputRequests"]) == b'{"q": {"n": 1.50}}'

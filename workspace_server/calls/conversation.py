@@ -24,6 +24,8 @@ MOMENT_S: Final = 0.01
 """What a source gets to ask more before its first question goes out."""
 MAX_TOLD: Final = 64
 """Notifications between two rounds that the next one delivers; older ones are dropped."""
+MAX_KEPT: Final = 64 * 1024
+"""Bytes of one such notification; longer ones are not kept."""
 
 Work = Callable[[CallContext], Awaitable[CallOutcome]]
 
@@ -118,8 +120,9 @@ class Conversation:
         for key, answer in answers.items():
             if key in self._questions and jsonrpc.bytes_of(answer)[:1] == b"{":
                 error = asking.error_in(answer)
-                given = answer if error is None else RpcError(*error)
-                self._questions.pop(key).answer.set_result(given)
+                question = self._questions.pop(key)
+                if not question.answer.done():  # it is, where the source takes it back at this moment
+                    question.answer.set_result(answer if error is None else RpcError(*error))
 
     async def _ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
         """As `source.Ask`; takes several rounds where the client leaves answers out."""
@@ -152,7 +155,7 @@ class Conversation:
     async def _notify(self, method: str, params: Mapping[str, Any]) -> None:
         if self._is_attended:
             await self._tell(method, params)
-        else:
+        elif len(jsonrpc.dumps(params)) <= MAX_KEPT:
             self._told.append((method, params))
 
     async def _tell(self, method: str, params: Mapping[str, Any]) -> None:

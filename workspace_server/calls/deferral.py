@@ -6,7 +6,7 @@ Between the rounds of a call (`held.py`), which come before a task, and the task
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
@@ -15,15 +15,13 @@ from protocol.inbound import Rejection
 from workspace_server.calls import outcomes
 from workspace_server.calls.asked import OWN_CLIENT
 from workspace_server.calls.call import Call
+from workspace_server.calls.held import URL_REQUIRED
 from workspace_server.calls.outcomes import Note
 from workspace_server.catalog.registry import Offered
 from workspace_server.source import CallContext, CallOutcome
 from workspace_server.tasks.record import Ending
 from workspace_server.tasks.running import Work
 from workspace_server.tasks.tasks import Job, Tasks
-
-URL_REQUIRED: Final = -32042
-"""A code of 2025-11-25 that must not be sent since."""
 
 
 def missing(call: Call, offered: Offered) -> Rejection | None:
@@ -64,6 +62,7 @@ class Deferral:
         """What the task holds: what the caller would have got."""
         answer = outcomes.answer(self.call, self.offered, outcome, self.note)
         if isinstance(answer, Rejection):
+            # that code must not be sent to clients of this era, the only ones with tasks
             code = jsonrpc.INTERNAL_ERROR if answer.code == URL_REQUIRED else answer.code
             error: dict[str, Any] = {"code": code, "message": answer.message}
             data = {} if answer.data is None else {"data": answer.data}

@@ -58,15 +58,14 @@ class Conversations:
 
         Args:
             bound: which call it is; a state is good for the same one only.
-            context: of this request. If it brings a state of ours, the call goes on; with one that does not
-                fit nothing runs (-32602).
+            context: of this request. If it brings a state, the call goes on; with one that does not fit
+                nothing runs (-32602).
             work: makes the call, with the context it is given. What it raises is raised here.
         """
         state = state_of(context)
-        kind = None if state is None else self._states.kind_of(state)
-        if state is None or kind is None:
+        if state is None:
             return await self._round(Conversation(context, work), bound, context)
-        if kind == HELD:
+        if self._states.kind_of(state) == HELD:
             conversation = await self._find(bound, state)
             return _LOST if conversation is None else await self._round(conversation, bound, context)
         again = await self._reopened(bound, context, state)
@@ -77,7 +76,7 @@ class Conversations:
     async def let_go(self, state: str) -> None:
         """End the call that waits with this state, where there is one: its client will not come back."""
         for conversation, timer in list(self._held.values()):
-            if conversation.state == state:
+            if state and conversation.state == state:
                 del self._held[conversation.id]
                 timer.cancel()
                 await conversation.end()
@@ -106,15 +105,16 @@ class Conversations:
             await conversation.end()
             text = f"{self._most} calls of this workspace wait for answers of their users already"
             return Refusal(Reason.OVERLOADED, text, "answer or cancel some of them", delivered="unknown")
+        timer = asyncio.get_running_loop().call_later(self._states.ttl_s, self._expire, conversation)
+        self._held[conversation.id] = conversation, timer  # its place is taken before anything is awaited
         try:
-            state = await self._seal(HELD, bound, conversation.id)
+            conversation.state = await self._seal(HELD, bound, conversation.id)
         except BaseException:
+            timer.cancel()
+            self._held.pop(conversation.id, None)
             await conversation.end()
             raise
-        conversation.state = state
-        timer = asyncio.get_running_loop().call_later(self._states.ttl_s, self._expire, conversation)
-        self._held[conversation.id] = conversation, timer
-        return _input_required(conversation.questions(), state)
+        return _input_required(conversation.questions(), conversation.state)
 
     async def _find(self, bound: Bound, state: str) -> Conversation | None:
         """The call that goes on with this state, which is good for that once."""
@@ -155,7 +155,7 @@ class Conversations:
         """An outcome as its client gets it: the state of a source that asks goes inside ours."""
         if isinstance(outcome, RpcError) and outcome.code == URL_REQUIRED and not context.caller:
             return await self._to_open(bound, context, outcome)
-        members = interim(outcome)
+        members = asking.interim(outcome)
         if members is None:
             return outcome
         inner = jsonrpc.text_of(members["requestState"]) if "requestState" in members else None
@@ -181,14 +181,6 @@ def state_of(context: CallContext) -> str | None:
     """The `requestState` a request brought; empty for one that is no text."""
     raw = context.params.get("requestState")
     return None if raw is None else jsonrpc.text_of(raw) or ""
-
-
-def interim(outcome: CallOutcome) -> Mapping[str, msgspec.Raw] | None:
-    """The members of a result that asks its client for input; None for any other outcome."""
-    if not isinstance(outcome, msgspec.Raw) or b"input_required" not in jsonrpc.bytes_of(outcome):
-        return None
-    members = jsonrpc.members_of(outcome)
-    return members if jsonrpc.text_of(members.get("resultType", b"")) == "input_required" else None
 
 
 def without_answers(context: CallContext) -> CallContext:

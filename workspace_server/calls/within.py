@@ -13,9 +13,8 @@ from typing import Final
 
 import msgspec
 
-from protocol import jsonrpc
+from protocol import asking, jsonrpc
 from workspace_server.calls.conversation import Work
-from workspace_server.calls.held import interim
 from workspace_server.source import CallContext, CallOutcome, RpcError
 
 MAX_ROUNDS: Final = 10
@@ -25,7 +24,7 @@ async def run(context: CallContext, work: Work) -> CallOutcome:
     """The outcome of the call, asking whoever called the one around it as often as it takes."""
     for _ in range(MAX_ROUNDS):
         outcome = await work(context)
-        members = interim(outcome)
+        members = asking.interim(outcome)
         if members is None:
             return outcome
         answers = await _answers(context, jsonrpc.members_of(members.get("inputRequests", b"")))

@@ -100,7 +100,9 @@ class Running:
         """Take a client's answers; what answers nothing, or is no object, is ignored."""
         for key, response in responses.items():
             if key in self._questions and jsonrpc.bytes_of(response)[:1] == b"{":
-                self._questions.pop(key).answer.set_result(response)
+                question = self._questions.pop(key)
+                if not question.answer.done():  # it is, where the source takes it back at this moment
+                    question.answer.set_result(response)
                 self._changed()
 
     def stop(self) -> None:
@@ -114,7 +116,7 @@ class Running:
         assert self.work is not None  # noqa: S101  narrows the type: only what runs can be a task
         outcome = await self._first(self.work)
         for _ in range(MAX_ROUNDS):
-            asked = _input_required(outcome)
+            asked = asking.interim(outcome)
             if asked is None:
                 return outcome
             outcome = await work(self._with(asked, await self._answers(asked)))
@@ -194,14 +196,6 @@ class Running:
         if "requestState" in asked:
             params["requestState"] = asked["requestState"]
         return replace(context, params=params)
-
-
-def _input_required(outcome: CallOutcome) -> Mapping[str, msgspec.Raw] | None:
-    """The members of a result that asks for input; None for any other outcome."""
-    if not isinstance(outcome, msgspec.Raw) or b"input_required" not in bytes(outcome):
-        return None
-    members = jsonrpc.members_of(outcome)
-    return members if jsonrpc.text_of(members.get("resultType", b"")) == "input_required" else None
 
 
 def _sentence(params: Mapping[str, Any]) -> str | None:

@@ -17,6 +17,7 @@ from mcp_types import InputRequiredResult
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from support.patience import within
+from workspace_server.calls.conversation import MAX_KEPT
 from workspace_server.calls.held import Conversations
 from workspace_server.calls.request_state import Bound, RequestStates
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
@@ -204,7 +205,19 @@ async def test_a_state_is_good_once(conversations: Conversations) -> None:
     assert isinstance(outcome, RpcError)
 
 
-@pytest.mark.parametrize("made_up", ["lmtb2.w.held.AAAA", "lmtb2.w.run.", "lmtb2.w.open.x", "lmtb2.w.ask.x"])
+@pytest.mark.parametrize(
+    "made_up",
+    [
+        "lmtb2.w.held.AAAA",
+        "lmtb2.w.run.",
+        "lmtb2.w.open.x",
+        "lmtb2.w.ask.x",
+        "lmtb2.other.held.AAAA",
+        "",
+        "x",
+        "\u00fc",
+    ],
+)
 async def test_a_made_up_state_runs_nothing(conversations: Conversations, made_up: str) -> None:
     outcome = await Client(conversations, asks_who, state=made_up).round({"q1": {}})
     assert isinstance(outcome, RpcError)
@@ -253,6 +266,28 @@ async def test_so_many_calls_wait_and_no_more() -> None:
     assert await clients[0].round({"q1": {}}) == ToolResult("{}")
     assert isinstance(await clients[2].round(), msgspec.Raw), "there is room again"
     await conversations.close()
+
+
+async def test_calls_that_come_to_wait_at_the_same_time_are_counted_too() -> None:
+    conversations = Conversations(RequestStates("w"), most=2)
+    clients = [Client(conversations, asks_who) for _ in range(6)]
+    outcomes = await asyncio.gather(*(client.round() for client in clients))
+    assert sum(isinstance(one, Refusal) for one in outcomes) == 4
+    await conversations.close()
+
+
+async def test_only_the_state_itself_lets_a_call_go(conversations: Conversations) -> None:
+    client = Client(conversations, asks_who)
+    await client.round()
+    for stranger in ("", "lmtb2.w.held.AAAA", f"{client.state}A"):
+        await conversations.let_go(stranger)
+    assert await client.round({"q1": {}}) == ToolResult("{}")
+    again = Client(conversations, asks_who)
+    await again.round()
+    await conversations.let_go(again.state or "")
+    outcome = await again.round({"q1": {}})
+    assert isinstance(outcome, RpcError)
+    assert outcome.code == LOST
 
 
 @given(st.permutations(range(6)), st.lists(st.sampled_from(["", "a", "b"]), min_size=6, max_size=6))
@@ -328,6 +363,21 @@ async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_tok
     later = client.told[1:]
     assert len(later) == 63, "the log message was the 64th, and nobody wanted it"
     assert later[-1] == (names.PROGRESS, {"progressToken": "second", "progress": 100})
+
+
+async def test_what_is_told_at_length_between_rounds_is_not_kept(conversations: Conversations) -> None:
+    async def work(context: CallContext) -> CallOutcome:
+        answering = asyncio.ensure_future(asks_who(context))
+        while not context.is_parked():
+            await asyncio.sleep(0)
+        for size in (10, MAX_KEPT):
+            await context.notify(names.MESSAGE, {"level": "info", "data": "x" * size})
+        return await answering
+
+    client = Client(conversations, work)
+    await client.round()
+    await client.round({"q1": {}}, **{names.META_LOG_LEVEL: "info"})
+    assert [len(params["data"]) for _, params in client.told] == [10]
 
 
 async def test_an_outcome_that_comes_between_rounds_waits_for_the_client(

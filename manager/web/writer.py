@@ -17,18 +17,17 @@ from aiohttp import web
 
 from manager.answers import dialect
 from manager.answers.collect import is_response, response_of, unusable
-from manager.answers.exchange import Ending, Events, Exchange, Plain, Relayed, Reply
+from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.legacy.stream import Stream
 from manager.legacy.streams import Streams
 from manager.upstream.forward import COLLECTED, Answer, InterruptedAnswerError
 from manager.web import event_response
 from manager.web.event_response import EventResponse
+from manager.web.passing_events import WholeEvents, until
 from protocol import sse
 from protocol.errors import Reason, Refusal
 
 JSON: Final = "application/json"
-_LONGEST_BOUNDARY: Final = b"\r\n\r\n"
-_BOUNDARIES: Final = (b"\n\n", _LONGEST_BOUNDARY, b"\r\r")
 
 
 class Writer:
@@ -147,12 +146,12 @@ class Writer:
         One that ends or breaks off without a response gets one from us.
         """
         out = await self._opened()
-        events = _WholeEvents()
+        events = WholeEvents()
         problem = unusable(reply.answer.status)
         try:
             async with (
                 aclosing(reply.answer.chunks()) as chunks,
-                aclosing(_until(chunks, reply.ending)) as pieces,
+                aclosing(until(chunks, reply.ending)) as pieces,
             ):
                 async for chunk in pieces:
                     if whole := events.take(chunk):
@@ -230,58 +229,3 @@ class Writer:
             if self._streams is None:
                 raise
         return self._events.response
-
-
-async def _until(chunks: AsyncGenerator[bytes], ending: Ending | None) -> AsyncGenerator[bytes]:
-    """The pieces of a body, until it ends or is to be ended."""
-    if ending is None:
-        async for chunk in chunks:
-            yield chunk
-        return
-    over = asyncio.create_task(ending.event.wait(), name="stream ending")
-    try:
-        while True:
-            following = asyncio.ensure_future(anext(chunks, b""))
-            try:
-                await asyncio.wait({following, over}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                if not following.done():
-                    following.cancel()
-                    await asyncio.wait({following})
-            if following.cancelled() or not (chunk := following.result()):
-                return
-            yield chunk
-    finally:
-        over.cancel()
-
-
-class _WholeEvents:
-    """Cuts a stream's bytes between events, and remembers the last ones to know whether it was answered."""
-
-    def __init__(self) -> None:
-        self._tail = bytearray()
-        self._last = b""
-
-    @property
-    def waiting(self) -> int:
-        """Bytes of the event that is not complete yet."""
-        return len(self._tail)
-
-    @property
-    def end_in_response(self) -> bool:
-        """Whether a response was among the last events."""
-        return any(is_response(one.data) for one in sse.Decoder(len(self._last)).feed(self._last))
-
-    def take(self, chunk: bytes) -> bytes:
-        """Take the next bytes, and return all events that are complete now."""
-        searched = max(0, len(self._tail) - len(_LONGEST_BOUNDARY))
-        self._tail += chunk
-        end = max(
-            (found + len(one) for one in _BOUNDARIES if (found := self._tail.rfind(one, searched)) >= 0),
-            default=0,
-        )
-        whole = bytes(memoryview(self._tail)[:end])
-        del self._tail[:end]
-        if b"data" in whole:
-            self._last = whole
-        return whole

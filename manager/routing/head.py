@@ -7,13 +7,15 @@ before a colon, no version but 1.0 and 1.1. What a well-formed head may say is j
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Final
 
 from manager.routing.door import ANSWER_HEADERS, DoorRefusal, RequestFacts, refusal_body
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z\-]{0,31}) ([\x21\x22\x24-\x7e]+) HTTP/1\.[01]\r\n")
+_REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z\-]{0,31}) ([\x21\x22\x24-\x7e]+) HTTP/1\.([01])\r\n")
 # No two neighbouring repeats may match the same byte, or 16 KiB of blanks take minutes: the blanks around a
 # value are therefore stripped, not matched.
 _FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
@@ -48,6 +50,31 @@ def parse_head(head: bytes) -> RequestFacts | DoorRefusal:
     return RequestFacts(line[1].decode(), line[2].decode(), headers)
 
 
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How the connection goes on behind a head that passed the door.
+
+    `length` is that of the body in bytes, None where it comes in chunks. `is_last` where no request follows.
+    `waits` where the client wants to hear `100 Continue` before it sends the body. `knows_chunks` where the
+    answer may come in chunks: not in HTTP/1.0.
+    """
+
+    length: int | None
+    is_last: bool
+    waits: bool
+    knows_chunks: bool
+
+
+def framing(head: bytes, facts: RequestFacts) -> Framing:
+    """How the connection goes on behind this head."""
+    fields = {name.lower(): value.lower() for name, value in facts.headers}
+    line_end = head.index(b"\r\n")
+    wishes = {wish.strip() for wish in fields.get(b"connection", b"").split(b",")}
+    is_old = head[line_end - 1 : line_end] == b"0"
+    is_last = is_old or b"close" in wishes
+    return Framing(body_length(facts), is_last, b"expect" in fields and not is_old, not is_old)
+
+
 def body_length(facts: RequestFacts) -> int | None:
     """Bytes of body behind a head that passed the door; None for a chunked body of unknown length."""
     for name, value in facts.headers:
@@ -67,9 +94,20 @@ def render_refusal(refusal: DoorRefusal, facts: RequestFacts | None) -> bytes:
         ("Content-Type", "application/json; charset=utf-8"),
         ("Content-Length", str(len(body))),
         ("Connection", "close"),
-        *ANSWER_HEADERS,
         *refusal.headers,
     ]
-    lines = "".join(f"{name}: {value}\r\n" for name, value in fields)
-    head = f"HTTP/1.1 {refusal.status} {HTTPStatus(refusal.status).phrase}\r\n{lines}\r\n".encode("latin-1")
+    head = render_head(refusal.status, fields)
     return head if method == "HEAD" else head + body
+
+
+def render_head(status: int, fields: Iterable[tuple[str, str]]) -> bytes:
+    """The head of an answer, with what every answer of ours says.
+
+    Raises:
+        ValueError: a field would break the head apart.
+    """
+    lines = [f"{name}: {value}" for name, value in (*fields, *ANSWER_HEADERS)]
+    head = "\r\n".join([f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *lines])
+    if head.count("\n") != len(lines) or head.count("\r") != len(lines) or "\0" in head:
+        raise ValueError("CR, LF or NUL in the head of an answer")
+    return head.encode("latin-1") + b"\r\n\r\n"

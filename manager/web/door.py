@@ -2,7 +2,7 @@
 
 Applies the rules of `routing/door.py`, the peer check, one shape for errors and one set of headers for all
 answers; reads bodies under a cap and a deadline. It knows no route and no JSON-RPC beyond a refusal's shape.
-The gate (`connections.py`) has judged the head already where `runner.listen` was used; judging it again here
+The front (`front.py`) has judged the head already where `runner.listen` was used; judging it again here
 is what makes the rules hold for any other way a request may come in.
 """
 
@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import json
 import traceback
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -28,14 +27,12 @@ from manager.routing.door import (
     refusal_body,
     refuse,
 )
-from manager.web.connections import Connections, HeadGate
-
-PeerCheck = Callable[[web.Request], Awaitable[bool] | bool]
-"""Whether the request's peer may be served; asked once per connection."""
+from manager.web.connections import Connections
+from manager.web.front import Front
+from manager.web.peers import FOREIGN, PeerCheck
 
 CONNECTIONS: Final = web.AppKey("CONNECTIONS", Connections)
 
-_FOREIGN: Final = DoorRefusal(403, "this server serves another user; start your own with lmtb serve")
 _SLOW: Final = DoorRefusal(408, "the body did not arrive in time; send it at once")
 _BROKEN: Final = DoorRefusal(400, "the body's framing is broken; send Content-Length or well-formed chunks")
 _STARTED: Final = web.RequestKey("STARTED", web.StreamResponse)
@@ -43,7 +40,7 @@ _STARTED: Final = web.RequestKey("STARTED", web.StreamResponse)
 _log = structlog.get_logger(__name__)
 
 
-def install_door(app: web.Application, connections: Connections, peer_check: PeerCheck | None) -> None:
+def install_door(app: web.Application, connections: Connections) -> None:
     """Put the door before everything else in the application; once, before it is set up.
 
     Raises:
@@ -53,7 +50,7 @@ def install_door(app: web.Application, connections: Connections, peer_check: Pee
         if route.method in ("HEAD", "OPTIONS", "*"):
             raise ValueError(f"route {route!r} answers {route.method}; name its methods, allow_head=False")
     app[CONNECTIONS] = connections
-    app.middlewares.insert(0, _middleware(connections, peer_check))
+    app.middlewares.insert(0, _middleware(connections))
     app.on_response_prepare.append(_prepare)
 
 
@@ -89,54 +86,46 @@ async def read_body(
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def _middleware(connections: Connections, peer_check: PeerCheck | None) -> Middleware:
+def _middleware(connections: Connections) -> Middleware:
     @web.middleware
     async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
-        gate = _gate(request)
-        try:
-            response = await _answer(request, handler, connections, peer_check)
-            await _send(request, response)
-        finally:
-            if gate is not None:
-                gate.message_done()
+        front = _front(request)
+        response = await _answer(request, handler, connections)
+        await _send(request, response)
+        if front is not None:
+            front.message_done(is_last=front.chunked or not response.keep_alive)
         return response
 
     return door
 
 
-def _gate(request: web.Request) -> HeadGate | None:
+def _front(request: web.Request) -> Front | None:
     transport = request.transport
     protocol = transport.get_protocol() if transport is not None else None
-    return protocol if isinstance(protocol, HeadGate) else None
+    return protocol if isinstance(protocol, Front) else None
 
 
-async def _peer_refusal(request: web.Request, peer_check: PeerCheck | None) -> DoorRefusal | None:
-    if peer_check is None:
+def _peer_refusal(request: web.Request, peer_check: PeerCheck | None) -> DoorRefusal | None:
+    """The front has asked already; here it is for connections without one. Who is gone is not served."""
+    if peer_check is None or _front(request) is not None:
         return None
-    gate = _gate(request)
-    allowed = gate.peer_allowed if gate is not None else None
-    if allowed is None:
-        verdict = peer_check(request)
-        allowed = await verdict if inspect.isawaitable(verdict) else verdict
-        if gate is not None:
-            gate.peer_allowed = allowed
-    return None if allowed else _FOREIGN
+    return None if request.transport is not None and peer_check(request.transport) else FOREIGN
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
     # aiohttp would do this after the middleware, and finds it done. Here it is before `message_done`, so that
-    # what the gate itself answers to a pipelined head cannot overtake this answer.
+    # what the front itself answers to a pipelined head cannot overtake this answer.
     with contextlib.suppress(ConnectionError):  # the caller is gone; aiohttp sees it too
         await response.prepare(request)
         await response.write_eof()
 
 
 async def _answer(
-    request: web.Request, handler: Handler, connections: Connections, peer_check: PeerCheck | None
+    request: web.Request, handler: Handler, connections: Connections
 ) -> web.StreamResponse:
     try:
         facts = RequestFacts(request.method, request.raw_path, request.raw_headers)
-        refusal = refuse(facts, connections.rules) or await _peer_refusal(request, peer_check)
+        refusal = refuse(facts, connections.rules) or _peer_refusal(request, connections.peer_check)
         if refusal is not None:
             connections.log.note(refusal)
             return refusal_response(request, refusal)
@@ -184,7 +173,7 @@ async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
     response.headers.pop("Server", None)  # names versions; nobody needs them
     for name, value in ANSWER_HEADERS:
         response.headers.setdefault(name, value)
-    gate = _gate(request)
-    if gate is not None and gate.chunked:
+    front = _front(request)
+    if front is not None and front.chunked:
         response.force_close()
         response.headers["Connection"] = "close"

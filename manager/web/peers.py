@@ -8,8 +8,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Final
 
-from aiohttp import web
+from manager.routing.door import DoorRefusal
+
+PeerCheck = Callable[[asyncio.BaseTransport], bool]
+"""Whether the peer of a connection may be served; asked once for each."""
+
+FOREIGN: Final = DoorRefusal(403, "this server serves another user; start your own with lmtb serve")
 
 Address = tuple[str, int]
 PeerUid = Callable[[Address, Address], int | None]
@@ -30,11 +36,7 @@ class SameUser:
         self._own_uid = own_uid
         self._lookup_works = lookup_works
 
-    def __call__(self, request: web.Request) -> bool:
-        """Whether this request's peer may be served; a connection that is gone may not."""
-        return request.transport is not None and self.allows(request.transport)
-
-    def allows(self, transport: asyncio.BaseTransport) -> bool:
+    def __call__(self, transport: asyncio.BaseTransport) -> bool:
         """Whether the peer of this connection may be served."""
         local, remote = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         uid = self._peer_uid(local[:2], remote[:2]) if local and remote else None

@@ -9,14 +9,17 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any
 
 from aiohttp import web
 
 from manager.routing.door import DoorRules
 from manager.web.connections import Connections
-from manager.web.door import CONNECTIONS, PeerCheck, install_door
+from manager.web.door import CONNECTIONS, install_door
+from manager.web.incoming import Incoming
 from manager.web.limits import Limits
+from manager.web.peers import PeerCheck
 from manager.web.refusal_log import RefusalLog
 
 
@@ -50,13 +53,19 @@ def make_runner(
 ) -> web.AppRunner:
     """A runner for the application with the door installed; not set up yet.
 
-    A handler is cancelled when its caller disconnects. Serve it with `listen`, which adds the head gate; a
-    runner served by a plain aiohttp site keeps the door but has no head deadline and no connection cap.
+    A handler is cancelled when its caller disconnects. Serve it with `listen`, which adds the front; a runner
+    served by a plain aiohttp site keeps the door but has no head deadline, no connection cap and no MCP routes.
 
     Raises:
         ValueError: a route of the application answers HEAD, OPTIONS or every method.
     """
-    install_door(app, Connections(rules, limits, RefusalLog()), peer_check)
+    connections = Connections(rules, limits, RefusalLog(), peer_check)
+    install_door(app, connections)
+
+    async def end(_: web.Application) -> None:
+        await connections.close()
+
+    app.on_shutdown.append(end)
     return web.AppRunner(
         app,
         handler_cancellation=True,
@@ -74,14 +83,21 @@ def make_runner(
     )
 
 
-async def listen(runner: web.AppRunner, sockets: Iterable[socket.socket]) -> list[asyncio.Server]:
-    """Set the runner up and accept on these bound sockets, each connection behind the gate.
+async def listen(
+    runner: web.AppRunner,
+    sockets: Iterable[socket.socket],
+    serve: Callable[[Incoming], Coroutine[Any, Any, None]] | None = None,
+) -> list[asyncio.Server]:
+    """Set the runner up and accept on these bound sockets, with the front on each connection.
 
     To end: `close()` every server, then `await runner.cleanup()`, which ends the connections.
+
+    Args:
+        serve: answers a request at an MCP route; without it, all requests are the application's.
     """
     await runner.setup()
     server = runner.server
     assert server is not None  # noqa: S101  set by setup()
-    factory = runner.app[CONNECTIONS].gated(server)
+    factory = runner.app[CONNECTIONS].factory(server, serve)
     loop = asyncio.get_running_loop()
     return [await loop.create_server(factory, sock=sock) for sock in sockets]

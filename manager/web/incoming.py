@@ -1,0 +1,149 @@
+"""One request at an MCP route with its whole body, and the answer that is written to it.
+
+It knows bytes and heads; what they say is decided by those who answer (`mcp.py`, `writer.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from email.utils import formatdate
+from typing import Final, Protocol
+
+from manager.routing.arrival import JSON, Arrival
+from manager.routing.head import Framing, render_head
+
+JOINED: Final = 64 * 1024
+"""Bytes of a body up to which it is joined to its head."""
+
+
+class Line(Protocol):
+    """The connection, as far as an answer needs it."""
+
+    def send(self, pieces: Sequence[bytes]) -> None:
+        """Hand bytes to the transport at once."""
+
+    async def room(self) -> None:
+        """Wait until the client keeps up.
+
+        Raises:
+            ConnectionError: it is gone.
+        """
+
+    def answered(self, *, is_last: bool) -> None:
+        """The answer is complete; the next request may follow."""
+
+    def abort(self) -> None:
+        """Cut the connection off."""
+
+
+class Incoming:
+    """A request and its answer: `respond`, or `start`, `write` and `finish`.
+
+    Attributes:
+        body: of the request, whole.
+        on_gone: called when the client leaves before its answer is complete.
+        is_begun: whether an answer has begun.
+    """
+
+    __slots__ = ("_framing", "_is_chunked", "_line", "arrival", "body", "is_begun", "on_gone")
+
+    def __init__(self, line: Line, arrival: Arrival, framing: Framing, body: bytes) -> None:
+        self.arrival = arrival
+        self.body = body
+        self.on_gone: Callable[[], object] | None = None
+        self.is_begun = False
+        self._line: Line | None = line
+        self._framing = framing
+        self._is_chunked = False
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether nobody waits for what would be written now: the client left, or it has its answer."""
+        return self._line is None
+
+    def left(self) -> None:
+        """For the connection: the client is gone."""
+        self._line = None
+        if self.on_gone is not None:
+            self.on_gone()
+
+    # -- answers in one piece ---------------------------------------------------------------------------
+
+    def respond(
+        self, status: int, body: bytes = b"", fields: Mapping[str, str] | None = None, kind: str = JSON
+    ) -> None:
+        """Write a whole answer; where the client is gone, nothing happens."""
+        said = {} if not body else {"Content-Type": kind}
+        if status != 204:
+            said["Content-Length"] = str(len(body))
+        head = self._head(status, {**said, **(fields or {})})
+        if self.arrival.method == "HEAD":
+            body = b""
+        self.relay([head + body] if len(body) < JOINED else [head, body])
+
+    def relay(self, pieces: Sequence[bytes]) -> None:
+        """Write a whole answer that is bytes already; where the client is gone, nothing happens."""
+        line, self._line = self._line, None
+        if line is not None:
+            self.is_begun = True
+            line.send(pieces)
+            line.answered(is_last=self._framing.is_last)
+
+    # -- answers that come ------------------------------------------------------------------------------
+
+    def start(self, status: int, fields: Mapping[str, str], kind: str, length: int | None = None) -> None:
+        """Begin an answer whose body follows; `length` in bytes where it is known.
+
+        Raises:
+            ConnectionError: the client is gone; so do `write` and `finish`.
+        """
+        said = {"Content-Type": kind}
+        if length is not None:
+            said["Content-Length"] = str(length)
+        elif self._framing.knows_chunks:
+            said["Transfer-Encoding"] = "chunked"
+            self._is_chunked = True
+        self.is_begun = True
+        self._here().send([self._head(status, {**said, **fields})])
+
+    async def write(self, data: bytes) -> None:
+        """Write some of the body; returns when the client keeps up."""
+        line = self._here()
+        line.send([b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data])
+        await line.room()
+
+    def finish(self) -> None:
+        """End the body."""
+        line, self._line = self._here(), None
+        if self._is_chunked:
+            line.send([b"0\r\n\r\n"])
+        line.answered(is_last=self._framing.is_last)
+
+    def abort(self) -> None:
+        """Cut the connection off: the only honest end of an answer that cannot be completed."""
+        if self._line is not None:
+            self._line.abort()
+
+    def _here(self) -> Line:
+        if self._line is None:
+            raise ConnectionResetError("the client is gone")
+        return self._line
+
+    def _head(self, status: int, fields: Mapping[str, str]) -> bytes:
+        said = [*fields.items(), ("Date", date())]
+        if self._framing.is_last:
+            said.append(("Connection", "close"))
+        return render_head(status, said)
+
+
+_date: tuple[int, str] = (0, "")
+
+
+def date() -> str:
+    """The time as HTTP writes it."""
+    global _date  # noqa: PLW0603  one text a second is written for all
+    now = int(time.time())
+    if _date[0] != now:
+        _date = (now, formatdate(now, usegmt=True))
+    return _date[1]

@@ -164,8 +164,8 @@ class Daemon:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
         await self._open_control(parts.control, shown, stack)
-        app = make_app(parts.routes, parts.control, shown)
-        servers, runner = await self._open_port(app, listener, port)
+        app = make_app(parts.control, shown)
+        servers, runner = await self._open_port(app, parts.routes, listener, port)
         self._handle_signals()
         self.own(parts.externals.run(), "external servers")
         self.own(parts.listening.run(), "listening")
@@ -213,7 +213,7 @@ class Daemon:
         await web.SockSite(runner, door, backlog=CONTROL_BACKLOG).start()
 
     async def _open_port(
-        self, app: web.Application, listener: socket.socket, port: int
+        self, app: web.Application, routes: McpRoutes, listener: socket.socket, port: int
     ) -> tuple[list[asyncio.Server], web.AppRunner]:
         settings = self._settings
         limits = Limits(
@@ -230,7 +230,7 @@ class Daemon:
                 self._log.warning("door", why="the owner of a local connection cannot be looked up here")
             check = SameUser(peer_uid, os.getuid(), lookup_works=works)
         runner = make_runner(app, rules, limits=limits, peer_check=check)
-        return await listen(runner, [listener]), runner
+        return await listen(runner, [listener], routes.serve), runner
 
     # -- run ----------------------------------------------------------------------------------------------
 

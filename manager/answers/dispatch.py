@@ -7,7 +7,7 @@ Era-neutral: what only one era has (initialize, sessions, server/discover, liste
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -18,16 +18,27 @@ from manager.answers.call_tool import unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
 from manager.answers.handshake import Handshakes
 from manager.answers.lists import LIST_METHODS, Lists, own_list, read_own
-from manager.answers.locate import locate, not_set
+from manager.answers.locate import locate, located_now, not_set
 from manager.answers.outgoing import cancelled, outgoing
 from manager.answers.roots import Roots
-from manager.upstream.forward import Answer, Forwarder
+from manager.upstream.forward import Answer, Forwarder, Underway
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.tasks import METHODS as TASK_METHODS
 
 KNOWN_METHODS: Final = LIST_METHODS | frozenset(names.NAMED_PARAM) | {names.COMPLETE}
+
+DIRECT: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET, names.COMPLETE})
+"""What goes to a workspace as it is, at whatever address, once it is known which: in either era."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A request on its way to the workspace it was located in."""
+
+    located: Located
+    underway: Underway
 
 
 class Dispatch:
@@ -126,6 +137,38 @@ class Dispatch:
     ) -> Reply:
         """Send the request to its workspace, with other parameters where a call was unwrapped."""
         answer = await self._forwarder.send(located.workspace, outgoing(exchange, params))
+        return self._relayed(exchange, located, answer, params)
+
+    def forward_now(self, exchange: Exchange) -> Sent | None:
+        """Send the request to its workspace where it goes there as it is and nothing must be waited for.
+
+        Returns:
+            None where `answer` has to be asked.
+        """
+        inbound = exchange.inbound
+        if exchange.message.method not in DIRECT or "requestState" in inbound.params:
+            return None
+        if exchange.is_tool_call and inbound.name in names.MANAGER_TOOL_NAMES:
+            return None
+        located = located_now(self.workspaces, exchange.claims)
+        if located is None:
+            return None
+        exchange.decided(located)
+        underway = self._forwarder.send_now(located.workspace, outgoing(exchange))
+        return None if underway is None else Sent(located, underway)
+
+    async def arrival(self, exchange: Exchange, sent: Sent) -> Reply:
+        """The reply to what was sent with `forward_now`."""
+        answer = await self._forwarder.arrival(sent.underway)
+        return self._relayed(exchange, sent.located, answer)
+
+    def _relayed(
+        self,
+        exchange: Exchange,
+        located: Located,
+        answer: Answer | Refusal,
+        params: dict[str, msgspec.Raw] | None = None,
+    ) -> Reply:
         if isinstance(answer, Refusal):
             return dialect.refuse(exchange, answer)
         again = partial(self._again, exchange, located.workspace, params or exchange.params)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from manager.answers import dialect, outgoing
-from manager.answers.dispatch import Dispatch
+from manager.answers.dispatch import Dispatch, Sent
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.greeting import Greetings, initialized
 from manager.legacy.keeper import Keeper
@@ -142,6 +142,10 @@ class LegacyEndpoint:
         if self._roots.may_help(exchange, session, reply):
             return Events(self._with_roots(exchange, session))
         return self._translated(exchange, session, reply)
+
+    async def arrival(self, exchange: Exchange, session: Session, sent: Sent) -> Reply:
+        """The reply to a request that was sent with `Dispatch.forward_now`."""
+        return self._translated(exchange, session, await self._dispatch.arrival(exchange, sent))
 
     async def _with_roots(self, exchange: Exchange, session: Session) -> AsyncGenerator[bytes]:
         """The question for the client's roots, and then the answer as they decide it."""

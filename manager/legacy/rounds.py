@@ -97,7 +97,16 @@ class Rounds:
     def _worded(self, response: Answered | Refusal) -> bytes:
         if isinstance(response, Refusal):
             return dialect.refusal(self._exchange, response)
-        return legacy_form.response(self._exchange.message.method, response.body, response.members)
+        return _in_words(self._exchange, response)
+
+
+def at_once(exchange: Exchange, response: Answered) -> bytes | None:
+    """A response as the client gets it, None where it asks for something first."""
+    return _in_words(exchange, response) if _asked(response) is None else None
+
+
+def _in_words(exchange: Exchange, response: Answered) -> bytes:
+    return legacy_form.response(exchange.message.method, response.body, response.members)
 
 
 def _asked(response: Answered | Refusal) -> Members | None:

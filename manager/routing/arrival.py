@@ -110,9 +110,7 @@ def _claims(workspace: str | None, query: Mapping[str, str], header: str | None)
     )
 
 
-def _passed(
-    sent: Iterable[tuple[bytes, bytes]], own: frozenset[str]
-) -> Iterable[tuple[bytes, bytes]]:
+def _passed(sent: Iterable[tuple[bytes, bytes]], own: frozenset[str]) -> Iterable[tuple[bytes, bytes]]:
     for name, value in sent:
         lower = name.decode("latin-1").lower()
         if headers.is_forwarded(lower) and lower not in own:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 
 MAX_SHOWN: Final = 300
@@ -93,6 +94,16 @@ class Claims:
             Claim(Source.ROOTS, self.state, is_id=True),
         )
         return tuple(claim for claim in claims if claim.text is not None)
+
+
+@lru_cache(maxsize=1024)  # a client says the same with every call
+def decisive(claims: Claims) -> Claim | None:
+    """The one claim that decides, if it can be served; None where several must be asked, or nothing is said."""
+    explicit = claims.explicit()
+    if explicit:
+        return explicit[0] if len(explicit) == 1 else None
+    standing = claims.standing()
+    return standing or next(iter(claims.ambient()), None)
 
 
 def disagreement(workspaces: Sequence[str]) -> tuple[str, str] | None:

@@ -12,6 +12,7 @@ import asyncio
 import re
 import select
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -34,6 +35,20 @@ def request_head(
 ) -> bytes:
     """The head of a request, ready to send; Host and Content-Length are ours.
 
+    Raises ValueError as `_head_before_length` does.
+    """
+    head = _head_before_length(method, target, host, tuple(headers))
+    if body_length or method != b"GET":
+        return b"%bContent-Length: %d\r\n\r\n" % (head, body_length)
+    return head + b"\r\n"
+
+
+@lru_cache(maxsize=1024)  # one client's calls of one tool differ in their bodies alone
+def _head_before_length(
+    method: bytes, target: bytes, host: bytes, headers: tuple[tuple[bytes, bytes], ...]
+) -> bytes:
+    """The lines of a head but for the length of the body and the empty line.
+
     Raises ValueError for what would alter the framing: CR, LF or NUL anywhere, a space in method or target, a
     name that is no token, a framing field among `headers`, a method whose answers are framed differently.
     """
@@ -49,10 +64,8 @@ def request_head(
         b"Host: " + host,
         *[b"%b: %b" % field for field in headers],
     ]
-    if body_length or method != b"GET":
-        lines.append(b"Content-Length: %d" % body_length)
-    head = b"\r\n".join(lines) + b"\r\n\r\n"
-    line_ends = len(lines) + 1
+    head = b"\r\n".join(lines) + b"\r\n"
+    line_ends = len(lines)
     if head.count(b"\n") != line_ends or head.count(b"\r") != line_ends or b"\0" in head:
         raise ValueError("CR, LF or NUL in the request head")
     return head
@@ -72,15 +85,6 @@ def _body_framing(status: int, headers: Sequence[tuple[bytes, bytes]]) -> tuple[
     return None, True
 
 
-def _has_news(descriptor: int) -> bool:
-    """Whether bytes or an end wait to be read."""
-    if not hasattr(select, "poll"):
-        return bool(select.select([descriptor], [], [], 0)[0])
-    poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    return bool(poller.poll(0))
-
-
 class Connection(asyncio.Protocol):
     """A TCP connection; between exchanges it is idle, and anything that arrives then ends it.
 
@@ -98,6 +102,7 @@ class Connection(asyncio.Protocol):
         self._response: UpstreamResponse | None = None  # None: idle
         self._unsent = _NOTHING
         self._writing_paused = False
+        self._poller: select.poll | None = None
         self._reset()
 
     @property
@@ -111,7 +116,17 @@ class Connection(asyncio.Protocol):
 
         Asks the kernel too, so that an end counts which the loop has not noticed yet. One system call.
         """
-        return self.is_open and not _has_news(self._transport.get_extra_info("socket").fileno())
+        return self.is_open and not self._has_news()
+
+    def _has_news(self) -> bool:
+        """Whether bytes or an end wait to be read."""
+        if self._poller is None:
+            descriptor = self._transport.get_extra_info("socket").fileno()
+            if not hasattr(select, "poll"):
+                return bool(select.select([descriptor], [], [], 0)[0])
+            self._poller = select.poll()
+            self._poller.register(descriptor, select.POLLIN)
+        return bool(self._poller.poll(0))
 
     @property
     def ends(self) -> tuple[tuple[str, int], tuple[str, int]] | None:
@@ -127,10 +142,15 @@ class Connection(asyncio.Protocol):
         """
         if not self.is_open:
             raise UpstreamFailure(Blame.NOT_DELIVERED, "connection_lost")
+        response = self.begin(head, body)
+        await response.head_arrival()
+        return response
+
+    def begin(self, head: bytes, body: bytes) -> UpstreamResponse:
+        """Sends one request on an idle connection that is open; nothing of the response is there yet."""
         self._reset()
         response = self._response = UpstreamResponse(self)
         self._send(head, body)
-        await response.head_arrival()
         return response
 
     def close(self, cause: str) -> None:

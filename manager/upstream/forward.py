@@ -86,6 +86,21 @@ class Slot:
         logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)
 
 
+@dataclass(frozen=True, slots=True)
+class Underway:
+    """A request that is sent, whose answer has not begun; it may take so many `seconds` from `since` on."""
+
+    response: UpstreamResponse
+    slot: Slot
+    since: float
+    seconds: float
+
+    def give_up(self, outcome: str = "cancelled") -> None:
+        """Let go of it: closes its connection, which cancels it upstream, unless it was answered. Idempotent."""
+        self.slot.release(outcome)
+        self.response.abandon()
+
+
 class Answer:
     """An answer on its way. Read it to the end or close it; closing early cancels the call upstream."""
 
@@ -98,9 +113,8 @@ class Answer:
         self._deadline = deadline
         self.status = response.head.status
         self.length = response.head.content_length
-        content_type = (response.head.header(b"content-type") or b"").split(b";")[0].strip().lower()
-        self.is_events = content_type == b"text/event-stream"
-        self.is_json = content_type == b"application/json"
+        self.is_events = response.head.content_type == b"text/event-stream"
+        self.is_json = response.head.content_type == b"application/json"
 
     async def read(self) -> bytes | Refusal:
         """The whole body, or why there is none."""
@@ -164,9 +178,7 @@ class Forwarder:
         figures = workspace.supervisor.figures
         if outgoing.timed and self._is_full(figures):
             return Refusal(Reason.OVERLOADED, "overloaded", delivered="no", retry_after_ms=RETRY_MS)
-        slot = Slot(figures, self.figures, is_stream=not outgoing.timed)
-        for one in (figures, self.figures):
-            one.calls += outgoing.method == names.TOOLS_CALL
+        slot = self._slot(figures, outgoing)
         outcome: Answer | Refusal | None = None
         try:
             outcome = await self._send(workspace, outgoing, slot)
@@ -176,6 +188,42 @@ class Forwarder:
             elif outcome is None:
                 slot.release("cancelled")
         return outcome
+
+    def send_now(self, workspace: Workspace, outgoing: Outgoing) -> Underway | None:
+        """Send a timed request where nothing must be waited for: server, connection, room; None otherwise."""
+        figures = workspace.supervisor.figures
+        instance = None if self._is_full(figures) else self._workspaces.ready_now(workspace)
+        if instance is None:
+            return None
+        head = (*outgoing.headers, instance.credentials())
+        response = instance.pool.request_now(b"POST", outgoing.target, head, outgoing.body)
+        if response is None:
+            return None
+        now = asyncio.get_running_loop().time()
+        figures.last_call_at = now
+        return Underway(response, self._slot(figures, outgoing), now, self._settings.call_timeout_s)
+
+    async def arrival(self, underway: Underway) -> Answer | Refusal:
+        """The answer to what was sent with `send_now`."""
+        deadline = underway.since + underway.seconds
+        outcome: Answer | Refusal | None = None
+        try:
+            async with asyncio.timeout_at(deadline):
+                await underway.response.head_arrival()
+            outcome = await self._usable(underway.response, underway.slot, deadline)
+        except (TimeoutError, UpstreamFailure) as failure:
+            outcome = refusal_of(failure, self._settings)
+        finally:
+            if isinstance(outcome, Refusal):
+                underway.slot.fail(outcome)
+            if not isinstance(outcome, Answer):
+                underway.give_up()
+        return outcome
+
+    def _slot(self, figures: Figures, outgoing: Outgoing) -> Slot:
+        for one in (figures, self.figures):
+            one.calls += outgoing.method == names.TOOLS_CALL
+        return Slot(figures, self.figures, is_stream=not outgoing.timed)
 
     def _is_full(self, figures: Figures) -> bool:
         settings = self._settings
@@ -201,16 +249,21 @@ class Forwarder:
                 if failure.blame is Blame.NOT_DELIVERED and attempt == 1:
                     continue
                 return refusal_of(failure, self._settings)
-            answer = Answer(response, slot, self._settings, deadline)
-            refusal = self._unusable(answer)
-            if refusal is not None:
-                await response.aclose()
-            return refusal or answer
+            return await self._usable(response, slot, deadline)
         raise AssertionError("two attempts always end in a return")
 
     async def _request(self, instance: Instance, outgoing: Outgoing) -> UpstreamResponse:
         head = (*outgoing.headers, instance.credentials())
         return await instance.pool.request(b"POST", outgoing.target, head, outgoing.body)
+
+    async def _usable(
+        self, response: UpstreamResponse, slot: Slot, deadline: float | None
+    ) -> Answer | Refusal:
+        answer = Answer(response, slot, self._settings, deadline)
+        refusal = self._unusable(answer)
+        if refusal is not None:
+            await response.aclose()
+        return refusal or answer
 
     def _unusable(self, answer: Answer) -> Refusal | None:
         """Refuse at once what announces to be too large, or is no MCP answer at all (M-100)."""

@@ -84,6 +84,18 @@ class Pool:
             connection.on_idle = self._keep
         return await connection.exchange(head, body)
 
+    def request_now(
+        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> UpstreamResponse | None:
+        """Sends one request as `request` does, where a connection waits for it; None where none does.
+
+        Nothing of the response is there yet: its `head_arrival` tells. Raises ValueError as `request` does.
+        """
+        connection = self._take_idle()
+        if connection is None:
+            return None
+        return connection.begin(request_head(method, target, self._host_field, headers, len(body)), body)
+
     async def probe(self, deadline: float) -> tuple[ResponseHead, bytes]:
         """Asks `verify_path` on a fresh connection, within `deadline` seconds; returns the answer, verified.
 

@@ -65,6 +65,7 @@ class Process:
         self.started = started
         self._popen = popen
         self._pidfd = _open_pidfd(pid)
+        self._poller: select.poll | None = None
         self.exit_code: int | None = None
         self._gone = False
 
@@ -84,9 +85,10 @@ class Process:
         if self._gone:
             return False
         if self._pidfd is not None:
-            poller = select.poll()
-            poller.register(self._pidfd, select.POLLIN)
-            return not poller.poll(0)
+            if self._poller is None:
+                self._poller = select.poll()
+                self._poller.register(self._pidfd, select.POLLIN)
+            return not self._poller.poll(0)
         if self._popen is not None:
             return self._popen.poll() is None
         return start_time(self.pid) == self.started

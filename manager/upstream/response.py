@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -53,6 +53,11 @@ class ResponseHead:
     headers: tuple[tuple[bytes, bytes], ...]
     content_length: int | None
 
+    @property
+    def content_type(self) -> bytes:
+        """The media type alone, in lower case; empty where none is named."""
+        return (self.header(b"content-type") or b"").split(b";")[0].strip().lower()
+
     def header(self, name: bytes) -> bytes | None:
         """Value of the first field of that name (any case), or None."""
         wanted = name.lower()
@@ -75,7 +80,7 @@ class UpstreamResponse:
     It owns what was received and not yet read: its connection is free again once the last byte is in.
     """
 
-    __slots__ = ("_buffer", "_buffered", "_cause", "_connection", "_waiter", "head")
+    __slots__ = ("_buffer", "_buffered", "_cause", "_connection", "_waiter", "head", "on_news")
 
     head: ResponseHead  # set before the response is handed out
 
@@ -85,6 +90,18 @@ class UpstreamResponse:
         self._buffer: deque[bytes] = deque()
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
+        self.on_news: Callable[[], None] | None = None  # called when something came, while nobody reads
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing more will come, for good or bad."""
+        return self._connection is None
+
+    def whole(self) -> bytes | None:
+        """The whole body, where all of it is here and nobody has read of it; it is not taken out."""
+        if self._connection is not None or self._cause is not None:
+            return None
+        return self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives, never an empty piece; the server waits while 256 KiB are unread.
@@ -127,8 +144,15 @@ class UpstreamResponse:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def aclose(self) -> None:
+        """As `abandon`."""
+        self.abandon()
+
+    def abandon(self) -> None:
         """Ends the interest in this response: an unfinished one closes its connection at once. Idempotent."""
-        self._abandon()
+        self._buffer.clear()
+        self._buffered = 0
+        if self._connection is not None:
+            self._connection.close("abandoned")
 
     async def head_arrival(self) -> None:
         """For the connection: returns when `head` is set, raises UpstreamFailure when it never will be."""
@@ -154,14 +178,8 @@ class UpstreamResponse:
         self._cause = cause
         self._wake()
 
-    def _abandon(self) -> None:
-        self._buffer.clear()
-        self._buffered = 0
-        if self._connection is not None:
-            self._connection.close("abandoned")
-
     def _too_large(self, limit: int) -> ResponseTooLarge:
-        self._abandon()
+        self.abandon()
         return ResponseTooLarge(limit)
 
     def _raise_failure(self) -> None:
@@ -174,11 +192,13 @@ class UpstreamResponse:
             await self._waiter
         except asyncio.CancelledError:
             # Only through our own claim: the connection may be busy with another call already.
-            self._abandon()
+            self.abandon()
             raise
         finally:
             self._waiter = None
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
+        if self.on_news is not None:
+            self.on_news()
+        elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -64,8 +64,8 @@ class Supervisor:
         """
         if self._stopping is not None:
             await asyncio.wait({self._stopping})
-        if self.instance is not None and self.is_serving:
-            return self.instance
+        if (running := self.ready_now()) is not None:
+            return running
         if self._closed:
             return self.offline("stopped")
         if self.life.state is State.UNHEALTHY:
@@ -85,6 +85,10 @@ class Supervisor:
             return self.offline("stopped", retry_after_ms=1000)
         cause = "crash_looping" if self.life.state is State.CRASH_LOOPING else "start_timeout"
         return self.offline(cause, retry_after_ms=1000)
+
+    def ready_now(self) -> Instance | None:
+        """The running server, None where it must be waited for."""
+        return self.instance if self._stopping is None and self.is_serving else None
 
     @property
     def is_serving(self) -> bool:

@@ -30,6 +30,8 @@ SHOWN_WORKSPACES: Final = 10
 REMEMBERED: Final = 1024
 """How many ambient folders, which come with every request, are remembered for `ROOT_CHECK_S`."""
 
+_NEVER: Final = (float("-inf"), None)
+
 
 class Externals(Protocol):
     """Servers that somebody else started."""
@@ -39,6 +41,9 @@ class Externals(Protocol):
 
     async def ready(self, root: str) -> Instance | Refusal | None:
         """The server registered for this root, None where there is none."""
+
+    def ready_now(self, root: str) -> Instance | bool:
+        """The same without waiting: True where it must be waited for, False where there is none."""
 
     def registering(self) -> asyncio.Event:
         """Set whenever a registration changed; the waiter clears it."""
@@ -101,16 +106,19 @@ class Workspaces:
             `workspace_not_matched`), or None when nothing was said: an empty or unexpanded text.
         """
         now = self._around.now()
-        if ambient and isinstance(text, str) and text in self._recent:
-            looked_at, workspace = self._recent[text]
-            if now - looked_at < ROOT_CHECK_S:
-                return workspace
+        if ambient and isinstance(text, str) and (known := self.remembered(text)) is not None:
+            return known
         found = await self._find(text, ambient=ambient)
         if ambient and isinstance(text, str) and isinstance(found, Workspace):
             if len(self._recent) >= REMEMBERED:
                 self._recent.clear()
             self._recent[text] = (now, found)
         return found
+
+    def remembered(self, text: str) -> Workspace | None:
+        """The workspace of an ambient folder that was asked for a moment ago."""
+        looked_at, workspace = self._recent.get(text, _NEVER)
+        return workspace if self._around.now() - looked_at < ROOT_CHECK_S else None
 
     async def _find(self, text: object, *, ambient: bool) -> Workspace | Refusal | None:
         candidates = parse_cwd(text, ambient=ambient, windows=self._windows)
@@ -215,6 +223,17 @@ class Workspaces:
         if external is not None:
             return external
         return await workspace.supervisor.ready(urgent=urgent)
+
+    def ready_now(self, workspace: Workspace) -> Instance | None:
+        """The server of a workspace, None where anything must be waited for (`ready`)."""
+        now = self._around.now()
+        workspace.used_at = now
+        if workspace.identity is None or now - workspace.seen_at > ROOT_CHECK_S:
+            return None
+        external = self._externals.ready_now(workspace.root)
+        if isinstance(external, bool):
+            return None if external else workspace.supervisor.ready_now()
+        return external
 
     async def _is_there(self, workspace: Workspace) -> bool:
         """Whether the root is in its place. Only that it *was* there is believed for a while.

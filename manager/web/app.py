@@ -1,4 +1,4 @@
-"""All routes of the manager's port, in one place. How they are served is `runner.py`."""
+"""The routes of the manager's port but those for MCP (`routing/arrival.py`). How they are served is `runner.py`."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ from aiohttp import web
 
 from manager.web.allocate import allocate_routes
 from manager.web.control import Services
-from manager.web.mcp import McpRoutes
 from manager.web.status import log_payload
 from protocol import jsonrpc
 
 
-def make_app(mcp: McpRoutes, services: Services, status: Callable[[], dict[str, Any]]) -> web.Application:
+def make_app(services: Services, status: Callable[[], dict[str, Any]]) -> web.Application:
     """The application of the port; the door is added by `make_runner`."""
     app = web.Application()
-    for path in ("/mcp", "/mcp/", "/w/{workspace_id}/mcp"):
-        app.router.add_post(path, mcp.post)
-        app.router.add_get(path, mcp.get, allow_head=False)
-        app.router.add_delete(path, mcp.delete)
     app.add_routes(allocate_routes(services))
     app.add_routes(diagnosis_routes(status, slash=True))
     app.router.add_get("/", _shows(status), allow_head=False)

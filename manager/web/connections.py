@@ -1,14 +1,13 @@
-"""The connections of the manager's port: how many, how long, and how they end.
+"""The connections of the manager's port: how many there may be, what they share, and how they end.
 
-What happens on one of them is `front.py`. One clock watches over the deadlines of all, so that a request costs
-no timer.
+What happens on one of them is `front.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import Any
 
 from manager.routing.door import DoorRules
 from manager.routing.heads import Heads
@@ -17,8 +16,6 @@ from manager.web.incoming import Incoming
 from manager.web.limits import Limits
 from manager.web.peers import PeerCheck
 from manager.web.refusal_log import RefusalLog
-
-LONGEST_PERIOD_S: Final = 1.0
 
 
 class Connections:
@@ -33,14 +30,13 @@ class Connections:
         self.peer_check = peer_check
         self.open: set[Front] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._clock: asyncio.TimerHandle | None = None
 
     def factory(
         self,
         server: Callable[[], asyncio.Protocol],
-        serve: Callable[[Incoming], Coroutine[Any, Any, None]] | None,
+        serve: Callable[[Incoming], None] | None,
     ) -> Callable[[], Front]:
-        """A protocol factory for connections; from now on their deadlines are kept.
+        """A protocol factory for connections.
 
         Args:
             server: makes the protocol that serves a request which is not for an MCP route.
@@ -53,18 +49,15 @@ class Connections:
             self.log,
             self.peer_check,
             server,
-            None if serve is None else lambda incoming: self._start(serve, incoming),
+            serve,
             self._admit,
             self.open.discard,
+            self._run,
         )
-        if self._clock is None:
-            self._tick()
         return lambda: Front(shared)
 
     async def close(self) -> None:
         """End all connections but the server's own; what is being answered gets its time first."""
-        if self._clock is not None:
-            self._clock.cancel()
         for one in self._ours():
             if one.is_idle:
                 one.abort()
@@ -86,18 +79,8 @@ class Connections:
         self.open.add(front)
         return True
 
-    def _start(self, serve: Callable[[Incoming], Coroutine[Any, Any, None]], incoming: Incoming) -> None:
-        task = asyncio.get_running_loop().create_task(serve(incoming), name="request")
-        incoming.on_gone = task.cancel
+    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work, name="request")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-    def _tick(self) -> None:
-        loop = asyncio.get_running_loop()
-        limits = self.limits
-        shortest = min(limits.head_s, limits.body_s, limits.keepalive_s, limits.linger_s)
-        now = loop.time()
-        for one in tuple(self.open):
-            if now >= one.deadline:
-                one.late()
-        self._clock = loop.call_later(min(LONGEST_PERIOD_S, shortest / 4), self._tick)
+        return task

@@ -11,11 +11,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import traceback
 from collections.abc import Mapping
 from typing import Final
 
-import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
@@ -28,6 +26,7 @@ from manager.routing.door import (
     refuse,
 )
 from manager.web.connections import Connections
+from manager.web.faults import log_fault
 from manager.web.front import Front
 from manager.web.peers import FOREIGN, PeerCheck
 
@@ -36,8 +35,6 @@ CONNECTIONS: Final = web.AppKey("CONNECTIONS", Connections)
 _SLOW: Final = DoorRefusal(408, "the body did not arrive in time; send it at once")
 _BROKEN: Final = DoorRefusal(400, "the body's framing is broken; send Content-Length or well-formed chunks")
 _STARTED: Final = web.RequestKey("STARTED", web.StreamResponse)
-
-_log = structlog.get_logger(__name__)
 
 
 def install_door(app: web.Application, connections: Connections) -> None:
@@ -120,9 +117,7 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
         await response.write_eof()
 
 
-async def _answer(
-    request: web.Request, handler: Handler, connections: Connections
-) -> web.StreamResponse:
+async def _answer(request: web.Request, handler: Handler, connections: Connections) -> web.StreamResponse:
     try:
         facts = RequestFacts(request.method, request.raw_path, request.raw_headers)
         refusal = refuse(facts, connections.rules) or _peer_refusal(request, connections.peer_check)
@@ -147,9 +142,7 @@ def _translated(answer: web.HTTPException) -> web.Response:
 def _failed(request: web.Request, fault: Exception) -> web.StreamResponse:
     started: web.StreamResponse | None = request.get(_STARTED)
     if started is None or not isinstance(fault, ConnectionError):
-        # The message of an exception may quote a body or a secret: the type and the place must do.
-        places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(fault.__traceback__)]
-        _log.error("request failed", method=request.method, error=type(fault).__name__, at=places[-3:])
+        log_fault(fault, request.method)
     if started is None:
         return _json_response(500, _error_body("Internal Server Error"), {})
     if request.transport is not None:

@@ -9,11 +9,10 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from aiohttp import web
-
+from manager.routing.arrival import EVENTS
+from manager.web.incoming import Incoming
 from protocol import sse
 
-EVENTS: Final = "text/event-stream"
 KEEP_ALIVE_S: Final = 15.0
 """So long a silence is filled with a comment (M15, M-29)."""
 
@@ -21,40 +20,38 @@ KEEP_ALIVE_S: Final = 15.0
 class EventResponse:
     """One such answer. Whatever is written must be whole events: comments may come in between."""
 
-    def __init__(self, request: web.Request, headers: Mapping[str, str]) -> None:
-        self.response = web.StreamResponse(headers={**headers, "X-Accel-Buffering": "no"})
-        self.response.content_type = EVENTS
-        self._request = request
+    def __init__(self, incoming: Incoming, headers: Mapping[str, str]) -> None:
+        self._incoming = incoming
+        self._headers = {**headers, "X-Accel-Buffering": "no"}
         self._loop = asyncio.get_running_loop()
         self._written_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._comment: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
+    def open(self) -> None:
         """Send the head.
 
         Raises:
             ConnectionError: the client is gone; so do `write` and `close`.
         """
-        await self.response.prepare(self._request)
+        self._incoming.start(200, self._headers, EVENTS)
         self._written_at = self._loop.time()
         self._wait(KEEP_ALIVE_S)
 
     async def write(self, data: bytes) -> None:
         """Write whole events; returns when the client keeps up."""
         self._written_at = self._loop.time()
-        await self.response.write(data)
+        await self._incoming.write(data)
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """End it."""
         self._rest()
-        await self.response.write_eof()
+        self._incoming.finish()
 
     def abort(self) -> None:
         """Cut the connection off."""
         self._rest()
-        if self._request.transport is not None:
-            self._request.transport.abort()
+        self._incoming.abort()
 
     # -- silence ------------------------------------------------------------------------------------------
 
@@ -67,8 +64,7 @@ class EventResponse:
             self._timer = None
 
     def _look(self) -> None:
-        transport = self._request.transport
-        if transport is None or transport.is_closing():
+        if self._incoming.is_gone:
             return
         left = self._written_at + KEEP_ALIVE_S - self._loop.time()
         if left <= 0 and (self._comment is None or self._comment.done()):

@@ -5,24 +5,23 @@ protocol of aiohttp's public server that serves this one request and is dismisse
 one grammar and one set of rules before anybody acts on it, under a cap and a deadline, and nobody but this
 file ever says where a request ends.
 
-Deadlines are kept by `connections.py`. What an answer looks like is `incoming.py`.
+How many connections there are says `connections.py`. What an answer looks like is `incoming.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any, Final, cast
 
-from manager.log import logger
 from manager.routing.chunked import ChunkedBody
 from manager.routing.door import DoorRefusal, DoorRules, RequestFacts
 from manager.routing.head import MALFORMED, may_become_head, render_refusal
 from manager.routing.heads import Head, Heads, Refused
+from manager.web.faults import log_fault
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
 from manager.web.peers import FOREIGN, PeerCheck
@@ -46,7 +45,8 @@ class Shared:
     """What all connections of a manager share.
 
     `server` makes a protocol for a request that is not for an MCP route; `serve` answers one that is, and where
-    it is None there are no such routes. `admit` takes a connection in, `forget` lets it go.
+    it is None there are no such routes. `admit` takes a connection in, `forget` lets it go. `run` starts a task that
+    ends with the connections at the latest.
     """
 
     heads: Heads
@@ -58,14 +58,33 @@ class Shared:
     serve: Callable[[Incoming], None] | None
     admit: Callable[[Front], bool]
     forget: Callable[[Front], None]
+    run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
 
 class Front(asyncio.Protocol):
     """One connection. `_take` is what the next bytes are given to, and says in which state it is."""
 
     __slots__ = (
-        "_ahead", "_shared", "_body", "_chunks", "_head", "_incoming", "_inner", "_loan", "_loop", "_missing", "_on_late",
-        "_room", "_take", "_transport", "chunked", "deadline", "peer_allowed",
+        "_ahead",
+        "_body",
+        "_chunks",
+        "_head",
+        "_incoming",
+        "_inner",
+        "_is_served",
+        "_is_sorting",
+        "_loan",
+        "_loop",
+        "_missing",
+        "_on_late",
+        "_room",
+        "_shared",
+        "_take",
+        "_timer",
+        "_transport",
+        "chunked",
+        "deadline",
+        "peer_allowed",
     )  # fmt: skip
 
     def __init__(self, shared: Shared) -> None:
@@ -74,7 +93,7 @@ class Front(asyncio.Protocol):
         self.chunked = False
         """The current body has no known end for us: the answer to it must close the connection."""
         self.deadline = inf
-        """When `late` is to be called, on the loop's clock."""
+        """When something will be late, on the loop's clock."""
         self._shared = shared
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -87,6 +106,8 @@ class Front(asyncio.Protocol):
         self._incoming: Incoming | None = None
         self._inner: asyncio.Protocol | None = None
         self._loan: _Loan
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_sorting = self._is_served = False
         self._room: asyncio.Future[None] | None = None  # there while the client does not keep up
         self._on_late: Callable[[], None] = _nothing
 
@@ -103,11 +124,13 @@ class Front(asyncio.Protocol):
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self._take = self._take_head
-        self._expect(self._shared.limits.head_s, self._head_is_late)
+        self.expect(self._shared.limits.head_s, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything."""
         self._take, self.deadline, self._on_late = _drop, inf, _nothing
+        if self._timer is not None:
+            self._timer.cancel()
         self._ahead, self._body = b"", []
         self._shared.forget(self)
         self._make_room(ConnectionResetError("the client is gone"))
@@ -153,18 +176,9 @@ class Front(asyncio.Protocol):
         """Whether the server answers a request on it."""
         return self._inner is not None
 
-    def late(self) -> None:
-        """The deadline has come."""
-        self.deadline = inf
-        self._on_late()
-
     def abort(self) -> None:
         """Cut the connection off."""
         self._transport.abort()
-
-    def _expect(self, seconds: float, on_late: Callable[[], None]) -> None:
-        self.deadline = self._loop.time() + seconds
-        self._on_late = on_late
 
     def _head_is_late(self) -> None:
         if self._ahead:
@@ -183,7 +197,24 @@ class Front(asyncio.Protocol):
         self._next(is_first=is_first)
 
     def _next(self, *, is_first: bool = True) -> None:
-        """Look for a request in what has come; `is_first` where nothing of it had come before."""
+        """Serve what has come, as long as it is answered at once.
+
+        Args:
+            is_first: nothing of the next request had come before.
+        """
+        if self._is_sorting:
+            return  # answered at once: the loop below goes on
+        self._is_sorting = True
+        try:
+            self._sort(is_first=is_first)
+            while self._ahead and self._is_served and self._take == self._take_head:
+                self._sort(is_first=True)
+        finally:
+            self._is_sorting = False
+
+    def _sort(self, *, is_first: bool) -> None:
+        """Look for a request in what has come."""
+        self._is_served = False
         # RFC 9112 2.2: an empty line before the request line is ignored.
         while self._ahead.startswith(b"\r\n"):
             self._ahead = self._ahead[2:]
@@ -191,6 +222,7 @@ class Front(asyncio.Protocol):
         if end < len(_HEAD_END):
             self._wait_for_head(is_first=is_first)
             return
+        self._is_served = True
         raw, self._ahead = self._ahead[:end], self._ahead[end:]
         read = self._shared.heads.read(raw)
         if isinstance(read, Refused):
@@ -213,7 +245,7 @@ class Front(asyncio.Protocol):
             self._refuse(MALFORMED, None)
         elif is_first:
             limits = self._shared.limits
-            self._expect(limits.head_s if self._ahead else limits.keepalive_s, self._head_is_late)
+            self.expect(limits.head_s if self._ahead else limits.keepalive_s, self._head_is_late)
 
     def _stranger(self) -> DoorRefusal | None:
         """Why the peer is not served, asked once."""
@@ -222,7 +254,7 @@ class Front(asyncio.Protocol):
             try:
                 self.peer_allowed = check(self._transport)
             except Exception as fault:  # noqa: BLE001  whatever it is, nobody gets in
-                logger().error("request failed", error=type(fault).__name__, at=_places(fault))
+                log_fault(fault)
                 return _BROKEN
         return FOREIGN if self.peer_allowed is False else None
 
@@ -234,7 +266,7 @@ class Front(asyncio.Protocol):
         self._transport.write(render_refusal(refusal, facts))
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._expect(self._shared.limits.linger_s, self.abort)
+        self.expect(self._shared.limits.linger_s, self.abort)
 
     # -- requests at MCP routes -----------------------------------------------------------------------------
 
@@ -248,7 +280,7 @@ class Front(asyncio.Protocol):
         if self._head.framing.waits and not data:
             self._transport.write(_CONTINUE)
         self._ahead = b""
-        self._expect(self._shared.limits.body_s, self._body_is_late)
+        self.expect(self._shared.limits.body_s, self._body_is_late)
         if length is None:
             self._chunks = ChunkedBody(self._shared.rules.body_cap)
             self._take = self._take_chunks
@@ -309,14 +341,41 @@ class Front(asyncio.Protocol):
         if is_last:
             self._take, self._ahead = _drop, b""
             self._transport.close()
-            self._expect(self._shared.limits.keepalive_s, self.abort)
+            self.expect(self._shared.limits.keepalive_s, self.abort)
             return
         self._take = self._take_head
         if self._room is None:
             self._next()
         else:  # it does not read its answers: no more requests until it does
             self._transport.pause_reading()
-            self._expect(self._shared.limits.keepalive_s, self.abort)
+            self.expect(self._shared.limits.keepalive_s, self.abort)
+
+    def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
+        """Call this after so many seconds, unless something else comes to be expected.
+
+        A timer that would come earlier is left as it is, so that calls in quick succession need no new ones.
+        """
+        self.deadline = self._loop.time() + seconds
+        self._on_late = on_late
+        if self._timer is None or self._timer.when() > self.deadline:
+            self._arm()
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self.deadline, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        if self._loop.time() >= self.deadline:
+            self.deadline = inf
+            self._on_late()
+        elif self.deadline != inf:
+            self._arm()
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something in a task that ends with the connections at the latest."""
+        return self._shared.run(work)
 
     def _make_room(self, fault: Exception | None) -> None:
         room, self._room = self._room, None
@@ -407,8 +466,3 @@ def _drop(_: bytes) -> None:
 
 def _nothing() -> None:
     """Nothing is waited for."""
-
-
-def _places(fault: Exception) -> list[str]:
-    # The message of an exception may quote a body or a secret: the type and the place must do.
-    return [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(fault.__traceback__)][-3:]

@@ -5,10 +5,11 @@ It knows bytes and heads; what they say is decided by those who answer (`mcp.py`
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from email.utils import formatdate
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from manager.routing.arrival import JSON, Arrival
 from manager.routing.head import Framing, render_head
@@ -32,6 +33,12 @@ class Line(Protocol):
 
     def answered(self, *, is_last: bool) -> None:
         """The answer is complete; the next request may follow."""
+
+    def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
+        """Call this unless the request is answered within so many seconds, or soon after."""
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Run something in a task that ends with the connections at the latest."""
 
     def abort(self) -> None:
         """Cut the connection off."""
@@ -67,6 +74,18 @@ class Incoming:
         self._line = None
         if self.on_gone is not None:
             self.on_gone()
+
+    def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
+        """Call this unless it is answered within so many seconds, or soon after."""
+        if self._line is not None:
+            self._line.expect(seconds, on_late)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the work of answering in a task, which is cancelled when the client leaves."""
+        if self._line is None:
+            work.close()
+        else:
+            self.on_gone = self._line.run(work).cancel
 
     # -- answers in one piece ---------------------------------------------------------------------------
 

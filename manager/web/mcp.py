@@ -1,32 +1,32 @@
 """The MCP routes: `/mcp` and `/w/{workspace_id}/mcp`, POST, GET and DELETE.
 
-Read, classify, hand to the era's endpoint, write. A request's whole way can be followed from `post`.
+Classify, hand to the era's endpoint, write. A request's whole way can be followed from `serve`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Coroutine, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final
 
-from aiohttp import web
-
-from manager.answers.dispatch import Dispatch, unknown_workspace
-from manager.answers.exchange import Exchange, Located
+from manager.answers.dispatch import Dispatch, Sent, unknown_workspace
+from manager.answers.exchange import Exchange, Located, Reply
 from manager.answers.locate import locate
 from manager.answers.sighting import sighting
 from manager.legacy.endpoint import LegacyEndpoint, NoSession
+from manager.routing.arrival import METHODS
 from manager.routing.clients import Clients
-from manager.routing.door import DoorRefusal
 from manager.routing.json_scan import check_json
 from manager.routing.sessions import Session
 from manager.settings import Settings
 from manager.web import get_stream
-from manager.web.arrival import accepts, claims_of, exchange_of
-from manager.web.door import read_body, refusal_response
+from manager.web.arrival import claims_of, exchange_of
+from manager.web.express import Express
+from manager.web.faults import log_fault
+from manager.web.incoming import Incoming
 from manager.web.modern import ModernEndpoint
-from manager.web.writer import JSON, Writer
+from manager.web.writer import Writer
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection, classify
@@ -36,14 +36,16 @@ from protocol.versions import LEGACY_REVISIONS, Era
 _STOPPING: Final = Refusal(
     Reason.OVERLOADED, "the manager is stopping", "retry in a moment", delivered="no", retry_after_ms=1000
 )
-_NO_STREAM: Final = b'{"error":"Method Not Allowed"}'
+_NOT_ALLOWED: Final = b'{"error": "Method Not Allowed"}'
 
 OwnTask = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 """Runs something in a named task that somebody owns and ends."""
+Make = Callable[[], Coroutine[Any, Any, Reply]]
+"""Begins the making of a reply."""
 
 
 class McpRoutes:
-    """The handlers of the MCP routes."""
+    """Answers what comes at the MCP routes."""
 
     def __init__(
         self,
@@ -75,141 +77,219 @@ class McpRoutes:
             return False
         return True
 
-    # -- POST ---------------------------------------------------------------------------------------------
+    def serve(self, incoming: Incoming) -> None:
+        """Answer a request. Whatever goes wrong, the caller gets an answer, or a connection that breaks."""
+        try:
+            match incoming.arrival.method:
+                case "POST":
+                    self._post(incoming)
+                case "GET":
+                    incoming.run(self._guarded(incoming, self._get))
+                case "DELETE":
+                    incoming.run(self._guarded(incoming, self._delete))
+                case _:
+                    incoming.respond(405, _NOT_ALLOWED, {"Allow": ", ".join(METHODS)})
+        except Exception as fault:  # noqa: BLE001  the last line of defence
+            self.failed(incoming, fault)
 
-    async def post(self, request: web.Request) -> web.StreamResponse:
-        """One message from a client."""
-        with self._counted():
-            return await self._post(request)
+    async def _guarded(self, incoming: Incoming, work: Callable[[Incoming], Awaitable[None]]) -> None:
+        try:
+            await work(incoming)
+        except Exception as fault:  # noqa: BLE001  the last line of defence
+            self.failed(incoming, fault)
 
-    @contextlib.contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Something that a stop waits for."""
+    def failed(self, incoming: Incoming, fault: BaseException) -> None:
+        """Answering went wrong."""
+        if isinstance(fault, ConnectionError) and incoming.is_begun:
+            return  # the caller is gone
+        log_fault(fault, incoming.arrival.method)
+        if incoming.is_begun:
+            incoming.abort()  # only an unclean end can tell the caller that its answer is not whole
+        else:
+            incoming.respond(500, b'{"error": "Internal Server Error"}')
+
+    def _begin(self) -> None:
+        """Something began that a stop waits for."""
         self._busy += 1
         self._idle.clear()
-        try:
-            yield
-        finally:
-            self._busy -= 1
-            if self._busy == 0:
-                self._idle.set()
 
-    async def _post(self, request: web.Request) -> web.StreamResponse:
-        body = await read_body(request)
-        if isinstance(body, DoorRefusal):
-            return refusal_response(request, body)
+    def _end(self) -> None:
+        self._busy -= 1
+        if self._busy == 0:
+            self._idle.set()
+
+    # -- POST ---------------------------------------------------------------------------------------------
+
+    def _post(self, incoming: Incoming) -> None:
+        """One message from a client."""
+        body, arrival = incoming.body, incoming.arrival
         problem = check_json(body)
         inbound = (
             Rejection(400, jsonrpc.PARSE_ERROR, str(problem))
             if problem is not None
-            else classify(request.headers, body)
+            else classify(arrival.fields, body)
         )
         if isinstance(inbound, Rejection):
-            return _json(inbound.body(), inbound.status)
+            incoming.respond(inbound.status, inbound.body())
+            return
         if self.is_draining and isinstance(inbound.message, Request):
-            return _json(_STOPPING.as_error(inbound.message.id), 503, {"Retry-After": "1"})
-        path = request.match_info.get("workspace_id")
+            incoming.respond(503, _STOPPING.as_error(inbound.message.id), {"Retry-After": "1"})
+            return
+        path = arrival.workspace
         if path is not None and self._dispatch.workspaces.get(path) is None:
             known = [workspace.id for workspace in self._dispatch.workspaces]
-            return _json(unknown_workspace(path, known).as_error(_id_of(inbound)), 404)
-        if inbound.era is Era.MODERN:
-            return await self._modern_post(request, inbound, path)
-        return await self._legacy_post(request, inbound, path)
+            incoming.respond(404, unknown_workspace(path, known).as_error(_id_of(inbound)))
+        elif inbound.era is Era.MODERN:
+            self._modern_post(incoming, inbound)
+        else:
+            self._legacy_post(incoming, inbound)
 
-    async def _modern_post(
-        self, request: web.Request, inbound: Inbound, path: str | None
-    ) -> web.StreamResponse:
+    def _modern_post(self, incoming: Incoming, inbound: Inbound) -> None:
         if not isinstance(inbound.message, Request):
-            return web.Response(status=202)
-        exchange = exchange_of(request, inbound, inbound.message, path, None)
+            incoming.respond(202)
+            return
+        exchange = exchange_of(incoming.arrival, inbound, inbound.message, None)
         self._note(exchange)
-        writer = Writer(request, exchange, self._limit)
-        return await writer.answer(self._modern.answer(exchange))
+        if self._send_at_once(incoming, exchange) is None:
+            self._work(incoming, exchange, partial(self._modern.answer, exchange))
 
-    async def _legacy_post(
-        self, request: web.Request, inbound: Inbound, path: str | None
-    ) -> web.StreamResponse:
+    def _legacy_post(self, incoming: Incoming, inbound: Inbound) -> None:
         message = inbound.message
-        identity = request.headers.get(headers.SESSION)
+        identity = incoming.arrival.session
         if not isinstance(message, Request):
             known = self._legacy.session(identity, uses=False)
             if isinstance(known, Session):
                 self._legacy.heard(known, message)
-            return web.Response(status=202)
-        if message.method == names.INITIALIZE:
-            exchange = exchange_of(request, inbound, message, path, None)
-            writer = Writer(request, exchange, self._limit, self._legacy.keeper.streams)
-            return await writer.answer(self._legacy.initialize(exchange))
-        session = await self._legacy.session_for(inbound, identity)
+            incoming.respond(202)
+        elif message.method == names.INITIALIZE:
+            exchange = exchange_of(incoming.arrival, inbound, message, None)
+            self._work(incoming, exchange, partial(self._legacy.initialize, exchange))
+        else:
+            session = self._legacy.session(identity)
+            if isinstance(session, Session):
+                self._in_session(incoming, inbound, message, session)
+            else:
+                incoming.run(self._guarded(incoming, partial(self._without_session, inbound, message)))
+
+    async def _without_session(self, inbound: Inbound, message: Request, incoming: Incoming) -> None:
+        session = await self._legacy.session_for(inbound, incoming.arrival.session)
         if isinstance(session, NoSession):
-            return _json(session.body(message.id), session.status)
-        if isinstance(session, Refusal):
-            return _json(session.as_error(message.id), 503, {"Retry-After": "60"})
-        exchange = exchange_of(request, inbound, message, path, session)
+            incoming.respond(session.status, session.body(message.id))
+        elif isinstance(session, Refusal):
+            incoming.respond(503, session.as_error(message.id), {"Retry-After": "60"})
+        else:
+            self._in_session(incoming, inbound, message, session)
+
+    def _in_session(self, incoming: Incoming, inbound: Inbound, message: Request, session: Session) -> None:
+        exchange = exchange_of(incoming.arrival, inbound, message, session)
         exchange.headers[headers.SESSION] = session.id
         self._note(exchange)
-        return await self._legacy_request(request, exchange, session)
+        key = jsonrpc.id_key(message.id)
+        if key in session.in_flight:
+            text = "this id is still being answered in this session; use a new one"
+            incoming.respond(400, jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, text))
+            return
+        express = self._send_at_once(incoming, exchange)
+        if express is None:
+            self._own_work(incoming, exchange, session, partial(self._legacy.answer, exchange))
+        else:
+            session.in_flight[key] = express.cancel
 
     def _note(self, exchange: Exchange) -> None:
         self._clients.note(*sighting(exchange, asyncio.get_running_loop().time()))
 
-    async def _legacy_request(
-        self, request: web.Request, exchange: Exchange, session: Session
-    ) -> web.StreamResponse:
-        """Answer in a task of its own: a disconnect does not end it, a cancellation does (L15, M-99)."""
-        key = jsonrpc.id_key(exchange.message.id)
-        if key in session.in_flight:
-            text = "this id is still being answered in this session; use a new one"
-            return _json(jsonrpc.error(exchange.message.id, jsonrpc.INVALID_REQUEST, text), 400)
-        writer = Writer(request, exchange, self._limit, self._legacy.keeper.streams)
-        task: asyncio.Task[web.StreamResponse] = self._own_task(self._serve(exchange, writer), "request")
-        session.in_flight[key] = task.cancel
-        task.add_done_callback(lambda _: session.in_flight.pop(key, None))
-        await asyncio.wait({task})
-        return await writer.end() if task.cancelled() else task.result()
+    # -- the ways to an answer ----------------------------------------------------------------------------
 
-    async def _serve(self, exchange: Exchange, writer: Writer) -> web.StreamResponse:
-        with self._counted():  # here too: the client may have left, and its call still goes on
-            return await writer.answer(self._legacy.answer(exchange))
+    def _send_at_once(self, incoming: Incoming, exchange: Exchange) -> Express | None:
+        """Send a call without further ado where that can be done (`express.py`)."""
+        sent = self._dispatch.forward_now(exchange) if exchange.accepts_json else None
+        if sent is None:
+            return None
+        self._begin()
+        return Express(self, incoming, exchange, sent)
+
+    def ended(self, exchange: Exchange) -> None:
+        """A call that was sent at once is not under way in this manner any more."""
+        self._end()
+        if exchange.session is not None:
+            exchange.session.in_flight.pop(jsonrpc.id_key(exchange.message.id), None)
+
+    def go_on(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """Take a call that was sent at once over where it is."""
+        session = exchange.session
+        if session is None:
+            self._work(incoming, exchange, partial(self._dispatch.arrival, exchange, sent))
+        else:
+            make = partial(self._legacy.arrival, exchange, session, sent)
+            self._own_work(incoming, exchange, session, make)
+
+    def _work(self, incoming: Incoming, exchange: Exchange, make: Make) -> None:
+        """Answer in a task that ends when the client leaves."""
+        incoming.run(self._answer(incoming, self._writer(incoming, exchange), make))
+
+    def _own_work(self, incoming: Incoming, exchange: Exchange, session: Session, make: Make) -> None:
+        """Answer in a task of its own: a disconnect does not end it, a cancellation does (L15, M-99)."""
+        writer = self._writer(incoming, exchange)
+        key = jsonrpc.id_key(exchange.message.id)
+        task: asyncio.Task[None] = self._own_task(self._answer(incoming, writer, make), "request")
+        incoming.on_gone = None
+        session.in_flight[key] = task.cancel
+
+        def finished(_: asyncio.Task[None]) -> None:
+            session.in_flight.pop(key, None)
+            if task.cancelled():
+                writer.end()
+
+        task.add_done_callback(finished)
+
+    def _writer(self, incoming: Incoming, exchange: Exchange) -> Writer:
+        streams = None if exchange.is_modern else self._legacy.keeper.streams
+        return Writer(incoming, exchange, self._limit, streams)
+
+    async def _answer(self, incoming: Incoming, writer: Writer, make: Make) -> None:
+        self._begin()
+        try:
+            await writer.answer(make())
+        except Exception as fault:  # noqa: BLE001  the last line of defence
+            self.failed(incoming, fault)
+        finally:
+            self._end()
 
     # -- GET and DELETE -----------------------------------------------------------------------------------
 
-    async def get(self, request: web.Request) -> web.StreamResponse:
+    async def _get(self, incoming: Incoming) -> None:
         """A stream of a legacy session (M-5, M-29)."""
-        identity = request.headers.get(headers.SESSION)
-        version = request.headers.get(headers.VERSION)
-        if identity is None or (version is not None and version not in LEGACY_REVISIONS):
-            return _json(_NO_STREAM, 405, {"Allow": "POST"})
-        session = self._legacy.session(identity)
+        arrival = incoming.arrival
+        version = arrival.fields.get(headers.VERSION)
+        if arrival.session is None or (version is not None and version not in LEGACY_REVISIONS):
+            incoming.respond(405, _NOT_ALLOWED, {"Allow": "POST"})
+            return
+        session = self._legacy.session(arrival.session)
         if isinstance(session, NoSession):
-            return _json(session.body(None), session.status)
-        if self.is_draining:
-            return _json(
-                b'{"error":"the manager is stopping; connect again in a moment"}', 503, {"Retry-After": "1"}
-            )
-        if not accepts(request)[1]:
-            return _json(b'{"error":"Not Acceptable: accept text/event-stream"}', 406)
-        path = request.match_info.get("workspace_id")
-        claims = claims_of(request, path, session)
-        located = await locate(self._dispatch.workspaces, claims)
-        heard = located.workspace.id if isinstance(located, Located) else None
-        return await get_stream.serve(request, self._legacy.keeper, session, heard)
+            incoming.respond(session.status, session.body(None))
+        elif self.is_draining:
+            text = b'{"error":"the manager is stopping; connect again in a moment"}'
+            incoming.respond(503, text, {"Retry-After": "1"})
+        elif not arrival.accepts_events:
+            incoming.respond(406, b'{"error":"Not Acceptable: accept text/event-stream"}')
+        else:
+            located = await locate(self._dispatch.workspaces, claims_of(arrival, session))
+            heard = located.workspace.id if isinstance(located, Located) else None
+            await get_stream.serve(incoming, self._legacy.keeper, session, heard)
 
-    async def delete(self, request: web.Request) -> web.StreamResponse:
+    async def _delete(self, incoming: Incoming) -> None:
         """The end of a legacy session (M-31)."""
-        version = request.headers.get(headers.VERSION)
+        version = incoming.arrival.fields.get(headers.VERSION)
         if version is not None and version not in LEGACY_REVISIONS:
-            return _json(_NO_STREAM, 405, {"Allow": "POST"})
-        session = self._legacy.session(request.headers.get(headers.SESSION))
+            incoming.respond(405, _NOT_ALLOWED, {"Allow": "POST"})
+            return
+        session = self._legacy.session(incoming.arrival.session)
         if isinstance(session, NoSession):
-            return _json(session.body(None), session.status)
+            incoming.respond(session.status, session.body(None))
+            return
         await self._legacy.keeper.end(session)
-        return _json(jsonrpc.dumps({"ok": True, "deleted": True, "sessionId": session.id}), 200)
+        incoming.respond(200, jsonrpc.dumps({"ok": True, "deleted": True, "sessionId": session.id}))
 
 
 def _id_of(inbound: Inbound) -> bytes | None:
     return inbound.message.id if isinstance(inbound.message, Request) else None
-
-
-def _json(body: bytes, status: int, extra: Mapping[str, str] | None = None) -> web.Response:
-    return web.Response(body=body, status=status, content_type=JSON, headers=extra)

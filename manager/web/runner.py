@@ -9,8 +9,7 @@ import asyncio
 import logging
 import socket
 import time
-from collections.abc import Callable, Coroutine, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
 
 from aiohttp import web
 
@@ -86,7 +85,7 @@ def make_runner(
 async def listen(
     runner: web.AppRunner,
     sockets: Iterable[socket.socket],
-    serve: Callable[[Incoming], Coroutine[Any, Any, None]] | None = None,
+    serve: Callable[[Incoming], None] | None = None,
 ) -> list[asyncio.Server]:
     """Set the runner up and accept on these bound sockets, with the front on each connection.
 

@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
-from typing import Final
-
-from aiohttp import web
+from typing import Any
 
 from manager.answers import dialect
 from manager.answers.collect import is_response, response_of, unusable
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.legacy.stream import Stream
 from manager.legacy.streams import Streams
+from manager.routing.arrival import JSON
 from manager.upstream.forward import COLLECTED, Answer, InterruptedAnswerError
 from manager.web import event_response
 from manager.web.event_response import EventResponse
+from manager.web.incoming import Incoming
 from manager.web.passing_events import WholeEvents, until
 from protocol import sse
 from protocol.errors import Reason, Refusal
-
-JSON: Final = "application/json"
 
 
 class Writer:
@@ -41,9 +39,9 @@ class Writer:
     """
 
     def __init__(
-        self, request: web.Request, exchange: Exchange, limit: int, streams: Streams | None = None
+        self, incoming: Incoming, exchange: Exchange, limit: int, streams: Streams | None = None
     ) -> None:
-        self._request = request
+        self._incoming = incoming
         self._exchange = exchange
         self._limit = limit
         self._streams = streams
@@ -53,11 +51,11 @@ class Writer:
         self._is_json = False
         self._silence: asyncio.Task[None] | None = None
 
-    async def answer(self, making: Awaitable[Reply]) -> web.StreamResponse:
-        """Wait for a reply, write the whole of it, and return the finished response."""
+    async def answer(self, making: Coroutine[Any, Any, Reply]) -> None:
+        """Wait for a reply, and write the whole of it."""
         timer = asyncio.get_running_loop().call_later(event_response.KEEP_ALIVE_S, self._on_silence)
         try:
-            return await self._write(await making)
+            await self._write(await making)
         finally:
             timer.cancel()
             if self._silence is not None:
@@ -65,82 +63,83 @@ class Writer:
             if self._stream is not None:
                 self._stream.end()
 
-    async def end(self) -> web.StreamResponse:
+    def end(self) -> None:
         """Finish after the work was cancelled: nothing more is said (M-99)."""
         if self._events is None:
-            return web.Response(status=202, headers=self._exchange.headers)
-        return await self._finish()
+            self._incoming.respond(202, fields=self._exchange.headers)
+        else:
+            self._finish()
 
-    async def _write(self, reply: Reply) -> web.StreamResponse:
+    async def _write(self, reply: Reply) -> None:
         match reply:
             case Plain():
-                return await self._body(reply.body, reply.status)
+                await self._body(reply.body, reply.status)
             case Events():
-                return await self._messages(reply.messages)
+                await self._messages(reply.messages)
             case Relayed():
-                return await self._relay(reply)
+                await self._relay(reply)
 
     # -- one message -------------------------------------------------------------------------------
 
-    async def _body(self, body: bytes, status: int = 200) -> web.StreamResponse:
+    async def _body(self, body: bytes, status: int = 200) -> None:
         """JSON, or an event where a stream is open already; there is no status then."""
         exchange = self._exchange
         is_json = exchange.accepts_json or not exchange.accepts_events or status != 200
         if (is_json or not body) and await self._chooses_json():
-            kind = JSON if body else None
-            return web.Response(body=body, status=status, content_type=kind, headers=exchange.headers)
+            self._incoming.respond(status, body, exchange.headers)
+            return
         await self._send(body, answers=True)
-        return await self._finish()
+        self._finish()
 
     # -- our own messages --------------------------------------------------------------------------
 
-    async def _messages(self, messages: AsyncGenerator[bytes]) -> web.StreamResponse:
+    async def _messages(self, messages: AsyncGenerator[bytes]) -> None:
         """Plain JSON when there is only the response, or the client takes nothing else."""
         async with aclosing(messages):  # a client that goes away ends the work behind them at once (M-43)
             async for message in messages:
                 if is_response(message):
-                    return await self._body(message)
+                    await self._body(message)
+                    return
                 if self._exchange.accepts_events:
                     await self._send(message)
         raise AssertionError("a reply ends in a response")
 
     # -- a workspace server's answer ---------------------------------------------------------------
 
-    async def _relay(self, reply: Relayed) -> web.StreamResponse:
+    async def _relay(self, reply: Relayed) -> None:
         answer = reply.answer
         status = answer.status if reply.keep_status else 200
         try:
             if answer.is_events and self._exchange.accepts_events:
-                return await self._relay_events(reply)
+                await self._relay_events(reply)
+                return
             small = answer.length is not None and answer.length <= COLLECTED
             whole = small or answer.is_events or not self._exchange.accepts_json
             if not whole and await self._chooses_json():
-                return await self._relay_body(answer, status)
+                await self._relay_body(answer, status)
+                return
             body = await response_of(answer, self._limit)
             if isinstance(body, Refusal):
-                return await self._body(dialect.refusal(self._exchange, body))
-            return await self._body(body, status)
+                await self._body(dialect.refusal(self._exchange, body))
+            else:
+                await self._body(body, status)
         finally:
             await answer.aclose()
 
-    async def _relay_body(self, answer: Answer, status: int) -> web.StreamResponse:
+    async def _relay_body(self, answer: Answer, status: int) -> None:
         """A large JSON body, piece by piece; breaking off closes the connection, the only honest end."""
-        response = web.StreamResponse(status=status, headers=self._exchange.headers)
-        response.content_type = JSON
-        response.content_length = answer.length
-        await response.prepare(self._request)
+        incoming = self._incoming
+        incoming.start(status, self._exchange.headers, JSON, answer.length)
         try:
             async with aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:
-                    await response.write(chunk)
+                    await incoming.write(chunk)
         except InterruptedAnswerError:
-            if self._request.transport is not None:
-                self._request.transport.abort()
-            return response
-        await response.write_eof()
-        return response
+            incoming.abort()
+        else:
+            incoming.finish()
 
-    async def _relay_events(self, reply: Relayed) -> web.StreamResponse:
+    async def _relay_events(self, reply: Relayed) -> None:
         """An event stream as it is, flushed event by event; an unfinished event is never handed out.
 
         One that ends or breaks off without a response gets one from us.
@@ -164,7 +163,7 @@ class Writer:
             problem = interrupted.refusal
         if not events.end_in_response:
             await self._send(self._last_word(reply, problem), answers=True)
-        return await self._finish()
+        self._finish()
 
     def _last_word(self, reply: Relayed, problem: Refusal) -> bytes:
         """The response for a stream that brought none: its regular end, or what went wrong."""
@@ -201,10 +200,10 @@ class Writer:
         return self._events
 
     async def _open(self) -> EventResponse:
-        out = EventResponse(self._request, self._exchange.headers)
+        out = EventResponse(self._incoming, self._exchange.headers)
         session = self._exchange.session
         try:
-            await out.open()
+            out.open()
         except ConnectionError:
             if self._streams is None:
                 raise
@@ -221,11 +220,10 @@ class Writer:
         else:
             await out.write(sse.encode(sse.single_line(message)))
 
-    async def _finish(self) -> web.StreamResponse:
+    def _finish(self) -> None:
         assert self._events is not None  # noqa: S101  narrows the type: it was opened above
         try:
-            await self._events.close()
+            self._events.close()
         except ConnectionError:
             if self._streams is None:
                 raise
-        return self._events.response

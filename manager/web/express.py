@@ -1,0 +1,114 @@
+"""A call that waits for nothing but its answer: it needs no task, the connections' own callbacks are enough.
+
+Whatever needs more than that (a stream, a question, an answer that is large, late or missing, a client that
+leaves) goes on by the way of all other requests, from the point where it is. Nothing is decided here: where a
+call goes and what is sent says `answers/dispatch.py`, how a response reads `legacy/rounds.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from manager.answers.collect import answered
+from manager.answers.dispatch import Sent
+from manager.answers.exchange import Exchange
+from manager.legacy import rounds
+from manager.upstream.forward import COLLECTED
+from manager.upstream.response import UpstreamResponse
+from manager.web.incoming import Incoming
+
+PATIENCE_S: Final = 1.0
+"""How long an answer is waited for in this way."""
+
+
+class Host(Protocol):
+    """Who sends such calls."""
+
+    def go_on(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """Take a call over where it is."""
+
+    def ended(self, exchange: Exchange) -> None:
+        """A call is no longer under way here: answered, given up, or about to be taken over."""
+
+    def failed(self, incoming: Incoming, fault: BaseException) -> None:
+        """Answering went wrong."""
+
+
+class Express:
+    """One such call."""
+
+    __slots__ = ("_exchange", "_host", "_incoming", "_sent")
+
+    def __init__(self, host: Host, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        self._host = host
+        self._incoming = incoming
+        self._exchange = exchange
+        self._sent: Sent | None = sent
+        sent.underway.response.on_news = self._look
+        incoming.on_gone = self._left
+        incoming.expect(min(PATIENCE_S, sent.underway.seconds), self._hand_over)
+
+    def cancel(self) -> None:
+        """The client said that it does not want it any more: nothing more is said (M-99)."""
+        if (sent := self._end()) is not None:
+            sent.underway.give_up()
+            self._incoming.respond(202, fields=self._exchange.headers)
+
+    def _left(self) -> None:
+        """The client is gone: that cancels a stateless call, and means nothing in a session (L15)."""
+        if self._exchange.session is not None:
+            self._hand_over()
+        elif (sent := self._end()) is not None:
+            sent.underway.give_up()
+
+    def _hand_over(self) -> None:
+        if (sent := self._end()) is not None:
+            self._host.go_on(self._incoming, self._exchange, sent)
+
+    def _end(self) -> Sent | None:
+        """What was sent, for the one who asks first."""
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            sent.underway.response.on_news = None
+            self._host.ended(self._exchange)
+        return sent
+
+    def _look(self) -> None:
+        """Something came of the answer."""
+        if self._sent is None:
+            return
+        try:
+            self._settle(self._sent)
+        except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
+            sent = self._end() or self._sent
+            if sent is not None:
+                sent.underway.give_up()
+            self._host.failed(self._incoming, fault)
+
+    def _settle(self, sent: Sent) -> None:
+        response = sent.underway.response
+        if not response.has_ended:
+            if hasattr(response, "head") and not _is_small_json(response):
+                self._hand_over()
+            return
+        body = self._answer(response)
+        if body is None:
+            self._hand_over()
+            return
+        self._end()
+        sent.underway.slot.release("ok")
+        status = 200 if self._exchange.session is not None else response.head.status
+        self._incoming.respond(status, body, self._exchange.headers)
+
+    def _answer(self, response: UpstreamResponse) -> bytes | None:
+        """The body for the client; None where there is none that can be told at once."""
+        body = response.whole()
+        found = answered(body) if body is not None and _is_small_json(response) else None
+        if found is None or self._exchange.session is None:
+            return body if found is not None else None
+        return rounds.at_once(self._exchange, found)
+
+
+def _is_small_json(response: UpstreamResponse) -> bool:
+    head = response.head
+    return head.content_type == b"application/json" and 0 < (head.content_length or 0) <= COLLECTED

@@ -8,7 +8,7 @@ served. Whether the *caller* may come in at all (Host, Origin, sizes) was settle
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -22,8 +22,7 @@ MISSING_CAPABILITY: Final = -32021
 UNSUPPORTED_VERSION: Final = -32022
 
 
-@dataclass(frozen=True, slots=True)
-class Inbound:
+class Inbound(msgspec.Struct, frozen=True, gc=False):
     """A message with its era.
 
     `revision` is the modern revision, or the legacy version header where one was sent. `params` holds the
@@ -34,8 +33,8 @@ class Inbound:
     era: Era
     message: Request | Notification | Response
     revision: str | None = None
-    params: Mapping[str, msgspec.Raw] = field(default_factory=dict)
-    meta: Mapping[str, msgspec.Raw] = field(default_factory=dict)
+    params: Mapping[str, msgspec.Raw] = msgspec.field(default_factory=dict)
+    meta: Mapping[str, msgspec.Raw] = msgspec.field(default_factory=dict)
     name: str | None = None
 
 
@@ -83,12 +82,13 @@ def _request(
 ) -> Inbound | Rejection:
     params = jsonrpc.members_of(message.params) if message.params else {}
     meta = jsonrpc.members_of(params["_meta"]) if "_meta" in params else {}
+    name = _name(message.method, params)
     if names.META_VERSION not in meta:
         if claims_modern:
             return _claim_without_meta(header, message, version)
-        return Inbound(Era.LEGACY, message, version, params, meta, _name(message.method, params))
+        return Inbound(Era.LEGACY, message, version, params, meta, name)
     stated = jsonrpc.text_of(meta[names.META_VERSION])
-    problem = _meta_problem(message, meta, stated) or _header_problem(header, message, params, stated)
+    problem = _meta_problem(message, meta, stated) or _header_problem(header, message, stated, name)
     if problem is not None:
         return problem
     if stated not in MODERN_REVISIONS:
@@ -96,7 +96,7 @@ def _request(
         return Rejection(
             400, UNSUPPORTED_VERSION, f"protocol version {stated} is not supported", message.id, data
         )
-    return Inbound(Era.MODERN, message, stated, params, meta, _name(message.method, params))
+    return Inbound(Era.MODERN, message, stated, params, meta, name)
 
 
 def _claim_without_meta(header: Mapping[str, str], message: Request, version: str | None) -> Rejection:
@@ -127,27 +127,27 @@ def _meta_problem(message: Request, meta: Mapping[str, msgspec.Raw], stated: str
 
 
 def _header_problem(
-    header: Mapping[str, str], message: Request, params: Mapping[str, msgspec.Raw], stated: str | None
+    header: Mapping[str, str], message: Request, stated: str | None, name: str | None
 ) -> Rejection | None:
-    def mismatch(name: str, sent: str | None, expected: str | None) -> Rejection:
-        text = f"header {name} is {'missing' if sent is None else repr(sent)}; the body says {expected!r}"
-        return Rejection(400, HEADER_MISMATCH, text, message.id)
-
     version = header.get(headers.VERSION)
     if version is None or version.strip() != stated:
-        return mismatch(headers.VERSION, version, stated)
+        return _mismatch(message, headers.VERSION, version, stated)
     method = header.get(headers.METHOD)
     if method is None or method.strip() != message.method:
-        return mismatch(headers.METHOD, method, message.method)
+        return _mismatch(message, headers.METHOD, method, message.method)
     if message.method in names.NAMED_PARAM:
-        expected = _name(message.method, params)
-        if expected is None:
+        if name is None:
             text = f"params.{names.NAMED_PARAM[message.method]} must be a string"
             return Rejection(400, jsonrpc.INVALID_PARAMS, text, message.id)
         sent = header.get(headers.NAME)
-        if sent is None or headers.decode_value(sent) != expected:
-            return mismatch(headers.NAME, sent, expected)
+        if sent is None or headers.decode_value(sent) != name:
+            return _mismatch(message, headers.NAME, sent, name)
     return None
+
+
+def _mismatch(message: Request, header: str, sent: str | None, expected: str | None) -> Rejection:
+    text = f"header {header} is {'missing' if sent is None else repr(sent)}; the body says {expected!r}"
+    return Rejection(400, HEADER_MISMATCH, text, message.id)
 
 
 def _name(method: str, params: Mapping[str, msgspec.Raw]) -> str | None:

@@ -33,8 +33,7 @@ _COMMA: Final = re.compile(rb"[ \t\r\n]*[,}]")
 _HALF_CHARACTER: Final = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True, gc=False):
     """A message that wants an answer.
 
     `id` is the id's JSON text; `params` the parameters' JSON text, empty when absent; `body` the message.
@@ -166,6 +165,9 @@ def with_params(body: bytes, old: bytes, new: bytes) -> bytes:
         old: its parameters as `parse` gave them, empty when it has none.
         new: the JSON text to stand in their place.
     """
+    begin = len(body) - len(old) - 1
+    if old and body.endswith(old, 0, -1) and body.endswith(b'"params":', 0, begin):
+        return body[:begin] + new + b"}"  # the last member of a body without white space at its end
     position = body.index(b"{") + 1
     if not old:
         return body[:position] + b'"params":' + new + b"," + body[position:]
@@ -182,7 +184,7 @@ def with_params(body: bytes, old: bytes, new: bytes) -> bytes:
 
 def bytes_of(raw: msgspec.Raw) -> bytes:
     """The JSON text of a raw member; empty for an absent one."""
-    return bytes(memoryview(raw))
+    return bytes(raw)
 
 
 def _shape(body: bytes, members: _Members) -> Message | Malformed:

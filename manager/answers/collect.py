@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -23,8 +22,7 @@ LINGER_S: Final = 0.1
 """How long a stream may go on after its response; a connection that was read to its end is used again."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True, gc=False):
     """The response in an answer: the message, and its members."""
 
     body: bytes

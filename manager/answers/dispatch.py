@@ -7,7 +7,7 @@ Era-neutral: what only one era has (initialize, sessions, server/discover, liste
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
@@ -33,8 +33,7 @@ DIRECT: Final = frozenset({names.TOOLS_CALL, names.PROMPTS_GET, names.COMPLETE})
 """What goes to a workspace as it is, at whatever address, once it is known which: in either era."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sent:
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """A request on its way to the workspace it was located in."""
 
     located: Located

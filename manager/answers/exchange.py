@@ -21,8 +21,7 @@ from protocol.inbound import Inbound
 from protocol.versions import Era
 
 
-@dataclass(frozen=True, slots=True)
-class Located:
+class Located(msgspec.Struct, frozen=True, gc=False):
     """The workspace of a request, and which rung of the ladder decided."""
 
     workspace: Workspace
@@ -31,12 +30,12 @@ class Located:
     @property
     def is_pure(self) -> bool:
         """Whether the address means the workspace alone, without anything of the manager's (M-15)."""
-        return self.source in {Source.PATH, Source.QUERY, Source.HEADER}
+        return self.is_in_url or self.source is Source.HEADER
 
     @property
     def is_in_url(self) -> bool:
         """Whether the URL alone says so: what is cached by it is then of this workspace and no other."""
-        return self.source in {Source.PATH, Source.QUERY}
+        return self.source is Source.PATH or self.source is Source.QUERY
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 from urllib.parse import parse_qs
 
@@ -25,6 +26,8 @@ _NO_CAPABILITIES: Final = msgspec.Raw(b"{}")
 _MAX_MODE: Final = 32
 _ACCEPT: Final = (b"Accept", b"application/json, text/event-stream")
 _JSON: Final = (b"Content-Type", b"application/json")
+_REMEMBERED: Final = 256
+_meta_texts: dict[tuple[object, ...], bytes] = {}
 _UNMIRRORED: Final = (headers.UNMIRRORED.encode(), b"1")
 _AS_IS: Final = (headers.AS_IS.encode(), b"1")
 
@@ -44,10 +47,10 @@ def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = N
             body = jsonrpc.request(exchange.message.id, method, rewritten)
             passed = (*_renamed(passed, _name(method, rewritten)), _UNMIRRORED)
     else:
-        params = _with_meta(exchange, exchange.params if rewritten is None else rewritten)
-        body = _legacy_body(exchange, params, is_rewritten=rewritten is not None)
+        name = exchange.inbound.name if rewritten is None else _name(method, rewritten)
+        body = _legacy_body(exchange, rewritten)
         passed = (
-            *_own_headers(method, _name(method, params)),
+            *_own_headers(method, name),
             *exchange.passed_headers,
             *_of_session(exchange),
             _UNMIRRORED,
@@ -89,18 +92,18 @@ def cancelled(state: msgspec.Raw) -> Outgoing:
     return Outgoing(names.CANCELLED, (_ACCEPT, _JSON, *_own_headers(names.CANCELLED, None)), body)
 
 
-def _legacy_body(exchange: Exchange, params: Mapping[str, msgspec.Raw], *, is_rewritten: bool) -> bytes:
-    """The client's body with other parameters; splices where the bytes allow it."""
+def _legacy_body(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None) -> bytes:
+    """The client's body with the modern triple in `_meta`, where its own keys stay, or with other parameters."""
     message = exchange.message
-    if is_rewritten:
-        return jsonrpc.request(message.id, message.method, params)
-    new = message.params
+    own = exchange.inbound.meta
+    meta = jsonrpc.dumps({**own, **_meta(exchange)}) if own else _meta_text(exchange)
+    if rewritten is not None:
+        return jsonrpc.request(message.id, message.method, {**rewritten, "_meta": msgspec.Raw(meta)})
     if "_meta" in exchange.params:
-        new = jsonrpc.dumps(params)
+        new = jsonrpc.dumps({**exchange.params, "_meta": msgspec.Raw(meta)})
     else:
-        meta = b'{"_meta":' + jsonrpc.bytes_of(params["_meta"])
         rest = message.params[1:].lstrip() if message.params else b"}"
-        new = meta + (b"" if rest.startswith(b"}") else b",") + rest
+        new = b'{"_meta":%b%b%b' % (meta, b"" if rest.startswith(b"}") else b",", rest)
     return jsonrpc.with_params(message.body, message.params, new)
 
 
@@ -120,16 +123,31 @@ def capabilities_of(exchange: Exchange) -> msgspec.Raw:
     return jsonrpc.raw({name: value for name, value in declared.items() if name != "elicitation"})
 
 
-def _with_meta(exchange: Exchange, params: Mapping[str, msgspec.Raw]) -> dict[str, msgspec.Raw]:
-    """The parameters with the modern triple in `_meta`; the client's own keys stay."""
+def _meta(exchange: Exchange) -> dict[str, msgspec.Raw]:
+    """The modern triple of a legacy request, and how much of the log its client wants."""
     session = exchange.session
     client = None
     if session is not None and session.client_name is not None:
         client = jsonrpc.raw({"name": session.client_name, "version": session.client_version or ""})
-    meta = {**exchange.inbound.meta, **inbound.modern_meta(capabilities_of(exchange), client)}
+    meta = inbound.modern_meta(capabilities_of(exchange), client)
     if session is not None and exchange.accepts_events and exchange.message.method in names.INPUT_METHODS:
         meta[names.META_LOG_LEVEL] = jsonrpc.raw(session.log_level or _LEVEL_UNSAID)
-    return {**params, "_meta": jsonrpc.raw(meta)}
+    return meta
+
+
+def _meta_text(exchange: Exchange) -> bytes:
+    """The same as JSON text; a session's requests have mostly the same."""
+    session = exchange.session
+    if session is None:
+        return jsonrpc.dumps(_meta(exchange))
+    said = (session.capabilities, session.client_name, session.client_version, session.log_level)
+    key = (session.revision, *said, exchange.accepts_events, exchange.message.method in names.INPUT_METHODS)
+    text = _meta_texts.get(key)
+    if text is None:
+        if len(_meta_texts) >= _REMEMBERED:
+            _meta_texts.clear()
+        text = _meta_texts[key] = jsonrpc.dumps(_meta(exchange))
+    return text
 
 
 def mode_headers(exchange: Exchange) -> dict[str, str]:
@@ -150,12 +168,20 @@ def _of_session(exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
     session = exchange.session
     if session is None:
         return ()
+    if not session.mode:
+        return (_caller(session.id),)
     said = mode_headers(exchange)
-    caller = hashlib.sha256(session.id.encode()).hexdigest()[:32]
     own = [(name, value) for name, value in session.mode if name not in said]
-    return tuple((name.encode(), value.encode("latin-1")) for name, value in (*own, (headers.CALLER, caller)))
+    return (*((name.encode(), value.encode("latin-1")) for name, value in own), _caller(session.id))
 
 
+@lru_cache(maxsize=1024)
+def _caller(session: str) -> tuple[bytes, bytes]:
+    """What tells a workspace server which calls belong together, without telling it the session's id."""
+    return headers.CALLER.encode(), hashlib.sha256(session.encode()).hexdigest()[:32].encode()
+
+
+@lru_cache(maxsize=1024)
 def _own_headers(method: str, name: str | None) -> tuple[tuple[bytes, bytes], ...]:
     own = [(headers.VERSION, LATEST_MODERN), (headers.METHOD, headers.encode_value(method))]
     if name is not None:

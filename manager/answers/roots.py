@@ -16,6 +16,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 from manager.answers import dialect
 from manager.answers.exchange import Exchange, Plain
@@ -122,7 +123,7 @@ def _without_answer(exchange: Exchange, roots: tuple[str, ...]) -> Exchange:
     body = jsonrpc.with_params(message.body, message.params, text)
     return replace(
         exchange,
-        inbound=replace(exchange.inbound, params=params),
-        message=replace(message, params=text, body=body),
-        claims=replace(exchange.claims, roots=roots),
+        inbound=structs.replace(exchange.inbound, params=params),
+        message=structs.replace(message, params=text, body=body),
+        claims=structs.replace(exchange.claims, roots=roots),
     )

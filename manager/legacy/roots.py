@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from manager.answers.exchange import Exchange, Plain, Reply
 from manager.answers.roots import declares_roots, roots_in

@@ -21,28 +21,30 @@ METHODS: Final = ("DELETE", "GET", "POST")
 PATHS: Final = ("/mcp", "/mcp/", "/w/{workspace_id}/mcp")
 """The MCP routes; each serves all of `METHODS`."""
 
+_ASKED_FOR: Final = (
+    headers.SESSION,
+    headers.VERSION,
+    headers.METHOD,
+    headers.NAME,
+    headers.LAST_EVENT_ID,
+    headers.WORKSPACE_CWD,
+)
+_SPELT: Final = {name.lower(): name for name in _ASKED_FOR}
 _PATH: Final = re.compile(r"/mcp/?|/w/([^/]+)/mcp")
 _REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
 
 
-class Fields(dict[str, str]):
-    """Header fields by name in any case; what was sent several times is joined as HTTP joins lists."""
+def _fields(sent: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The header fields: those that are asked for spelt as we spell them, all others in lower case.
 
-    def __init__(self, sent: Iterable[tuple[bytes, bytes]]) -> None:
-        super().__init__()
-        for name, value in sent:
-            key, text = name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape")
-            dict.__setitem__(self, key, f"{dict.__getitem__(self, key)}, {text}" if key in self else text)
-
-    def get(self, name: str, default: str | None = None) -> str | None:  # type: ignore[override]  # narrower
-        """The value of a field."""
-        return dict.get(self, name.lower(), default)
-
-    def __getitem__(self, name: str) -> str:
-        return dict.__getitem__(self, name.lower())
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and dict.__contains__(self, name.lower())
+    What was sent several times is joined as HTTP joins lists.
+    """
+    found: dict[str, str] = {}
+    for name, value in sent:
+        lower, text = name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape")
+        key = _SPELT.get(lower, lower)
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
 
 
 class Arrival:
@@ -51,7 +53,7 @@ class Arrival:
     Attributes:
         method: of HTTP.
         workspace: the id of the workspace that its path names.
-        fields: its header fields.
+        fields: its header fields by the names of `protocol.headers`, others by their names in lower case.
         session: the id of a session that it names.
         accepts_json, accepts_events: which forms of answer the client takes (M-28).
         claims: what it says of its workspace, without a session and without its body.
@@ -78,9 +80,9 @@ class Arrival:
         query = _query(facts.target)
         self.method = facts.method
         self.workspace = workspace
-        self.fields = Fields(sent)
+        self.fields = _fields(sent)
         self.session = self.fields.get(headers.SESSION)
-        self.accepts_json, self.accepts_events = _accepts(self.fields.get("Accept"))
+        self.accepts_json, self.accepts_events = _accepts(self.fields.get("accept"))
         self.claims = _claims(workspace, query, self.fields.get(headers.WORKSPACE_CWD))
         self.passed = tuple(_passed(sent, frozenset()))
         self.passed_legacy = tuple(_passed(sent, _REWRITTEN))

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from manager.routing.ladder import Claims, Source
 from protocol import headers
 
 MAX_CLIENTS: Final = 64
 MAX_REQUESTS: Final = 5
+MAX_NOTED: Final = 64
+"""How many requests may wait to be entered."""
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(msgspec.Struct, frozen=True, gc=False):
     """A program that asks, as it names itself: one row of the table.
 
     `info` is its `clientInfo` as JSON text, empty where it told none; it is read only when it is shown.
@@ -30,8 +32,7 @@ class Client:
     revision: str
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, gc=False):
     """One request of a client.
 
     `at` is monotonic. `answered` are the headers of its answer, which name rung and workspace; they may be
@@ -59,13 +60,26 @@ class Clients:
 
     def __init__(self) -> None:
         self._seen: OrderedDict[Client, deque[Seen]] = OrderedDict()
+        self._noted: list[tuple[Client, Seen]] = []
 
     def __iter__(self) -> Iterator[tuple[Client, tuple[Seen, ...]]]:
+        self._enter()
         for client, requests in self._seen.items():
             yield client, tuple(requests)
 
     def note(self, client: Client, seen: Seen) -> None:
-        """Enter a request; the client that was silent longest makes room."""
+        """Take note of a request; the client that was silent longest makes room."""
+        self._noted.append((client, seen))
+        if len(self._noted) >= MAX_NOTED:
+            self._enter()
+
+    def _enter(self) -> None:
+        """Put what was noted into the table; nobody looks at it with every request."""
+        for client, seen in self._noted:
+            self._put(client, seen)
+        self._noted.clear()
+
+    def _put(self, client: Client, seen: Seen) -> None:
         requests = self._seen.get(client)
         if requests is None:
             requests = self._seen[client] = deque(maxlen=MAX_REQUESTS)

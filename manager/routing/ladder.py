@@ -13,6 +13,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final
 
+import msgspec
+
 MAX_SHOWN: Final = 300
 """Characters of a claim that a person is shown."""
 
@@ -39,8 +41,7 @@ class Claim:
     is_id: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Claims:
+class Claims(msgspec.Struct, frozen=True, gc=False):
     """Everything one request says about its workspace; None where it says nothing.
 
     A `+` in `query` is kept: it is tried as it stands, then as the blank that a form would mean. `roots` are

@@ -17,6 +17,7 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from manager.upstream import learned
 from manager.upstream.response import Blame, ResponseHead, UpstreamFailure, UpstreamResponse
 
 # httptools limits neither head nor trailers: this many bytes may come without one byte of body among them.
@@ -189,6 +190,11 @@ class Connection(asyncio.Protocol):
         if response is None:  # bytes nobody asked for: whatever they are, they must not answer the next call
             self.close("malformed_response")
             return
+        if not self._bodiless_bytes and not self._has_head and (known := learned.whole(data)) is not None:
+            self._response = None
+            response.receive_whole(*known)
+            self._let_go(fit=True)
+            return
         failure = self._parse(data)
         if self._body:
             piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
@@ -228,8 +234,13 @@ class Connection(asyncio.Protocol):
         self._has_head = True
         self._bodiless_bytes = 0
         self._keep_alive = self._parser.should_keep_alive()
+        kind = next((value for name, value in self._headers if name == b"content-type"), b"")
+        media_type = kind.split(b";")[0].strip().lower()
+        head = ResponseHead(status, tuple(self._headers), length, media_type)
+        if self._keep_alive and length is not None:
+            learned.remember(self._first, head)
         if self._response is not None:
-            self._response.receive_head(ResponseHead(status, tuple(self._headers), length))
+            self._response.receive_head(head)
 
     def on_body(self, piece: bytes) -> None:
         """Collects the body found in one read, to be passed on as one piece."""
@@ -241,6 +252,7 @@ class Connection(asyncio.Protocol):
         self._complete = self._has_head
 
     def _reset(self) -> None:
+        self._first = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: list[bytes] = []
         self._bodiless_bytes = 0
@@ -252,6 +264,7 @@ class Connection(asyncio.Protocol):
         parts: tuple[bytes | memoryview, ...] = (data,)
         if len(data) > room and not self._has_head:
             parts = (data[:room], memoryview(data)[room:])
+        self._first = data
         try:
             for part in parts:
                 if self._bodiless_bytes >= MAX_HEAD:
@@ -266,6 +279,9 @@ class Connection(asyncio.Protocol):
         """Ends a complete response; a `fit` connection whose whole request was sent is idle again."""
         self._response = None
         response.end(None)
+        self._let_go(fit=fit)
+
+    def _let_go(self, *, fit: bool) -> None:
         if fit and not self._unsent and not self._transport.get_write_buffer_size():
             if self.on_idle is not None:
                 self.on_idle(self)

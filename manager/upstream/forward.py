@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from manager.log import logger
 from manager.settings import Settings
@@ -34,8 +35,7 @@ COLLECTED: Final = 256 * 1024
 RETRY_MS: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """A request as the workspace server shall get it. `timed` is False for streams that stay open."""
 
     method: str
@@ -86,8 +86,7 @@ class Slot:
         logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)
 
 
-@dataclass(frozen=True, slots=True)
-class Underway:
+class Underway(msgspec.Struct, frozen=True, gc=False):
     """A request that is sent, whose answer has not begun; it may take so many `seconds` from `since` on."""
 
     response: UpstreamResponse

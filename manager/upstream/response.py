@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
+
+import msgspec
 
 # Unread body at which the server is made to wait. One more read (256 KiB at most) can already be under way.
 HIGH_WATER = 256 * 1024
@@ -45,18 +46,16 @@ class ResponseTooLarge(Exception):
         self.limit = limit
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
-    """Status and fields, names in lower case; `content_length` in bytes, None if only the end tells."""
+class ResponseHead(msgspec.Struct, frozen=True, gc=False):
+    """Status and fields, names in lower case; `content_length` in bytes, None if only the end tells.
+
+    `content_type` is the media type alone, in lower case; empty where none is named.
+    """
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     content_length: int | None
-
-    @property
-    def content_type(self) -> bytes:
-        """The media type alone, in lower case; empty where none is named."""
-        return (self.header(b"content-type") or b"").split(b";")[0].strip().lower()
+    content_type: bytes = b""
 
     def header(self, name: bytes) -> bytes | None:
         """Value of the first field of that name (any case), or None."""
@@ -164,6 +163,14 @@ class UpstreamResponse:
         """For the connection."""
         self.head = head
         self._wake()
+
+    def receive_whole(self, head: ResponseHead, body: bytes) -> None:
+        """For the connection: takes a response that came in one piece; nothing more will come."""
+        self.head = head
+        if body:
+            self._buffer.append(body)
+            self._buffered = len(body)
+        self.end(None)
 
     def receive_body(self, piece: bytes) -> bool:
         """For the connection: takes a piece of the body; True when the server should wait."""

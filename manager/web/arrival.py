@@ -5,7 +5,7 @@ Reads only; which claim is believed is decided in `routing/ladder.py`.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from manager.answers.exchange import Exchange
 from manager.routing.arrival import Arrival

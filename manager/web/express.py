@@ -14,7 +14,7 @@ from manager.answers.dispatch import Sent
 from manager.answers.exchange import Exchange
 from manager.legacy import rounds
 from manager.upstream.forward import COLLECTED
-from manager.upstream.response import UpstreamResponse
+from manager.upstream.response import ResponseHead, UpstreamResponse
 from manager.web.incoming import Incoming
 
 PATIENCE_S: Final = 1.0
@@ -88,7 +88,7 @@ class Express:
     def _settle(self, sent: Sent) -> None:
         response = sent.underway.response
         if not response.has_ended:
-            if hasattr(response, "head") and not _is_small_json(response):
+            if hasattr(response, "head") and not _is_small_json(response.head):
                 self._hand_over()
             return
         body = self._answer(response)
@@ -103,12 +103,10 @@ class Express:
     def _answer(self, response: UpstreamResponse) -> bytes | None:
         """The body for the client; None where there is none that can be told at once."""
         body = response.whole()
-        found = answered(body) if body is not None and _is_small_json(response) else None
-        if found is None or self._exchange.session is None:
-            return body if found is not None else None
-        return rounds.at_once(self._exchange, found)
+        if body is None or not _is_small_json(response.head) or (found := answered(body)) is None:
+            return None
+        return body if self._exchange.session is None else rounds.at_once(self._exchange, found)
 
 
-def _is_small_json(response: UpstreamResponse) -> bool:
-    head = response.head
+def _is_small_json(head: ResponseHead) -> bool:
     return head.content_type == b"application/json" and 0 < (head.content_length or 0) <= COLLECTED

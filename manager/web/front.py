@@ -162,7 +162,8 @@ class Front(asyncio.Protocol):
             self._inner.resume_writing()
         elif self._incoming is None and self._take == self._take_head:
             self._transport.resume_reading()
-            self._next()
+            if self._ahead:
+                self._next()
 
     # -- time ---------------------------------------------------------------------------------------------
 
@@ -216,21 +217,21 @@ class Front(asyncio.Protocol):
         """Look for a request in what has come."""
         self._is_served = False
         # RFC 9112 2.2: an empty line before the request line is ignored.
-        while self._ahead.startswith(b"\r\n"):
-            self._ahead = self._ahead[2:]
-        end = self._ahead.find(_HEAD_END) + len(_HEAD_END)
-        if end < len(_HEAD_END):
+        data = self._ahead
+        while data.startswith(b"\r\n"):
+            data = self._ahead = data[2:]
+        end = data.find(_HEAD_END) + 4
+        if end < 4:
             self._wait_for_head(is_first=is_first)
             return
         self._is_served = True
-        raw, self._ahead = self._ahead[:end], self._ahead[end:]
+        raw, self._ahead = data[:end], data[end:]
         read = self._shared.heads.read(raw)
         if isinstance(read, Refused):
             self._refuse(read.refusal, read.facts)
             return
         self._head, length = read
-        stranger = self._stranger()
-        if stranger is not None:
+        if self.peer_allowed is not True and (stranger := self._stranger()) is not None:
             self._refuse(stranger, self._head.facts)
         elif self._head.arrival is None or self._shared.serve is None:
             self._hand_over(raw, length)
@@ -250,9 +251,9 @@ class Front(asyncio.Protocol):
     def _stranger(self) -> DoorRefusal | None:
         """Why the peer is not served, asked once."""
         check = self._shared.peer_check
-        if self.peer_allowed is None and check is not None:
+        if self.peer_allowed is None:
             try:
-                self.peer_allowed = check(self._transport)
+                self.peer_allowed = check is None or check(self._transport)
             except Exception as fault:  # noqa: BLE001  whatever it is, nobody gets in
                 log_fault(fault)
                 return _BROKEN
@@ -344,11 +345,11 @@ class Front(asyncio.Protocol):
             self.expect(self._shared.limits.keepalive_s, self.abort)
             return
         self._take = self._take_head
-        if self._room is None:
-            self._next()
-        else:  # it does not read its answers: no more requests until it does
+        self.expect(self._shared.limits.keepalive_s, self._head_is_late)
+        if self._room is not None:  # it does not read its answers: no more requests until it does
             self._transport.pause_reading()
-            self.expect(self._shared.limits.keepalive_s, self.abort)
+        elif self._ahead:
+            self._next()
 
     def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
         """Call this after so many seconds, unless something else comes to be expected.

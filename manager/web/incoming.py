@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from email.utils import formatdate
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 from manager.routing.arrival import JSON, Arrival
@@ -93,10 +94,7 @@ class Incoming:
         self, status: int, body: bytes = b"", fields: Mapping[str, str] | None = None, kind: str = JSON
     ) -> None:
         """Write a whole answer; where the client is gone, nothing happens."""
-        said = {} if not body else {"Content-Type": kind}
-        if status != 204:
-            said["Content-Length"] = str(len(body))
-        head = self._head(status, {**said, **(fields or {})})
+        head = self._head(status, kind if body else None, fields or {}, None if status == 204 else len(body))
         if self.arrival.method == "HEAD":
             body = b""
         self.relay([head + body] if len(body) < JOINED else [head, body])
@@ -117,14 +115,11 @@ class Incoming:
         Raises:
             ConnectionError: the client is gone; so do `write` and `finish`.
         """
-        said = {"Content-Type": kind}
-        if length is not None:
-            said["Content-Length"] = str(length)
-        elif self._framing.knows_chunks:
-            said["Transfer-Encoding"] = "chunked"
-            self._is_chunked = True
+        self._is_chunked = length is None and self._framing.knows_chunks
+        if self._is_chunked:
+            fields = {**fields, "Transfer-Encoding": "chunked"}
         self.is_begun = True
-        self._here().send([self._head(status, {**said, **fields})])
+        self._here().send([self._head(status, kind, fields, length)])
 
     async def write(self, data: bytes) -> None:
         """Write some of the body; returns when the client keeps up."""
@@ -149,20 +144,23 @@ class Incoming:
             raise ConnectionResetError("the client is gone")
         return self._line
 
-    def _head(self, status: int, fields: Mapping[str, str]) -> bytes:
-        said = [*fields.items(), ("Date", date())]
-        if self._framing.is_last:
-            said.append(("Connection", "close"))
-        return render_head(status, said)
+    def _head(self, status: int, kind: str | None, fields: Mapping[str, str], length: int | None) -> bytes:
+        lasting = _lasting_lines(status, kind, tuple(fields.items()), self._framing.is_last)
+        own = b"" if length is None else b"\r\nContent-Length: %d" % length
+        return b"%b%b\r\nDate: %b\r\n\r\n" % (lasting, own, date(int(time.time())))
 
 
-_date: tuple[int, str] = (0, "")
+@lru_cache(maxsize=1024)  # answers to one client differ in their bodies alone
+def _lasting_lines(
+    status: int, kind: str | None, fields: tuple[tuple[str, str], ...], is_last: bool
+) -> bytes:
+    """What does not change from one answer to the next, without the last line end."""
+    said = [("Content-Type", kind)] if kind is not None else []
+    ends = [("Connection", "close")] if is_last else []
+    return render_head(status, [*said, *fields, *ends]).removesuffix(b"\r\n\r\n")
 
 
-def date() -> str:
-    """The time as HTTP writes it."""
-    global _date  # noqa: PLW0603  one text a second is written for all
-    now = int(time.time())
-    if _date[0] != now:
-        _date = (now, formatdate(now, usegmt=True))
-    return _date[1]
+@lru_cache(maxsize=1)
+def date(now: int) -> bytes:
+    """A time in seconds since 1970, as HTTP writes it."""
+    return formatdate(now, usegmt=True).encode()

@@ -1,0 +1,61 @@
+"""Heads of responses that the parser has read before: a server answers with the same one again and again.
+
+Two heads that differ in the digits of their one `Content-Length` alone are read alike. What is taken here is
+a whole response in one piece; anything else goes to the parser, which also is the one to teach new heads.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from msgspec.structs import replace
+
+from manager.upstream.response import ResponseHead
+
+REMEMBERED: Final = 256
+LONGEST: Final = 2048
+"""Bytes of a head that is remembered."""
+_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})\r\n")
+_END: Final = b"\r\n\r\n"
+
+_heads: dict[bytes, ResponseHead] = {}
+
+
+def whole(data: bytes) -> tuple[ResponseHead, bytes] | None:
+    """Head and body, where the data are exactly one response whose head is known."""
+    end = data.find(_END, 0, LONGEST) + len(_END)
+    digits = _LENGTH.search(data, 0, end)
+    if digits is None:
+        return None
+    begin, behind = digits.span(1)
+    length = int(data[begin:behind])
+    known = _heads.get(data[:begin] + data[behind:end])
+    if known is None or end + length != len(data):
+        return None
+    return _with_length(known, length), data[end:]
+
+
+def remember(data: bytes, head: ResponseHead) -> None:
+    """Learn the head that begins these data, which the parser read so; it keeps the connection alive."""
+    end = data.find(_END, 0, LONGEST) + len(_END)
+    found = _LENGTH.findall(data, 0, end)
+    if len(found) != 1 or int(found[0]) != head.content_length or not data.startswith(b"HTTP/1.1 "):
+        return
+    if len(_heads) >= REMEMBERED:
+        _heads.clear()
+    _heads[_LENGTH.sub(_without, data[:end], count=1)] = head
+
+
+def _without(found: re.Match[bytes]) -> bytes:
+    whole_line, digits = found[0], found[1]
+    return whole_line.replace(digits, b"")
+
+
+def _with_length(head: ResponseHead, length: int) -> ResponseHead:
+    if head.content_length == length:
+        return head
+    fields = tuple(
+        (name, b"%d" % length if name == b"content-length" else value) for name, value in head.headers
+    )
+    return replace(head, headers=fields, content_length=length)

@@ -16,7 +16,7 @@ from manager.upstream.response import ResponseHead
 REMEMBERED: Final = 256
 LONGEST: Final = 2048
 """Bytes of a head that is remembered."""
-_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})\r\n")
+_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})(?=\r\n)")
 _END: Final = b"\r\n\r\n"
 
 _heads: dict[bytes, ResponseHead] = {}

@@ -1,0 +1,68 @@
+"""Heads of responses that were read before: what is known again, and what is left to the parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from manager.upstream import learned
+from manager.upstream.response import ResponseHead
+
+BEGIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+HEAD = ResponseHead(200, ((b"content-type", b"application/json"), (b"content-length", b"2")), 2, b"application/json")
+
+
+def message(body: bytes, length: int | None = None) -> bytes:
+    return b"%b%d\r\n\r\n%b" % (BEGIN, len(body) if length is None else length, body)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known() -> Iterator[None]:
+    learned._heads.clear()
+    yield
+    learned._heads.clear()
+
+
+def test_a_head_is_known_again_with_another_length() -> None:
+    learned.remember(message(b"{}"), HEAD)
+    assert learned.whole(message(b"{}")) == (HEAD, b"{}")
+    found = learned.whole(message(b'{"a":1}'))
+    assert found is not None
+    assert (found[0].content_length, found[0].header(b"content-length"), found[1]) == (7, b"7", b'{"a":1}')
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        message(b"{}").replace(b"200", b"500"),
+        message(b"{}", 3),
+        message(b"{}", 1),
+        message(b"{}") + b"x",
+        message(b"{}") * 2,
+        message(b"{}")[:-3],
+        message(b"{}").replace(b"\r\n\r\n", b"\r\nContent-Length: 2\r\n\r\n"),
+        message(b"{}").replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        message(b"{}").replace(b": 2", b": +2"),
+    ],
+    ids=range(9),
+)
+def test_anything_else_is_the_parsers(data: bytes) -> None:
+    learned.remember(message(b"{}"), HEAD)
+    assert learned.whole(data) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" + message(b"{}"),
+        message(b"{}")[9:],
+        message(b"{}").replace(b"\r\n\r\n", b"\r\nContent-Length: 2\r\n\r\n"),
+        message(b"{}").replace(b": 2", b": 3"),
+    ],
+    ids=range(4),
+)
+def test_what_does_not_begin_with_just_this_head_teaches_nothing(data: bytes) -> None:
+    learned.remember(data, HEAD)
+    assert learned.whole(data) is None
+    assert learned.whole(message(b"{}")) is None

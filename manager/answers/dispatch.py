@@ -130,7 +130,7 @@ class Dispatch:
             return dialect.refuse(exchange, answer)
         again = partial(self._again, exchange, located.workspace, params or exchange.params)
         give_up = partial(self._give_up, located.workspace)
-        return Relayed(answer, keep_status=exchange.is_modern, again=again, give_up=give_up)
+        return Relayed(answer, again, give_up)
 
     async def _again(
         self,

@@ -104,28 +104,27 @@ class Writer:
                     await self._send(message)
         raise AssertionError("a reply ends in a response")
 
-    # -- a workspace server's answer ---------------------------------------------------------------
+    # -- a workspace server's answer as it comes; for sessions it is read in `legacy/rounds.py` --------
 
     async def _relay(self, reply: Relayed) -> web.StreamResponse:
         answer = reply.answer
-        status = answer.status if reply.keep_status else 200
         try:
             if answer.is_events and self._exchange.accepts_events:
                 return await self._relay_events(reply)
             small = answer.length is not None and answer.length <= COLLECTED
             whole = small or answer.is_events or not self._exchange.accepts_json
             if not whole and await self._chooses_json():
-                return await self._relay_body(answer, status)
+                return await self._relay_body(answer)
             body = await response_of(answer, self._limit)
             if isinstance(body, Refusal):
                 return await self._body(dialect.refusal(self._exchange, body))
-            return await self._body(body, status)
+            return await self._body(body, answer.status)
         finally:
             await answer.aclose()
 
-    async def _relay_body(self, answer: Answer, status: int) -> web.StreamResponse:
+    async def _relay_body(self, answer: Answer) -> web.StreamResponse:
         """A large JSON body, piece by piece; breaking off closes the connection, the only honest end."""
-        response = web.StreamResponse(status=status, headers=self._exchange.headers)
+        response = web.StreamResponse(status=answer.status, headers=self._exchange.headers)
         response.content_type = JSON
         response.content_length = answer.length
         await response.prepare(self._request)

@@ -18,13 +18,20 @@ from workspace_server.source import CallContext, RpcError
 from workspace_server.upstream.messages import Asked
 
 MAX_REPLIES: Final = 64
-"""Requests of the server that are being answered at once; further ones get no answer."""
+"""Requests of the server that are being answered at once, beside those that clients were asked; further ones
+get no answer."""
+MAX_ASKED: Final = 64
+"""Questions of the server that wait for clients at once."""
+MAX_QUESTION: Final = 4 * 1024 * 1024
+"""Bytes of one such question: it is kept for as long as a person takes."""
 _FOR_CLIENTS: Final = frozenset({names.ELICIT, names.SAMPLE, names.ROOTS_LIST})
 _SEVERAL: Final = RpcError(
     jsonrpc.INTERNAL_ERROR,
     "several clients use this server at this moment, and nothing says which of them is asked;"
     ' with sharing = "session" or "call" in the server\'s entry, each has a process of its own',
 )
+_TOO_MANY: Final = RpcError(jsonrpc.INTERNAL_ERROR, f"{MAX_ASKED} questions of this server wait for answers")
+_TOO_LARGE: Final = RpcError(jsonrpc.INVALID_PARAMS, f"no client is asked more than {MAX_QUESTION >> 20} MiB")
 
 
 class Questions:
@@ -47,6 +54,7 @@ class Questions:
         self._send = send
         self._source = source
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        self._asking = 0
 
     def take(self, asked: Asked, concerned: Sequence[CallContext]) -> bool:
         """Answer a request, before long; False where there are too many.
@@ -55,7 +63,7 @@ class Questions:
             asked: the request.
             concerned: the calls that it may be about.
         """
-        if len(self._tasks) >= MAX_REPLIES or asked.id in self._tasks:
+        if len(self._tasks) - self._asking >= MAX_REPLIES or asked.id in self._tasks:
             return False
         task = asyncio.create_task(self._answer(asked, concerned), name=f"answer-{self._source}")
         self._tasks[asked.id] = task
@@ -96,4 +104,12 @@ class Questions:
             return RpcError(jsonrpc.METHOD_NOT_FOUND, text)
         if len(concerned) > 1:
             return _SEVERAL
-        return await concerned[0].ask(asked.method, asked.params)
+        if len(jsonrpc.bytes_of(asked.params)) > MAX_QUESTION:
+            return _TOO_LARGE
+        if self._asking >= MAX_ASKED:
+            return _TOO_MANY
+        self._asking += 1
+        try:
+            return await concerned[0].ask(asked.method, asked.params)
+        finally:
+            self._asking -= 1

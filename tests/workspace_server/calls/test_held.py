@@ -23,7 +23,7 @@ from workspace_server.calls.request_state import Bound, RequestStates
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
 
 BOUND = Bound("tools/call", "t", {"a": 1})
-ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 FORM = jsonrpc.raw({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}})
 SAMPLE = jsonrpc.raw({"messages": [], "maxTokens": 1})
 LOST = -32602
@@ -57,7 +57,7 @@ class Client:
         )
         outcome = await self.conversations.run(self.bound, context, self.work)
         members = jsonrpc.members_of(outcome) if isinstance(outcome, msgspec.Raw) else {}
-        if "requestState" in members:
+        if "requestState" in members and isinstance(outcome, msgspec.Raw):
             value = json.loads(jsonrpc.bytes_of(outcome))
             InputRequiredResult.model_validate(value)
             self.state, self.asked = value["requestState"], value["inputRequests"]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from protocol import jsonrpc, names
 from support.wire import GREETING, Message, Wire
 from workspace_server.source import CallContext, RpcError
+from workspace_server.upstream import questions
 from workspace_server.upstream.session import Session
 from workspace_server.upstream.transport import Beside
 
@@ -68,7 +69,7 @@ class Busy:
         self.calls: list[Message] = []
         self.answers: dict[str, bytes] = {}
         self._raw = self.wire.send
-        self.wire.send = self._kept  # type: ignore[method-assign]  the bytes of answers count
+        self.wire.send = self._kept  # type: ignore[method-assign]  # the bytes of answers count
 
     async def _kept(self, message: bytes) -> None:
         decoded = json.loads(message)
@@ -300,6 +301,65 @@ async def test_a_question_that_the_server_takes_back_is_not_answered() -> None:
         assert await answered(busy, "b") == ["result"]
         assert "a" not in busy.answers
         assert session.exchange.strays == 0
+
+
+async def test_a_server_that_asks_without_end_is_told_so_and_still_gets_its_pings() -> None:
+    """What waits for people is bounded, and does not count with what is answered at once."""
+    busy, caller = Busy(), Caller()
+    caller.answer.clear()
+    async with calling(busy, caller):
+        for number in range(questions.MAX_ASKED):
+            busy.ask(f"{number}")
+            await until(lambda number=number: len(caller.asked) == number + 1)
+        busy.ask("more")
+        busy.ask("ping", names.PING)
+        assert await answered(busy, "more", "ping") == [-32603, "result"]
+        assert len(caller.asked) == questions.MAX_ASKED
+        caller.answer.set()
+        await answered(busy, *(f"{number}" for number in range(questions.MAX_ASKED)))
+        busy.ask("later")
+        assert await answered(busy, "later") == ["result"]
+
+
+async def test_a_thousand_questions_at_once_are_bounded() -> None:
+    busy, caller = Busy(), Caller()
+    caller.answer.clear()
+    async with calling(busy, caller) as session:
+        for number in range(1_000):
+            busy.ask(f"{number}")
+        await until(lambda: len(caller.asked) + len(busy.answers) + session.exchange.strays == 1_000)
+        assert 0 < len(caller.asked) <= questions.MAX_ASKED
+        caller.answer.set()
+
+
+async def test_a_question_too_large_to_be_kept_is_refused() -> None:
+    busy, caller = Busy(), Caller()
+    async with calling(busy, caller):
+        params = {"message": "x" * questions.MAX_QUESTION}
+        busy.wire.say({"id": "a", "method": names.SAMPLE, "params": params})
+        assert await answered(busy, "a") == [-32602]
+        assert caller.asked == []
+
+
+async def test_a_server_that_asks_while_it_is_greeted_gets_the_workspace_and_asks_nobody() -> None:
+    """T-86: there is no client yet whom it could mean."""
+    answers: list[Message] = []
+
+    def serve(wire: Wire, message: Message) -> None:
+        if message.get("method") == names.INITIALIZE:
+            for identity, method in enumerate((names.ELICIT, names.SAMPLE, names.ROOTS_LIST, names.PING)):
+                wire.say({"id": identity, "method": method, "params": {}})
+        elif "method" not in message:
+            answers.append(message)
+            if len(answers) == 4:
+                wire.answer(wire.last(names.INITIALIZE), GREETING)
+
+    busy = Busy()
+    busy.wire = Wire(serve, greeting={})
+    async with calling(busy):
+        pass
+    told = {one["id"]: one["error"]["code"] if "error" in one else one["result"] for one in answers}
+    assert told == {0: -32601, 1: -32601, 2: {"roots": [{"uri": "file:///w", "name": "w"}]}, 3: {}}
 
 
 # -- logs ----------------------------------------------------------------------------------------------------

@@ -81,12 +81,13 @@ async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
     if isinstance(followed, Rejection):
         return await stream.finish(followed.status, followed.body())
     leave: list[Leave] = [toolset.listen(news.changed), life.on_stop(news.wake.set)]
+    if followed is not None:
+        leave.append(followed.end)
     try:
         honoured: dict[str, Any] = dict.fromkeys(kinds, True)
         if uris is not None:
             honoured[_RESOURCES] = await _follow(uris, await toolset.current(), news, leave)
         if followed is not None:
-            leave.append(followed.end)
             honoured[FILTER] = followed.ids
         await stream.notify(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
         while not life.stopping:

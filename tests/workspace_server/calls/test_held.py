@@ -399,6 +399,51 @@ async def test_an_outcome_that_comes_between_rounds_waits_for_the_client(
     assert isinstance(outcome, Refusal)
 
 
+async def test_the_end_of_the_server_ends_calls_that_wait(conversations: Conversations) -> None:
+    ended = asyncio.Event()
+
+    async def work(context: CallContext) -> CallOutcome:
+        try:
+            return await asks_who(context)
+        finally:
+            ended.set()
+
+    client = Client(conversations, work)
+    await client.round()
+    await conversations.close()
+    assert ended.is_set()
+    outcome = await client.round({"q1": {}})
+    assert isinstance(outcome, RpcError)
+    assert outcome.code == LOST
+    await conversations.close()
+
+
+async def test_a_call_that_is_ended_while_its_client_waits_says_so(conversations: Conversations) -> None:
+    async def work(context: CallContext) -> CallOutcome:
+        raise asyncio.CancelledError
+
+    outcome = await Client(conversations, work).round()
+    assert isinstance(outcome, Refusal)
+    assert (outcome.reason, outcome.delivered) == (Reason.WORKSPACE_SERVER_DIED, "unknown")
+
+
+async def test_a_question_after_the_end_reaches_nobody(conversations: Conversations) -> None:
+    """A source that goes on talking about a call whose result is out."""
+    kept: list[CallContext] = []
+
+    async def work(context: CallContext) -> CallOutcome:
+        kept.append(context)
+        return ToolResult("done")
+
+    client = Client(conversations, work)
+    assert await client.round() == ToolResult("done")
+    answer = await kept[0].ask(names.ELICIT, FORM)
+    assert isinstance(answer, RpcError)
+    assert answer.code == -32601
+    await kept[0].notify(names.PROGRESS, {"progressToken": 1, "progress": 1})
+    assert client.told == []
+
+
 # -- what a client cannot do -------------------------------------------------------------------------------
 
 

@@ -60,6 +60,23 @@ async def test_a_changed_resource_is_told_on_the_streams_that_asked_for_it() -> 
             assert told["params"]["uri"] == "x://1"
 
 
+async def test_a_resource_that_never_stops_changing_is_told_of_a_few_times_a_second() -> None:
+    made = source(resources=["x://1", "x://2"])
+    wanted = {"resourceSubscriptions": ["x://1", "x://2"]}
+    async with serving([made]) as served, listening(served, wanted) as (stream, _):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(300):
+            made.updated("x://1")
+            await asyncio.sleep(0.001)
+        made.updated("x://2")
+        told = []
+        while "x://2" not in told:
+            (event,) = await events(stream, 1)
+            told.append(event["params"]["uri"])
+        assert 0 < told.count("x://1") <= (loop.time() - began) / listen.GAP_S + 1
+
+
 async def test_only_resources_that_are_told_of_are_honoured() -> None:
     """M18: by the source that has it, or else by all that tell of any."""
     tells = source("a", resources=["x://1"], templates=["y://{id}"])

@@ -22,7 +22,7 @@ IDS = ["0", "-7", "9007199254740993", "123456789012345678901234567890", '""', '"
 
 @dataclass(frozen=True)
 class Case:
-    """A request that fails, and where the id of the error is looked for."""
+    """A request that fails."""
 
     method: str
     params: dict[str, Any]

@@ -19,6 +19,7 @@ from aiohttp import ClientResponse, web
 from manager.legacy.round import MAX_QUESTIONS
 from manager.legacy.rounds import MAX_ROUNDS
 from protocol import jsonrpc, names, request_state, sse
+from support.event_stream import next_message, priming
 from support.front_door import EVENTS, JSON, Answer, LegacyClient
 from support.scene import Scene, scene
 from support.scripted_upstream import Play, Received, error, event, result, stream
@@ -400,6 +401,24 @@ async def test_a_client_that_leaves_can_still_answer(play: Scene) -> None:
     async with asyncio.timeout(5):
         while len(play.upstream.called("ask")) < 2:
             await asyncio.sleep(0.01)
+
+
+async def test_a_question_whose_connection_broke_is_had_by_coming_back(play: Scene) -> None:
+    """L16: the same question, once, and then the answer of the call."""
+    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
+    client = await askable(play)
+    async with calling_tool(client) as call:
+        first = await priming(call.response)
+        question = await call.next()
+        transport = call.response.connection and call.response.connection.transport
+        assert transport is not None
+        transport.abort()
+    async with client.stream(first) as again:
+        assert await next_message(again) == question
+        await call.answer(question)
+        assert (await next_message(again))["result"]["content"] == DONE["content"]
+        assert await again.content.read() == b""
+    repeated(play)
 
 
 # What else differs between the eras -----------------------------------------------------------------------

@@ -38,6 +38,7 @@ CONTENT = (
     b'"content":[ {"type":"text","text":"caf\\u00e9 \xe2\x98\x95","x-new":[1.10]} ],'
     b'"structuredContent":{"n":123456789012345678901234567890,"f":1.0E+2}, "later": {"unknown": true}'
 )
+LONG = 123456789012345678901234567890
 META = b'"example.com/later":[1.10, {"q":null}]'
 
 LOCAL = """
@@ -150,7 +151,7 @@ def stepwise(source: str, gates: list[asyncio.Event]) -> Play:
 def call_with_everything(client: Client, tool: str) -> bytes:
     """A call with members that no hop knows, and values that are spelt in odd ways."""
     params = {"name": tool, "arguments": "A", "_meta": {"M": 0}}
-    body = client.body(names.TOOLS_CALL, params, "i")
+    body = client.body(names.TOOLS_CALL, params, LONG)
     return body.replace(b'"A"', ARGUMENTS).replace(b'"M": 0', META)
 
 
@@ -165,7 +166,7 @@ async def test_every_byte_of_arguments_and_results_survives_both_hops(
     assert b'"arguments":' + ARGUMENTS in received
     assert META in received
     assert CONTENT + b',"_meta":{' + META + b"}}}" in answer.body
-    assert answer.message["id"] == "i"
+    assert answer.message["id"] == LONG
 
 
 @CLIENTS

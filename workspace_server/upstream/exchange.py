@@ -32,6 +32,8 @@ from workspace_server.upstream.transport import Beside, Lost, Transport
 
 MAX_PROGRESS: Final = 256
 """Notifications of one call that wait for a slow caller; further ones are dropped."""
+MAX_PROGRESS_BYTES: Final = 4 * 1024 * 1024
+"""Their bytes together; a single one may be larger."""
 MAX_SAID: Final = 20
 
 Notified = Callable[[str, msgspec.Raw], None]
@@ -45,9 +47,10 @@ class BrokenAnswer(Exception):
 
 @dataclass(slots=True)
 class _Waiting:
-    """A request under way, and the client it is made for."""
+    """A request under way, the client it is made for, and how many bytes of notifications wait for it."""
 
     client: Client | None
+    size: int = 0
     events: asyncio.Queue[Reply | Broken | Unavailable | _Heard] = field(default_factory=asyncio.Queue)
 
 
@@ -129,6 +132,7 @@ class Exchange:
                     raise event
                 if isinstance(event, Broken):
                     raise BrokenAnswer
+                waiting.size -= _size(event)
                 if client is not None:
                     await client.hear(*event)
         except TransportEnded as end:
@@ -240,9 +244,12 @@ class Exchange:
         if waiting is None or waiting.client is None or not waiting.client.wants(method, params):
             self.strays += method == names.PROGRESS
             return False
-        if waiting.events.qsize() >= MAX_PROGRESS:
+        event = method, params
+        size = waiting.size + _size(event)
+        if waiting.events.qsize() >= MAX_PROGRESS or (waiting.size and size > MAX_PROGRESS_BYTES):
             return False
-        waiting.events.put_nowait((method, params))
+        waiting.size = size
+        waiting.events.put_nowait(event)
         return True
 
     def _concerned(self, beside: int | None) -> list[tuple[Client, _Waiting]]:
@@ -272,6 +279,10 @@ class Exchange:
             self._over(end)
         except Unavailable:
             pass
+
+
+def _size(heard: _Heard) -> int:
+    return sum(len(jsonrpc.bytes_of(raw)) for raw in heard[1].values())
 
 
 def _failure(end: TransportEnded) -> Unavailable:

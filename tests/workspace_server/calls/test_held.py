@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +21,7 @@ from protocol.errors import Reason, Refusal
 from support.patience import within
 from workspace_server.calls.conversation import MAX_KEPT
 from workspace_server.calls.held import Conversations
-from workspace_server.calls.request_state import Bound, RequestStates
+from workspace_server.calls.request_state import ASK, HELD, Bound, RequestStates
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
 
 BOUND = Bound("tools/call", "t", {"a": 1})
@@ -222,6 +224,51 @@ async def test_a_made_up_state_runs_nothing(conversations: Conversations, made_u
     outcome = await Client(conversations, asks_who, state=made_up).round({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
+
+
+@pytest.mark.parametrize("kind", [ASK, HELD])
+async def test_a_state_that_is_not_for_going_on_runs_nothing(kind: str) -> None:
+    """A question about an approval, and a call that is not there any more."""
+    states = RequestStates("w")
+    client = Client(Conversations(states), asks_who)
+    client.state = states.seal(kind, BOUND, time.time(), "nobody")
+    outcome = await client.round({"q1": {}})
+    assert isinstance(outcome, RpcError)
+    assert outcome.code == LOST
+
+
+async def test_a_client_that_leaves_while_its_question_is_sealed_ends_its_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """M16: and the place of the call is free."""
+    states = RequestStates("w")
+    conversations = Conversations(states, most=1)
+    sealing, gate, ended = threading.Event(), threading.Event(), asyncio.Event()
+    seal = states.seal
+
+    def slowly(*args: Any) -> str:
+        sealing.set()
+        gate.wait(10)
+        return seal(*args)
+
+    async def work(context: CallContext) -> CallOutcome:
+        try:
+            return await asks_who(context)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(states, "seal", slowly)
+    leaving = asyncio.ensure_future(Client(conversations, work).round())
+    async with asyncio.timeout(within(1)):
+        while not sealing.is_set():
+            await asyncio.sleep(0.001)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    gate.set()
+    assert leaving.cancelled()
+    assert ended.is_set()
+    assert isinstance(await Client(conversations, asks_who).round(), msgspec.Raw)
+    await conversations.close()
 
 
 async def test_another_run_of_the_server_says_to_call_again() -> None:

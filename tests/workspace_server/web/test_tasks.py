@@ -264,6 +264,13 @@ async def test_stream_tells_of_the_tasks_it_was_asked_for(tmp_path: Path) -> Non
         assert found[-1] == {key: value for key, value in over.items() if key not in {"resultType", "_meta"}}
 
 
+@pytest.mark.parametrize("named", ["x", [1], {"x": 1}, None])
+async def test_ids_of_something_else_than_tasks_are_invalid(tmp_path: Path, named: Any) -> None:
+    async with shop(tmp_path) as one:
+        answer = await one.ask(names.LISTEN, {"notifications": {"taskIds": named}})
+        assert answer["error"]["code"] == -32602
+
+
 async def test_streams_tell_of_tasks_only_to_clients_that_know_them(tmp_path: Path) -> None:
     async with shop(tmp_path) as one:
         wanted: dict[str, Any] = {"notifications": {"taskIds": []}}

@@ -122,8 +122,8 @@ def answer_of(source: str, identity: bytes = b"$ID") -> bytes:
     )
 
 
-def progress(client: Client, count: int) -> dict[str, Any]:
-    """A notification as the client knows it."""
+def progress(count: int) -> dict[str, Any]:
+    """A notification as clients know it."""
     return {
         "jsonrpc": "2.0",
         "method": names.PROGRESS,
@@ -201,9 +201,48 @@ async def test_each_step_is_with_the_client_before_the_server_takes_the_next_one
     params = {"name": f"{source}__echo", "arguments": {}, "_meta": {"progressToken": "mine"}}
     async with client.open(client.body(names.TOOLS_CALL, params, 1)) as response:
         for count, gate in enumerate(gates):
-            assert await next_message(response) == progress(client, count)
+            assert await next_message(response) == progress(count)
             gate.set()
         assert b'"later"' in (await next_event(response)).data
+
+
+async def is_cancelled(setting: Setting, source: str, call: Received) -> bool:
+    """Whether a server was told so: in words, or in the stateless era by the end of the connection."""
+    if source == "new":
+        return call.request.transport is None or call.request.transport.is_closing()
+    told = [
+        one.message["params"] for one in setting.servers[source].received if one.method == names.CANCELLED
+    ]
+    return call.message["id"] in [one["requestId"] for one in told]
+
+
+@CLIENTS
+@SOURCES
+async def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(
+    setting: Setting, source: str, client_era: str
+) -> None:
+    """M-99, L15."""
+    gate = asyncio.Event()
+    setting.plays(source, stepwise(source, [gate]))
+    client = await setting.client(client_era)
+    params = {"name": f"{source}__echo", "arguments": {}, "_meta": {"progressToken": "mine"}}
+    async with client.open(client.body(names.TOOLS_CALL, params, 1)) as response:
+        await next_message(response)
+        call = [one for one in setting.servers[source].received if one.method == names.TOOLS_CALL][-1]
+        assert response.connection is not None
+        response.connection.close()
+    if client_era == "modern":
+        await eventually(lambda: is_cancelled(setting, source, call))
+        return
+    assert (await client.ask(names.PING, identity=1)).status == 400, "still in flight"
+    assert not await is_cancelled(setting, source, call)
+    gate.set()
+
+    async def is_done() -> bool:
+        return (await client.ask(names.PING, identity=1)).status == 200
+
+    await eventually(is_done)
+    assert source == "new" or not await is_cancelled(setting, source, call)
 
 
 @pytest.mark.parametrize(("source", "client_era"), [("old", "modern"), ("new", "legacy")])
@@ -235,31 +274,34 @@ async def test_a_server_that_dies_after_a_step_is_told_on_the_same_stream_and_as
     setting.plays(source, dies)
     client = await setting.client(client_era)
     answer = await client.call(f"{source}__echo", meta={"progressToken": "mine"})
-    assert answer.messages[0] == progress(client, 0)
+    assert answer.messages[0] == progress(0)
     assert (answer.refusal["reason"], answer.refusal["delivered"]) == ("source_unavailable", "unknown")
     assert server.count(names.TOOLS_CALL) == before + 1
     setting.plays(source, events(event(answer_of(source))))
     assert_whole(await client.call(f"{source}__echo"))
 
 
-@CLIENTS
-async def test_a_workspace_server_that_dies_after_a_step_is_told_on_the_same_stream(
-    setting: Setting, client_era: str
+async def test_a_workspace_server_that_dies_after_a_step_is_told_on_the_same_streams(
+    setting: Setting,
 ) -> None:
-    """M-97: the response that the client waits for comes from the manager; the next call is served."""
-    setting.plays("new", stepwise("new", [asyncio.Event()]), events(event(answer_of("new"))))
-    client = await setting.client(client_era)
+    """M-97: the responses that clients wait for come from the manager; the next call is served."""
+    setting.plays("new", stepwise("new", [asyncio.Event()]))
     params = {"name": "new__echo", "arguments": {}, "_meta": {"progressToken": "mine"}}
-    async with client.open(client.body(names.TOOLS_CALL, params, "é")) as response:
-        assert await next_message(response) == progress(client, 0)
+    modern, legacy = [await setting.client(era) for era in ("modern", "legacy")]
+    bodies = [client.body(names.TOOLS_CALL, params, "é") for client in (modern, legacy)]
+    async with modern.open(bodies[0]) as one, legacy.open(bodies[1]) as other:
+        for response in (one, other):
+            assert await next_message(response) == progress(0)
         os.kill(await server_pid(setting.project), signal.SIGKILL)
-        message = await next_message(response)
-        assert await response.read() == b""
-    assert message["id"] == "é"
-    assert message["result"]["structuredContent"]["error"]["code"] == 47103
+        for response in (one, other):
+            message = await next_message(response)
+            assert await response.read() == b""
+            assert message["id"] == "é"
+            assert message["result"]["structuredContent"]["error"]["code"] == 47103
+    setting.plays("new", events(event(answer_of("new"))))
 
     async def served() -> Answer | None:
-        answer = await client.call("new__echo")
+        answer = await legacy.call("new__echo")
         return None if answer.result.get("isError") else answer
 
     assert_whole(await eventually(served, 10))

@@ -162,15 +162,17 @@ class McpRoutes:
             text = "this id is still being answered in this session; use a new one"
             return _json(jsonrpc.error(exchange.message.id, jsonrpc.INVALID_REQUEST, text), 400)
         writer = Writer(request, exchange, self._limit, self._legacy.keeper.streams)
-        task: asyncio.Task[web.StreamResponse] = self._own_task(self._serve(exchange, writer), "request")
+        task: asyncio.Task[web.StreamResponse] = self._own_task(
+            self._serve(exchange, session, writer), "request"
+        )
         session.in_flight[key] = task.cancel
         task.add_done_callback(lambda _: session.in_flight.pop(key, None))
         await asyncio.wait({task})
         return await writer.end() if task.cancelled() else task.result()
 
-    async def _serve(self, exchange: Exchange, writer: Writer) -> web.StreamResponse:
+    async def _serve(self, exchange: Exchange, session: Session, writer: Writer) -> web.StreamResponse:
         with self._counted():  # here too: the client may have left, and its call still goes on
-            return await writer.answer(self._legacy.answer(exchange))
+            return await writer.answer(self._legacy.answer(exchange, session))
 
     # -- GET and DELETE -----------------------------------------------------------------------------------
 

@@ -85,7 +85,7 @@ def _none_has_it(asked: Asked, uri: str, failures: list[CallOutcome]) -> Outcome
 
 
 async def _candidates(view: View, uri: str) -> dict[Source, float]:
-    """The likeliest first, at most `MAX_ASKED`: sources that may have a resource, and how long each may take."""
+    """The sources that may have a resource, the likeliest first, and how long each may take."""
     offerings = view.snapshot.offerings
     if (owner := offerings.owner(uri)) is not None:
         return {owner: math.inf}

@@ -77,9 +77,9 @@ async def _stand(
 async def _resume(out: EventResponse, stream: Stream, last: EventId) -> web.StreamResponse:
     if stream.is_ended and last.event >= stream.sent:
         return web.Response(status=204)
+    await out.open()  # first: from the claim on, events may be written to it
     stream.claim(out)
     try:
-        await out.open()
         await stream.resume(out, last.event)
         await stream.over()
         await out.close()

@@ -9,8 +9,21 @@ from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from support.manager import RunningManager, running_manager
+
+# The suite tries the same few examples each time; `--hypothesis-profile thorough` looks for new ones.
+settings.register_profile(
+    "suite",
+    max_examples=40,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("thorough", max_examples=1000, deadline=None)
+settings.load_profile("suite")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,6 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--real-servers", action="store_true", help=help_text)
     help_text = "also test with the official conformance suite; installs it with npm"
     parser.addoption("--conformance", action="store_true", help=help_text)
+    help_text = "also test with MCP clients that others wrote; installs them with npm and pip"
+    parser.addoption("--clients", action="store_true", help=help_text)
 
 
 @pytest.fixture(scope="session")
@@ -34,6 +49,7 @@ def _no_user_folders(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) ->
     home = next(_homes)
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)  # hundreds of processes would read those of the system
     for name in list(os.environ):
         if name.startswith(("XDG_", "LMTB_")):
             monkeypatch.delenv(name)

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import jsonrpc, names
@@ -245,7 +245,6 @@ async def test_the_stream_says_whom_it_concerns() -> None:
     st.lists(st.sampled_from(["", "x", "y"]), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=6),
 )
-@settings(max_examples=40, deadline=None)
 def test_nobody_is_ever_asked_for_another(names_of: list[str], questions: Sequence[tuple[int, bool]]) -> None:
     """T-86: by stream exactly its client; without, only where all calls under way are one caller's."""
 

@@ -6,6 +6,7 @@ Both are kept durably with the session, and are put into the words of the modern
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from manager.answers import dialect
@@ -61,7 +62,7 @@ class Wishes:
             return dialect.refuse(exchange, located)
         exchange.decided(located)
         if not isinstance(located, Located):
-            return dialect.refuse(exchange, not_set(located))
+            return replace(dialect.refuse(exchange, not_set(located)), lacks_workspace=True)
         instance = await self._workspaces.ready(located.workspace)
         if isinstance(instance, Refusal):
             return dialect.refuse(exchange, instance)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -24,6 +25,9 @@ settings.register_profile(
 )
 settings.register_profile("thorough", max_examples=1000, deadline=None)
 settings.load_profile("suite")
+
+OUTWARD = ("--real-servers", "--conformance", "--clients")
+"""With these something may be installed first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -49,10 +53,23 @@ def _no_user_folders(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) ->
     home = next(_homes)
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("SSL_CERT_FILE", os.devnull)  # hundreds of processes would read those of the system
     for name in list(os.environ):
         if name.startswith(("XDG_", "LMTB_")):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_certificate(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hundreds of processes would read all certificates of the system, and none speaks to the world."""
+    known = ssl.create_default_context().get_ca_certs(binary_form=True)
+    if not known or any(pytestconfig.getoption(option) for option in OUTWARD):
+        yield
+        return
+    file = tmp_path_factory.mktemp("certificates") / "one.pem"
+    file.write_text(ssl.DER_cert_to_PEM_cert(known[0]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(file))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -76,9 +76,8 @@ class ManagerHome:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._environ = {
-            "PATH": os.environ.get("PATH", os.defpath),
+            **{name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE") if name in os.environ},
             "HOME": str(folder / "home"),
-            "SSL_CERT_FILE": os.devnull,  # a start is quicker by the time those of the system take
             "LMTB_CONFIG_DIR": str(folder / "config"),
             "LMTB_STATE_DIR": str(folder / "state"),
             "LMTB_RUNTIME_DIR": str(folder / "run"),

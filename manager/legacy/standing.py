@@ -25,7 +25,7 @@ class Standing:
         self.stream = stream
         self._news: dict[str, bytes] = {}
         self._stirred = asyncio.Event()
-        self._is_closed = self._comes_back = False
+        self._is_closed = False
 
     @property
     def is_open(self) -> bool:
@@ -69,12 +69,10 @@ class Standing:
             self._stirred.clear()
             await self._deliver()
             await self._stirred.wait()
-        if self._comes_back:
-            await self.stream.farewell(outlet)
 
-    def close(self, *, comes_back: bool) -> None:
-        """End it. `comes_back`: the manager stops, and the session goes on with the next one."""
-        self._is_closed, self._comes_back = True, comes_back
+    def close(self) -> None:
+        """End it, with its session or with the manager."""
+        self._is_closed = True
         self._stirred.set()
 
     async def _deliver(self) -> None:

@@ -15,10 +15,9 @@ from protocol import sse
 from protocol.errors import Reason, Refusal
 from protocol.versions import numbers_events, primes_streams
 
-RETRY_MS: Final = 1000
-"""When a client whose connection broke shall come back."""
-STOP_RETRY_MS: Final = 3000
-"""The same when it is the manager that ends the stream: the next one has to start first."""
+RETRY_MS: Final = 3000
+"""When a client whose connection broke shall come back. Mostly the manager has ended then, and the next one has
+to start first; the official SDKs try once or twice, and then never again."""
 
 
 class Outlet(Protocol):
@@ -92,12 +91,6 @@ class Stream:
             for event in self._replay.after(self._session, self, after):
                 if self.outlet is outlet:
                     await self._write(event)
-
-    async def farewell(self, outlet: Outlet) -> None:
-        """Say when to come back, before we close a connection whose stream has no end of its own."""
-        async with self._turn:
-            if self._is_primed and self.outlet is outlet:
-                await self._write(sse.retry(STOP_RETRY_MS))
 
     # -- what is said -------------------------------------------------------------------------------------
 

@@ -16,8 +16,8 @@ from protocol.errors import Reason, Refusal
 from protocol.versions import numbers_events, primes_streams
 
 RETRY_MS: Final = 3000
-"""When a client whose connection broke shall come back. Mostly the manager has ended then, and the next one has
-to start first; the official SDKs try once or twice, and then never again."""
+"""When a client whose connection broke shall come back. Mostly the manager has ended, and the next one has to
+start first; the official SDKs try once or twice, and then never again."""
 
 
 class Outlet(Protocol):

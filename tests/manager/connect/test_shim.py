@@ -220,6 +220,7 @@ async def test_an_answer_without_a_response_becomes_an_error(client: Client, pla
         (b"[]", -32600),
         (TooLong(), -32600),
         (b'{"jsonrpc":"2.0","id":1.5,"method":"x"}', -32600),
+        (b'{"jsonrpc":"2.0","id":"\xff","method":"x"}', -32600),
     ],
 )
 async def test_a_line_that_is_no_message_is_answered_here(

@@ -65,7 +65,7 @@ class Splitter:
 
 
 async def read_lines(descriptor: int, take: Callable[[bytes | TooLong], Awaitable[None]]) -> None:
-    """Hand over every line, each when the one before it was taken, until the input ends or nobody takes it."""
+    """Hand over every line, each when the one before it was taken; ends with the input, or its taker."""
     loop = asyncio.get_running_loop()
     over = asyncio.Event()
     splitter = Splitter()

@@ -27,7 +27,7 @@ from workspace_server.upstream.failures import TransportEnded, Unavailable
 from workspace_server.upstream.junk import Junk
 from workspace_server.upstream.messages import Asked, Broken, Reply, Told
 from workspace_server.upstream.pace import Pace
-from workspace_server.upstream.questions import Questions
+from workspace_server.upstream.questions import Questions, are_one_clients
 from workspace_server.upstream.transport import Beside, Lost, Transport
 
 MAX_PROGRESS: Final = 256
@@ -201,7 +201,7 @@ class Exchange:
         if isinstance(message, Told):
             return self._hear(message, beside)
         if isinstance(message, Asked):
-            concerned = [client.context for client, _ in self._concerned(beside)]
+            concerned = [client.context for client, _ in reversed(self._concerned(beside))]
             if not self._questions.take(message, concerned):
                 self.strays += 1
         elif self._junk.add(text, time.monotonic()):
@@ -226,8 +226,9 @@ class Exchange:
                 if message.method == names.MESSAGE:
                     self._note(params)
                 concerned = self._concerned(beside)
-                waiting = concerned[0][1] if len(concerned) == 1 else None
-                return waiting is not None and self._pass_on(waiting, message.method, params)
+                if not are_one_clients([client.context for client, _ in concerned]):
+                    return False
+                return self._pass_on(concerned[-1][1], message.method, params)
             case names.CANCELLED:
                 self._questions.cancelled(message.params)
             case _:
@@ -255,16 +256,14 @@ class Exchange:
     def _concerned(self, beside: int | None) -> list[tuple[Client, _Waiting]]:
         """The requests that the server may mean with what it says by itself; nobody knows which of several.
 
-        HTTP tells by the stream it came on. Otherwise it is the one that is under way; of several requests of
-        one session of a client, the last. Parked ones count only where there is no other: a server that waits
-        for an answer says nothing, and the client may never give one.
+        HTTP tells by the stream it came on. Otherwise it is one that is under way, most likely the last.
+        Parked ones count only where there is no other: a server that waits for an answer says nothing, and
+        the client may never give one.
         """
         keys = tuple(self._waiting) if beside is None else (b"%d" % beside,)
         under_way = [self._waiting[key] for key in keys if key in self._waiting]
         all_of_them = [(one.client, one) for one in under_way if one.client is not None]
-        made_for = [one for one in all_of_them if not one[0].context.is_parked()] or all_of_them
-        callers = {client.context.caller for client, _ in made_for}
-        return made_for[-1:] if len(callers) == 1 and "" not in callers else made_for
+        return [one for one in all_of_them if not one[0].context.is_parked()] or all_of_them
 
     def _send_later(self, message: bytes) -> None:
         """Send without making anybody wait; a message that cannot be sent any more is not missed."""

@@ -14,7 +14,7 @@ import msgspec
 
 from protocol import jsonrpc, names
 from workspace_server.results import clean_text
-from workspace_server.source import CallContext, RpcError
+from workspace_server.source import CALL_ENDED, CallContext, RpcError
 from workspace_server.upstream.messages import Asked
 
 MAX_REPLIES: Final = 64
@@ -61,7 +61,7 @@ class Questions:
 
         Args:
             asked: the request.
-            concerned: the calls that it may be about.
+            concerned: the calls that it may be about, the likeliest first.
         """
         if len(self._tasks) - self._asking >= MAX_REPLIES or asked.id in self._tasks:
             return False
@@ -94,7 +94,7 @@ class Questions:
     async def _outcome(self, asked: Asked, concerned: Sequence[CallContext]) -> msgspec.Raw | RpcError:
         if asked.method == names.PING:
             return msgspec.Raw(b"{}")
-        has_roots = len(concerned) == 1 and "roots" in concerned[0].capabilities
+        has_roots = are_one_clients(concerned) and "roots" in concerned[0].capabilities
         if asked.method == names.ROOTS_LIST and not has_roots:
             self.roots_told = True
             root = {"uri": self._root.as_uri(), "name": self._root.name or "/"}
@@ -102,7 +102,7 @@ class Questions:
         if asked.method not in _FOR_CLIENTS or not concerned:
             text = f"{clean_text(asked.method[:100])} is not offered"
             return RpcError(jsonrpc.METHOD_NOT_FOUND, text)
-        if len(concerned) > 1:
+        if not are_one_clients(concerned):
             return _SEVERAL
         if len(jsonrpc.bytes_of(asked.params)) > MAX_QUESTION:
             return _TOO_LARGE
@@ -110,6 +110,16 @@ class Questions:
             return _TOO_MANY
         self._asking += 1
         try:
-            return await concerned[0].ask(asked.method, asked.params)
+            for call in concerned:
+                outcome = await call.ask(asked.method, asked.params)
+                if outcome is not CALL_ENDED:  # else it was about another one
+                    return outcome
+            return CALL_ENDED
         finally:
             self._asking -= 1
+
+
+def are_one_clients(calls: Sequence[CallContext]) -> bool:
+    """Whether there are calls, and all come from one client; of two without a session nobody knows that."""
+    callers = {call.caller for call in calls}
+    return len(calls) == 1 or (len(callers) == 1 and "" not in callers)

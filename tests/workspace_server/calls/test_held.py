@@ -484,9 +484,7 @@ async def test_a_question_after_the_end_reaches_nobody(conversations: Conversati
 
     client = Client(conversations, work)
     assert await client.round() == ToolResult("done")
-    answer = await kept[0].ask(names.ELICIT, FORM)
-    assert isinstance(answer, RpcError)
-    assert answer.code == -32601
+    assert isinstance(await kept[0].ask(names.ELICIT, FORM), RpcError)
     await kept[0].notify(names.PROGRESS, {"progressToken": 1, "progress": 1})
     assert client.told == []
 
@@ -506,19 +504,30 @@ async def test_a_question_after_the_end_reaches_nobody(conversations: Conversati
 async def test_a_stateless_client_without_the_capability_learns_which_and_the_call_ends(
     conversations: Conversations, method: str, params: msgspec.Raw, required: Any
 ) -> None:
-    """M8; the source gets an error, too."""
-    answers: list[Any] = []
+    """M8; the source is told that the call is over, and then gets an error, too."""
+    happened: list[Any] = []
+
+    async def ask(context: CallContext) -> None:
+        happened.append(await context.ask(method, params))
 
     async def work(context: CallContext) -> CallOutcome:
-        answers.append(await context.ask(method, params))
-        await asyncio.Event().wait()
-        raise AssertionError
+        asking = asyncio.ensure_future(ask(context))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            happened.append("cancelled")
+        raise AssertionError(asking)
 
     outcome = await Client(conversations, work, capabilities={"elicitation": {"x": {}}}).round()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32021
     assert outcome.data is not None
     assert json.loads(bytes(outcome.data)) == {"requiredCapabilities": required}
+    async with asyncio.timeout(within(1)):
+        while len(happened) < 2:
+            await asyncio.sleep(0.001)
+    assert happened[0] == "cancelled"
+    assert isinstance(happened[1], RpcError)
 
 
 async def test_in_a_session_the_source_decides_what_to_do_without(conversations: Conversations) -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from protocol import jsonrpc, names
 from support.wire import GREETING, Message, Wire
-from workspace_server.source import CallContext, RpcError
+from workspace_server.source import CALL_ENDED, CallContext, RpcError
 from workspace_server.upstream import questions
 from workspace_server.upstream.session import Session
 from workspace_server.upstream.transport import Beside
@@ -36,6 +36,7 @@ class Caller:
     told: list[tuple[str, Any]] = field(default_factory=list)
     answer: asyncio.Event = field(default_factory=asyncio.Event)
     parked: bool = False
+    has_ended: bool = False
 
     def __post_init__(self) -> None:
         self.answer.set()
@@ -55,7 +56,7 @@ class Caller:
     async def _ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
         self.asked.append((method, json.loads(bytes(params) or b"null")))
         await self.answer.wait()
-        return msgspec.Raw(ANSWER)
+        return CALL_ENDED if self.has_ended else msgspec.Raw(ANSWER)
 
     async def _notify(self, method: str, params: Any) -> None:
         self.told.append((method, json.loads(jsonrpc.dumps(params))))
@@ -177,6 +178,18 @@ async def test_of_two_calls_of_one_session_the_last_is_asked() -> None:
         busy.ask("a")
         await answered(busy, "a")
         assert [len(caller.asked) for caller in callers] == [0, 1]
+
+
+async def test_when_the_call_that_was_asked_about_ends_the_one_before_is_asked() -> None:
+    busy, callers = Busy(), [Caller("one"), Caller("one"), Caller("one")]
+    callers[1].has_ended = callers[2].has_ended = True
+    async with calling(busy, *callers):
+        busy.ask("a")
+        assert await answered(busy, "a") == ["result"]
+        assert [len(caller.asked) for caller in callers] == [1, 1, 1]
+        callers[0].has_ended = True
+        busy.ask("b")
+        assert await answered(busy, "b") == [-32603]
 
 
 async def test_of_two_stateless_calls_nobody_knows_whether_they_are_one_clients() -> None:

@@ -277,6 +277,18 @@ async def test_a_client_that_answers_with_an_error_ends_its_call(play: Scene) ->
     assert len(play.upstream.called("ask")) == 1, "nothing is sent again"
 
 
+async def test_a_call_that_waits_for_its_approval_has_not_begun(play: Scene) -> None:
+    """M-61: nobody has to check what became of it."""
+    state = f"{request_state.prefix('ws')}{request_state.ASK}.sealed"
+    play.upstream.plays["ask"] = result(asking({"a": ELICIT}, state))
+    async with calling_tool(await askable(play)) as call:
+        await call.fail(await call.next(), -1, "no")
+        (response,) = await call.rest()
+    refused = response["result"]["structuredContent"]["error"]
+    assert (refused["code"], refused["delivered"]) == (47122, "no")
+    assert refused["nextStep"] == "call again when its question can be answered"
+
+
 async def test_a_prompt_whose_question_fails_is_an_error(play: Scene) -> None:
     play.upstream.plays["ask"] = result(asking({"a": ELICIT}))
     async with calling(await askable(play), names.PROMPTS_GET, {"name": "ask"}) as call:

@@ -15,6 +15,7 @@ from manager.legacy.stream import Outlet, Stream
 from protocol import jsonrpc, names
 
 MAX_NEWS: Final = 256
+"""Most news that wait; beyond that the oldest of a resource makes room."""
 _CHANGED: Final = {method: jsonrpc.notification(method) for method in names.LISTS_CHANGED}
 
 
@@ -41,7 +42,7 @@ class Standing:
         """Say this, now or to the next that listens; of messages with one key the newest is enough."""
         self._news[key] = message
         if len(self._news) > MAX_NEWS:
-            del self._news[next(iter(self._news))]
+            del self._news[next(one for one in self._news if one not in _CHANGED)]
         self._stirred.set()
 
     def announce_lists(self, methods: Iterable[str] = names.LISTS_CHANGED) -> None:

@@ -115,14 +115,16 @@ async def test_a_gap_is_known() -> None:
     assert standing.followed(EventId("e.0", 5)) == 5
 
 
-async def test_news_are_bounded() -> None:
+async def test_news_are_bounded_and_changed_lists_stay_among_them() -> None:
     standing = standing_of()
+    standing.announce_lists()
     for number in range(MAX_NEWS + 10):
         standing.tell(str(number), b'{"method":"n"}')
     async with listener(standing) as outlet:
         await outlet.count(MAX_NEWS)
         await asyncio.sleep(0)
     assert len(outlet.messages) == MAX_NEWS
+    assert outlet.methods[:3] == ORDER
 
 
 async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:

@@ -63,6 +63,21 @@ async def test_who_comes_back_gets_what_followed_and_then_what_follows() -> None
     assert len({*first.ids, *second.ids}) == 4
 
 
+async def test_who_comes_back_gets_everything_though_the_stream_ends_meanwhile() -> None:
+    stream = stream_of()
+    for number in range(5):
+        await stream.send(b'{"n":%d}' % number)
+    slow = Recorder()
+    slow.gate = asyncio.Event()
+    stream.claim(slow)
+    resuming = asyncio.create_task(stream.resume(slow, 0))
+    await asyncio.sleep(0)
+    stream.end()
+    slow.gate.set()
+    await resuming
+    assert [one["n"] for one in slow.messages] == [0, 1, 2, 3, 4]
+
+
 async def test_the_former_connection_is_cut_off_even_where_it_hangs() -> None:
     """A client behind a dead connection comes back long before the old one is known to be dead."""
     stream = stream_of()

@@ -12,8 +12,8 @@ from typing import Final
 TAG: Final = "lmtb2"
 HELD: Final = "held"
 ASK: Final = "ask"
-"""The kinds of states that matter outside, which stand behind the workspace: of a call that is held open, and of
-one that has not begun, because its user is asked whether it may run."""
+"""The kinds of states that matter outside, which stand behind the workspace: of a call that is held open, and
+of one that has not begun, because its user is asked whether it may run."""
 
 
 def prefix(workspace: str) -> str:

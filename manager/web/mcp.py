@@ -16,7 +16,7 @@ from manager.answers.dispatch import Dispatch, unknown_workspace
 from manager.answers.exchange import Exchange, Located
 from manager.answers.locate import locate
 from manager.answers.sighting import sighting
-from manager.legacy.endpoint import LegacyEndpoint, NoSession
+from manager.legacy.endpoint import UNKNOWN, LegacyEndpoint, NoSession
 from manager.routing.clients import Clients
 from manager.routing.door import DoorRefusal
 from manager.routing.json_scan import check_json
@@ -185,16 +185,19 @@ class McpRoutes:
         session = self._legacy.session(identity)
         if isinstance(session, NoSession):
             return _json(session.body(None), session.status)
-        if self.is_draining:
-            return _json(
-                b'{"error":"the manager is stopping; connect again in a moment"}', 503, {"Retry-After": "1"}
-            )
         if not accepts(request)[1]:
             return _json(b'{"error":"Not Acceptable: accept text/event-stream"}', 406)
         path = request.match_info.get("workspace_id")
         claims = claims_of(request, path, session)
         located = await locate(self._dispatch.workspaces, claims)
         heard = located.workspace.id if isinstance(located, Located) else None
+        # asked last: nobody would end a stream that is opened behind the end of its session or of all streams
+        if self._legacy.session(identity) is not session:
+            return _json(UNKNOWN.body(None), UNKNOWN.status)
+        if self.is_draining:
+            return _json(
+                b'{"error":"the manager is stopping; connect again in a moment"}', 503, {"Retry-After": "1"}
+            )
         return await get_stream.serve(request, self._legacy.keeper, session, heard)
 
     async def delete(self, request: web.Request) -> web.StreamResponse:

@@ -170,6 +170,7 @@ def test_a_member_named_twice_or_with_escapes_is_refused(body: bytes) -> None:
         (b'{"jsonrpc":"2.0","id":{},"method":"x"}', None),
         (b'{"jsonrpc":"2.0","id":[1],"method":"x"}', None),
         (b'{"jsonrpc":"2.0","id":"' + b"x" * 255 + b'","method":"x"}', None),
+        (b'{"jsonrpc":"2.0","id":"\xff","method":"x"}', None),
     ],
 )
 def test_a_wrong_shape_is_an_invalid_request_with_the_id_where_it_can_be_read(

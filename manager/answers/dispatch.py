@@ -143,7 +143,7 @@ class Dispatch:
 
     async def _give_up(self, workspace: Workspace, state: msgspec.Raw) -> None:
         """Nothing is started for it: a server that is gone holds no call open."""
-        if workspace.supervisor.life.is_serving:
+        if workspace.supervisor.is_serving:
             answer = await self._forwarder.send(workspace, cancelled(state))
             if not isinstance(answer, Refusal):
                 await answer.aclose("ok")

@@ -20,7 +20,6 @@ from protocol import jsonrpc, names
 from protocol.errors import Refusal
 
 METHODS: Final = frozenset({names.SET_LEVEL, names.SUBSCRIBE, names.UNSUBSCRIBE})
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 CONFIRM_S: Final = 5.0
 """How long a workspace server has to confirm a subscription; a slower one is believed."""
 MAX_URI: Final = 4096
@@ -48,8 +47,8 @@ class Wishes:
 
     async def _set_level(self, exchange: Exchange, session: Session) -> Plain:
         level = jsonrpc.text_of(exchange.params.get("level", b""))
-        if level not in LEVELS:
-            return _invalid(exchange, f"expected level, one of {', '.join(LEVELS)}")
+        if level not in names.LOG_LEVELS:
+            return _invalid(exchange, f"expected level, one of {', '.join(names.LOG_LEVELS)}")
         if level != session.log_level:
             session.log_level = level
             await self._keeper.save(session)

@@ -24,7 +24,7 @@ from protocol import jsonrpc, names
 LOOK_S: Final = 0.5
 """How often it is looked which servers serve, and what sessions mean; a new interest is looked at at once."""
 SETTLE_S: Final = 0.05
-"""Least time between two looks: each asks all sessions, and thousands may come back at once."""
+"""Least time between looks for new interests: each asks all sessions, and thousands may come at once."""
 
 
 class Listening:
@@ -46,9 +46,11 @@ class Listening:
         """Listen where somebody wants to hear, for ever."""
         try:
             while True:
+                is_stirred = self._stirred.is_set()
                 self._stirred.clear()
                 self._look()
-                await asyncio.sleep(SETTLE_S)
+                if is_stirred:
+                    await asyncio.sleep(SETTLE_S)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S):
                         await self._stirred.wait()

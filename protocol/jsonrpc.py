@@ -208,10 +208,13 @@ def _shape(body: bytes, members: _Members) -> Message | Malformed:
 
 
 def is_valid_id(raw: bytes) -> bool:
-    """Whether the JSON text is a string or an integer short enough to be echoed."""
+    """Whether the JSON text is a string or an integer short enough to be echoed.
+
+    A decoder skips over strings that nobody reads: whether their bytes are characters is only asked here.
+    """
     if len(raw) > MAX_ID_BYTES:
         return False
-    return raw[:1] == b'"' or _INTEGER.match(raw) is not None
+    return text_of(raw) is not None if raw[:1] == b'"' else _INTEGER.match(raw) is not None
 
 
 def id_key(raw: bytes) -> str | int:

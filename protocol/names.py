@@ -40,6 +40,9 @@ RESOURCE_UPDATED: Final = "notifications/resources/updated"
 LISTS_CHANGED: Final = (RESOURCES_CHANGED, PROMPTS_CHANGED, TOOLS_CHANGED)
 """Tools last: clients that list again at once then see everything (M-47)."""
 
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""What `logging/setLevel` and `META_LOG_LEVEL` may say, the most verbose first."""
+
 NAMED_PARAM: Final = {
     TOOLS_CALL: "name",
     PROMPTS_GET: "name",

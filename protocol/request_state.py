@@ -11,7 +11,9 @@ from typing import Final
 
 TAG: Final = "lmtb2"
 HELD: Final = "held"
-"""The kind of a state whose call is held open: it stands behind the workspace."""
+ASK: Final = "ask"
+"""The kinds of states that matter outside, which stand behind the workspace: of a call that is held open, and
+of one that has not begun, because its user is asked whether it may run."""
 
 
 def prefix(workspace: str) -> str:
@@ -28,4 +30,13 @@ def workspace_of(state: str) -> str | None:
 
 def is_held(state: str) -> bool:
     """Whether the call of a state of ours waits inside for the answers, and is not made anew with them."""
-    return workspace_of(state) is not None and state.split(".")[2] == HELD
+    return _kind_of(state) == HELD
+
+
+def has_not_begun(state: str) -> bool:
+    """Whether the call of a state of ours has not run so far in any part."""
+    return _kind_of(state) == ASK
+
+
+def _kind_of(state: str) -> str | None:
+    return state.split(".")[2] if workspace_of(state) is not None else None

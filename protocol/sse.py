@@ -43,11 +43,6 @@ def prime(identity: str, retry_ms: int) -> bytes:
     return f"id: {identity}\nretry: {retry_ms}\ndata: \n\n".encode()
 
 
-def retry(milliseconds: int) -> bytes:
-    """When to connect again; no event in itself."""
-    return f"retry: {milliseconds}\n\n".encode()
-
-
 def single_line(body: bytes) -> bytes:
     """A JSON text on one line. Line breaks outside strings are white space, and inside strings illegal."""
     if b"\n" not in body and b"\r" not in body:

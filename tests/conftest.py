@@ -4,13 +4,30 @@ from __future__ import annotations
 
 import itertools
 import os
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 
 from support.manager import RunningManager, running_manager
+
+# The suite tries the same few examples each time; `--hypothesis-profile thorough` looks for new ones.
+settings.register_profile(
+    "suite",
+    max_examples=40,
+    derandomize=True,
+    database=None,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("thorough", max_examples=1000, deadline=None)
+settings.load_profile("suite")
+
+OUTWARD = ("--real-servers", "--conformance", "--clients")
+"""With these something may be installed first."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -19,6 +36,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--real-servers", action="store_true", help=help_text)
     help_text = "also test with the official conformance suite; installs it with npm"
     parser.addoption("--conformance", action="store_true", help=help_text)
+    help_text = "also test with MCP clients that others wrote; installs them with npm and pip"
+    parser.addoption("--clients", action="store_true", help=help_text)
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +56,20 @@ def _no_user_folders(_homes: Iterator[Path], monkeypatch: pytest.MonkeyPatch) ->
     for name in list(os.environ):
         if name.startswith(("XDG_", "LMTB_")):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_certificate(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Hundreds of processes would read all certificates of the system, and none speaks to the world."""
+    known = ssl.create_default_context().get_ca_certs(binary_form=True)
+    if not known or any(pytestconfig.getoption(option) for option in OUTWARD):
+        yield
+        return
+    file = tmp_path_factory.mktemp("certificates") / "one.pem"
+    file.write_text(ssl.DER_cert_to_PEM_cert(known[0]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(file))
+        yield
 
 
 @pytest.fixture(autouse=True)

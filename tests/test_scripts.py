@@ -18,7 +18,15 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
 
 
 @pytest.mark.parametrize(
-    "script", ["scripts/venv", "scripts/start", "scripts/test", "scripts/real-servers", ".ci/run"]
+    "script",
+    [
+        "scripts/venv",
+        "scripts/start",
+        "scripts/test",
+        "scripts/real-servers",
+        "scripts/conformance",
+        ".ci/run",
+    ],
 )
 def test_script_is_executable_and_parses(script: str) -> None:
     path = ROOT / script
@@ -83,8 +91,17 @@ def test_missing_python_is_said_with_the_next_step(checkout: Path) -> None:
     assert "No Python 3.11 or newer found on PATH. Next step:" in done.stderr
 
 
-def test_servers_of_others_are_not_installed_without_node(checkout: Path) -> None:
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (["scripts/real-servers"], "Node 18 or newer is not on the PATH"),
+        (["scripts/conformance", "--install"], "npm is not on the PATH"),
+    ],
+)
+def test_what_others_wrote_is_not_installed_without_node(
+    checkout: Path, command: list[str], reason: str
+) -> None:
     """75: no fault, so that their tests are skipped."""
-    done = run(checkout, "scripts/real-servers")
+    done = run(checkout, *command)
     assert (done.returncode, done.stdout) == (75, "")
-    assert done.stderr == "Node 18 or newer is not on the PATH\n"
+    assert done.stderr == f"{reason}\n"

@@ -1,62 +1,32 @@
 """JSON lines on standard error: what went wrong in here, for the manager to keep.
 
-Not for tool output, and never for secrets: callers pass fields that they made themselves.
+Not for tool output, and never for secrets: callers pass fields that they made themselves. Written without the
+library that the manager logs with: loading it would take longer than the end of most servers.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import re
 import sys
 import traceback
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 
-class _Lines:
-    """The last link of the chain: writes a line, and survives a reader that has gone."""
-
-    def msg(self, line: str) -> None:
-        with suppress(OSError, ValueError):  # nobody may read any more; that is no reason to fail
-            sys.stderr.write(without(line) + "\n")
-            sys.stderr.flush()
-
-    debug = info = warning = error = critical = msg
-
-
-@functools.cache
-def _logger() -> Any:
-    # loaded with the first line that is logged: it is a fifth of the start otherwise
-    import structlog  # noqa: PLC0415
-
-    return structlog.wrap_logger(
-        _Lines(),
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.JSONRenderer(serializer=_serialize),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-    )
-
-
-def _serialize(value: Any, **_: Any) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode()
-
-
 def info(event: str, **fields: Any) -> None:
     """Something a person may want to know happened; `event` is a fixed word."""
-    _logger().info(event, **fields)
+    _write("info", event, fields)
 
 
 def error(event: str, **fields: Any) -> None:
     """Something failed that should not have; `event` is a fixed word."""
-    _logger().error(event, **fields)
+    _write("error", event, fields)
 
 
 def fault(event: str, exception: BaseException, **fields: Any) -> None:
@@ -64,7 +34,19 @@ def fault(event: str, exception: BaseException, **fields: Any) -> None:
     place = None
     for frame, line in traceback.walk_tb(exception.__traceback__):
         place = f"{frame.f_code.co_filename}:{line}"
-    _logger().error(event, fault=type(exception).__name__, at=place, **fields)
+    _write("error", event, {"fault": type(exception).__name__, "at": place, **fields})
+
+
+def _write(level: str, event: str, fields: Mapping[str, Any]) -> None:
+    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+    line = _serialize({**fields, "event": event, "level": level, "timestamp": now})
+    with suppress(OSError, ValueError):  # nobody may read any more; that is no reason to fail
+        sys.stderr.write(without(line) + "\n")
+        sys.stderr.flush()
+
+
+def _serialize(value: Any) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()
 
 
 _SHORTEST_SECRET: Final = 6

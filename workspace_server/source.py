@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -187,6 +187,10 @@ why there is none."""
 async def nobody(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
     """The answer where there is no caller who could be asked."""
     return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method[:100]} is not offered here")
+
+
+CALL_ENDED: Final = RpcError(jsonrpc.INTERNAL_ERROR, "the call this is about has ended")
+"""The answer where the call has its outcome already: the question was about another one."""
 
 
 def never_parked() -> bool:

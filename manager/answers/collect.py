@@ -70,8 +70,9 @@ async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answ
     """
     try:
         if answer.is_events:
-            async for message in _events_of(answer, limit):
-                yield message
+            async with contextlib.aclosing(_events_of(answer, limit)) as messages:
+                async for message in messages:
+                    yield message
         else:
             body = await answer.read()
             yield body if isinstance(body, Refusal) else answered(body) or unusable(answer.status)

@@ -172,7 +172,7 @@ class Dispatch:
             return dialect.refuse(exchange, answer)
         again = partial(self._again, exchange, located.workspace, params or exchange.params)
         give_up = partial(self._give_up, located.workspace)
-        return Relayed(answer, keep_status=exchange.is_modern, again=again, give_up=give_up)
+        return Relayed(answer, again, give_up)
 
     async def _again(
         self,
@@ -185,7 +185,7 @@ class Dispatch:
 
     async def _give_up(self, workspace: Workspace, state: msgspec.Raw) -> None:
         """Nothing is started for it: a server that is gone holds no call open."""
-        if workspace.supervisor.life.is_serving:
+        if workspace.supervisor.is_serving:
             answer = await self._forwarder.send(workspace, cancelled(state))
             if not isinstance(answer, Refusal):
                 await answer.aclose("ok")

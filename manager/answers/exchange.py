@@ -136,13 +136,11 @@ class Ending:
 class Relayed:
     """A workspace server's own answer, passed on as it comes.
 
-    `keep_status` is False where the client would misread an error status (M-27). Where the server asks for
-    something first, `again` sends the request once more, with further parameters; `give_up` tells the server
-    that this will not happen, with the `requestState` it gave.
+    Where the server asks for something first, `again` sends the request once more, with further parameters;
+    `give_up` tells the server that this will not happen, with the `requestState` it gave.
     """
 
     answer: Answer
-    keep_status: bool
     again: Callable[[Mapping[str, msgspec.Raw]], Awaitable[Answer | Refusal]]
     give_up: Callable[[msgspec.Raw], Awaitable[None]]
     ending: Ending | None = None

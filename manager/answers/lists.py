@@ -18,6 +18,7 @@ from manager.answers.collect import response_of
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.answers.outgoing import outgoing
 from manager.routing import discovery as found
+from manager.routing import legacy_tools
 from manager.routing.descriptors import (
     CALL_TOOL_TEXT,
     MANAGER_RESOURCES,
@@ -87,6 +88,7 @@ class Lists:
         elif exchange.message.method == names.TEMPLATES_LIST:
             theirs = _unlike(theirs, {one["uriTemplate"] for one in own})
         remember_shown(exchange, [jsonrpc.bytes_of(raw) for raw in theirs])
+        theirs = _fitting(exchange, theirs)
         first = [] if "cursor" in exchange.params else list(own)
         return Plain(dialect.result(exchange, {**result, member: [*first, *theirs]}))
 
@@ -94,12 +96,19 @@ class Lists:
         member, own = _OWN[exchange.message.method]
         theirs: list[msgspec.Raw] = []
         if exchange.message.method == names.TOOLS_LIST:
-            theirs = [entry.raw for entry in self._catalog.last_known(located.workspace)]
+            theirs = _fitting(exchange, [one.raw for one in self._catalog.last_known(located.workspace)])
         problem = found.issue("TOOLS_LIST_FETCH_FAILED", details=why).as_json()
         value = {member: [*own, *theirs], "_meta": {names.META_ISSUES: [problem]}}
         if exchange.session is not None:
             exchange.session.unannounced = True
         return Plain(dialect.result(exchange, value))
+
+
+def _fitting(exchange: Exchange, entries: list[msgspec.Raw]) -> list[msgspec.Raw]:
+    """The workspace's entries as the client's era allows them."""
+    if exchange.is_modern or exchange.message.method != names.TOOLS_LIST:
+        return entries
+    return legacy_tools.definitions(entries)
 
 
 def _unlike(entries: list[msgspec.Raw], taken: set[str]) -> list[msgspec.Raw]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from manager.upstream.response import ResponseTooLarge, UpstreamFailure, UpstreamResponse
 from protocol import jsonrpc, sse
 from protocol.errors import Reason, Refusal
+from protocol.jsonrpc import Response
 
 MAX_MESSAGE: Final = 128 * 1024 * 1024
 """Bytes of the largest message that is passed on; the manager's own limit is smaller by default."""
@@ -68,9 +70,23 @@ async def messages_of(response: UpstreamResponse) -> AsyncGenerator[bytes]:
     if not is_stream(response):
         yield await body_of(response)
         return
-    async for event in events_of(response):
-        if event.data:
-            yield sse.single_line(event.data)
+    async with aclosing(events_of(response)) as events:
+        async for event in events:
+            if event.data:
+                yield sse.single_line(event.data)
+
+
+async def response_in(response: UpstreamResponse) -> bytes:
+    """The response among the messages of an answer; its whole body where there is none.
+
+    Raises:
+        Lost: it broke off.
+    """
+    found = b""
+    async for message in messages_of(response):
+        if not isinstance(jsonrpc.parse(found), Response):
+            found = message
+    return found
 
 
 def wait_of(response: UpstreamResponse) -> int | None:

@@ -17,7 +17,7 @@ WATCHED_S: Final = 5.0
 
 
 def main() -> int:
-    """Start it; its exit code where it ends soon, else 0."""
+    """Start it; its exit code where it soon ends by itself, else 0: after a kill another try is worth it."""
     descriptor = os.open(Path(sys.argv[1]), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     process = subprocess.Popen(
         [sys.executable, "-I", "-m", "manager", "serve"],
@@ -27,7 +27,7 @@ def main() -> int:
         start_new_session=True,
     )
     try:
-        return process.wait(WATCHED_S)
+        return max(0, process.wait(WATCHED_S))
     except subprocess.TimeoutExpired:
         process.returncode = 0  # it goes on without us; no warning that it was not waited for
         return 0

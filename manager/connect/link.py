@@ -64,6 +64,7 @@ class Link:
         self._manager: _Manager | None = None
         self._in_doubt = True
         self._asking = asyncio.Lock()
+        self._starting = asyncio.Lock()
 
     async def send(self, message: Message, patience_s: float = PATIENCE_S) -> UpstreamResponse:
         """Send once, as soon as a manager can be reached; one is started if none runs.
@@ -139,7 +140,8 @@ class Link:
         """Start a manager if none answers; why that is hopeless."""
         if await self._find() is not None:
             return None
-        return await asyncio.to_thread(self._starter.start, time.monotonic())
+        async with self._starting:
+            return await asyncio.to_thread(self._starter.start, time.monotonic())
 
 
 def folder_query(cwd: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import aclosing
 from typing import Final
 
 import msgspec
@@ -66,18 +67,17 @@ async def _pass_on(
     """
     params, answered = acknowledged, False
     try:
-        async for data in messages_of(response):
-            message = jsonrpc.parse(data)
-            if isinstance(message, Notification) and message.method == names.ACKNOWLEDGED:
-                if acknowledged is None:
-                    params = message.params
-                    await write(data)
-                else:
-                    for news in _missed(acknowledged):
+        async with aclosing(messages_of(response)) as messages:
+            async for data in messages:
+                message = jsonrpc.parse(data)
+                if isinstance(message, Notification) and message.method == names.ACKNOWLEDGED:
+                    if acknowledged is None:
+                        params = message.params
+                    for news in (data,) if acknowledged is None else _missed(acknowledged):
                         await write(news)
-            elif not isinstance(message, Response) or params is None:
-                answered = isinstance(message, Response)
-                await write(data)
+                elif not isinstance(message, Response) or params is None:
+                    answered = isinstance(message, Response)
+                    await write(data)
     except Lost:
         if params is None:
             raise
@@ -95,4 +95,4 @@ def _missed(params: bytes) -> Iterator[bytes]:
         if jsonrpc.bytes_of(honoured.get(kind, msgspec.Raw(b""))) == b"true":
             yield jsonrpc.notification(method, meta)
     for uri in msgspec.json.decode(honoured.get("resourceSubscriptions", msgspec.Raw(b"[]"))):
-        yield jsonrpc.notification("notifications/resources/updated", {"uri": uri, **meta})
+        yield jsonrpc.notification(names.RESOURCE_UPDATED, {"uri": uri, **meta})

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from manager.connect import listens
-from manager.connect.answers import Lost, is_stream, messages_of, own_words, wait_of
+from manager.connect.answers import Lost, is_stream, messages_of, own_words, response_in, wait_of
 from manager.connect.link import PATIENCE_S, Link, Message, Unreachable
 from manager.connect.outgoing import ModernRequests
 from manager.connect.session import OWN_ID, Opened, RefusedError, Session
@@ -32,6 +32,8 @@ _HARMLESS: Final = frozenset(
 """What may be asked twice."""
 _MOST_PAGES: Final = 100
 _GONE: Final = 404
+_PAUSE_S: Final = 0.25
+"""Before a request is made again whose answer broke off."""
 _LOST: Final = Refusal(
     Reason.WORKSPACE_SERVER_DIED, "the manager went away while it was working on this", delivered="unknown"
 )
@@ -102,6 +104,7 @@ class Relay:
             except (Lost, UpstreamFailure):
                 if late or waiting.request.method not in _HARMLESS:
                     raise
+                await asyncio.sleep(_PAUSE_S)
 
     def _message(self, waiting: Waiting, opened: Opened | None) -> Message:
         request = waiting.request
@@ -158,7 +161,7 @@ class Relay:
             body = jsonrpc.request(OWN_ID, names.TOOLS_LIST, asked)
             request = Request(OWN_ID, names.TOOLS_LIST, b"", body)
             response = await self._link.send(self._modern.message(request, waiting.revision or ""))
-            page = [message async for message in messages_of(response)][-1]
+            page = await response_in(response)
             self._modern.listed(page, first="cursor" not in asked)
             result = jsonrpc.members_of(jsonrpc.members_of(page).get("result", b"{}"))
             if "nextCursor" not in result:

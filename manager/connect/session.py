@@ -14,12 +14,12 @@ from typing import Final
 
 import msgspec
 
-from manager.connect.answers import Lost, body_of, events_of, is_stream, messages_of
+from manager.connect.answers import Lost, body_of, events_of, is_stream, own_words, response_in
 from manager.connect.link import Link, Message, Unreachable
 from manager.connect.outgoing import legacy_head
 from manager.upstream.response import UpstreamFailure, UpstreamResponse
 from protocol import headers, jsonrpc, names, sse
-from protocol.jsonrpc import Request, Response
+from protocol.jsonrpc import Request
 
 OWN_ID: Final = b'"lmtb-connect"'
 """The id of requests of our own; their answers are never shown to the client."""
@@ -30,8 +30,7 @@ _LIST_OF: Final = {
     "resources": names.RESOURCES_CHANGED,
     "prompts": names.PROMPTS_CHANGED,
 }
-_SUBSCRIBE: Final = "resources/subscribe"
-_REMEMBERED: Final = frozenset({names.SET_LEVEL, _SUBSCRIBE, "resources/unsubscribe"})
+_REMEMBERED: Final = frozenset({names.SET_LEVEL, names.SUBSCRIBE, names.UNSUBSCRIBE})
 _NOTHING: Final = msgspec.Raw(b"null")
 _GONE: Final = 404
 
@@ -95,7 +94,7 @@ class Session:
             self._level = request.params
             return
         uri = jsonrpc.text_of(jsonrpc.members_of(request.params).get("uri", _NOTHING)) or ""
-        if request.method == _SUBSCRIBE:
+        if request.method == names.SUBSCRIBE:
             self._subscribed[uri] = request.params
         else:
             self._subscribed.pop(uri, None)
@@ -119,15 +118,15 @@ class Session:
                 return
             body = _own(names.INITIALIZE, self._params)
             response = await self._link.send(self.message(body, None))
-            answer = await _response_in(response)
+            answer = await response_in(response)
             opened = _opened(response, answer)
             if opened is None:
-                raise RefusedError(jsonrpc.bytes_of(jsonrpc.members_of(answer).get("error", _NOTHING)))
+                raise RefusedError(_error_in(answer, response.head.status))
             await self._post(jsonrpc.notification(names.INITIALIZED), opened)
             if self._level:
                 await self._post(_own(names.SET_LEVEL, self._level), opened)
             for params in self._subscribed.values():
-                await self._post(_own(_SUBSCRIBE, params), opened)
+                await self._post(_own(names.SUBSCRIBE, params), opened)
             self.opened, self._last_event, self._is_behind = opened, None, False
         await self.announce()
 
@@ -139,7 +138,7 @@ class Session:
         for method in self._kinds:
             await self._write(jsonrpc.notification(method))
         for uri in self._subscribed:
-            await self._write(jsonrpc.notification("notifications/resources/updated", {"uri": uri}))
+            await self._write(jsonrpc.notification(names.RESOURCE_UPDATED, {"uri": uri}))
 
     # -- the standing stream ---------------------------------------------------------------------------
 
@@ -195,28 +194,20 @@ def _announced(result: msgspec.Raw) -> tuple[str, ...]:
 def _standing(opened: Opened, last: str | None) -> Message:
     head = [one for one in legacy_head(opened.id, opened.revision) if one[0] != b"Content-Type"]
     if last is not None:
-        head.append((b"Last-Event-ID", headers.encode_value(last).encode()))
+        head.append((headers.LAST_EVENT_ID.encode(), headers.encode_value(last).encode()))
     return Message(b"GET", head)
 
 
 def _own(method: str, params: bytes) -> bytes:
-    return jsonrpc.dumps(
-        {
-            "jsonrpc": "2.0",
-            "id": msgspec.Raw(OWN_ID),
-            "method": method,
-            "params": msgspec.Raw(params or b"{}"),
-        }
-    )
+    return jsonrpc.request(OWN_ID, method, jsonrpc.members_of(params))
 
 
-async def _response_in(response: UpstreamResponse) -> bytes:
-    """The response among the messages of an answer; its whole body where there is none."""
-    found = b""
-    async for message in messages_of(response):
-        if not isinstance(jsonrpc.parse(found), Response):
-            found = message
-    return found
+def _error_in(answer: bytes, status: int) -> bytes:
+    """The error object of an answer; one of ours for a refusal of the door, which has none."""
+    error = jsonrpc.members_of(answer).get("error", _NOTHING)
+    if "code" not in jsonrpc.members_of(error):
+        error = jsonrpc.members_of(own_words(OWN_ID, status, answer))["error"]
+    return jsonrpc.bytes_of(error)
 
 
 def _opened(response: UpstreamResponse, answer: bytes) -> Opened | None:

@@ -121,7 +121,7 @@ class Shim:
         named = jsonrpc.members_of(notification.params).get("requestId", msgspec.Raw(b"null"))
         target = jsonrpc.bytes_of(named)
         waiting = self._requests.get(jsonrpc.id_key(target)) if jsonrpc.is_valid_id(target) else None
-        if waiting is None or waiting.task is None:
+        if waiting is None or waiting.task is None or waiting.cancelled:
             return
         waiting.cancelled = True
         if waiting.revision is not None:

@@ -12,6 +12,7 @@ import os
 import queue
 import threading
 from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError
 from typing import Final
 
 MAX_LINE: Final = 32 * 1024 * 1024
@@ -64,9 +65,9 @@ class Splitter:
 
 
 async def read_lines(descriptor: int, take: Callable[[bytes | TooLong], Awaitable[None]]) -> None:
-    """Hand over every line, each when the one before it was taken, until the input ends."""
+    """Hand over every line, each when the one before it was taken; ends with the input, or its taker."""
     loop = asyncio.get_running_loop()
-    over = loop.create_future()
+    over = asyncio.Event()
     splitter = Splitter()
 
     async def hand_over(lines: list[bytes | TooLong]) -> None:
@@ -74,16 +75,16 @@ async def read_lines(descriptor: int, take: Callable[[bytes | TooLong], Awaitabl
             await take(line)
 
     def read() -> None:
-        with contextlib.suppress(OSError, RuntimeError, asyncio.CancelledError):
+        with contextlib.suppress(OSError, RuntimeError, CancelledError, ClientGone):
             while chunk := os.read(descriptor, _READ):
                 asyncio.run_coroutine_threadsafe(hand_over(splitter.feed(chunk)), loop).result()
             asyncio.run_coroutine_threadsafe(hand_over(splitter.rest()), loop).result()
         with contextlib.suppress(RuntimeError):  # the loop may be gone
-            loop.call_soon_threadsafe(lambda: None if over.done() else over.set_result(None))
+            loop.call_soon_threadsafe(over.set)
 
     # no executor: it would be waited for at the end, and a read may last for ever
     threading.Thread(target=read, name="standard input", daemon=True).start()
-    await over
+    await over.wait()
 
 
 class Output:

@@ -30,18 +30,21 @@ class Ear:
     """Listens for changed lists and for updates of some resources. Run it in a task; cancelling that ends it.
 
     Attributes:
+        workspace: what it listens for, by its id.
         instance: whom it listens to.
         uris: the resources it asks about.
         honoured: those the server will tell of, none if it refused; None before it said so.
         decided: set when `honoured` is known, or never will be.
+        is_over: whether the stream has ended; only the wait behind it goes on.
     """
 
     def __init__(self, workspace: str, instance: Instance, uris: frozenset[str]) -> None:
+        self.workspace = workspace
         self.instance = instance
         self.uris = uris
         self.honoured: frozenset[str] | None = None
         self.decided = asyncio.Event()
-        self._workspace = workspace
+        self.is_over = False
 
     async def run(self, told: Callable[[Ear, str, dict[str, msgspec.Raw]], None]) -> None:
         """Listen until the stream ends, and then wait a while: one that ends is not begun anew at once.
@@ -55,13 +58,14 @@ class Ear:
         except (UpstreamFailure, sse.EventTooLarge) as failure:
             self._log(ended=str(failure) or type(failure).__name__)
         finally:
+            self.is_over = True
             self.decided.set()
         await asyncio.sleep(AGAIN_S if is_offered else REFUSED_S)
 
     async def _listen(self, told: Callable[[Ear, str, dict[str, msgspec.Raw]], None]) -> bool:
         """Listen until the stream ends; False where there is none."""
         wanted = {**_LISTS, **({"resourceSubscriptions": sorted(self.uris)} if self.uris else {})}
-        request = own_request(names.LISTEN, {"notifications": wanted}, f"listen-{self._workspace}")
+        request = own_request(names.LISTEN, {"notifications": wanted}, f"listen-{self.workspace}")
         head = (*request.headers, self.instance.credentials())
         response = await self.instance.pool.request(b"POST", request.target, head, request.body)
         decoder = sse.Decoder()
@@ -90,12 +94,12 @@ class Ear:
                 self._log(why="what it sent is no message")
 
     def _log(self, **why: object) -> None:
-        logger().info("listen", workspace=self._workspace, **why)
+        logger().info("listen", workspace=self.workspace, **why)
 
 
 def _honoured(params: dict[str, msgspec.Raw]) -> frozenset[str]:
     raw = jsonrpc.members_of(params.get("notifications", b"{}")).get("resourceSubscriptions")
     try:
         return frozenset(msgspec.json.decode(raw, type=list[str]) if raw is not None else ())
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return frozenset()

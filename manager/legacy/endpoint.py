@@ -124,21 +124,16 @@ class LegacyEndpoint:
         }
         return Plain(jsonrpc.result(exchange.message.id, value))
 
-    async def answer(self, exchange: Exchange) -> Reply:
+    async def answer(self, exchange: Exchange, session: Session) -> Reply:
         """The reply to a request of a session (M-34, M-36)."""
         method = exchange.message.method
         if method == names.PING:
             return Plain(jsonrpc.result(exchange.message.id, {}))
-        if method in WISHES and exchange.session is not None:
-            return await self._wishes.answer(exchange, exchange.session)
         if method == names.ROOTS_LIST or method in names.MODERN_ONLY:
             return dialect.method_not_found(exchange)
         if method in names.HANDSHAKE_NAMES:
             return await self._dispatch.handshake(exchange, dict(exchange.params), bare=True)
-        reply = await self._dispatch.answer(exchange)
-        session = exchange.session
-        if session is None:
-            return reply
+        reply = await self._answer(exchange, session)
         if self._roots.may_help(exchange, session, reply):
             return Events(self._with_roots(exchange, session))
         return self._translated(exchange, session, reply)
@@ -147,12 +142,17 @@ class LegacyEndpoint:
         """The reply to a request that was sent with `Dispatch.forward_now`."""
         return self._translated(exchange, session, await self._dispatch.arrival(exchange, sent))
 
+    async def _answer(self, exchange: Exchange, session: Session) -> Reply:
+        if exchange.message.method in WISHES:
+            return await self._wishes.answer(exchange, session)
+        return await self._dispatch.answer(exchange)
+
     async def _with_roots(self, exchange: Exchange, session: Session) -> AsyncGenerator[bytes]:
         """The question for the client's roots, and then the answer as they decide it."""
         async with aclosing(self._roots.ask(exchange, session)) as question:
             async for message in question:
                 yield message
-        reply = self._translated(exchange, session, await self._dispatch.answer(exchange))
+        reply = self._translated(exchange, session, await self._answer(exchange, session))
         if isinstance(reply, Plain):
             yield reply.body
         else:

@@ -19,7 +19,7 @@ from manager.legacy.news import News
 from manager.legacy.questions import Questions
 from manager.legacy.streams import Streams
 from manager.log import logger, short
-from manager.routing.sessions import Session, Sessions
+from manager.routing.sessions import Session, Sessions, heard_by
 from manager.settings import Settings
 from manager.store import SessionRow, Store
 from protocol import jsonrpc
@@ -216,9 +216,7 @@ class Keeper:
 
     def active_workspaces(self, idle_s: float) -> set[str]:
         """Workspaces with a session that has an open stream or asked something recently (M-164)."""
-        now = self._now()
-        active = [one for one in self.sessions if one.streaming or now - one.seen < idle_s]
-        return {workspace for session in active for workspace in session.workspaces}
+        return heard_by(self.sessions.active(self._now(), idle_s))
 
     async def housekeep(self) -> None:
         """Drop what has expired, and save now and then when each session was last seen."""

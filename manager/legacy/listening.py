@@ -22,7 +22,9 @@ from manager.upstream.workspaces import Workspaces
 from protocol import jsonrpc, names
 
 LOOK_S: Final = 0.5
-"""How often it is looked which servers serve; a new interest is looked at at once."""
+"""How often it is looked which servers serve, and what sessions mean; a new interest is looked at at once."""
+SETTLE_S: Final = 0.05
+"""Least time between looks for new interests: each asks all sessions, and thousands may come at once."""
 
 
 class Listening:
@@ -44,8 +46,11 @@ class Listening:
         """Listen where somebody wants to hear, for ever."""
         try:
             while True:
+                is_stirred = self._stirred.is_set()
                 self._stirred.clear()
                 self._look()
+                if is_stirred:
+                    await asyncio.sleep(SETTLE_S)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(LOOK_S):
                         await self._stirred.wait()
@@ -105,54 +110,47 @@ class Listening:
     def _listen(self, workspace: str, instance: Instance, uris: frozenset[str]) -> None:
         """Begin to listen; who listened before goes on until this one is acknowledged."""
         ears = self._ears[workspace]
-        for unheard in [one for one in ears if one.honoured is None]:
-            self._end(unheard)
-            ears.remove(unheard)
+        self._drop([one for one in ears if one.is_over or one.honoured is None])
         ear = Ear(workspace, instance, uris)
-        task = asyncio.create_task(
-            ear.run(lambda one, method, params: self._told(workspace, one, method, params)),
-            name=f"listen {workspace}",
-        )
+        task = asyncio.create_task(ear.run(self._told), name=f"listen {workspace}")
         task.add_done_callback(lambda _: self._tasks.pop(ear, None))
         self._tasks[ear] = task
         ears.append(ear)
 
     def _drop_dead(self, workspace: str, instance: Instance | None) -> None:
         ears = self._ears[workspace]
-        alive = [one for one in ears if one in self._tasks and one.instance is instance]
-        for ear in ears:
-            if ear not in alive:
-                self._end(ear)
-        if alive:
-            self._ears[workspace] = alive
-        else:
+        self._drop([one for one in ears if one not in self._tasks or one.instance is not instance])
+        if not ears:
             del self._ears[workspace]
             self._interrupted.add(workspace)
 
-    def _end(self, ear: Ear) -> None:
-        if (task := self._tasks.get(ear)) is not None:
-            task.cancel()
+    def _drop(self, ears: Collection[Ear]) -> None:
+        """End these; what was said since a stream ended by itself was missed."""
+        for ear in ears:
+            self._ears[ear.workspace].remove(ear)
+            if ear.is_over:
+                self._interrupted.add(ear.workspace)
+            if (task := self._tasks.get(ear)) is not None:
+                task.cancel()
+            ear.decided.set()  # a task that is ended before it begins sets nothing
 
     # -- what they bring ----------------------------------------------------------------------------------
 
-    def _told(self, workspace: str, ear: Ear, method: str, params: dict[str, msgspec.Raw]) -> None:
+    def _told(self, ear: Ear, method: str, params: dict[str, msgspec.Raw]) -> None:
         if method == names.ACKNOWLEDGED:
-            self._acknowledged(workspace, ear)
+            self._acknowledged(ear)
         elif method in names.LISTS_CHANGED:
-            self._news.lists_changed(workspace, (method,))
+            self._news.lists_changed(ear.workspace, (method,))
         elif method == names.RESOURCE_UPDATED:
             uri = jsonrpc.text_of(params.get("uri", b""))
             if uri is not None:
-                self._news.resource_updated(workspace, uri, _updated(params))
+                self._news.resource_updated(ear.workspace, uri, _updated(params))
 
-    def _acknowledged(self, workspace: str, ear: Ear) -> None:
-        ears = self._ears.get(workspace, [])
-        for former in [one for one in ears if one is not ear]:
-            self._end(former)
-            ears.remove(former)
-        if workspace in self._interrupted:
-            self._interrupted.discard(workspace)
-            self._news.anything_changed(workspace)  # who knows what was missed meanwhile
+    def _acknowledged(self, ear: Ear) -> None:
+        self._drop([one for one in self._ears.get(ear.workspace, []) if one is not ear])
+        if ear.workspace in self._interrupted:
+            self._interrupted.discard(ear.workspace)
+            self._news.anything_changed(ear.workspace)  # who knows what was missed meanwhile
 
 
 def _updated(params: dict[str, msgspec.Raw]) -> bytes:

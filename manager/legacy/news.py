@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from manager.legacy.standing import Standing
 from manager.legacy.stream import Outlet
 from manager.legacy.streams import Streams
-from manager.routing.sessions import Session, Sessions
+from manager.routing.sessions import Session, Sessions, heard_by
 from protocol import jsonrpc, names
 
 LISTEN_S = 15 * 60.0
@@ -31,13 +31,11 @@ class News:
 
     def interest(self) -> dict[str, frozenset[str]]:
         """The workspaces somebody wants to hear of, each with the resources that are subscribed there."""
-        wanted: dict[str, set[str]] = {}
-        for session in self._sessions:
-            if session.streaming or self._now() - session.seen < LISTEN_S:
-                for workspace in session.workspaces:
-                    wanted.setdefault(workspace, set())
-                for uri, workspace in session.subscriptions.items():
-                    wanted.setdefault(workspace, set()).add(uri)
+        active = self._sessions.active(self._now(), LISTEN_S)
+        wanted: dict[str, set[str]] = {workspace: set() for workspace in heard_by(active)}
+        for session in active:
+            for uri, workspace in session.subscriptions.items():
+                wanted.setdefault(workspace, set()).add(uri)
         return {workspace: frozenset(uris) for workspace, uris in wanted.items()}
 
     def stir(self) -> None:
@@ -51,13 +49,13 @@ class News:
         """Lists of a workspace changed, by default all."""
         told = tuple(methods)
         for session in self._sessions:
-            if workspace in session.workspaces:
+            if session.hears(workspace):
                 self._streams.standing(session).announce_lists(told)
 
     def resource_updated(self, workspace: str, uri: str, message: bytes) -> None:
         """A resource of a workspace changed: tell those who subscribed it, or what it is part of."""
         for session in self._sessions:
-            if any(
+            if session.subscriptions and any(
                 home == workspace and _covers(subscribed, uri)
                 for subscribed, home in session.subscriptions.items()
             ):

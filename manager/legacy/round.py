@@ -30,8 +30,15 @@ _URL: Final = b'"url"'
 Members = Mapping[str, msgspec.Raw]
 
 
-def unanswered(message: str, details: Mapping[str, Any] | None = None) -> Refusal:
-    """The refusal for a request whose server asked something that was not answered."""
+def unanswered(message: str, details: Mapping[str, Any] | None = None, state: str = "") -> Refusal:
+    """The refusal for a request whose server asked something that was not answered.
+
+    Args:
+        state: the `requestState` that came with the question.
+    """
+    if request_state.has_not_begun(state):
+        step = "call again when its question can be answered"
+        return Refusal(Reason.QUESTION_UNANSWERED, message, step, delivered="no", details=details)
     return Refusal(Reason.QUESTION_UNANSWERED, message, delivered="unknown", details=details)
 
 
@@ -83,7 +90,7 @@ class Round:
                 text = (
                     f"the server asks with {method}, which this client does not offer: {asking.spelt(needed)}"
                 )
-                return unanswered(text, {"requiredCapabilities": needed})
+                return self._unanswered(text, {"requiredCapabilities": needed})
         return None
 
     # -- questions and answers ----------------------------------------------------------------------------
@@ -121,7 +128,9 @@ class Round:
                 waiting, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED
             )
             if not done:
-                return unanswered(f"nobody answered the server's question within {self._patience_s:g} s")
+                return self._unanswered(
+                    f"nobody answered the server's question within {self._patience_s:g} s"
+                )
             for one in done:
                 answer = self._answer(one.result())
                 if isinstance(answer, Refusal):
@@ -129,18 +138,26 @@ class Round:
                 answers[keys[one]] = answer
         return {**self._state, "inputResponses": jsonrpc.raw({key: answers[key] for key in self._out})}
 
+    def _unanswered(self, message: str, details: Mapping[str, Any] | None = None) -> Refusal:
+        return unanswered(message, details, self._state_text)
+
+    @property
+    def _state_text(self) -> str:
+        return jsonrpc.text_of(self._state.get("requestState", b'""')) or ""
+
     def _answer(self, response: Response | None) -> msgspec.Raw | Refusal:
         if response is None:
-            return unanswered("the manager is stopping, and cannot wait for the client's answer")
+            return self._unanswered("the manager is stopping, and cannot wait for the client's answer")
         members = jsonrpc.members_of(response.body)
         if "result" in members:
             return members["result"]
         error = members["error"]
-        state = jsonrpc.text_of(self._state.get("requestState", b'""')) or ""
-        if request_state.is_held(state):
+        if request_state.is_held(self._state_text):
             return asking.failed(error)
         said = jsonrpc.text_of(jsonrpc.members_of(error).get("message", b'""')) or "an error"
-        return unanswered(f"the client did not answer the server's question: {said[:500]}", {"error": error})
+        return self._unanswered(
+            f"the client did not answer the server's question: {said[:500]}", {"error": error}
+        )
 
 
 def _broken(how: str) -> Refusal:

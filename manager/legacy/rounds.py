@@ -23,7 +23,7 @@ from manager.legacy.questions import Questions
 from manager.legacy.round import PATIENCE_S, Members, Round, unanswered
 from manager.routing import legacy_form
 from manager.upstream.forward import Answer
-from protocol import jsonrpc, request_state
+from protocol import asking, jsonrpc, request_state
 from protocol.errors import Refusal
 
 MAX_ROUNDS: Final = 10
@@ -113,9 +113,7 @@ def _asked(response: Answered | Refusal) -> Members | None:
     """The members of a result that asks for input, None for any other response."""
     if isinstance(response, Refusal) or b'"input_required"' not in response.body:
         return None
-    result = jsonrpc.members_of(response.members.get("result", b"{}"))
-    kind = jsonrpc.text_of(result["resultType"]) if "resultType" in result else None
-    return result if kind == "input_required" else None
+    return asking.interim(response.members.get("result"))
 
 
 async def _give_up(relayed: Relayed, asked: Members) -> None:

@@ -15,6 +15,7 @@ from manager.legacy.stream import Outlet, Stream
 from protocol import jsonrpc, names
 
 MAX_NEWS: Final = 256
+"""Most news that wait; beyond that the oldest of a resource makes room."""
 _CHANGED: Final = {method: jsonrpc.notification(method) for method in names.LISTS_CHANGED}
 
 
@@ -25,7 +26,7 @@ class Standing:
         self.stream = stream
         self._news: dict[str, bytes] = {}
         self._stirred = asyncio.Event()
-        self._is_closed = self._comes_back = False
+        self._is_closed = False
 
     @property
     def is_open(self) -> bool:
@@ -41,7 +42,7 @@ class Standing:
         """Say this, now or to the next that listens; of messages with one key the newest is enough."""
         self._news[key] = message
         if len(self._news) > MAX_NEWS:
-            del self._news[next(iter(self._news))]
+            del self._news[next(one for one in self._news if one not in _CHANGED)]
         self._stirred.set()
 
     def announce_lists(self, methods: Iterable[str] = names.LISTS_CHANGED) -> None:
@@ -69,12 +70,10 @@ class Standing:
             self._stirred.clear()
             await self._deliver()
             await self._stirred.wait()
-        if self._comes_back:
-            await self.stream.farewell(outlet)
 
-    def close(self, *, comes_back: bool) -> None:
-        """End it. `comes_back`: the manager stops, and the session goes on with the next one."""
-        self._is_closed, self._comes_back = True, comes_back
+    def close(self) -> None:
+        """End it, with its session or with the manager."""
+        self._is_closed = True
         self._stirred.set()
 
     async def _deliver(self) -> None:

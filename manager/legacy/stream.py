@@ -15,10 +15,9 @@ from protocol import sse
 from protocol.errors import Reason, Refusal
 from protocol.versions import numbers_events, primes_streams
 
-RETRY_MS: Final = 1000
-"""When a client whose connection broke shall come back."""
-STOP_RETRY_MS: Final = 3000
-"""The same when it is the manager that ends the stream: the next one has to start first."""
+RETRY_MS: Final = 3000
+"""When a client whose connection broke shall come back. Mostly the manager has ended, and the next one has to
+start first; the official SDKs try once or twice, and then never again."""
 
 
 class Outlet(Protocol):
@@ -87,17 +86,11 @@ class Stream:
                 await self._write(sse.prime(str(EventId(self.name, self.sent)), RETRY_MS))
 
     async def resume(self, outlet: Outlet, after: int) -> None:
-        """Write what followed the event with this number, as far as it is still here."""
+        """Write what followed the event with this number, as far as it is still here, even if it ends now."""
         async with self._turn:
             for event in self._replay.after(self._session, self, after):
-                if self.outlet is outlet:
-                    await self._write(event)
-
-    async def farewell(self, outlet: Outlet) -> None:
-        """Say when to come back, before we close a connection whose stream has no end of its own."""
-        async with self._turn:
-            if self._is_primed and self.outlet is outlet:
-                await self._write(sse.retry(STOP_RETRY_MS))
+                if not await _is_written(outlet, event):  # also where another one has taken its place
+                    return
 
     # -- what is said -------------------------------------------------------------------------------------
 
@@ -136,13 +129,15 @@ class Stream:
         return lost_answer(self._request or b"null", "the answer was too large to be kept for later")
 
     async def _write(self, data: bytes) -> bool:
-        if self.outlet is None:
-            return False
-        try:
-            await self.outlet.write(data)
-        except ConnectionError:
-            return False
-        return True
+        return self.outlet is not None and await _is_written(self.outlet, data)
+
+
+async def _is_written(outlet: Outlet, data: bytes) -> bool:
+    try:
+        await outlet.write(data)
+    except ConnectionError:
+        return False
+    return True
 
 
 def lost_answer(request: bytes, why: str) -> bytes:

@@ -71,7 +71,7 @@ class Streams:
         """The session is over: its streams end, and what they said is dropped."""
         standing = self._standing.pop(session.id, None)
         if standing is not None:
-            standing.close(comes_back=False)
+            standing.close()
         for stream in self._answering.pop(session.id, {}).values():
             stream.end()
         self._replay.forget(session.id)
@@ -90,7 +90,7 @@ class Streams:
     def close_all(self) -> None:
         """End every standing stream; its session goes on with the next manager."""
         for standing in self._standing.values():
-            standing.close(comes_back=True)
+            standing.close()
 
     def _ended(self) -> Iterator[tuple[str, Stream]]:
         for session, streams in self._answering.items():

@@ -6,6 +6,7 @@ Both are kept durably with the session, and are put into the words of the modern
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from manager.answers import dialect
@@ -19,7 +20,6 @@ from protocol import jsonrpc, names
 from protocol.errors import Refusal
 
 METHODS: Final = frozenset({names.SET_LEVEL, names.SUBSCRIBE, names.UNSUBSCRIBE})
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 CONFIRM_S: Final = 5.0
 """How long a workspace server has to confirm a subscription; a slower one is believed."""
 MAX_URI: Final = 4096
@@ -47,8 +47,8 @@ class Wishes:
 
     async def _set_level(self, exchange: Exchange, session: Session) -> Plain:
         level = jsonrpc.text_of(exchange.params.get("level", b""))
-        if level not in LEVELS:
-            return _invalid(exchange, f"expected level, one of {', '.join(LEVELS)}")
+        if level not in names.LOG_LEVELS:
+            return _invalid(exchange, f"expected level, one of {', '.join(names.LOG_LEVELS)}")
         if level != session.log_level:
             session.log_level = level
             await self._keeper.save(session)
@@ -61,7 +61,7 @@ class Wishes:
             return dialect.refuse(exchange, located)
         exchange.decided(located)
         if not isinstance(located, Located):
-            return dialect.refuse(exchange, not_set(located))
+            return replace(dialect.refuse(exchange, not_set(located)), lacks_workspace=True)
         instance = await self._workspaces.ready(located.workspace)
         if isinstance(instance, Refusal):
             return dialect.refuse(exchange, instance)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from manager.routing import json_cut
+from manager.routing import json_cut, legacy_tools
 from protocol import asking, jsonrpc, names
 from protocol.inbound import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 
@@ -51,6 +51,9 @@ def response(method: str, body: bytes, envelope: _Members) -> bytes:
         changed: dict[str, Any] | None = _error(method, jsonrpc.members_of(envelope["error"]))
         return body if changed is None else jsonrpc.dumps({**envelope, "error": changed})
     members = jsonrpc.members_of(envelope["result"])
+    fitting = _fitting(method, members)
+    if fitting is not members:
+        return jsonrpc.dumps({**envelope, "result": result(fitting)})
     meta = jsonrpc.members_of(members["_meta"]) if "_meta" in members else {}
     if members.keys().isdisjoint(_MODERN_MEMBERS) and names.META_SERVER not in meta:
         return body
@@ -61,6 +64,21 @@ def response(method: str, body: bytes, envelope: _Members) -> bytes:
     )
     cut = None if is_compact else _cut(body, envelope, members, meta)
     return jsonrpc.dumps({**envelope, "result": result(members)}) if cut is None else cut
+
+
+def _fitting(method: str, members: _Members) -> Mapping[str, Any]:
+    """The members, with tools and what they answered as this era allows them; the same where they are."""
+    if method == names.TOOLS_CALL:
+        return legacy_tools.outcome(members)
+    if method != names.TOOLS_LIST or "tools" not in members:
+        return members
+    try:
+        tools = msgspec.json.decode(members["tools"], type=list[msgspec.Raw])
+    except msgspec.DecodeError:
+        return members
+    fitting = legacy_tools.definitions(tools)
+    changed = any(one is not other for one, other in zip(tools, fitting, strict=True))
+    return {**members, "tools": fitting} if changed else members
 
 
 def _cut(body: bytes, envelope: _Members, members: _Members, meta: _Members) -> bytes | None:

@@ -5,7 +5,7 @@ Decisions only. Their streams are `manager/legacy/streams.py`, their survival is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,8 +27,10 @@ class Session:
         in_flight: ids being answered, each with what cancels it.
         shown: fingerprint of the tool list it was last shown.
         unannounced: whether a list changed without a stream to say so.
+        streaming: whether somebody listens on its standing stream.
         heard: id of the workspace that its requests mean by their address or its roots, without a choice.
         source: which rung decided its last request.
+        sent_cwd: the folder that its last request named without being asked.
         roots: the client's roots, None until it was asked.
         log_level: how much it wants to hear of log messages, None until it said so.
         subscriptions: the resources it wants to hear of, each with the id of its workspace.
@@ -56,10 +58,9 @@ class Session:
     subscriptions: dict[str, str] = field(default_factory=dict)
     mode: tuple[tuple[str, str], ...] = ()
 
-    @property
-    def workspaces(self) -> set[str]:
-        """The workspaces whose news concern it: the one it chose, and the one its requests mean."""
-        return {one for one in (self.workspace, self.heard) if one is not None}
+    def hears(self, workspace: str) -> bool:
+        """Whether news of a workspace concern it: the one it chose, and the one its requests mean."""
+        return workspace in (self.workspace, self.heard)
 
 
 class Sessions:
@@ -99,6 +100,10 @@ class Sessions:
         session.used = session.used or uses
         return session
 
+    def active(self, now: float, within_s: float) -> list[Session]:
+        """Those that have a stream, or asked something in the last `within_s` seconds."""
+        return [one for one in self if one.streaming or now - one.seen < within_s]
+
     def remove(self, identity: str) -> Session | None:
         """Take a session out and return it."""
         return self._by_id.pop(identity, None)
@@ -114,6 +119,12 @@ class Sessions:
         if session.streaming or session.in_flight:
             return False
         return now - session.seen >= (self._idle_s if session.used else self._unused_s)
+
+
+def heard_by(sessions: Collection[Session]) -> set[str]:
+    """The workspaces whose news concern any of these sessions; there may be ten thousand."""
+    meant = {one.workspace for one in sessions} | {one.heard for one in sessions}
+    return {one for one in meant if one is not None}
 
 
 def is_well_formed(identity: str) -> bool:

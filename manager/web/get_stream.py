@@ -77,9 +77,9 @@ async def _resume(incoming: Incoming, out: EventResponse, stream: Stream, last: 
     if stream.is_ended and last.event >= stream.sent:
         incoming.respond(204)
         return
+    out.open()  # first: from the claim on, events may be written to it
     stream.claim(out)
     try:
-        out.open()
         await stream.resume(out, last.event)
         await stream.over()
         out.close()

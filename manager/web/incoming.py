@@ -136,8 +136,9 @@ class Incoming:
 
     def abort(self) -> None:
         """Cut the connection off: the only honest end of an answer that cannot be completed."""
-        if self._line is not None:
-            self._line.abort()
+        line, self._line = self._line, None
+        if line is not None:
+            line.abort()
 
     def _here(self) -> Line:
         if self._line is None:

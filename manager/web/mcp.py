@@ -14,7 +14,7 @@ from manager.answers.dispatch import Dispatch, Sent, unknown_workspace
 from manager.answers.exchange import Exchange, Located, Reply
 from manager.answers.locate import locate
 from manager.answers.sighting import sighting
-from manager.legacy.endpoint import LegacyEndpoint, NoSession
+from manager.legacy.endpoint import UNKNOWN, LegacyEndpoint, NoSession
 from manager.routing.arrival import METHODS
 from manager.routing.clients import Clients
 from manager.routing.json_scan import check_json
@@ -191,7 +191,7 @@ class McpRoutes:
             return
         express = self._send_at_once(incoming, exchange)
         if express is None:
-            self._own_work(incoming, exchange, session, partial(self._legacy.answer, exchange))
+            self._own_work(incoming, exchange, session, partial(self._legacy.answer, exchange, session))
         else:
             session.in_flight[key] = express.cancel
 
@@ -267,14 +267,19 @@ class McpRoutes:
         session = self._legacy.session(arrival.session)
         if isinstance(session, NoSession):
             incoming.respond(session.status, session.body(None))
+            return
+        if not arrival.accepts_events:
+            incoming.respond(406, b'{"error":"Not Acceptable: accept text/event-stream"}')
+            return
+        located = await locate(self._dispatch.workspaces, claims_of(arrival, session))
+        heard = located.workspace.id if isinstance(located, Located) else None
+        # asked last: nobody would end a stream that is opened behind the end of its session or of all streams
+        if self._legacy.session(arrival.session) is not session:
+            incoming.respond(UNKNOWN.status, UNKNOWN.body(None))
         elif self.is_draining:
             text = b'{"error":"the manager is stopping; connect again in a moment"}'
             incoming.respond(503, text, {"Retry-After": "1"})
-        elif not arrival.accepts_events:
-            incoming.respond(406, b'{"error":"Not Acceptable: accept text/event-stream"}')
         else:
-            located = await locate(self._dispatch.workspaces, claims_of(arrival, session))
-            heard = located.workspace.id if isinstance(located, Located) else None
             await get_stream.serve(incoming, self._legacy.keeper, session, heard)
 
     async def _delete(self, incoming: Incoming) -> None:

@@ -104,11 +104,10 @@ class Writer:
                     await self._send(message)
         raise AssertionError("a reply ends in a response")
 
-    # -- a workspace server's answer ---------------------------------------------------------------
+    # -- a workspace server's answer as it comes; for sessions it is read in `legacy/rounds.py` --------
 
     async def _relay(self, reply: Relayed) -> None:
         answer = reply.answer
-        status = answer.status if reply.keep_status else 200
         try:
             if answer.is_events and self._exchange.accepts_events:
                 await self._relay_events(reply)
@@ -116,20 +115,20 @@ class Writer:
             small = answer.length is not None and answer.length <= COLLECTED
             whole = small or answer.is_events or not self._exchange.accepts_json
             if not whole and await self._chooses_json():
-                await self._relay_body(answer, status)
+                await self._relay_body(answer)
                 return
             body = await response_of(answer, self._limit)
             if isinstance(body, Refusal):
                 await self._body(dialect.refusal(self._exchange, body))
             else:
-                await self._body(body, status)
+                await self._body(body, answer.status)
         finally:
             await answer.aclose()
 
-    async def _relay_body(self, answer: Answer, status: int) -> None:
+    async def _relay_body(self, answer: Answer) -> None:
         """A large JSON body, piece by piece; breaking off closes the connection, the only honest end."""
         incoming = self._incoming
-        incoming.start(status, self._exchange.headers, JSON, answer.length)
+        incoming.start(answer.status, self._exchange.headers, JSON, answer.length)
         try:
             async with aclosing(answer.chunks()) as chunks:
                 async for chunk in chunks:

@@ -12,12 +12,13 @@ import pytest
 
 from protocol import headers, names, sse
 from support.front_door import EVENTS, JSON, LegacyClient
+from support.patience import within
 from support.scene import Scene, scene
 from support.scripted_upstream import event, held, never, result, stream
 
 PROGRESS = {"jsonrpc": "2.0", "method": names.PROGRESS, "params": {"progressToken": 1, "progress": 1}}
 STARTED = stream(event(PROGRESS), None)
-WITHIN_S = 1.0
+WITHIN_S = within(1.0)
 
 
 @pytest.fixture

@@ -197,5 +197,5 @@ async def test_a_workspaces_stream_comes_through_and_leaving_ends_it_there(tmp_p
             assert await events(response, 1) == [second]
             assert response.headers[headers.WORKSPACE_SOURCE] == "query"
             (received,) = [one for one in stage.upstream.received if one.message["method"] == names.LISTEN]
-        await asyncio.wait_for(received.gone.wait(), 1)
+        await asyncio.wait_for(received.gone.wait(), within(1))
         assert received.header(headers.METHOD) == names.LISTEN

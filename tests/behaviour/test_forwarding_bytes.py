@@ -60,6 +60,24 @@ async def test_a_modern_call_crosses_untouched_in_both_directions(play: Scene, i
     assert (answer.status, answer.body) == (200, answered)
 
 
+async def test_output_that_is_no_object_costs_a_client_with_a_session_neither_list_nor_result(
+    play: Scene,
+) -> None:
+    """It checks what it gets, and the newer era allows anything there; whose tool it is, it is one of many."""
+    plain, listing = b'{ "name":"plain","inputSchema":{"type":"object"} }', b'{"type":"array"}'
+    odd = b'{"name":"odd" , "x":1.10,"outputSchema":%s,"inputSchema":{"type":"object"}}' % listing
+    play.upstream.tools = [plain, odd]
+    play.upstream.plays["odd"] = result(b'{"resultType":"complete","content":[],"structuredContent":[1.10]}')
+    client = await play.legacy()
+    for url in (play.manager.address, play.pure_url):
+        body = (await client.ask(names.TOOLS_LIST, url=url)).body
+        assert plain in body
+        assert b'{"name":"odd","x":1.10,"inputSchema":{"type":"object"}}' in body
+        assert b"outputSchema" not in body.partition(plain)[2]
+    assert (await client.call("odd")).result == {"content": [{"type": "text", "text": "[1.10]"}]}
+    assert odd in (await play.modern().ask(names.TOOLS_LIST)).body
+
+
 async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: Scene) -> None:
     """§2.4: unknown members, numbers, order and white space stay, but for `_meta` and the type of the result."""
     client = await play.legacy()

@@ -104,11 +104,14 @@ async def ask(project: Project, way: Way, tool: str, arguments: Any = None, **op
 
 
 def in_words_of(client: Client, result: dict[str, Any]) -> dict[str, Any]:
-    """A result of either era as the client's own era has it: the older one knows no types and no server names."""
+    """A result of either era as the client's own has it: the older knows no types, server names and bare lists."""
     if isinstance(client, ModernClient):
         return {"resultType": "complete", **result}
     meta = {name: value for name, value in result.get("_meta", {}).items() if name != names.META_SERVER}
-    kept = {name: value for name, value in result.items() if name not in {"resultType", "_meta"}}
+    gone = {"resultType", "_meta"}
+    if not isinstance(result.get("structuredContent", {}), dict):
+        gone.add("structuredContent")
+    kept = {name: value for name, value in result.items() if name not in gone}
     return kept | ({"_meta": meta} if meta else {})
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from protocol import names, sse
 from support.event_stream import is_silent, next_methods
 from support.front_door import BOTH, EVENTS, JSON
+from support.patience import within
 from support.scene import scene
 
 CHANGED = [names.RESOURCES_CHANGED, names.PROMPTS_CHANGED, names.TOOLS_CHANGED]
@@ -41,7 +42,7 @@ async def test_the_answer_waits_no_longer_than_its_hold(tmp_path: Path) -> None:
         async with client.stream() as stream:
             began = time.monotonic()
             answer = await client.handshake(play.upstream.root)
-            assert 0.3 <= time.monotonic() - began < 0.8
+            assert 0.3 <= time.monotonic() - began < within(0.8)
             assert await next_methods(stream, 3) == CHANGED
     assert not answer.is_stream
 
@@ -76,7 +77,7 @@ async def test_a_client_that_takes_json_only_is_told_on_its_next_stream(tmp_path
     async with scene(tmp_path, announce_hold_s=10) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False, accept=JSON)
-        answer = await asyncio.wait_for(client.handshake(play.upstream.root), 1)
+        answer = await asyncio.wait_for(client.handshake(play.upstream.root), within(1))
         assert not answer.is_stream
         async with client.stream() as stream:
             assert await next_methods(stream, 3) == CHANGED
@@ -88,11 +89,11 @@ async def test_lists_that_did_not_change_are_not_announced(tmp_path: Path) -> No
     """M-48: no notification, no delay; not for a workspace without tools, not the second time."""
     async with scene(tmp_path, announce_hold_s=10) as play:
         client = await play.legacy(bound=False)
-        empty = await asyncio.wait_for(client.handshake(play.upstream.root), 1)
+        empty = await asyncio.wait_for(client.handshake(play.upstream.root), within(1))
         assert not empty.is_stream
         play.upstream.tools = TOOLS
         await client.ask(names.TOOLS_LIST)
-        again = await asyncio.wait_for(client.handshake(play.upstream.root), 1)
+        again = await asyncio.wait_for(client.handshake(play.upstream.root), within(1))
         assert not again.is_stream
         async with client.stream() as stream:
             assert await is_silent(stream)

@@ -19,6 +19,7 @@ from aiohttp import ClientResponse, web
 from manager.legacy.round import MAX_QUESTIONS
 from manager.legacy.rounds import MAX_ROUNDS
 from protocol import jsonrpc, names, request_state, sse
+from support.event_stream import next_message, priming
 from support.front_door import EVENTS, JSON, Answer, LegacyClient
 from support.scene import Scene, scene
 from support.scripted_upstream import Play, Received, error, event, result, stream
@@ -276,6 +277,18 @@ async def test_a_client_that_answers_with_an_error_ends_its_call(play: Scene) ->
     assert len(play.upstream.called("ask")) == 1, "nothing is sent again"
 
 
+async def test_a_call_that_waits_for_its_approval_has_not_begun(play: Scene) -> None:
+    """M-61: nobody has to check what became of it."""
+    state = f"{request_state.prefix('ws')}{request_state.ASK}.sealed"
+    play.upstream.plays["ask"] = result(asking({"a": ELICIT}, state))
+    async with calling_tool(await askable(play)) as call:
+        await call.fail(await call.next(), -1, "no")
+        (response,) = await call.rest()
+    refused = response["result"]["structuredContent"]["error"]
+    assert (refused["code"], refused["delivered"]) == (47122, "no")
+    assert refused["nextStep"] == "call again when its question can be answered"
+
+
 async def test_a_prompt_whose_question_fails_is_an_error(play: Scene) -> None:
     play.upstream.plays["ask"] = result(asking({"a": ELICIT}))
     async with calling(await askable(play), names.PROMPTS_GET, {"name": "ask"}) as call:
@@ -400,6 +413,24 @@ async def test_a_client_that_leaves_can_still_answer(play: Scene) -> None:
     async with asyncio.timeout(5):
         while len(play.upstream.called("ask")) < 2:
             await asyncio.sleep(0.01)
+
+
+async def test_a_question_whose_connection_broke_is_had_by_coming_back(play: Scene) -> None:
+    """L16: the same question, once, and then the answer of the call."""
+    play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
+    client = await askable(play)
+    async with calling_tool(client) as call:
+        first = await priming(call.response)
+        question = await call.next()
+        transport = call.response.connection and call.response.connection.transport
+        assert transport is not None
+        transport.abort()
+    async with client.stream(first) as again:
+        assert await next_message(again) == question
+        await call.answer(question)
+        assert (await next_message(again))["result"]["content"] == DONE["content"]
+        assert await again.content.read() == b""
+    repeated(play)
 
 
 # What else differs between the eras -----------------------------------------------------------------------

@@ -28,8 +28,12 @@ EVERY_CLIENT = pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
 EVERY_SERVER = pytest.mark.parametrize("server", ["pipes", "http", "new"])
 ROOT = "file:///somewhere/else"
 ASKER = """
-tools[:] = [{"name": name, "inputSchema": {"type": "object"}} for name in ("ask", "page", "die", "cancelled")]
-asked, ended = {}, []
+tools[:] = [{"name": name, "inputSchema": {"type": "object"}} for name in ("ask", "late", "quick", "page", "die", "cancelled")]
+asked, ended, late = {}, [], []
+def ask(id, name):
+    asked["q%d" % id] = id
+    say({"jsonrpc": "2.0", "id": "q%d" % id, "method": "elicitation/create",
+         "params": {"message": name, "requestedSchema": {"type": "object", "properties": {}}}})
 def call(m):
     name, id = m["params"]["name"], m["id"]
     if name == "page":
@@ -40,10 +44,14 @@ def call(m):
         os._exit(3)
     elif name == "cancelled":
         answer(id, text(json.dumps(ended)))
+    elif name == "late":
+        late.append(id)
+    elif name == "quick":
+        for one in late: ask(one, "late")
+        answer(id, text(str(len(late))))
+        late.clear()
     else:
-        asked["q%d" % id] = id
-        say({"jsonrpc": "2.0", "id": "q%d" % id, "method": "elicitation/create",
-             "params": {"message": name, "requestedSchema": {"type": "object", "properties": {}}}})
+        ask(id, name)
 def heard(m):
     if m.get("id") in asked:
         answer(asked.pop(m["id"]), text(json.dumps(m.get("result", m.get("error")), ensure_ascii=False)))
@@ -161,6 +169,16 @@ async def test_users_at_the_same_server_are_asked_their_own_questions(project: P
 
     await asyncio.gather(*map(serve, users))
     assert [user.asked for user in users] == [[f"You, {user.name}?"] * 3 for user in users]
+
+
+async def test_a_question_is_asked_although_the_call_it_may_be_about_ends(project: Project) -> None:
+    """Over pipes nobody says about which of a session's calls it is; the user is the same one."""
+    user = User("Zoë")
+    async with user.client(project, "legacy") as client, asyncio.timeout(20):
+        late = asyncio.create_task(client.call_tool("small__late"))
+        while (quick := await client.call_tool("small__quick")).content[0].text == "0":  # type: ignore[union-attr]  # it is text
+            assert not late.done()
+        assert (quick.is_error, user.name in str(await late)) == (False, True)
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")

@@ -14,6 +14,7 @@ from protocol import headers, jsonrpc, names
 from support.event_stream import priming
 from support.front_door import BOTH, EVENTS, JSON, LegacyClient
 from support.manager import RunningManager, running_manager
+from support.patience import within
 from support.scene import scene
 from support.scripted_upstream import COMPLETE, held, never, result
 
@@ -136,7 +137,7 @@ async def test_delete_ends_a_session_its_calls_and_its_stream(tmp_path: Path) ->
                 assert response.status == 200
                 assert await response.json() == {"ok": True, "deleted": True, "sessionId": client.session}
             await at_end(stream)
-            await asyncio.wait_for(arrived.gone.wait(), 1)
+            await asyncio.wait_for(arrived.gone.wait(), within(1))
             await asyncio.wait_for(call, 2)
         for method in ("DELETE", "GET"):
             async with stage.http.request(method, stage.manager.address, headers=identity) as response:

@@ -121,6 +121,13 @@ async def test_a_call_asks_where_no_list_did(scene: Scene) -> None:
     assert called.response["result"]["content"][0]["text"] == "5"
 
 
+async def test_a_subscription_asks_where_nothing_did_before(scene: Scene) -> None:
+    client = await scene.client(scene.folders[0].as_uri())
+    subscribed = await client.listen(names.SUBSCRIBE, {"uri": "lm-tools://names"})
+    assert subscribed.asked == [names.ROOTS_LIST]
+    assert subscribed.response.get("error", {}).get("code") != 47100
+
+
 async def test_requests_at_the_same_time_ask_once(scene: Scene) -> None:
     client = await scene.client(scene.folders[0].as_uri())
     heard = await asyncio.gather(*(client.tools() for _ in range(5)))

@@ -164,6 +164,17 @@ async def test_only_the_session_itself_can_take_up_its_stream(play: Scene) -> No
     assert json.loads(lost.data)["error"]["code"] == 47112
 
 
+async def test_an_unknown_stream_without_a_request_in_its_name_is_nothing(play: Scene) -> None:
+    """L16: ids that are too long are not named; who made one up learns no more."""
+    client = await play.legacy()
+    play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
+    first, _ = (await client.call("slow", identity="x" * 100)).events
+    async with client.stream(first.id) as again:
+        assert (await next_message(again))["id"] == "x" * 100
+    async with client.stream("abcd.5-1") as again:
+        assert (again.status, await again.read()) == (204, b"")
+
+
 async def test_a_cancelled_call_has_nothing_more_to_say(play: Scene) -> None:
     """M-99: its client comes back once, because the stream ended without a response, and not again."""
     client = await play.legacy()

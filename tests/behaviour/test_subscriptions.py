@@ -16,7 +16,7 @@ from support.front_door import LegacyClient
 from support.listened import Listened
 from support.manager import RunningManager, running_manager
 from support.scene import Scene, raw_http, scene
-from support.scripted_upstream import ScriptedUpstream
+from support.scripted_upstream import ScriptedUpstream, error
 
 
 @pytest.fixture
@@ -103,6 +103,56 @@ async def test_a_resource_of_an_address_is_subscribed_there(play: Scene, listene
         assert await next_message(stream) == updated("x:1/part")
 
 
+async def test_wishes_that_come_at_once_are_answered_together_and_each_by_itself(
+    play: Scene, listened: Listened
+) -> None:
+    """L9: who waits goes on waiting where another wish renewed the stream."""
+    client = await play.legacy()
+    listened.attentive.clear()
+    listened.refused = {"x:2"}
+    wishes = [asyncio.create_task(client.ask(names.SUBSCRIBE, {"uri": f"x:{one}"})) for one in range(4)]
+    await listened.until(lambda: {"x:0", "x:1", "x:2", "x:3"} in listened.resources)
+    assert not any(one.done() for one in wishes)
+    listened.attentive.set()
+    answers = [one.message.get("result") for one in await asyncio.gather(*wishes)]
+    assert answers == [{}, {}, None, {}]
+    await listened.until(lambda: listened.resources == [{"x:0", "x:1", "x:3"}])
+
+
+async def test_a_server_that_is_slow_to_say_is_believed(
+    play: Scene, listened: Listened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manager.legacy.wishes.CONFIRM_S", 0.05)
+    client = await play.legacy()
+    listened.attentive.clear()
+    await subscribe(client, "x:1")
+    listened.attentive.set()
+    async with client.stream() as stream:
+        await listened.until(lambda: listened.resources == [{"x:1"}])
+        await listened.say(names.RESOURCE_UPDATED, {"uri": "x:1"})
+        assert await next_message(stream) == updated("x:1")
+
+
+async def test_where_nobody_tells_of_resources_nothing_can_be_subscribed(play: Scene) -> None:
+    """A server without listen streams: better no than silence."""
+    client = await play.legacy()
+    play.upstream.plays[names.LISTEN] = error(jsonrpc.METHOD_NOT_FOUND, "no", status=404)
+    answer = await client.ask(names.SUBSCRIBE, {"uri": "x:1"})
+    assert answer.error["code"] == jsonrpc.INVALID_PARAMS
+
+
+async def test_a_session_can_subscribe_so_many_resources_and_no_more(
+    play: Scene, listened: Listened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manager.legacy.keeper.MAX_SUBSCRIPTIONS", 2)
+    client, other = await play.legacy(), await play.legacy()
+    await subscribe(client, "x:1", "x:2", "x:2")
+    assert (await client.ask(names.SUBSCRIBE, {"uri": "x:3"})).error["code"] == jsonrpc.INVALID_PARAMS
+    await subscribe(other, "x:3")
+    await client.ask(names.UNSUBSCRIBE, {"uri": "x:1"})
+    await subscribe(client, "x:3")
+
+
 async def test_what_cannot_be_subscribed_is_refused(play: Scene, listened: Listened) -> None:
     client, unbound = await play.legacy(), await play.legacy(bound=False)
     listened.refused = {"x:constant"}
@@ -115,6 +165,9 @@ async def test_what_cannot_be_subscribed_is_refused(play: Scene, listened: Liste
         for method in (names.SUBSCRIBE, names.UNSUBSCRIBE):
             assert (await client.ask(method, params)).error["code"] == jsonrpc.INVALID_PARAMS
     assert (await unbound.ask(names.SUBSCRIBE, {"uri": "x:1"})).error["code"] == 47100
+    nowhere = await LegacyClient.connect(play.http, play.manager.address + "?cwd=relative")
+    refused = await nowhere.ask(names.SUBSCRIBE, {"uri": "x:1"})
+    assert refused.error["data"]["reason"] == "invalid_cwd"
     await subscribe(client, "x:1")
     await listened.until(lambda: listened.resources == [{"x:1"}])
 

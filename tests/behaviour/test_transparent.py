@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ import pytest_asyncio
 from protocol import headers, names
 from support.front_door import Answer, Client, LegacyClient, ModernClient
 from support.third_party import ThirdParty, stdio_command, third_party
-from support.workshop import Project, Workshop, listed, workshop
+from support.workshop import Project, Workshop, eventually, listed, workshop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -116,7 +117,13 @@ async def setting(shop: Workshop, web: ThirdParty) -> Setting:
     }
     for project in projects.values():
         await project.trust()
+        await eventually(partial(_offers, project))
     return Setting(projects, web)
+
+
+async def _offers(project: Project) -> bool:
+    """Whether the server behind a project has come up; a list waits for it only so long."""
+    return "text" in {one["name"] for one in (await project.inspect())["tools"]}
 
 
 def described(answer: Answer) -> dict[str, Any]:
@@ -124,6 +131,12 @@ def described(answer: Answer) -> dict[str, Any]:
     result = answer.result
     server = result.get("serverInfo") or result["_meta"][names.META_SERVER]
     return {**{key: result.get(key) for key in ("capabilities", "instructions")}, "serverInfo": server}
+
+
+def allowed(result: dict[str, Any], era: str) -> dict[str, Any]:
+    """A result without what clients of its era do not take: structured content that is no object."""
+    is_fine = era == "modern" or isinstance(result.get("structuredContent", {}), dict)
+    return {name: value for name, value in result.items() if is_fine or name != "structuredContent"}
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -142,7 +155,7 @@ async def test_every_answer_is_the_one_the_server_gives_directly(
         elif source == "http_new" and era == "modern":  # the order of members, too
             assert json.dumps(answer.result) == json.dumps(direct.result), (method, params)
         else:
-            assert {**OURS, **answer.result} == {**OURS, **direct.result}, (method, params)
+            assert {**OURS, **answer.result} == {**OURS, **allowed(direct.result, era)}, (method, params)
 
 
 @pytest.mark.parametrize("source", SOURCES)

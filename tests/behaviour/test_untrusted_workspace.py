@@ -21,7 +21,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from protocol import names
+from protocol import headers, names, tasks
 from support.front_door import Client, ModernClient
 from support.script_tools import write_tool
 from support.workshop import Project, Workshop, eventually, found, listed, text_of, workshop
@@ -182,6 +182,26 @@ def hostile(stage: Stage, name: str) -> Repository:
     return repository
 
 
+REQUESTS: tuple[tuple[str, dict[str, Any]], ...] = (
+    (names.TOOLS_CALL, {"name": "hello", "arguments": {}}),
+    (names.PROMPTS_GET, {"name": "plain__hello"}),
+    (names.PROMPTS_GET, {"name": "hello"}),
+    (names.RESOURCES_READ, {"uri": "file:///x"}),
+    (
+        names.COMPLETE,
+        {"ref": {"type": "ref/prompt", "name": "hello"}, "argument": {"name": "a", "value": ""}},
+    ),
+    (
+        names.COMPLETE,
+        {"ref": {"type": "ref/resource", "uri": "x:{a}"}, "argument": {"name": "a", "value": ""}},
+    ),
+    (names.SUBSCRIBE, {"uri": "file:///x"}),
+    (tasks.GET, {"taskId": "hello"}),
+    ("vendor/method", {}),
+)
+"""What clients can ask that a source might have to answer."""
+
+
 async def issues_of(client: Client) -> list[dict[str, Any]]:
     meta = (await client.ask(names.TOOLS_LIST)).result.get("_meta", {})
     issues: list[dict[str, Any]] = meta.get(names.META_ISSUES, [])
@@ -218,6 +238,8 @@ async def test_looking_at_a_repository_runs_nothing_and_connects_nowhere(stage: 
         await one.call("lm_findFiles", {"query": "**/*.py"})
         await one.call("lm_findTextInFiles", {"query": "touch"})
         await one.call("lm_listDirectory", {"path": "."})
+        for method, params in REQUESTS:
+            await one.ask(method, params)
         for name in ("lure", "linked", "outsider", "plain__hello", "coded__hello", "execute_code"):
             refused = (await one.call(name)).message
             assert "error" in refused or refused["result"]["isError"] is True, name
@@ -242,6 +264,35 @@ async def test_looking_at_a_repository_runs_nothing_and_connects_nowhere(stage: 
     assert str(repository.marks) not in shaken.body.decode()
     assert discovery["partial"] is False
     assert len(refused_keys(discovery["issues"])) == ALL_REFUSED
+
+
+@pytest.mark.parametrize("entry", ["program", "address"])
+async def test_a_server_that_a_client_would_meet_as_it_is_is_not_even_greeted(
+    stage: Stage, entry: str
+) -> None:
+    """TR1: at the addresses where the only server of a workspace speaks for itself."""
+    repository = stage.repository(f"alone-{entry}")
+    repository.put("server.py", SERVER)
+    server = {"type": "http", "url": f"{stage.url}/mcp"} if entry == "address" else repository.server("alone")
+    repository.put(".mcp.json", json.dumps({"mcpServers": {"theirs": {**server, "namespace": ""}}}))
+    repository.put(".lm-tools-bridge/workspace.toml", "[builtin]\nenabled = false\n")
+    project = repository.project
+    stage.connections.clear()
+    greeted = await project.modern.ask(names.DISCOVER)
+    assert greeted.result["_meta"][names.META_SERVER]["name"] == names.WORKSPACE_SERVER
+    at_root = f"{project.shop.manager.base}/w/{greeted.headers[headers.WORKSPACE_ID]}/mcp"
+    clients = [project.modern, await project.legacy(), ModernClient(project.shop.http, at_root)]
+    for client in clients:
+        for method in (names.TOOLS_LIST, names.RESOURCES_LIST, names.PROMPTS_LIST, names.TEMPLATES_LIST):
+            await client.ask(method)
+        for method, params in REQUESTS:
+            await client.ask(method, params)
+    wanted = {"notifications": {"resourceSubscriptions": ["file:///x"], "toolsListChanged": True}}
+    listens = clients[2].body(names.LISTEN, wanted, 1)
+    async with clients[2].open(listens) as response:
+        assert b"acknowledged" in await response.content.readuntil(b"\n\n")
+    assert [one["state"] for one in (await project.inspect())["sources"]][-1] == "pending_trust"
+    assert (repository.ran, stage.connections) == ([], [])
 
 
 async def test_what_is_trusted_runs_and_what_is_refused_stays_so(stage: Stage) -> None:

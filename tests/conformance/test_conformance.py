@@ -1,40 +1,37 @@
-"""The official suite finds at the pure endpoints what it finds at the server behind them."""
+"""The official suite finds behind us what it finds at the server directly, and calls that can be tasks."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 
 import pytest
 
-from support.conformance import LEGS, Run, expected_failures
-from support.conformance_chain import BY_FOLDER, SOURCES, kinds_of
+from support.conformance import LEGS, Run
+from support.conformance_chain import SOURCES, TASK_SOURCES, endpoints_of, news
 
-EACH_LEG = pytest.mark.parametrize("leg", LEGS)
+Runs = Callable[[str, str], Run]
 
 
-@EACH_LEG
+@pytest.mark.parametrize("leg", [leg for leg in LEGS if leg != "tasks"])
 @pytest.mark.parametrize("endpoint", ["direct"])
-def test_the_server_itself_does_everything(runs: Callable[[str, str], Run], leg: str, endpoint: str) -> None:
+def test_the_server_itself_does_everything(runs: Runs, leg: str, endpoint: str) -> None:
     run = runs(leg, endpoint)
     assert (run.passed, run.total) == (LEGS[leg].total, LEGS[leg].total), run.wrong
 
 
 @pytest.mark.parametrize(
-    ("endpoint", "leg"),
-    [
-        *itertools.product(SOURCES, LEGS),
-        (f"http-both{BY_FOLDER}", "2025-11-25"),
-        (f"http-both{BY_FOLDER}", "2026-07-28"),
-    ],
+    ("leg", "endpoint"),
+    [(leg, endpoint) for leg in LEGS for endpoint in endpoints_of(leg) if endpoint.startswith(SOURCES)],
 )
-def test_the_server_behind_us_is_as_it_is_directly(
-    runs: Callable[[str, str], Run], leg: str, endpoint: str
-) -> None:
+def test_the_server_behind_us_is_as_it_is_directly(runs: Runs, leg: str, endpoint: str) -> None:
     """What a client can notice of us is listed, each with its reason, in `expected`."""
+    assert not news(LEGS[leg], endpoint, runs(leg, endpoint), runs(leg, "direct"))
+
+
+@pytest.mark.parametrize("leg", ["tasks"])
+@pytest.mark.parametrize("endpoint", TASK_SOURCES)
+def test_tools_that_run_long_are_tasks(runs: Runs, leg: str, endpoint: str) -> None:
+    """Script tools, and a server of either era; one of the scenarios the suite itself skips."""
     run = runs(leg, endpoint)
-    less = run.less_than(runs(leg, "direct"))
-    expected = expected_failures(LEGS[leg], run, *kinds_of(endpoint))
-    unexpected = {key: why for key, why in less.items() if key not in expected}
-    assert not unexpected
-    assert less.keys() == expected.keys(), "an entry is out of date: this is as it is directly"
+    assert (run.passed, run.total) == (LEGS[leg].total, LEGS[leg].total), run.wrong
+    assert run.wrong == {}

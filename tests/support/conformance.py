@@ -11,8 +11,11 @@ import subprocess
 import tempfile
 import time
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Container
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from support import task_tools
 
 LEG_S = 240.0
 SCENARIO_MS = 15_000
@@ -27,19 +30,23 @@ class Leg:
     Attributes:
         name: the revision its clients speak, or the suite's own version.
         release: which of the two installed releases it is.
-        options: what it is run with.
         total: how many checks succeed against a server that does everything.
+        options: what it is run with.
+        scenarios: what is run, one by one; empty for all that there is.
     """
 
     name: str
     release: str
-    options: tuple[str, ...]
     total: int
+    options: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
+
+
+_PATIENT = ("--timeout", str(SCENARIO_MS))
 
 
 def _revision(name: str, total: int) -> Leg:
-    options = ("--suite", "all", "--spec-version", name, "--timeout", str(SCENARIO_MS))
-    return Leg(name, "newer", options, total)
+    return Leg(name, "newer", total, ("--spec-version", name, *_PATIENT))
 
 
 LEGS = {
@@ -49,9 +56,42 @@ LEGS = {
         _revision("2025-06-18", 56),
         _revision("2025-11-25", 84),
         _revision("2026-07-28", 152),
-        Leg("0.1.16", "older", ("--suite", "all"), 44),
+        Leg("0.1.16", "older", 44),
+        Leg("tasks", "newer", 44, _PATIENT, task_tools.SCENARIOS),
     )
 }
+"""By name; `tasks` is about the extension of that name, which belongs to no revision."""
+
+_SINCE_2025_06_18 = (
+    "server-initialize",
+    "server-session-lifecycle",
+    "logging-set-level",
+    "ping",
+    "tools-list",
+    "resources-list",
+    "prompts-list",
+)
+_SINCE_2025_11_25 = ("dns-rebinding-protection", "server-sse-multiple-streams", "server-sse-polling")
+NEED_NO_WORKSPACE = {
+    "2025-03-26": ("server-session-lifecycle",),
+    "2025-06-18": _SINCE_2025_06_18,
+    "2025-11-25": _SINCE_2025_06_18 + _SINCE_2025_11_25,
+    "2026-07-28": (
+        "tools-list",
+        "resources-list",
+        "prompts-list",
+        "caching",
+        "dns-rebinding-protection",
+        "http-header-validation",
+        "sep-2164-resource-not-found",
+        "server-sse-multiple-streams",
+        "input-required-result-missing-input-response",
+        "input-required-result-tampered-state",
+        "input-required-result-unsupported-methods",
+        "input-required-result-validate-input",
+    ),
+}
+"""Of the scenarios of a leg. The others need a server's own tools, prompts or resources."""
 
 
 @dataclass(frozen=True)
@@ -92,9 +132,17 @@ class Run:
         """Key -> message of what must or should be otherwise."""
         return {check.key: check.message for check in self.checks if check.status in ("FAILURE", "WARNING")}
 
+    def only(self, scenarios: Container[str]) -> Run:
+        """The same without the other scenarios."""
+        return replace(self, checks=tuple(check for check in self.checks if check.scenario in scenarios))
+
     def less_than(self, other: Run) -> dict[str, str]:
-        """Key -> why, of the checks that succeed in the other run and not, or not as often, in this one."""
-        ours, theirs = self._verdicts(), other._verdicts()
+        """Key -> why, of the checks that succeed in the other run and not, or not as often, in this one.
+
+        Scenarios that were not run here do not count.
+        """
+        ours = self._verdicts()
+        theirs = other.only({check.scenario for check in self.checks})._verdicts()
         return {
             key: self.wrong.get(key, "not judged, or not as often")
             for key in sorted({*ours, *theirs})
@@ -124,24 +172,26 @@ class Suite:
         Raises:
             AssertionError: the suite found no verdict at all; with what it printed.
         """
+        chosen = (scenario,) if scenario else leg.scenarios
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="conformance-") as results:
+            options = ("--url", url, "--output-dir", results, *leg.options)
+            said = [
+                self._said(leg.release, *options, *what)
+                for what in [("--scenario", one) for one in chosen] or [("--suite", "all")]
+            ]
+            checks = _read(Path(results))
+        assert checks, said
+        return Run(checks, time.monotonic() - began, "".join(said))
+
+    def _said(self, release: str, *options: str) -> str:
         modules = self.folder / "npm/node_modules"
         own = modules / "node/bin/node"
-        options = leg.options
-        if scenario:
-            options = ("--scenario", scenario, *options[2:])
-        with tempfile.TemporaryDirectory(prefix="conformance-") as results:
-            command = [
-                str(own) if own.exists() else "node",
-                str(modules / leg.release / "dist/index.js"),
-                *("server", "--url", url, "--output-dir", results, *options),
-            ]
-            began = time.monotonic()
-            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=LEG_S)
-            seconds = time.monotonic() - began
-            checks = _read(Path(results))
-        said = done.stdout + done.stderr
-        assert checks, said
-        return Run(checks, seconds, said)
+        command = [str(own) if own.exists() else "node", str(modules / release / "dist/index.js"), "server"]
+        done = subprocess.run(
+            [*command, *options], capture_output=True, text=True, check=False, timeout=LEG_S
+        )
+        return done.stdout + done.stderr
 
 
 def _read(results: Path) -> tuple[Check, ...]:

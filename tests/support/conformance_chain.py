@@ -1,7 +1,8 @@
-"""A real manager, and workspaces behind which the conformance server stands: attached in every way, in every era.
+"""A real manager, and what the conformance suite is run against there, each by the name of its endpoint.
 
-Each workspace has one source, mounted without a namespace, and no built-in tools: a client must not be able to tell it
-from the server itself.
+Behind most workspaces stands the conformance server, attached in every way, in every era. Such a workspace has one
+source, mounted without a namespace, and no built-in tools: a client must not be able to tell it from the server itself.
+The workspaces for the extension `tasks` have tools of their own.
 """
 
 from __future__ import annotations
@@ -16,22 +17,50 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from support.conformance import LEGS, NEED_NO_WORKSPACE, Leg, Run, expected_failures
 from support.manager import make_project
 from support.manager_process import ManagerProcess, running_manager
+from support.task_tools import write_task_tools
 from support.third_party import MODERN, ThirdParty, stdio_command
 
 SERVER = Path(__file__).with_name("conformance_server.py")
 READY_S = 30.0
+OF_SERVERS = {"test_simple_text", "confirm_delete"}
+"""A tool of each server: when it is there, all of a workspace is."""
 SOURCES = ("stdio-legacy", "stdio-modern", "http-legacy", "http-modern", "http-both")
 """How the server is attached, and the eras it speaks there."""
 BY_FOLDER = " by folder"
 """After a source: the same workspace, named by its folder instead of its id."""
+TASK_SOURCES = ("tasks-legacy", "tasks-modern")
+"""Workspaces with tools whose calls can be tasks, and the era that the server among them speaks."""
+
+
+def endpoints_of(leg: str) -> tuple[str, ...]:
+    """What a leg is run against; the first is what the others are compared with, where it is `direct`."""
+    if leg == "tasks":
+        return TASK_SOURCES
+    by_folder = (f"http-both{BY_FOLDER}",) if leg in ("2025-11-25", "2026-07-28") else ()
+    bare = ("bare",) if leg in NEED_NO_WORKSPACE else ()
+    return ("direct", *SOURCES, *by_folder, *bare)
+
+
+ENDPOINTS = tuple(dict.fromkeys(endpoint for leg in LEGS for endpoint in endpoints_of(leg)))
 
 
 def kinds_of(endpoint: str) -> tuple[str, ...]:
-    """What can make a difference at a pure endpoint: the era its source is spoken to in, and how it is named."""
+    """What can make a difference at an endpoint: the era its source is spoken to in, and how it is named."""
+    if endpoint == "bare":
+        return (endpoint,)
     era = "legacy" if "legacy" in endpoint else "modern"
     return (era, "by-folder") if BY_FOLDER in endpoint else (era,)
+
+
+def news(leg: Leg, endpoint: str, run: Run, there: Run) -> dict[str, str]:
+    """Key -> why, of what went less well than there and is not expected to, and of what is expected in vain."""
+    less = run.less_than(there)
+    expected = expected_failures(leg, run, *kinds_of(endpoint))
+    in_vain = dict.fromkeys(expected, "an entry is out of date: this is as it is directly")
+    return {key: why for key, why in {**in_vain, **less}.items() if (key in less) != (key in expected)}
 
 
 @dataclass(frozen=True)
@@ -59,8 +88,10 @@ class Chain:
 
 
 @contextlib.contextmanager
-def conformance_chain(folder: Path, *sources: str) -> Iterator[Chain]:
-    """The chain for the time of the block, with these sources; its folders are made in `folder`."""
+def conformance_chain(folder: Path, *endpoints: str) -> Iterator[Chain]:
+    """The chain for the time of the block, with these endpoints; its folders are made in `folder`."""
+    named = {endpoint.partition(BY_FOLDER)[0] for endpoint in endpoints}
+    sources = [source for source in (*SOURCES, *TASK_SOURCES) if source in named]
     server = ThirdParty.start("http", program=SERVER)
     try:
         with running_manager(folder / "user") as manager:
@@ -73,7 +104,11 @@ def conformance_chain(folder: Path, *sources: str) -> Iterator[Chain]:
 
 
 def _project(root: Path, source: str, server: ThirdParty) -> Path:
+    make_project(root)
     way, _, era = source.partition("-")
+    if source in TASK_SOURCES:
+        write_task_tools(root, era)
+        return root
     if way == "stdio":
         command = json.dumps(stdio_command(f"--{era}", program=SERVER))
         entry = f"[[mcp.stdio_servers]]\ncommand = {command}"
@@ -81,7 +116,6 @@ def _project(root: Path, source: str, server: ThirdParty) -> Path:
         url = server.at({"both": "mcp"}.get(era, f"{era}/mcp"))
         entry = f'[[mcp.remote_servers]]\nurl = "{url}"'
     text = f'[builtin]\nenabled = false\n\n{entry}\nnamespace = ""\n'
-    make_project(root)
     settings = root / ".lm-tools-bridge" / "workspace.toml"
     settings.parent.mkdir(exist_ok=True)
     settings.write_text(text)
@@ -95,7 +129,7 @@ def _attached(manager: ManagerProcess, bare: str, root: Path) -> str:
     deadline = time.monotonic() + READY_S
     while True:
         headers, tools = _tools(f"{bare}?cwd={root}")
-        if "test_simple_text" in tools:
+        if not OF_SERVERS.isdisjoint(tools):
             return bare.replace("/mcp", f"/w/{headers['X-Workspace-Id']}/mcp")
         assert time.monotonic() < deadline, manager.lmtb("servers", cwd=root).stdout
         time.sleep(0.05)

@@ -21,12 +21,15 @@ class Listened:
         filters: what each request asked for, oldest first.
         open: the streams that are open now, each with what it asked for.
         refused: resources that are not honoured.
+        attentive: set while requests are acknowledged.
     """
 
     def __init__(self, upstream: ScriptedUpstream) -> None:
         self.filters: list[dict[str, Any]] = []
         self.open: list[tuple[dict[str, Any], web.StreamResponse]] = []
         self.refused: set[str] = set()
+        self.attentive = asyncio.Event()
+        self.attentive.set()
         self._transports: list[asyncio.Transport] = []
         self._stirred = asyncio.Event()
         upstream.plays[names.LISTEN] = self._play
@@ -67,11 +70,12 @@ class Listened:
         assert request.transport is not None
         transport = request.transport
         self._transports.append(transport)
+        self._stirred.set()
         try:
+            await self.attentive.wait()
             await response.write(
                 event({"jsonrpc": "2.0", "method": names.ACKNOWLEDGED, "params": acknowledged})
             )
-            self._stirred.set()
             await asyncio.Event().wait()
         finally:
             self.open.remove((wanted, response))

@@ -76,7 +76,7 @@ class ManagerHome:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._environ = {
-            "PATH": os.environ.get("PATH", os.defpath),
+            **{name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE") if name in os.environ},
             "HOME": str(folder / "home"),
             "LMTB_CONFIG_DIR": str(folder / "config"),
             "LMTB_STATE_DIR": str(folder / "state"),

@@ -25,7 +25,8 @@ RETRY_S = 0.02
 
 def environment(folder: Path) -> dict[str, str]:
     """The environment of a user whose home and folders all lie in `folder`."""
-    passed_on = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    names = ("PATH", "LANG", "TMPDIR", "SSL_CERT_FILE")
+    passed_on = {name: os.environ[name] for name in names if name in os.environ}
     places = {f"LMTB_{name}_DIR": str(folder / name.lower()) for name in ("CONFIG", "STATE", "RUNTIME")}
     home = folder / "home"
     home.mkdir(parents=True, exist_ok=True)

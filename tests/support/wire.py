@@ -9,7 +9,7 @@ from typing import Any
 
 from protocol.versions import Era
 from workspace_server.upstream.failures import TransportEnded, Unavailable
-from workspace_server.upstream.transport import Lost
+from workspace_server.upstream.transport import Beside, Lost
 
 Message = dict[str, Any]
 GREETING: Message = {
@@ -41,7 +41,7 @@ class Wire:
         self.refuse: Exception | None = None
         self._serve = serve
         self._greeting = GREETING if greeting is None else greeting
-        self._arrived: asyncio.Queue[bytes | Lost | Exception] = asyncio.Queue()
+        self._arrived: asyncio.Queue[bytes | Beside | Lost | Exception] = asyncio.Queue()
 
     async def send(self, message: bytes) -> None:
         if self.refuse is not None:
@@ -53,7 +53,7 @@ class Wire:
         elif self._serve is not None:
             self._serve(self, decoded)
 
-    async def receive(self) -> bytes | Lost:
+    async def receive(self) -> bytes | Beside | Lost:
         arrived = await self._arrived.get()
         if isinstance(arrived, Exception):
             raise arrived
@@ -67,7 +67,7 @@ class Wire:
         if self.lingers is not None:
             await self.lingers.wait()
 
-    def put(self, arrived: bytes | Lost | Exception) -> None:
+    def put(self, arrived: bytes | Beside | Lost | Exception) -> None:
         """Let something arrive as it is."""
         self._arrived.put_nowait(arrived)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import names
@@ -132,7 +132,6 @@ JSON_LIKE = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     ANY_TEXT, st.dictionaries(ANY_TEXT, JSON_LIKE), st.lists(st.dictionaries(ANY_TEXT, JSON_LIKE), max_size=2)
 )

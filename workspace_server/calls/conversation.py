@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from protocol import asking, inbound, jsonrpc, names
-from workspace_server.source import CallContext, CallOutcome, RpcError, nobody
+from workspace_server.source import CALL_ENDED, CallContext, CallOutcome, RpcError, nobody
 
 MOMENT_S: Final = 0.01
 """What a source gets to ask more before its first question goes out."""
@@ -26,6 +26,8 @@ MAX_TOLD: Final = 64
 """Notifications between two rounds that the next one delivers; older ones are dropped."""
 MAX_KEPT: Final = 64 * 1024
 """Bytes of one such notification; longer ones are not kept."""
+
+_CANCELLED: Final = RpcError(jsonrpc.INTERNAL_ERROR, "the call this is about was cancelled")
 
 Work = Callable[[CallContext], Awaitable[CallOutcome]]
 
@@ -127,10 +129,12 @@ class Conversation:
     async def _ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
         """As `source.Ask`; takes several rounds where the client leaves answers out."""
         wanted = asking.required(method, params)
-        if wanted is None or self._task.done():
+        if wanted is None:
             return await nobody(method, params)
+        if self._task.done():
+            return self._at_end()
         if not asking.declares(self._context.capabilities, wanted):
-            return self._undeclared(method, wanted)
+            return await self._undeclared(method, wanted)
         key = f"q{next(self._numbers)}"
         answer: asyncio.Future[msgspec.Raw | RpcError] = asyncio.get_running_loop().create_future()
         self._questions[key] = _Question(method, params, answer)
@@ -140,13 +144,15 @@ class Conversation:
         finally:
             self._questions.pop(key, None)
 
-    def _undeclared(self, method: str, wanted: Mapping[str, Any]) -> RpcError:
+    async def _undeclared(self, method: str, wanted: Mapping[str, Any]) -> RpcError:
         """In the era of sessions the source decides what to do without; since then the call ends (M8)."""
         if not self._context.caller:
             data = jsonrpc.raw({"requiredCapabilities": wanted})
             text = f"this call needs a client that declares {asking.spelt(wanted)}"
             self.failure = RpcError(inbound.MISSING_CAPABILITY, text, data)
             self._task.cancel()
+            # the source is told before its question is answered, or it would finish a call nobody waits for
+            await asyncio.wait([self._task], timeout=MOMENT_S)
         return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method} is not offered by the client of this call")
 
     def _is_parked(self) -> bool:
@@ -170,12 +176,14 @@ class Conversation:
         await self._context.notify(method, params)
 
     def _over(self, task: asyncio.Task[CallOutcome]) -> None:
-        ended = RpcError(jsonrpc.INTERNAL_ERROR, "the call this is about has ended")
         questions, self._questions = self._questions, {}
         for question in questions.values():
             if not question.answer.done():
-                question.answer.set_result(ended)
+                question.answer.set_result(self._at_end())
         self._wake()
+
+    def _at_end(self) -> RpcError:
+        return _CANCELLED if self.was_ended else CALL_ENDED
 
     def _wake(self) -> None:
         if self._alarm is not None and not self._alarm.done():

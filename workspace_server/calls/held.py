@@ -51,6 +51,11 @@ class Conversations:
         self._held: dict[str, tuple[Conversation, asyncio.TimerHandle]] = {}
         self._ends: set[asyncio.Task[None]] = set()
 
+    @property
+    def waiting(self) -> int:
+        """How many calls wait for their clients."""
+        return len(self._held)
+
     async def run(self, bound: Bound, context: CallContext, work: Work) -> CallOutcome:
         """One round of a call: its outcome, or a result that asks the client for input.
 

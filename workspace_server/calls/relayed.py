@@ -5,6 +5,7 @@ Who is asked, and by which of its names, others decide. The result comes back as
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -28,7 +29,13 @@ _OF_A_ROUND: Final = ("inputResponses", "requestState")
 
 
 async def relay(
-    calls: Calls, asked: Asked, view: View, source: Source, params: Mapping[str, msgspec.Raw]
+    calls: Calls,
+    asked: Asked,
+    view: View,
+    source: Source,
+    params: Mapping[str, msgspec.Raw],
+    *,
+    longest_s: float = math.inf,
 ) -> CallOutcome:
     """What the source gives, in rounds where it asks back, and within its time.
 
@@ -38,9 +45,10 @@ async def relay(
         view: what it was found in.
         source: who is asked.
         params: the parameters by the source's own names; `_meta` and what belongs to a round are added.
+        longest_s: what it may take at most, if that is less than its own time.
     """
     method, given = asked.request.method, {k: raw for k, raw in params.items() if k not in _OF_A_ROUND}
-    seconds = source.timeout_s or view.configuration.call_timeout_s
+    seconds = min(longest_s, source.timeout_s or view.configuration.call_timeout_s)
     given.pop("_meta", None)
 
     async def work(context: CallContext) -> CallOutcome:

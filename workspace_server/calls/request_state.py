@@ -26,7 +26,7 @@ from protocol import request_state
 from workspace_server import log, private_files
 
 FOLDER: Final = "approvals"
-ASK, RUN, OPEN, HELD = "ask", "run", "open", "held"
+ASK, RUN, OPEN, HELD = request_state.ASK, "run", "open", request_state.HELD
 """A question whether the call may run; one of a call that is made anew with the answers; the same, where the
 answer is that a page was opened; one of a call that is held open."""
 _KINDS: Final = (ASK, RUN, OPEN, HELD)

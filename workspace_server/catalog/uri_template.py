@@ -16,6 +16,12 @@ _ENDS: Final = {"": "/?#", "+": "", "#": "", ".": "/?#", "/": "?#", ";": "/?#", 
 """By the operator of an expression, the characters that end what it stands for."""
 
 
+def steps(template: str, uri: str) -> int:
+    """About how much work it is to see whether they match."""
+    begin, _, rest = template.partition("{")
+    return (rest.count("{") + 1) * len(uri) if rest and uri.startswith(begin) else 1
+
+
 def matches(template: str, uri: str) -> bool:
     """Whether some values of the template's variables give this URI; False for one too long to say."""
     if len(uri) > MAX_LENGTH or len(template) > MAX_LENGTH:

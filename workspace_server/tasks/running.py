@@ -26,6 +26,8 @@ Work = Callable[[CallContext], Awaitable[CallOutcome]]
 MAX_ROUNDS: Final = 100
 PAUSE_S: Final = 0.5
 """How long a source waits that wants its call repeated and asks for nothing."""
+MOMENT_S: Final = 0.01
+"""What a call that is cancelled gets to tell its source."""
 _ANY: Final = "task"
 """What stands for the progress token of a client that wants no progress."""
 
@@ -152,11 +154,11 @@ class Running:
         if wanted is None:
             return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method[:100]} is not offered here")
         if not asking.declares(self._given.capabilities, wanted):
-            return self._undeclared(wanted)
+            return await self._undeclared(wanted)
         request = {"method": method, "params": params} if jsonrpc.bytes_of(params) else {"method": method}
         return await self._put(jsonrpc.raw(request))
 
-    def _undeclared(self, wanted: Mapping[str, Any]) -> RpcError:
+    async def _undeclared(self, wanted: Mapping[str, Any]) -> RpcError:
         """A client without the capability for a question gets the error that the call would have got (M8)."""
         text = f"this call needs a client that declares {asking.spelt(wanted)}"
         self._failure = RpcError(
@@ -164,6 +166,7 @@ class Running:
         )
         if self.work is not None:
             self.work.cancel()
+            await asyncio.wait([self.work], timeout=MOMENT_S)  # the source is told before it is answered
         return RpcError(jsonrpc.METHOD_NOT_FOUND, text)
 
     async def _put(self, request: msgspec.Raw) -> msgspec.Raw:

@@ -6,15 +6,12 @@ Which of the server's words concern which client is decided in `exchange.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
 from protocol import jsonrpc, names
+from protocol.names import LOG_LEVELS
 from workspace_server.source import CallContext
-
-LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""Of log messages, the most verbose first (RFC 5424)."""
 
 
 class Client:
@@ -32,7 +29,7 @@ class Client:
         level = jsonrpc.text_of(meta.get(names.META_LOG_LEVEL, b""))
         self.context = context
         self.token = meta.get("progressToken")
-        self.level = level if level in LEVELS else None
+        self.level = level if level in LOG_LEVELS else None
 
     def wants(self, method: str, params: Mapping[str, msgspec.Raw]) -> bool:
         """Whether it wants to hear a notification that concerns it."""
@@ -40,7 +37,7 @@ class Client:
             return self.token is not None
         if method == names.MESSAGE:
             said = jsonrpc.text_of(params.get("level", b""))
-            return self.level is not None and said in LEVELS[LEVELS.index(self.level) :]
+            return self.level is not None and said in LOG_LEVELS[LOG_LEVELS.index(self.level) :]
         return method == names.ELICITED and self.context.caller != ""  # 2026-07-28 knows no such thing
 
     async def hear(self, method: str, params: Mapping[str, msgspec.Raw]) -> None:

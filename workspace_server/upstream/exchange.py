@@ -27,11 +27,13 @@ from workspace_server.upstream.failures import TransportEnded, Unavailable
 from workspace_server.upstream.junk import Junk
 from workspace_server.upstream.messages import Asked, Broken, Reply, Told
 from workspace_server.upstream.pace import Pace
-from workspace_server.upstream.questions import Questions
+from workspace_server.upstream.questions import Questions, are_one_clients
 from workspace_server.upstream.transport import Beside, Lost, Transport
 
 MAX_PROGRESS: Final = 256
 """Notifications of one call that wait for a slow caller; further ones are dropped."""
+MAX_PROGRESS_BYTES: Final = 4 * 1024 * 1024
+"""Their bytes together; a single one may be larger."""
 MAX_SAID: Final = 20
 
 Notified = Callable[[str, msgspec.Raw], None]
@@ -45,9 +47,10 @@ class BrokenAnswer(Exception):
 
 @dataclass(slots=True)
 class _Waiting:
-    """A request under way, and the client it is made for."""
+    """A request under way, the client it is made for, and how many bytes of notifications wait for it."""
 
     client: Client | None
+    size: int = 0
     events: asyncio.Queue[Reply | Broken | Unavailable | _Heard] = field(default_factory=asyncio.Queue)
 
 
@@ -129,6 +132,7 @@ class Exchange:
                     raise event
                 if isinstance(event, Broken):
                     raise BrokenAnswer
+                waiting.size -= _size(event)
                 if client is not None:
                     await client.hear(*event)
         except TransportEnded as end:
@@ -197,7 +201,7 @@ class Exchange:
         if isinstance(message, Told):
             return self._hear(message, beside)
         if isinstance(message, Asked):
-            concerned = [client.context for client, _ in self._concerned(beside)]
+            concerned = [client.context for client, _ in reversed(self._concerned(beside))]
             if not self._questions.take(message, concerned):
                 self.strays += 1
         elif self._junk.add(text, time.monotonic()):
@@ -222,8 +226,9 @@ class Exchange:
                 if message.method == names.MESSAGE:
                     self._note(params)
                 concerned = self._concerned(beside)
-                waiting = concerned[0][1] if len(concerned) == 1 else None
-                return waiting is not None and self._pass_on(waiting, message.method, params)
+                if not are_one_clients([client.context for client, _ in concerned]):
+                    return False
+                return self._pass_on(concerned[-1][1], message.method, params)
             case names.CANCELLED:
                 self._questions.cancelled(message.params)
             case _:
@@ -240,24 +245,25 @@ class Exchange:
         if waiting is None or waiting.client is None or not waiting.client.wants(method, params):
             self.strays += method == names.PROGRESS
             return False
-        if waiting.events.qsize() >= MAX_PROGRESS:
+        event = method, params
+        size = waiting.size + _size(event)
+        if waiting.events.qsize() >= MAX_PROGRESS or (waiting.size and size > MAX_PROGRESS_BYTES):
             return False
-        waiting.events.put_nowait((method, params))
+        waiting.size = size
+        waiting.events.put_nowait(event)
         return True
 
     def _concerned(self, beside: int | None) -> list[tuple[Client, _Waiting]]:
         """The requests that the server may mean with what it says by itself; nobody knows which of several.
 
-        HTTP tells by the stream it came on. Otherwise it is the one that is under way; of several requests of
-        one session of a client, the last. Parked ones count only where there is no other: a server that waits
-        for an answer says nothing, and the client may never give one.
+        HTTP tells by the stream it came on. Otherwise it is one that is under way, most likely the last.
+        Parked ones count only where there is no other: a server that waits for an answer says nothing, and
+        the client may never give one.
         """
         keys = tuple(self._waiting) if beside is None else (b"%d" % beside,)
         under_way = [self._waiting[key] for key in keys if key in self._waiting]
         all_of_them = [(one.client, one) for one in under_way if one.client is not None]
-        made_for = [one for one in all_of_them if not one[0].context.is_parked()] or all_of_them
-        callers = {client.context.caller for client, _ in made_for}
-        return made_for[-1:] if len(callers) == 1 and "" not in callers else made_for
+        return [one for one in all_of_them if not one[0].context.is_parked()] or all_of_them
 
     def _send_later(self, message: bytes) -> None:
         """Send without making anybody wait; a message that cannot be sent any more is not missed."""
@@ -272,6 +278,10 @@ class Exchange:
             self._over(end)
         except Unavailable:
             pass
+
+
+def _size(heard: _Heard) -> int:
+    return sum(len(jsonrpc.bytes_of(raw)) for raw in heard[1].values())
 
 
 def _failure(end: TransportEnded) -> Unavailable:

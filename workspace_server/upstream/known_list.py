@@ -9,7 +9,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Generic
+from typing import Final, Generic
 
 import msgspec
 
@@ -21,6 +21,9 @@ from workspace_server.upstream.definitions import Definitions, Item
 from workspace_server.upstream.kinds import TOOLS, Kind
 from workspace_server.upstream.list_cache import ListCache
 from workspace_server.upstream.paging import Pages
+
+MAX_SEEN: Final = 10_000
+"""Tools whose first definition is remembered; a server that always has new ones gets no further."""
 
 
 class KnownList(Generic[Item]):
@@ -130,7 +133,8 @@ class KnownList(Generic[Item]):
         issues = list(found.issues)
         if self.kind is TOOLS:  # what a model is told to do; the other lists are expected to change
             for name, digest in found.hashes.items():
-                self._first_seen.setdefault(name, digest)
+                if len(self._first_seen) < MAX_SEEN:
+                    self._first_seen.setdefault(name, digest)
             issues += definitions.changed(self._first_seen, found.hashes, self._source)
         if pages.truncated is not None:
             text = f"The list of {self._source} is cut: {pages.truncated}"

@@ -1,4 +1,4 @@
-"""The last good list of every foreign source on disk, so that a restart need not wait for it (T-7).
+"""The last good lists of every foreign source on disk, so that a restart need not wait for them (T-7).
 
 Keyed by what was configured: another command or URL is another server. Losing the cache costs a start.
 """
@@ -16,7 +16,8 @@ from typing import Any, Final
 import msgspec
 
 MAX_BYTES: Final = 8 * 1024 * 1024
-MAX_FILES: Final = 200
+MAX_FILES: Final = 800
+"""Four for each server."""
 
 
 def key_of(configuration: Mapping[str, Any]) -> str:

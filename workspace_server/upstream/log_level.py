@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
-from workspace_server.upstream.client import LEVELS
+from protocol.names import LOG_LEVELS
 
 SET_S: Final = 5.0
 """How long a server may take to set it; a request is not made to wait longer."""
@@ -42,7 +42,7 @@ class LogLevel:
 
     async def _agree(self) -> None:
         async with self._lock:
-            level = min(self._wanted, key=LEVELS.index)
+            level = min(self._wanted, key=LOG_LEVELS.index)
             if level != self._told:
                 self._told = level
                 await self._set_level(level)

@@ -66,23 +66,27 @@ class News:
         if wanted:
             self._lists = self._start(request, wanted)
 
-    async def listen_to(self, request: Request, uris: Sequence[str]) -> frozenset[str]:
+    async def listen_to(self, request: Request, uris: Sequence[str]) -> frozenset[str] | None:
         """From now on, listen to exactly these resources; gives those that the server agreed to tell of.
 
-        The request before stays open until there is the new one, so that nothing is lost in between.
+        The request before stays open until there is the new one, so that nothing is lost in between; it goes
+        on where the server refuses or does not say (None).
         """
-        before, self._resources = self._resources, None
+        before, now = self._resources, None
         agreed = self._agreed = asyncio.get_running_loop().create_future()
         try:
             if uris:
-                self._resources = self._start(request, {"resourceSubscriptions": list(uris)})
-                both = (agreed, self._resources)
+                now = self._start(request, {"resourceSubscriptions": list(uris)})
+                both = (agreed, now)
                 await asyncio.wait(both, timeout=ACKNOWLEDGED_S, return_when=asyncio.FIRST_COMPLETED)
-            return agreed.result() if agreed.done() else frozenset()
+            else:
+                agreed.set_result(frozenset())
         finally:
             self._agreed = None
-            if before is not None:
-                before.cancel()
+            self._resources, over = (now, before) if agreed.done() else (before, now)
+            if over is not None:
+                over.cancel()
+        return agreed.result() if agreed.done() else None
 
     async def stop(self) -> None:
         """Tell nothing more, and listen to nothing. Idempotent."""
@@ -96,8 +100,11 @@ class News:
     def _acknowledged(self, params: Mapping[str, msgspec.Raw]) -> None:
         honoured = jsonrpc.members_of(params.get("notifications", b""))
         if "resourceSubscriptions" in honoured and self._agreed is not None and not self._agreed.done():
-            uris = msgspec.json.decode(honoured["resourceSubscriptions"])
-            self._agreed.set_result(frozenset(uris if isinstance(uris, list) else ()))
+            try:
+                uris = msgspec.json.decode(honoured["resourceSubscriptions"], type=frozenset[str])
+            except msgspec.DecodeError:
+                uris = frozenset()
+            self._agreed.set_result(uris)
 
     def _start(self, request: Request, wanted: Mapping[str, Any]) -> asyncio.Task[None]:
         return asyncio.create_task(self._listen(request, wanted), name=f"listen-{self._source}")

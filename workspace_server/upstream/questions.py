@@ -14,17 +14,24 @@ import msgspec
 
 from protocol import jsonrpc, names
 from workspace_server.results import clean_text
-from workspace_server.source import CallContext, RpcError
+from workspace_server.source import CALL_ENDED, CallContext, RpcError
 from workspace_server.upstream.messages import Asked
 
 MAX_REPLIES: Final = 64
-"""Requests of the server that are being answered at once; further ones get no answer."""
+"""Requests of the server that are being answered at once, beside those that clients were asked; further ones
+get no answer."""
+MAX_ASKED: Final = 64
+"""Questions of the server that wait for clients at once."""
+MAX_QUESTION: Final = 4 * 1024 * 1024
+"""Bytes of one such question: it is kept for as long as a person takes."""
 _FOR_CLIENTS: Final = frozenset({names.ELICIT, names.SAMPLE, names.ROOTS_LIST})
 _SEVERAL: Final = RpcError(
     jsonrpc.INTERNAL_ERROR,
     "several clients use this server at this moment, and nothing says which of them is asked;"
     ' with sharing = "session" or "call" in the server\'s entry, each has a process of its own',
 )
+_TOO_MANY: Final = RpcError(jsonrpc.INTERNAL_ERROR, f"{MAX_ASKED} questions of this server wait for answers")
+_TOO_LARGE: Final = RpcError(jsonrpc.INVALID_PARAMS, f"no client is asked more than {MAX_QUESTION >> 20} MiB")
 
 
 class Questions:
@@ -47,15 +54,16 @@ class Questions:
         self._send = send
         self._source = source
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        self._asking = 0
 
     def take(self, asked: Asked, concerned: Sequence[CallContext]) -> bool:
         """Answer a request, before long; False where there are too many.
 
         Args:
             asked: the request.
-            concerned: the calls that it may be about.
+            concerned: the calls that it may be about, the likeliest first.
         """
-        if len(self._tasks) >= MAX_REPLIES or asked.id in self._tasks:
+        if len(self._tasks) - self._asking >= MAX_REPLIES or asked.id in self._tasks:
             return False
         task = asyncio.create_task(self._answer(asked, concerned), name=f"answer-{self._source}")
         self._tasks[asked.id] = task
@@ -86,7 +94,7 @@ class Questions:
     async def _outcome(self, asked: Asked, concerned: Sequence[CallContext]) -> msgspec.Raw | RpcError:
         if asked.method == names.PING:
             return msgspec.Raw(b"{}")
-        has_roots = len(concerned) == 1 and "roots" in concerned[0].capabilities
+        has_roots = are_one_clients(concerned) and "roots" in concerned[0].capabilities
         if asked.method == names.ROOTS_LIST and not has_roots:
             self.roots_told = True
             root = {"uri": self._root.as_uri(), "name": self._root.name or "/"}
@@ -94,6 +102,24 @@ class Questions:
         if asked.method not in _FOR_CLIENTS or not concerned:
             text = f"{clean_text(asked.method[:100])} is not offered"
             return RpcError(jsonrpc.METHOD_NOT_FOUND, text)
-        if len(concerned) > 1:
+        if not are_one_clients(concerned):
             return _SEVERAL
-        return await concerned[0].ask(asked.method, asked.params)
+        if len(jsonrpc.bytes_of(asked.params)) > MAX_QUESTION:
+            return _TOO_LARGE
+        if self._asking >= MAX_ASKED:
+            return _TOO_MANY
+        self._asking += 1
+        try:
+            for call in concerned:
+                outcome = await call.ask(asked.method, asked.params)
+                if outcome is not CALL_ENDED:  # else it was about another one
+                    return outcome
+            return CALL_ENDED
+        finally:
+            self._asking -= 1
+
+
+def are_one_clients(calls: Sequence[CallContext]) -> bool:
+    """Whether there are calls, and all come from one client; of two without a session nobody knows that."""
+    callers = {call.caller for call in calls}
+    return len(calls) == 1 or (len(callers) == 1 and "" not in callers)

@@ -264,7 +264,9 @@ class Session:
         return await self.request(method, params, None)
 
     async def _listen_to(self, uris: frozenset[str]) -> frozenset[str]:
-        self._subscribed = await self._news.listen_to(self._open_ended, sorted(uris))
+        honoured = await self._news.listen_to(self._open_ended, sorted(uris))
+        if honoured is not None:
+            self._subscribed = honoured
         return self._subscribed
 
     def _unreadable(self, method: str, what: str) -> CallOutcome:

@@ -62,7 +62,7 @@ class Server:
             "root": self._launch.root,
             "pid": os.getpid(),
             "version": self._version,
-            "tasks": self._tasks.running,
+            "tasks": self._tasks.running + self._conversations.waiting,
             "sources": self._toolset.sources(),
             "issues": [issue.as_json() for issue in self._toolset.issues()],
         }

@@ -26,6 +26,8 @@ from workspace_server.web.tasks import FILTER, TaskMethods
 
 MAX_RESOURCES: Final = 1000
 """Resources that one stream tells of; what is asked for beyond them is not honoured."""
+GAP_S: Final = 0.1
+"""The time between two looks at which resources changed: one that always changes is told of that often."""
 _KINDS: Final[Mapping[str, Kind]] = {
     "toolsListChanged": "tools",
     "promptsListChanged": "prompts",
@@ -81,19 +83,22 @@ async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
     if isinstance(followed, Rejection):
         return await stream.finish(followed.status, followed.body())
     leave: list[Leave] = [toolset.listen(news.changed), life.on_stop(news.wake.set)]
+    if followed is not None:
+        leave.append(followed.end)
     try:
         honoured: dict[str, Any] = dict.fromkeys(kinds, True)
         if uris is not None:
             honoured[_RESOURCES] = await _follow(uris, await toolset.current(), news, leave)
         if followed is not None:
-            leave.append(followed.end)
             honoured[FILTER] = followed.ids
         await stream.notify(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
         while not life.stopping:
             await _wait(news.wake, stream, keep_alive_s)
-            await _tell(stream, news, {_KINDS[one] for one in kinds}, meta)
+            told = await _tell(stream, news, {_KINDS[one] for one in kinds}, meta)
             for task in await followed.take() if followed is not None else ():
                 await stream.notify(CHANGED, {**task, "_meta": meta})
+            if told:
+                await asyncio.sleep(GAP_S)
     finally:
         for end in leave:
             end()
@@ -134,13 +139,15 @@ def _wanted(raw: msgspec.Raw | None) -> tuple[list[str], list[str] | None]:
     return kinds, list(dict.fromkeys(uris))[:MAX_RESOURCES]
 
 
-async def _tell(stream: Stream, news: _News, kinds: set[Kind], meta: Mapping[str, Any]) -> None:
+async def _tell(stream: Stream, news: _News, kinds: set[Kind], meta: Mapping[str, Any]) -> Sequence[str]:
+    """Tell what there is of these kinds, and the resources that changed, which are given back."""
     changed, uris = news.take()
     for kind, method in _METHODS.items():
         if kind in changed & kinds:
             await stream.notify(method, {"_meta": meta})
     for uri in uris:
         await stream.notify(names.RESOURCE_UPDATED, {"uri": uri, "_meta": meta})
+    return uris
 
 
 async def until(life: Life, stream: Stream, keep_alive_s: float) -> None:

@@ -6,7 +6,9 @@ Who is asked for a URI is decided here; how, in `calls/relayed.py`.
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any, Final
 
 from protocol import inbound, jsonrpc, names
@@ -21,6 +23,8 @@ from workspace_server.web import tool_resources
 
 MAX_ASKED: Final = 8
 """Sources that are asked for a URI that none of them lists."""
+UNLIKELY_S: Final = 10.0
+"""How long one of them may take of which nothing says that it has it; the others wait meanwhile."""
 SUBSCRIBE_S: Final = 10.0
 """How long sources may take to say whether they tell of a resource."""
 _NOT_FOUND: Final = frozenset({jsonrpc.INVALID_PARAMS, jsonrpc.METHOD_NOT_FOUND, -32002})
@@ -58,8 +62,8 @@ async def read(calls: Calls, asked: Asked, view: View) -> Outcome:
             return tool_resources.not_found(asked, uri)
         return relayed.answer(asked, outcome)
     failures: list[CallOutcome] = []
-    for source in await _candidates(view, uri):
-        outcome = await relayed.relay(calls, asked, view, source, asked.inbound.params)
+    for source, longest_s in (await _candidates(view, uri)).items():
+        outcome = await relayed.relay(calls, asked, view, source, asked.inbound.params, longest_s=longest_s)
         if not _is_failure(outcome):
             return relayed.answer(asked, outcome)
         failures.append(outcome)
@@ -80,18 +84,18 @@ def _none_has_it(asked: Asked, uri: str, failures: list[CallOutcome]) -> Outcome
     return relayed.answer(asked, told[0]) if told else tool_resources.not_found(asked, uri)
 
 
-async def _candidates(view: View, uri: str) -> list[Source]:
-    """The sources that may have a resource, the likeliest first; at most `MAX_ASKED`."""
+async def _candidates(view: View, uri: str) -> dict[Source, float]:
+    """The sources that may have a resource, the likeliest first, and how long each may take."""
     offerings = view.snapshot.offerings
     if (owner := offerings.owner(uri)) is not None:
-        return [owner]
-    found = offerings.likely(uri)
+        return {owner: math.inf}
+    found = dict.fromkeys(offerings.likely(uri), math.inf)
     for source in offerings.sources:
         if source not in found and source.state == "ready":
             greeting = await source.greeting()
             if greeting is not None and "resources" in greeting.capabilities:
-                found.append(source)
-    return found[:MAX_ASKED]
+                found[source] = UNLIKELY_S
+    return dict(islice(found.items(), MAX_ASKED))
 
 
 async def subscribe(view: View, uri: str, listener: Callable[[str], None]) -> list[Callable[[], None]]:

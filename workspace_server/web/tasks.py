@@ -17,7 +17,7 @@ from workspace_server.calls import relayed
 from workspace_server.calls.asked import Asked, Outcome
 from workspace_server.calls.dispatch import Calls
 from workspace_server.catalog.view import View
-from workspace_server.source import RpcError, Source
+from workspace_server.source import CallOutcome, RpcError, Source
 from workspace_server.tasks.archive import Seen
 from workspace_server.tasks.tasks import Tasks
 
@@ -143,13 +143,16 @@ class TaskMethods:
         task, foreign = asked.inbound.name or "", self._tasks.foreign
         view = await self._calls.toolset.current()
         owner = foreign.owner(task)
+        failures: list[CallOutcome] = []
         for source in await _candidates(view, owner):
             outcome = await relayed.relay(self._calls, asked, view, source, asked.inbound.params)
-            is_unknown = isinstance(outcome, RpcError) and outcome.code == jsonrpc.INVALID_PARAMS
-            if not is_unknown or owner is not None:
+            if isinstance(outcome, msgspec.Raw):
                 foreign.remember(task, source.id)
                 return relayed.answer(asked, outcome)
-        return tasks.unknown(asked.request.id, task)
+            is_unknown = isinstance(outcome, RpcError) and outcome.code == jsonrpc.INVALID_PARAMS
+            if not is_unknown or owner is not None:
+                failures.append(outcome)
+        return relayed.answer(asked, failures[0]) if failures else tasks.unknown(asked.request.id, task)
 
 
 async def _candidates(view: View, owner: str | None) -> list[Source]:

@@ -2,55 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Iterable
 from typing import Any, cast
 
 import pytest
 
 from manager.answers.collect import Answered, is_response, messages_of, response_of
-from manager.upstream.forward import Answer, InterruptedAnswerError
+from manager.upstream.forward import Answer
 from protocol.errors import Reason, Refusal
 from protocol.sse import encode
+from support.played_answer import PlayedAnswer
 
 RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 RESPONSE_2 = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
 NEWS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
 ASKING = b'{"jsonrpc":"2.0","id":9,"method":"ping"}'
 DIED = Refusal(Reason.WORKSPACE_SERVER_DIED, "workspace server died during the call", delivered="unknown")
-
-
-class PlayedAnswer:
-    """An answer whose pieces a test decides; a refusal among them breaks it off."""
-
-    def __init__(
-        self, pieces: Iterable[bytes | Refusal], *, is_events: bool = True, stays_open: bool = False
-    ) -> None:
-        self.pieces = list(pieces)
-        self.stays_open = stays_open
-        self.is_events = is_events
-        self.status = 418
-        self.outcomes: list[str] = []
-        self.read_to = 0
-
-    async def read(self) -> bytes | Refusal:
-        await self.aclose("ok")
-        return self.pieces[0]
-
-    async def chunks(self) -> AsyncGenerator[bytes]:
-        for piece in self.pieces:
-            self.read_to += 1
-            if isinstance(piece, Refusal):
-                raise InterruptedAnswerError(piece)
-            yield piece
-        if self.stays_open:
-            await asyncio.Event().wait()
-
-    def answered(self) -> None:
-        self.outcomes.append("ok")
-
-    async def aclose(self, outcome: str = "cancelled") -> None:
-        self.outcomes.append(outcome)
 
 
 async def collected(answer: PlayedAnswer, limit: int = 10_000) -> Any:

@@ -26,51 +26,67 @@ from support.patience import within
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets and signals")
 
 
+def make_workspace(folder: Path) -> Path:
+    """A folder that is recognised as a workspace."""
+    (folder / ".git").mkdir(parents=True)
+    (folder / "apple.txt").write_text("an apple\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ManagerProcess]:
+    """A manager that no test stops, and that is asked for one workspace only: `used`."""
+    with running_manager(tmp_path_factory.mktemp("shared")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def used(shared: ManagerProcess) -> Path:
+    """A workspace whose server runs."""
+    folder = make_workspace(shared.log.parent / "projects" / "näh er")
+    assert shared.lmtb("call", "datetime", cwd=folder).returncode == exit_codes.OK
+    return folder
+
+
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[ManagerProcess]:
+    """A manager of the test's own."""
     with running_manager(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A folder that is recognised as a workspace."""
-    folder = tmp_path / "projects" / "näh er"
-    (folder / ".git").mkdir(parents=True)
-    (folder / "apple.txt").write_text("an apple\n")
-    return folder
+    """A workspace that nobody has asked for."""
+    return make_workspace(tmp_path / "projects" / "näh er")
 
 
-def test_tools_and_call_use_the_workspace_of_the_current_folder(
-    manager: ManagerProcess, project: Path
-) -> None:
-    listed = manager.lmtb("tools", "--json", cwd=project)
+def test_tools_and_call_use_the_workspace_of_the_current_folder(shared: ManagerProcess, used: Path) -> None:
+    listed = shared.lmtb("tools", "--json", cwd=used)
     answer = json.loads(listed.stdout)
     assert answer["ok"] is True
     assert {"lm_readFile": "callable"}.items() <= {
         tool["name"]: tool["state"] for tool in answer["tools"]
     }.items()
-    read = manager.lmtb("call", "lm_readFile", '{"filePath": "apple.txt"}', cwd=project)
+    read = shared.lmtb("call", "lm_readFile", '{"filePath": "apple.txt"}', cwd=used)
     assert read.returncode == exit_codes.OK, read.stderr
     assert "an apple" in read.stdout
 
 
-def test_arguments_can_come_from_standard_input(manager: ManagerProcess, project: Path) -> None:
-    ended = manager.lmtb("call", "calculator", "-", "--cwd", str(project), input='{"expression": "6*7"}')
+def test_arguments_can_come_from_standard_input(shared: ManagerProcess, used: Path) -> None:
+    ended = shared.lmtb("call", "calculator", "-", "--cwd", str(used), input='{"expression": "6*7"}')
     assert (ended.returncode, ended.stdout.strip()) == (exit_codes.OK, "42")
 
 
-def test_error_of_a_tool_goes_to_standard_error_with_exit_code_1(
-    manager: ManagerProcess, project: Path
-) -> None:
-    ended = manager.lmtb("call", "calculator", '{"expression": "1/0"}', "--cwd", str(project))
+def test_error_of_a_tool_goes_to_standard_error_with_exit_code_1(shared: ManagerProcess, used: Path) -> None:
+    ended = shared.lmtb("call", "calculator", '{"expression": "1/0"}', "--cwd", str(used))
     assert ended.returncode == exit_codes.FAILED
     assert ended.stdout == ""
     assert "Division by zero" in ended.stderr
 
 
-def test_error_of_the_protocol_tells_the_next_step_once(manager: ManagerProcess, project: Path) -> None:
-    ended = manager.lmtb("call", "no_such_tool", "--cwd", str(project))
+def test_error_of_the_protocol_tells_the_next_step_once(shared: ManagerProcess, used: Path) -> None:
+    ended = shared.lmtb("call", "no_such_tool", "--cwd", str(used))
     assert ended.returncode == exit_codes.FAILED
     assert ended.stderr.startswith("Tool not found or disabled: no_such_tool; ")
     assert "Next step" not in ended.stderr
@@ -83,39 +99,41 @@ def test_arguments_that_are_no_object_are_wrong_usage(tmp_path: Path, arguments:
     assert "JSON" in ended.stderr
 
 
-def test_folder_without_a_workspace_is_told_how_to_become_one(manager: ManagerProcess) -> None:
-    ended = manager.lmtb("tools", cwd="/")
+def test_folder_without_a_workspace_is_told_how_to_become_one(shared: ManagerProcess) -> None:
+    ended = shared.lmtb("tools", cwd="/")
     assert (ended.returncode, ended.stdout) == (exit_codes.FAILED, "")
     assert "is in no workspace" in ended.stderr and ".git" in ended.stderr
 
 
-def test_sources_are_listed_and_tried_again(manager: ManagerProcess, project: Path) -> None:
-    """T-1, T-89."""
+def test_sources_that_wait_for_trust_are_told_of_and_tried_again(tmp_path: Path, project: Path) -> None:
+    """T-1, T-62, T-89: status and doctor know what the workspace's server told with its last health answer."""
     (project / ".mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}')
-    waiting = manager.lmtb("servers", cwd=project)
-    assert waiting.returncode == exit_codes.OK
-    assert waiting.stdout.splitlines()[1].split()[:2] == ["stdio:gone", "pending_trust"]
-    assert f"lmtb trust {shlex.quote(str(project))}" in waiting.stderr
+    with running_manager(tmp_path, "--health-interval-s", "0.1") as manager:
+        waiting = manager.lmtb("servers", cwd=project)
+        assert waiting.returncode == exit_codes.OK
+        assert waiting.stdout.splitlines()[1].split()[:2] == ["stdio:gone", "pending_trust"]
+        assert f"lmtb trust {shlex.quote(str(project))}" in waiting.stderr
+        _doctor_and_status_name_what_waits(manager, project)
+        _trusted_source_is_tried_again(manager, project)
+
+
+def _doctor_and_status_name_what_waits(manager: ManagerProcess, project: Path) -> None:
+    deadline = time.monotonic() + within(5)
+    while not manager.status()["instanceDetails"][0]["issues"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert "1 thing waits for your trust" in manager.lmtb("status").stdout
+    ended = manager.lmtb("doctor")
+    assert ended.returncode == exit_codes.OK, "nothing failed, somebody has to decide"
+    assert f"-> look at it with: lmtb trust {project}" in ended.stdout.replace("'", "")
+
+
+def _trusted_source_is_tried_again(manager: ManagerProcess, project: Path) -> None:
     assert manager.lmtb("trust", "--yes", cwd=project).returncode == exit_codes.OK
     tried = manager.lmtb("servers", "restart", "gone", "--json", cwd=project)
     (source,) = json.loads(tried.stdout)["sources"]
     assert (source["id"], source["state"]) == ("stdio:gone", "failed")
     assert "no-such-program" in source["error"]
-
-
-def test_doctor_and_status_name_what_waits_for_trust(tmp_path: Path, project: Path) -> None:
-    """T-62: as the workspace's server told with its last health answer."""
-    (project / ".mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}')
-    with running_manager(tmp_path, "--health-interval-s", "0.1") as manager:
-        manager.lmtb("servers", cwd=project)
-        deadline = time.monotonic() + within(5)
-        while not manager.status()["instanceDetails"][0]["issues"]:
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
-        assert "1 thing waits for your trust" in manager.lmtb("status").stdout
-        ended = manager.lmtb("doctor")
-    assert ended.returncode == exit_codes.OK, "nothing failed, somebody has to decide"
-    assert f"-> look at it with: lmtb trust {project}" in ended.stdout.replace("'", "")
 
 
 def test_a_decision_about_a_tool_counts_from_the_next_request_on(
@@ -131,12 +149,12 @@ def test_a_decision_about_a_tool_counts_from_the_next_request_on(
     assert manager.lmtb("call", "calculator", '{"expression": "1"}', cwd=project).stdout.strip() == "1"
 
 
-def test_status_shows_what_runs(manager: ManagerProcess, project: Path) -> None:
-    manager.lmtb("call", "datetime", cwd=project)
-    shown = manager.lmtb("status").stdout
-    assert manager.address in shown
+@pytest.mark.usefixtures("used")
+def test_status_shows_what_runs(shared: ManagerProcess) -> None:
+    shown = shared.lmtb("status").stdout
+    assert shared.address in shown
     assert "1 known, 1 running" in shown
-    assert str(manager.status()["instanceDetails"][0]["pid"]) in shown
+    assert str(shared.status()["instanceDetails"][0]["pid"]) in shown
 
 
 @pytest.mark.parametrize("extra", [(), ("--keep-servers",)])
@@ -169,12 +187,12 @@ def test_stop_says_when_the_manager_does_not_end(manager: ManagerProcess) -> Non
 
 
 @pytest.mark.timeout(90)
-def test_second_manager_says_who_serves_and_leaves_with_0(manager: ManagerProcess) -> None:
+def test_second_manager_says_who_serves_and_leaves_with_0(shared: ManagerProcess) -> None:
     """M-159."""
-    ended = manager.lmtb("serve")
+    ended = shared.lmtb("serve")
     assert ended.returncode == exit_codes.OK
-    assert manager.address in ended.stderr
-    assert manager.status()["pid"] == manager.process.pid
+    assert shared.address in ended.stderr
+    assert shared.status()["pid"] == shared.process.pid
 
 
 @pytest.mark.parametrize("arguments", [("--http-port", "99999"), ("--workspace-idle-s", "-1")])
@@ -199,26 +217,20 @@ def test_port_of_another_program_is_exit_code_3_and_names_it(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("options", "greets"), [(("--banner",), True), ((), False)])
-def test_greeting_is_printed_when_asked_for_and_not_into_a_file(
+def test_greeting_is_printed_when_asked_for_and_not_into_a_file_and_an_interrupt_is_an_orderly_stop(
     tmp_path: Path, options: tuple[str, ...], greets: bool
 ) -> None:
     with running_manager(tmp_path, *options) as manager:
-        manager.stop()
+        manager.process.send_signal(signal.SIGINT)
+        assert manager.process.wait(30) == exit_codes.OK
         words = manager.log.read_text()
     command = f"claude mcp add --transport http -s user lm-tools-bridge '{manager.address}?cwd=${{PWD}}'"
     assert (command in words) is greets
 
 
-@pytest.mark.timeout(60)
-def test_interrupt_is_an_orderly_stop(tmp_path: Path) -> None:
-    with running_manager(tmp_path) as manager:
-        manager.process.send_signal(signal.SIGINT)
-        assert manager.process.wait(30) == exit_codes.OK
-
-
-def test_doctor_finds_a_healthy_manager_healthy(manager: ManagerProcess, project: Path) -> None:
-    manager.lmtb("call", "datetime", cwd=project)
-    ended = manager.lmtb("doctor")
+@pytest.mark.usefixtures("used")
+def test_doctor_finds_a_healthy_manager_healthy(shared: ManagerProcess) -> None:
+    ended = shared.lmtb("doctor")
     assert ended.returncode == exit_codes.OK, ended.stdout
     assert "FAIL" not in ended.stdout
     assert re.search(r"^OK +manager: version .* pid \d+", ended.stdout, re.MULTILINE)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import itertools
 import json
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -220,6 +221,7 @@ async def test_an_answer_without_a_response_becomes_an_error(client: Client, pla
         (b"[]", -32600),
         (TooLong(), -32600),
         (b'{"jsonrpc":"2.0","id":1.5,"method":"x"}', -32600),
+        (b'{"jsonrpc":"2.0","id":"\xff","method":"x"}', -32600),
     ],
 )
 async def test_a_line_that_is_no_message_is_answered_here(
@@ -302,6 +304,26 @@ async def test_requests_wait_for_a_manager(client: Client) -> None:
     assert (await client.next())["result"] == {}
 
 
+async def test_requests_that_come_together_start_one_manager_after_the_other(client: Client) -> None:
+    starting = 0
+
+    def start(now: float) -> str | None:
+        nonlocal starting
+        starting += 1
+        time.sleep(0.05)
+        starting -= 1
+        return "it is started twice at once" if starting else None
+
+    client.starter.start = start  # type: ignore[method-assign]
+    client.manager.runs = False
+    client.manager.plays["ping"] = [result({})]
+    for identity in range(4):
+        await client.send("ping", modern(), identity)
+    await client.eventually(lambda: client.manager.asked > 8)
+    client.manager.runs = True
+    assert [(await client.next()).get("result") for _ in range(4)] == [{}] * 4
+
+
 async def test_no_manager_in_time_is_said(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(links, "PATIENCE_S", 0)
     client.manager.runs = False
@@ -356,11 +378,21 @@ async def test_many_requests_open_one_session(client: Client) -> None:
     assert len(client.manager.received["initialize"]) == 2
 
 
-async def test_a_session_that_cannot_be_opened_again_is_the_requests_error(client: Client) -> None:
+@pytest.mark.parametrize(
+    ("play", "code"),
+    [
+        (error(47111, "too many sessions", status=503), 47111),
+        (fixed(b'{"error":"the body is too large"}', 413), -32600),
+        (fixed(b"<html>", 500, "text/html"), -32603),
+    ],
+)
+async def test_a_session_that_cannot_be_opened_again_is_the_requests_error(
+    client: Client, play: Any, code: int
+) -> None:
     client.manager.plays["tools/call"] = [UNKNOWN]
     await client.initialize()
-    client.manager.plays["initialize"] = [error(47111, "too many sessions", status=503)]
-    assert (await client.ask("tools/call", {"name": "x"}))["error"]["code"] == 47111
+    client.manager.plays["initialize"] = [play]
+    assert (await client.ask("tools/call", {"name": "x"}))["error"]["code"] == code
 
 
 async def test_the_standing_stream_is_opened_again_where_it_ended(client: Client) -> None:

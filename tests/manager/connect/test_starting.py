@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from manager.connect import detached
 from manager.connect.starting import HOPELESS_S, LOG_NAME, MAX_LOG, PAUSE_S, UNIT, Starter
 from manager.paths import Paths
 from support.manager import manager_paths
@@ -120,6 +121,16 @@ def test_a_manager_that_ends_at_once_is_said_and_tried_again_later(
     assert starter.start(now + HOPELESS_S + 1) is None
     ended(starter)
     assert len(started(words)) == 2
+
+
+@pytest.mark.parametrize(("end", "code"), [("exit 3", 3), ("kill -9 $$", 0)])
+def test_a_manager_that_somebody_killed_is_not_one_that_cannot_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str, code: int
+) -> None:
+    """Its clients would be refused for half a minute, where the next one would serve them."""
+    stands_for_python(monkeypatch, tmp_path / "python", end)
+    monkeypatch.setattr(sys, "argv", ["detached", str(tmp_path / "log")])
+    assert detached.main() == code
 
 
 @pytest.mark.usefixtures("no_systemd")

@@ -47,6 +47,20 @@ async def test_reading_ends_with_the_input_and_waits_for_who_takes_the_lines() -
     assert taken == [b"one", b"two", b"three"]
 
 
+@pytest.mark.parametrize("end", [ClientGone, asyncio.CancelledError])
+async def test_reading_ends_where_nobody_takes_the_lines(end: type[BaseException]) -> None:
+    reader, writer = os.pipe()
+
+    async def take(line: bytes | TooLong) -> None:
+        raise end
+
+    os.write(writer, b"one\n")
+    async with asyncio.timeout(10):
+        await read_lines(reader, take)
+    os.close(writer)
+    os.close(reader)
+
+
 async def test_output_is_whole_lines_also_when_it_is_larger_than_the_pipe() -> None:
     reader, writer = os.pipe()
     output = Output(writer)

@@ -115,14 +115,16 @@ async def test_a_gap_is_known() -> None:
     assert standing.followed(EventId("e.0", 5)) == 5
 
 
-async def test_news_are_bounded() -> None:
+async def test_news_are_bounded_and_changed_lists_stay_among_them() -> None:
     standing = standing_of()
+    standing.announce_lists()
     for number in range(MAX_NEWS + 10):
         standing.tell(str(number), b'{"method":"n"}')
     async with listener(standing) as outlet:
         await outlet.count(MAX_NEWS)
         await asyncio.sleep(0)
     assert len(outlet.messages) == MAX_NEWS
+    assert outlet.methods[:3] == ORDER
 
 
 async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
@@ -137,12 +139,10 @@ async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
     assert not standing.is_open
 
 
-@pytest.mark.parametrize("comes_back", [True, False])
-async def test_a_closed_stream_ends_and_says_when_to_come_back_if_ever(comes_back: bool) -> None:
+async def test_a_closed_stream_ends() -> None:
     standing, outlet = standing_of(), Recorder()
     standing.stream.claim(outlet)
     serving = asyncio.create_task(standing.serve(outlet))
     await asyncio.sleep(0)
-    standing.close(comes_back=comes_back)
+    standing.close()
     await asyncio.wait_for(serving, 5)
-    assert (b"retry: 3000" in outlet.written) is comes_back

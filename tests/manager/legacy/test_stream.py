@@ -10,7 +10,6 @@ import pytest
 from manager.legacy.event_ids import parse
 from manager.legacy.replay import MAX_BYTES, Replay
 from manager.legacy.stream import Stream
-from protocol import sse
 from support.outlets import Recorder
 
 
@@ -33,7 +32,7 @@ async def connected(stream: Stream) -> Recorder:
         ("2025-06-18", b"", b'id: e.1.Nw-1\nevent: message\ndata: {"a":1}\n\n'),
         (
             "2025-11-25",
-            b"id: e.1.Nw-1\nretry: 1000\ndata: \n\n",
+            b"id: e.1.Nw-1\nretry: 3000\ndata: \n\n",
             b'id: e.1.Nw-2\nevent: message\ndata: {"a":1}\n\n',
         ),
     ],
@@ -62,6 +61,21 @@ async def test_who_comes_back_gets_what_followed_and_then_what_follows() -> None
     await stream.send(b'{"n":3}')
     assert [one["n"] for one in first.messages + second.messages] == [1, 2, 3]
     assert len({*first.ids, *second.ids}) == 4
+
+
+async def test_who_comes_back_gets_everything_though_the_stream_ends_meanwhile() -> None:
+    stream = stream_of()
+    for number in range(5):
+        await stream.send(b'{"n":%d}' % number)
+    slow = Recorder()
+    slow.gate = asyncio.Event()
+    stream.claim(slow)
+    resuming = asyncio.create_task(stream.resume(slow, 0))
+    await asyncio.sleep(0)
+    stream.end()
+    slow.gate.set()
+    await resuming
+    assert [one["n"] for one in slow.messages] == [0, 1, 2, 3, 4]
 
 
 async def test_the_former_connection_is_cut_off_even_where_it_hangs() -> None:
@@ -104,7 +118,6 @@ async def test_what_a_replaced_connection_would_have_got_goes_to_nobody_else() -
     stream.claim(last)
     await stream.begin(late)
     await stream.resume(late, 0)
-    await stream.farewell(late)
     assert (late.written, last.written) == (b"", b"")
 
 
@@ -140,16 +153,6 @@ async def test_a_line_break_between_members_does_not_split_an_event() -> None:
     outlet = await connected(stream)
     await stream.send(b'{"a":\r\n1}')
     assert outlet.messages == [{"a": 1}]
-
-
-@pytest.mark.parametrize(("revision", "said"), [("2025-06-18", b""), ("2025-11-25", sse.retry(3000))])
-async def test_before_we_close_it_is_said_when_to_come_back(revision: str, said: bytes) -> None:
-    """L16."""
-    stream = stream_of(revision)
-    outlet = await connected(stream)
-    before = outlet.written
-    await stream.farewell(outlet)
-    assert outlet.written == before + said
 
 
 async def test_the_end_is_waited_for() -> None:

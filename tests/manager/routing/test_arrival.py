@@ -17,7 +17,13 @@ def arrived(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST"
 
 @pytest.mark.parametrize(
     ("target", "workspace"),
-    [("/mcp", None), ("/mcp/", None), ("/mcp?cwd=/a", None), ("/w/a-1/mcp", "a-1"), ("/w/a%20b/mcp?x", "a b")],
+    [
+        ("/mcp", None),
+        ("/mcp/", None),
+        ("/mcp?cwd=/a", None),
+        ("/w/a-1/mcp", "a-1"),
+        ("/w/a%20b/mcp?x", "a b"),
+    ],
 )
 def test_mcp_routes(target: str, workspace: str | None) -> None:
     """M-4."""
@@ -25,7 +31,8 @@ def test_mcp_routes(target: str, workspace: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["/", "/mcp/status", "/mcpx", "/MCP", "//mcp", "/w/mcp", "/w//mcp", "/w/a/b/mcp", "/w/a/mcp/", "/%6dcp"]
+    "target",
+    ["/", "/mcp/status", "/mcpx", "/MCP", "//mcp", "/w/mcp", "/w//mcp", "/w/a/b/mcp", "/w/a/mcp/", "/%6dcp"],
 )
 def test_all_other_routes_are_somebody_elses(target: str) -> None:
     assert arrival(RequestFacts("POST", target, ())) is None
@@ -60,7 +67,11 @@ def test_claims_are_decoded_once() -> None:
 def test_only_what_is_allowed_crosses() -> None:
     """SP17: no credentials, no cookies; a legacy request gets the protocol's own headers anew."""
     found = arrived(
-        "/mcp?tool_mode=all&cwd=/a", ("MCP-METHOD", "x"), ("mcp-param-q", "1"), ("Cookie", "c"), ("Traceparent", "t")
+        "/mcp?tool_mode=all&cwd=/a",
+        ("MCP-METHOD", "x"),
+        ("mcp-param-q", "1"),
+        ("Cookie", "c"),
+        ("Traceparent", "t"),
     )
     assert [name for name, _ in found.passed] == [b"MCP-METHOD", b"mcp-param-q", b"Traceparent"]
     assert [name for name, _ in found.passed_legacy] == [b"mcp-param-q", b"Traceparent"]
@@ -68,5 +79,7 @@ def test_only_what_is_allowed_crosses() -> None:
 
 
 def test_fields_are_found_by_our_spelling_whatever_theirs_was() -> None:
-    found = arrived("/mcp", ("MCP-session-ID", "s"), ("mcp-protocol-version", "v"), ("X-Many", "1"), ("x-many", "2"))
+    found = arrived(
+        "/mcp", ("MCP-session-ID", "s"), ("mcp-protocol-version", "v"), ("X-Many", "1"), ("x-many", "2")
+    )
     assert (found.session, found.fields[headers.VERSION], found.fields["x-many"]) == ("s", "v", "1, 2")

@@ -189,7 +189,5 @@ class LeasesKeepTheirPromises(RuleBasedStateMachine):
         assert current == self.model
 
 
-LeasesKeepTheirPromises.TestCase.settings = settings(
-    max_examples=60, stateful_step_count=25, deadline=None, database=None
-)
+LeasesKeepTheirPromises.TestCase.settings = settings(stateful_step_count=25)
 TestLeasesKeepTheirPromises = LeasesKeepTheirPromises.TestCase

@@ -10,7 +10,9 @@ from manager.upstream import learned
 from manager.upstream.response import ResponseHead
 
 BEGIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
-HEAD = ResponseHead(200, ((b"content-type", b"application/json"), (b"content-length", b"2")), 2, b"application/json")
+HEAD = ResponseHead(
+    200, ((b"content-type", b"application/json"), (b"content-length", b"2")), 2, b"application/json"
+)
 
 
 def message(body: bytes, length: int | None = None) -> bytes:

@@ -117,11 +117,7 @@ async def test_no_route_lets_in_what_must_stay_out(case: Case, served: Served) -
     """M-9, M-10, M-182, SP1, SP2, CV4, BR1 to BR4: 404s included; nothing executed, no session made."""
     before = await served.traces()
     unknown = [("GET", "/nowhere"), ("POST", "/.well-known/x"), ("PUT", "/mcp"), ("OPTIONS", "/mcp")]
-    asked = [
-        (method, path)
-        for method, path in [*ROUTES, *unknown]
-        if case.method in (None, method)
-    ]
+    asked = [(method, path) for method, path in [*ROUTES, *unknown] if case.method in (None, method)]
     replies = await asyncio.gather(
         *(served.ask(case.build(method, path, served.host)) for method, path in asked)
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -37,7 +36,9 @@ RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","con
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
 QUESTION = {
     "resultType": "input_required",
-    "inputRequests": {"q": {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}},
+    "inputRequests": {
+        "q": {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}
+    },
     "requestState": "s",
 }
 PLAYS: dict[str, Play] = {

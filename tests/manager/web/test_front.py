@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
 
-from manager.routing.door import ANSWER_HEADERS, DoorRules
+from manager.routing.door import ANSWER_HEADERS
 from manager.web.door import CONNECTIONS
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
-from manager.web.runner import listen, make_runner
 from support.door_cases import BODY, exchange, parse_reply, request
+from support.fronts import QUICK, fronting
 
-LIMITS = Limits(linger_s=0.3, shutdown_s=0.5)
 Serve = Callable[[Incoming], None]
 
 
@@ -71,9 +69,7 @@ def later(served: Served) -> Serve:
 
 
 @asynccontextmanager
-async def serving(
-    make: Callable[[Served], Serve] = echo, limits: Limits = LIMITS, cap: int = 1_000_000
-) -> AsyncIterator[Served]:
+async def serving(make: Callable[[Served], Serve] = echo, limits: Limits = QUICK) -> AsyncIterator[Served]:
     served = Served()
 
     async def page(_: web.Request) -> web.StreamResponse:
@@ -81,23 +77,17 @@ async def serving(
 
     served.app.router.add_get("/", page, allow_head=False)
     served.app.router.add_post("/allocate", page)
-    sock = socket.create_server(("127.0.0.1", 0))
-    served.port = sock.getsockname()[1]
-    runner = make_runner(served.app, DoorRules.for_ports([served.port], body_cap=cap), limits=limits)
-    servers = await listen(runner, [sock], make(served))
-    try:
+    async with fronting(make(served), served.app, limits) as served.port:
         yield served
-    finally:
-        for server in servers:
-            server.close()
-        await runner.cleanup()
-        async with asyncio.timeout(5):
-            while served.app[CONNECTIONS].open:
-                await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        while served.app[CONNECTIONS].open:
+            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("make", [echo, later])
-async def test_many_requests_at_once_are_answered_one_by_one_in_order(make: Callable[[Served], Serve]) -> None:
+async def test_many_requests_at_once_are_answered_one_by_one_in_order(
+    make: Callable[[Served], Serve],
+) -> None:
     async with serving(make) as served:
         bodies = [b'{"n":%d}' % number for number in range(300)]
         raw = b"".join(served.post(body=body) for body in bodies[:-1])
@@ -128,7 +118,12 @@ async def test_a_page_that_leaves_its_body_unread_ends_where_it_ends(monkeypatch
 async def test_requests_are_the_same_however_they_are_cut(step: int) -> None:
     async with serving() as served:
         chunks = b"3\r\n[1,\r\n2;x=y\r\n2]\r\n0\r\nMcp-Session-Id: trailer\r\n\r\n"
-        raw = served.post() + b"\r\n" + request("GET", "/", served.host) + served.post(body=b"[" + b"1" * 3000 + b"]")
+        raw = (
+            served.post()
+            + b"\r\n"
+            + request("GET", "/", served.host)
+            + served.post(body=b"[" + b"1" * 3000 + b"]")
+        )
         raw += served.post("Transfer-Encoding: chunked", body=chunks) + served.post("Connection: close")
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         for at in range(0, len(raw), step):
@@ -272,7 +267,9 @@ async def test_what_is_slow_ends_at_its_deadline_on_every_way() -> None:
     """M-10: a body in pieces, one in chunks, and a connection that is idle between two messages."""
     async with serving(limits=Limits(body_s=0.3, keepalive_s=0.3, linger_s=0.3)) as served:
         late = await exchange(served.port, served.post("Content-Length: 500", body=b"{"), within=3)
-        chunked = await exchange(served.port, served.post("Transfer-Encoding: chunked", body=b"5\r\n{"), within=3)
+        chunked = await exchange(
+            served.port, served.post("Transfer-Encoding: chunked", body=b"5\r\n{"), within=3
+        )
         idle = await exchange(served.port, served.post() + served.post(), within=3)
         assert (late.status, chunked.status, idle.raw.count(b"HTTP/1.1 200")) == (408, 408, 2)
         assert json.loads(late.body)["error"]["code"] == -32600

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession, TCPConnector
 
+from manager.answers.exchange import Unlocated
+from manager.web import mcp
 from protocol import names
 from support.front_door import LegacyClient
 from support.manager import RunningManager
@@ -38,6 +40,23 @@ async def test_a_stop_waits_for_a_call_whose_legacy_client_has_left(tmp_path: Pa
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(received.gone.wait(), 0.3)
         gate.set()
+
+
+async def test_no_stream_is_opened_for_a_session_that_ends_meanwhile(
+    manager: RunningManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is being looked at; nobody would end the stream."""
+    async with raw_http() as http:
+        client = await LegacyClient.connect(http, manager.address)
+
+        async def while_it_ends(workspaces: object, claims: object) -> Unlocated:
+            async with http.delete(client.url, headers=client.header(b"")) as ended:
+                assert ended.status == 200
+            return Unlocated()
+
+        monkeypatch.setattr(mcp, "locate", while_it_ends)
+        async with client.stream() as response:
+            assert response.status == 404
 
 
 async def test_no_stream_is_opened_while_the_manager_stops(tmp_path: Path) -> None:

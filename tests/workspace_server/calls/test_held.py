@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,11 +21,11 @@ from protocol.errors import Reason, Refusal
 from support.patience import within
 from workspace_server.calls.conversation import MAX_KEPT
 from workspace_server.calls.held import Conversations
-from workspace_server.calls.request_state import Bound, RequestStates
+from workspace_server.calls.request_state import ASK, HELD, Bound, RequestStates
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
 
 BOUND = Bound("tools/call", "t", {"a": 1})
-ALL = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
+ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 FORM = jsonrpc.raw({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}})
 SAMPLE = jsonrpc.raw({"messages": [], "maxTokens": 1})
 LOST = -32602
@@ -57,7 +59,7 @@ class Client:
         )
         outcome = await self.conversations.run(self.bound, context, self.work)
         members = jsonrpc.members_of(outcome) if isinstance(outcome, msgspec.Raw) else {}
-        if "requestState" in members:
+        if "requestState" in members and isinstance(outcome, msgspec.Raw):
             value = json.loads(jsonrpc.bytes_of(outcome))
             InputRequiredResult.model_validate(value)
             self.state, self.asked = value["requestState"], value["inputRequests"]
@@ -222,6 +224,51 @@ async def test_a_made_up_state_runs_nothing(conversations: Conversations, made_u
     outcome = await Client(conversations, asks_who, state=made_up).round({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
+
+
+@pytest.mark.parametrize("kind", [ASK, HELD])
+async def test_a_state_that_is_not_for_going_on_runs_nothing(kind: str) -> None:
+    """A question about an approval, and a call that is not there any more."""
+    states = RequestStates("w")
+    client = Client(Conversations(states), asks_who)
+    client.state = states.seal(kind, BOUND, time.time(), "nobody")
+    outcome = await client.round({"q1": {}})
+    assert isinstance(outcome, RpcError)
+    assert outcome.code == LOST
+
+
+async def test_a_client_that_leaves_while_its_question_is_sealed_ends_its_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """M16: and the place of the call is free."""
+    states = RequestStates("w")
+    conversations = Conversations(states, most=1)
+    sealing, gate, ended = threading.Event(), threading.Event(), asyncio.Event()
+    seal = states.seal
+
+    def slowly(*args: Any) -> str:
+        sealing.set()
+        gate.wait(10)
+        return seal(*args)
+
+    async def work(context: CallContext) -> CallOutcome:
+        try:
+            return await asks_who(context)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(states, "seal", slowly)
+    leaving = asyncio.ensure_future(Client(conversations, work).round())
+    async with asyncio.timeout(within(1)):
+        while not sealing.is_set():
+            await asyncio.sleep(0.001)
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    gate.set()
+    assert leaving.cancelled()
+    assert ended.is_set()
+    assert isinstance(await Client(conversations, asks_who).round(), msgspec.Raw)
+    await conversations.close()
 
 
 async def test_another_run_of_the_server_says_to_call_again() -> None:
@@ -399,6 +446,49 @@ async def test_an_outcome_that_comes_between_rounds_waits_for_the_client(
     assert isinstance(outcome, Refusal)
 
 
+async def test_the_end_of_the_server_ends_calls_that_wait(conversations: Conversations) -> None:
+    ended = asyncio.Event()
+
+    async def work(context: CallContext) -> CallOutcome:
+        try:
+            return await asks_who(context)
+        finally:
+            ended.set()
+
+    client = Client(conversations, work)
+    await client.round()
+    await conversations.close()
+    assert ended.is_set()
+    outcome = await client.round({"q1": {}})
+    assert isinstance(outcome, RpcError)
+    assert outcome.code == LOST
+    await conversations.close()
+
+
+async def test_a_call_that_is_ended_while_its_client_waits_says_so(conversations: Conversations) -> None:
+    async def work(context: CallContext) -> CallOutcome:
+        raise asyncio.CancelledError
+
+    outcome = await Client(conversations, work).round()
+    assert isinstance(outcome, Refusal)
+    assert (outcome.reason, outcome.delivered) == (Reason.WORKSPACE_SERVER_DIED, "unknown")
+
+
+async def test_a_question_after_the_end_reaches_nobody(conversations: Conversations) -> None:
+    """A source that goes on talking about a call whose result is out."""
+    kept: list[CallContext] = []
+
+    async def work(context: CallContext) -> CallOutcome:
+        kept.append(context)
+        return ToolResult("done")
+
+    client = Client(conversations, work)
+    assert await client.round() == ToolResult("done")
+    assert isinstance(await kept[0].ask(names.ELICIT, FORM), RpcError)
+    await kept[0].notify(names.PROGRESS, {"progressToken": 1, "progress": 1})
+    assert client.told == []
+
+
 # -- what a client cannot do -------------------------------------------------------------------------------
 
 
@@ -414,19 +504,30 @@ async def test_an_outcome_that_comes_between_rounds_waits_for_the_client(
 async def test_a_stateless_client_without_the_capability_learns_which_and_the_call_ends(
     conversations: Conversations, method: str, params: msgspec.Raw, required: Any
 ) -> None:
-    """M8; the source gets an error, too."""
-    answers: list[Any] = []
+    """M8; the source is told that the call is over, and then gets an error, too."""
+    happened: list[Any] = []
+
+    async def ask(context: CallContext) -> None:
+        happened.append(await context.ask(method, params))
 
     async def work(context: CallContext) -> CallOutcome:
-        answers.append(await context.ask(method, params))
-        await asyncio.Event().wait()
-        raise AssertionError
+        asking = asyncio.ensure_future(ask(context))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            happened.append("cancelled")
+        raise AssertionError(asking)
 
     outcome = await Client(conversations, work, capabilities={"elicitation": {"x": {}}}).round()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32021
     assert outcome.data is not None
     assert json.loads(bytes(outcome.data)) == {"requiredCapabilities": required}
+    async with asyncio.timeout(within(1)):
+        while len(happened) < 2:
+            await asyncio.sleep(0.001)
+    assert happened[0] == "cancelled"
+    assert isinstance(happened[1], RpcError)
 
 
 async def test_in_a_session_the_source_decides_what_to_do_without(conversations: Conversations) -> None:

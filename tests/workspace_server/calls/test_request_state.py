@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,6 +34,16 @@ def test_a_state_is_for_its_call_only(other: dict[str, Any]) -> None:
     opened = states.open(state, CALL, NOW)
     assert opened is not None
     assert (opened.kind, opened.inner) == (HELD, "inside")
+
+
+def test_a_state_is_for_its_workspace_only(tmp_path: Path) -> None:
+    """G8: also where both have one key, and somebody writes the other one in front."""
+    first, second = RequestStates("one", tmp_path), RequestStates("two", tmp_path)
+    state = first.seal(RUN, CALL, NOW)
+    assert RequestStates("one", tmp_path).open(state, CALL, NOW) is not None, "another run"
+    assert second.kind_of(state) is None
+    assert second.open(state, CALL, NOW) is None
+    assert second.open(state.replace("lmtb2.one.", "lmtb2.two."), CALL, NOW) is None
 
 
 def test_the_order_of_members_is_no_difference() -> None:

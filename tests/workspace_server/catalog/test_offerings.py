@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from support.tool_source import PlayedSource, extras
+from workspace_server.catalog import uri_template
 from workspace_server.catalog.offerings import MAX_NAMED, merge
 from workspace_server.source import Entry, Extras
 
@@ -110,3 +111,20 @@ def test_templates_find_their_sources_in_the_order_of_the_sources() -> None:
     assert found.likely("x://q/1") == [first, second]
     assert found.likely("x://q/2") == [second]
     assert found.likely("y://q") == []
+
+
+def test_templates_made_to_be_slow_hold_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is not found in time is asked later, like all that have no templates."""
+    tried = []
+
+    def matches(template: str, uri: str) -> bool:
+        tried.append(template)
+        return template == "x://{id}"
+
+    monkeypatch.setattr(uri_template, "matches", matches)
+    slow = source("slow", templates=[f"x://{{+a}}{'{b}' * 31}{number}" for number in range(2_000)])
+    quick = source("quick", templates=["a://{id}", "x://{id}"])
+    assert merge([quick]).likely("x://1") == [quick]
+    tried.clear()
+    assert merge([slow, quick]).likely("x://" + "1" * 100) == []
+    assert 0 < len(tried) < 100

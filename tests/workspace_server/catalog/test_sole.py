@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from support.tool_source import PlayedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.sole import sole_server
 from workspace_server.catalog.view import look
-from workspace_server.config.model import Approval, Configuration, Deltas
+from workspace_server.config.model import Approval, Configuration, Deltas, Origin, StdioServer
 from workspace_server.source import Tool
 
 
@@ -65,6 +67,13 @@ async def test_a_server_beside_nothing_is_sole_whatever_state_it_is_in() -> None
 )
 async def test_a_server_whose_entry_or_tools_are_not_as_it_came_is_not(one: PlayedSource) -> None:
     assert not await is_sole(one)
+
+
+async def test_a_server_whose_calls_may_become_tasks_of_ours_is_not() -> None:
+    """Requests about them would reach the server."""
+    entry = StdioServer("theirs", ("x",), Origin(Path("/x"), "user"), task="optional")
+    assert await is_sole(server(), stdio=(replace(entry, enabled=False),))
+    assert not await is_sole(server(), stdio=(entry,))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support.config_home import ConfigHome
@@ -138,7 +138,6 @@ def test_two_who_write_at_once_lose_nothing(home: ConfigHome) -> None:
     after=st.lists(st.sampled_from("abcdef"), max_size=5, unique=True).map(sorted),
     style=st.sampled_from(["{}", "{},", "\n  {},\n", " # c\n  {}, # d\n"]),
 )
-@settings(max_examples=60, deadline=None)
 def test_any_list_becomes_any_other(
     tmp_path_factory: pytest.TempPathFactory, before: list[str], after: list[str], style: str
 ) -> None:

@@ -5,7 +5,7 @@ import json
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workspace_server.config.jsonc import Broken, parse_object
@@ -18,7 +18,6 @@ values = st.recursive(
 
 
 @given(st.dictionaries(st.text(alphabet='a/*,"\\', max_size=4), values, max_size=4))
-@settings(max_examples=60, deadline=None)
 def test_plain_json_means_what_it_means(document: dict[str, object]) -> None:
     assert parse_object(json.dumps(document).encode()) == document
 

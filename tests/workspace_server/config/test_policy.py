@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workspace_server.config import policy
@@ -51,13 +51,11 @@ def transcribed(defaults: dict[str, Default], lists: Deltas) -> set[str]:
     return found
 
 
-@settings(max_examples=60, deadline=None)
 @given(worlds, deltas)
 def test_what_is_visible_is_what_the_formulas_say(defaults: dict[str, Default], lists: Deltas) -> None:
     assert visible(defaults, lists) == transcribed(defaults, lists)
 
 
-@settings(max_examples=60, deadline=None)
 @given(worlds, deltas)
 def test_every_hidden_name_has_a_reason_and_no_visible_one(
     defaults: dict[str, Default], lists: Deltas
@@ -68,7 +66,6 @@ def test_every_hidden_name_has_a_reason_and_no_visible_one(
     assert all(hidden.values())
 
 
-@settings(max_examples=60, deadline=None)
 @given(worlds, deltas)
 def test_pruning_changes_nothing_visible_and_is_done_once(
     defaults: dict[str, Default], lists: Deltas
@@ -86,7 +83,6 @@ def test_pruning_changes_nothing_visible_and_is_done_once(
     assert not hidden & (set(pruned.enabled) | set(pruned.disabled))
 
 
-@settings(max_examples=60, deadline=None)
 @given(worlds, deltas, st.sampled_from([*WORLD]), st.booleans())
 def test_a_switched_tool_is_what_was_asked_for_and_no_other_changes(
     defaults: dict[str, Default], lists: Deltas, name: str, enabled: bool

@@ -164,14 +164,20 @@ async def test_question_goes_to_the_client_if_there_is_no_task_in_the_end() -> N
 
 
 async def test_question_the_client_cannot_answer_ends_the_task_with_that_error() -> None:
-    """M8."""
-    refused: list[msgspec.Raw | RpcError] = []
+    """M8: its source is told so before it gets an answer to its question."""
+    happened: list[object] = []
+
+    async def ask(context: CallContext) -> None:
+        await asyncio.sleep(0)
+        happened.append(await context.ask("sampling/createMessage", msgspec.Raw(b"{}")))
 
     async def work(context: CallContext) -> CallOutcome:
-        await asyncio.sleep(0)
-        refused.append(await context.ask("sampling/createMessage", msgspec.Raw(b"{}")))
-        await asyncio.Event().wait()
-        raise AssertionError
+        asking = asyncio.ensure_future(ask(context))
+        try:
+            await asyncio.Event().wait()
+        finally:
+            happened.append("cancelled")
+        raise AssertionError(asking)
 
     one, _ = running(Client().context(), work)
     become_task(one)
@@ -179,7 +185,10 @@ async def test_question_the_client_cannot_answer_ends_the_task_with_that_error()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32021
     assert outcome.data == jsonrpc.raw({"requiredCapabilities": {"sampling": {}}})
-    assert isinstance(refused[0], RpcError)
+    await settle()
+    first, second = happened
+    assert first == "cancelled"
+    assert isinstance(second, RpcError)
 
 
 async def test_source_that_asks_with_its_result_is_called_again_with_all_answers() -> None:

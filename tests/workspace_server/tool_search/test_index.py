@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from support.patience import within
@@ -49,7 +49,6 @@ def tool(name: str, description: str, keywords: list[str]) -> Searchable:
     return Searchable(name, {"name": name, "description": description, "inputSchema": {}}, tuple(keywords))
 
 
-@settings(max_examples=60, deadline=None)
 @given(TOOLS, st.data())
 def test_index_and_definition_agree(corpus: list[tuple[str, str, list[str]]], data: st.DataObject) -> None:
     """T-41, T-52: the same hits, scores and order."""

@@ -13,13 +13,13 @@ import pytest
 from protocol.errors import Reason, Refusal
 from protocol.versions import Era
 from workspace_server.source import CallContext, CallOutcome, Greeting, SourceState
-from workspace_server.upstream import foreign
+from workspace_server.upstream import foreign, known_list
 from workspace_server.upstream import lists as lists_module
 from workspace_server.upstream.failures import Unavailable
 from workspace_server.upstream.foreign import ForeignSource
 from workspace_server.upstream.list_cache import ListCache
 from workspace_server.upstream.offer import Offer
-from workspace_server.upstream.paging import Pages
+from workspace_server.upstream.paging import MAX_ENTRIES, Pages
 
 KEYS = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 
@@ -28,6 +28,7 @@ class Stranger(ForeignSource):
     """A source whose server and session is this object.
 
     Attributes:
+        is_shared: whether it has one session for everybody.
         names: its tools.
         others: its other lists, by their names in the answer.
         capabilities: what it declares.
@@ -35,6 +36,8 @@ class Stranger(ForeignSource):
         asked: the lists that it was asked for.
         gates: the lists that wait.
     """
+
+    is_shared = True
 
     def __init__(
         self, state: SourceState = "ready", max_age_s: float | None = None, cache: ListCache | None = None
@@ -70,6 +73,8 @@ class Stranger(ForeignSource):
 class Sitting:
     """The session of a `Stranger`."""
 
+    ended: str | None = None
+
     def __init__(self, stranger: Stranger) -> None:
         self._stranger = stranger
         self.greeting = stranger.session_greeting
@@ -82,10 +87,21 @@ class Sitting:
             await stranger.gates[member].wait()
         if member in stranger.failures:
             raise stranger.failures[member]
-        return Pages(member, [msgspec.Raw(json.dumps({KEYS[member]: name}).encode()) for name in names])
+        pages = Pages(member)
+        pages.take(msgspec.Raw(json.dumps({member: [{KEYS[member]: name} for name in names]}).encode()))
+        return pages
 
     async def call(self, name: str, context: CallContext) -> CallOutcome:
         return msgspec.Raw(json.dumps({"called": name}).encode())
+
+    async def relay(self, method: str, params: Any, context: CallContext) -> CallOutcome:
+        return msgspec.Raw(json.dumps({"relayed": method}).encode())
+
+    async def subscribe(self, uri: str) -> None:
+        self._stranger.asked.append(f"subscribe {uri}")
+
+    async def unsubscribe(self, uri: str) -> None:
+        self._stranger.asked.append(f"unsubscribe {uri}")
 
 
 async def until_listed(source: Stranger, times: int) -> None:
@@ -326,3 +342,97 @@ async def test_a_source_that_is_closed_answers_at_once() -> None:
     await source.close()
     assert await asyncio.wait_for(waiting, 5) == []
     assert await asyncio.wait_for(source.listed(), 5) == []
+
+
+async def test_what_a_server_says_of_itself_is_remembered_for_when_it_is_down() -> None:
+    """One that was never reached is reached for that, or says nothing."""
+    source = Stranger()
+    source.failures[None] = Unavailable("down")
+    assert await source.greeting() is None
+    source.failures.clear()
+    greeting = source.session_greeting
+    assert await source.greeting() == greeting
+    source.failures[None] = Unavailable("down")
+    assert await source.greeting() == greeting
+    outcome = await source.relay("vendor/method", {}, CallContext())
+    assert isinstance(outcome, Refusal), "but nothing is put to it"
+
+
+async def test_any_request_is_put_to_the_server_and_trouble_is_a_refusal() -> None:
+    """T-182."""
+    source = Stranger()
+    outcome = await source.relay("vendor/method", {}, CallContext())
+    assert isinstance(outcome, msgspec.Raw)
+    assert json.loads(bytes(outcome)) == {"relayed": "vendor/method"}
+    await source.close()
+    refused = await source.relay("vendor/method", {}, CallContext())
+    assert isinstance(refused, Refusal)
+    assert (refused.reason, refused.delivered) == (Reason.SOURCE_UNAVAILABLE, "no")
+    assert await Stranger().greeting() is not None
+
+
+@pytest.mark.parametrize(
+    ("resources", "shared", "subscribed"),
+    [
+        ({"subscribe": True}, True, True),
+        ({"subscribe": True}, False, False),
+        ({"subscribe": "yes"}, True, False),
+        ({}, True, False),
+        (None, True, False),
+        ([], True, False),
+    ],
+)
+async def test_resources_are_subscribed_where_the_server_tells_of_them(
+    resources: Any, shared: bool, subscribed: bool
+) -> None:
+    """M18: and where what one process says is meant for everybody."""
+    source = Stranger()
+    source.is_shared = shared
+    source.capabilities = {} if resources is None else {"resources": resources}
+    heard: list[str] = []
+    end = await source.subscribe("x://1", heard.append)
+    assert (end is not None) is subscribed
+    source.resource_changed("x://1")
+    assert heard == ["x://1"] * subscribed
+    if end is not None:
+        end()
+        source.resource_changed("x://1")
+        assert heard == ["x://1"]
+    await source.close()
+
+
+async def test_a_list_that_is_cut_is_an_issue_of_its_kind() -> None:
+    """T-16."""
+    source = full()
+    source.names = [f"t{number}" for number in range(MAX_ENTRIES + 1)]
+    source.others["prompts"] = ["p"] * (MAX_ENTRIES + 1)
+    assert len(await source.listed()) == MAX_ENTRIES
+    codes = [issue.code for issue in source.issues()]
+    assert {"TOOL_LIST_TRUNCATED", "PROMPT_LIST_TRUNCATED"} <= set(codes)
+
+
+async def test_tools_that_always_change_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """T-19: a change of one that was seen in time is."""
+    monkeypatch.setattr(known_list, "MAX_SEEN", 2)
+    source = Stranger()
+    for names in (["a"], ["b"], ["c"]):
+        source.names = names
+        await source.refresh()
+        async with asyncio.timeout(5):
+            while await source.listed() != names:
+                await asyncio.sleep(0)
+    assert len(source.lists.tools._first_seen) == 2
+
+
+async def test_a_fault_while_listing_is_a_list_that_could_not_be_had() -> None:
+    source = Stranger()
+
+    async def over_session(ask: Any, caller: str | None) -> Any:
+        raise ZeroDivisionError
+
+    source.over_session = over_session  # type: ignore[method-assign]  # what no source should do
+    assert await source.listed() == []
+    assert [issue.message for issue in source.issues()] == [
+        f"Failed to fetch {kind}s: ZeroDivisionError while listing"
+        for kind in ("tool", "prompt", "resource", "template")
+    ]

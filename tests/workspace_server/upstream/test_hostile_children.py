@@ -527,6 +527,41 @@ async def test_a_storm_of_changes_is_one_refresh_at_a_time(tmp_path: Path) -> No
         assert [tool.name for tool in await source.list_tools()][1] in ("list2", "list3")
 
 
+async def test_a_server_that_asks_whatever_it_likes_gets_its_own_call_done(tmp_path: Path) -> None:
+    """T-86: unknown, huge, broken and far too many questions, before and after the answer of the call."""
+    body = """
+        heard_of = []
+        def heard(m): heard_of.append(m["id"]) if "id" in m else None
+        def ask(id, method, params): say({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        def call(m):
+            if m["params"]["name"] == "report": return answer(m["id"], text(json.dumps(heard_of)))
+            ask("unknown", "vendor/question", {})
+            ask("huge", "elicitation/create", {"message": "x" * 10_000_000})
+            ask("broken", "elicitation/create", ["no", "object"])
+            ask("good", "elicitation/create", {"message": "?", "requestedSchema": {}})
+            for n in range(1000): ask("n%d" % n, "sampling/createMessage", {"messages": [], "maxTokens": 1})
+            answer(m["id"], text("fine"))
+            ask("late", "elicitation/create", {"message": "?"})
+            answer(m["id"], text("twice"))
+        serve(call)
+    """
+    asked: list[str] = []
+
+    async def ask(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
+        asked.append(method)
+        return msgspec.Raw(b"{}")
+
+    async with stdio_source(body, tmp_path) as source, asyncio.timeout(within(5)):
+        outcome = await source.call_tool("t", {}, CallContext(ask=ask))
+        assert text(outcome) == "fine"
+        while "late" not in (answered := json.loads(text(await call(source, name="report")))):
+            await asyncio.sleep(0.01)
+        assert {"unknown", "huge", "broken", "good"} <= set(answered)
+        assert "elicitation/create" in asked
+        assert len(asked) <= 1_002, "neither the huge one nor the late one"
+        assert source.status()["strays"] >= 1
+
+
 async def test_a_hostile_server_disturbs_no_other(tmp_path: Path) -> None:
     """T-6: one floods and never answers, the other does not notice."""
     flood = "while True: put(b'junk ' * 1000 + b'\\n')"

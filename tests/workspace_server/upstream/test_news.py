@@ -19,12 +19,15 @@ LISTS: Message = {"tools": {"listChanged": True}, "resources": {"subscribe": Tru
 
 
 class Modern:
-    """A server of the newer era; `refused` are resources it tells nothing of."""
+    """A server of the newer era; `refused` are resources it tells nothing of, `says` is what it always honours."""
 
-    def __init__(self, refused: tuple[str, ...] = (), acknowledges: bool = True) -> None:
+    def __init__(
+        self, refused: tuple[str, ...] = (), acknowledges: bool = True, says: Message | None = None
+    ) -> None:
         self.wire = Wire(self._serve, greeting={})
         self.refused = refused
         self.acknowledges = acknowledges
+        self.says = says
         self.open: dict[int, Message] = {}
 
     def _serve(self, wire: Wire, message: Message) -> None:
@@ -41,8 +44,8 @@ class Modern:
                 honoured = (
                     wanted if "resourceSubscriptions" not in wanted else {"resourceSubscriptions": uris}
                 )
-                meta = {names.META_SUBSCRIPTION: identity}
-                wire.say({"method": names.ACKNOWLEDGED, "params": {"notifications": honoured, "_meta": meta}})
+                told = {"notifications": self.says or honoured, "_meta": {names.META_SUBSCRIPTION: identity}}
+                wire.say({"method": names.ACKNOWLEDGED, "params": told})
             elif "resourceSubscriptions" in wanted:
                 wire.say({"id": identity, "error": {"code": -32602, "message": "no"}})
         elif method == names.CANCELLED:
@@ -127,6 +130,26 @@ async def test_a_server_that_refuses_is_not_waited_for() -> None:
     server = Modern(acknowledges=False)
     async with opened(server.wire, []) as session, asyncio.timeout(news.ACKNOWLEDGED_S * 0.8):
         assert isinstance(await session.subscribe("x:1"), RpcError)
+
+
+async def test_what_was_listened_to_goes_on_where_a_server_will_not_hear_of_more() -> None:
+    heard: list[str] = []
+    server = Modern()
+    async with opened(server.wire, heard) as session:
+        assert await session.subscribe("x:1") is None
+        server.acknowledges = False
+        assert isinstance(await session.subscribe("x:2"), RpcError)
+        server.acknowledges = True
+        assert await session.subscribe("x:3") is None
+        await until(lambda: server.listened_to[-1] == {"resourceSubscriptions": ["x:1", "x:3"]})
+
+
+@pytest.mark.parametrize("said", ["x:1", [{"uri": "x:1"}], [["x:1"]], {"x:1": True}, 7, None])
+async def test_an_acknowledgement_of_something_else_is_none_and_ends_nothing(said: Any) -> None:
+    server = Modern(says={"resourceSubscriptions": said})
+    async with opened(server.wire, []) as session:
+        assert isinstance(await session.subscribe("x:1"), RpcError)
+        assert session.ended is None
 
 
 async def test_after_a_stream_that_broke_everything_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:

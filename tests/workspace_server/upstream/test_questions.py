@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import jsonrpc, names
 from support.wire import GREETING, Message, Wire
-from workspace_server.source import CallContext, RpcError
+from workspace_server.source import CALL_ENDED, CallContext, RpcError
+from workspace_server.upstream import questions
 from workspace_server.upstream.session import Session
 from workspace_server.upstream.transport import Beside
 
@@ -35,6 +36,7 @@ class Caller:
     told: list[tuple[str, Any]] = field(default_factory=list)
     answer: asyncio.Event = field(default_factory=asyncio.Event)
     parked: bool = False
+    has_ended: bool = False
 
     def __post_init__(self) -> None:
         self.answer.set()
@@ -54,7 +56,7 @@ class Caller:
     async def _ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
         self.asked.append((method, json.loads(bytes(params) or b"null")))
         await self.answer.wait()
-        return msgspec.Raw(ANSWER)
+        return CALL_ENDED if self.has_ended else msgspec.Raw(ANSWER)
 
     async def _notify(self, method: str, params: Any) -> None:
         self.told.append((method, json.loads(jsonrpc.dumps(params))))
@@ -68,7 +70,7 @@ class Busy:
         self.calls: list[Message] = []
         self.answers: dict[str, bytes] = {}
         self._raw = self.wire.send
-        self.wire.send = self._kept  # type: ignore[method-assign]  the bytes of answers count
+        self.wire.send = self._kept  # type: ignore[method-assign]  # the bytes of answers count
 
     async def _kept(self, message: bytes) -> None:
         decoded = json.loads(message)
@@ -178,6 +180,18 @@ async def test_of_two_calls_of_one_session_the_last_is_asked() -> None:
         assert [len(caller.asked) for caller in callers] == [0, 1]
 
 
+async def test_when_the_call_that_was_asked_about_ends_the_one_before_is_asked() -> None:
+    busy, callers = Busy(), [Caller("one"), Caller("one"), Caller("one")]
+    callers[1].has_ended = callers[2].has_ended = True
+    async with calling(busy, *callers):
+        busy.ask("a")
+        assert await answered(busy, "a") == ["result"]
+        assert [len(caller.asked) for caller in callers] == [1, 1, 1]
+        callers[0].has_ended = True
+        busy.ask("b")
+        assert await answered(busy, "b") == [-32603]
+
+
 async def test_of_two_stateless_calls_nobody_knows_whether_they_are_one_clients() -> None:
     busy, callers = Busy(), [Caller(), Caller()]
     async with calling(busy, *callers):
@@ -244,7 +258,6 @@ async def test_the_stream_says_whom_it_concerns() -> None:
     st.lists(st.sampled_from(["", "x", "y"]), min_size=1, max_size=4),
     st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=6),
 )
-@settings(max_examples=40, deadline=None)
 def test_nobody_is_ever_asked_for_another(names_of: list[str], questions: Sequence[tuple[int, bool]]) -> None:
     """T-86: by stream exactly its client; without, only where all calls under way are one caller's."""
 
@@ -300,6 +313,65 @@ async def test_a_question_that_the_server_takes_back_is_not_answered() -> None:
         assert await answered(busy, "b") == ["result"]
         assert "a" not in busy.answers
         assert session.exchange.strays == 0
+
+
+async def test_a_server_that_asks_without_end_is_told_so_and_still_gets_its_pings() -> None:
+    """What waits for people is bounded, and does not count with what is answered at once."""
+    busy, caller = Busy(), Caller()
+    caller.answer.clear()
+    async with calling(busy, caller):
+        for number in range(questions.MAX_ASKED):
+            busy.ask(f"{number}")
+            await until(lambda number=number: len(caller.asked) == number + 1)
+        busy.ask("more")
+        busy.ask("ping", names.PING)
+        assert await answered(busy, "more", "ping") == [-32603, "result"]
+        assert len(caller.asked) == questions.MAX_ASKED
+        caller.answer.set()
+        await answered(busy, *(f"{number}" for number in range(questions.MAX_ASKED)))
+        busy.ask("later")
+        assert await answered(busy, "later") == ["result"]
+
+
+async def test_a_thousand_questions_at_once_are_bounded() -> None:
+    busy, caller = Busy(), Caller()
+    caller.answer.clear()
+    async with calling(busy, caller) as session:
+        for number in range(1_000):
+            busy.ask(f"{number}")
+        await until(lambda: len(caller.asked) + len(busy.answers) + session.exchange.strays == 1_000)
+        assert 0 < len(caller.asked) <= questions.MAX_ASKED
+        caller.answer.set()
+
+
+async def test_a_question_too_large_to_be_kept_is_refused() -> None:
+    busy, caller = Busy(), Caller()
+    async with calling(busy, caller):
+        params = {"message": "x" * questions.MAX_QUESTION}
+        busy.wire.say({"id": "a", "method": names.SAMPLE, "params": params})
+        assert await answered(busy, "a") == [-32602]
+        assert caller.asked == []
+
+
+async def test_a_server_that_asks_while_it_is_greeted_gets_the_workspace_and_asks_nobody() -> None:
+    """T-86: there is no client yet whom it could mean."""
+    answers: list[Message] = []
+
+    def serve(wire: Wire, message: Message) -> None:
+        if message.get("method") == names.INITIALIZE:
+            for identity, method in enumerate((names.ELICIT, names.SAMPLE, names.ROOTS_LIST, names.PING)):
+                wire.say({"id": identity, "method": method, "params": {}})
+        elif "method" not in message:
+            answers.append(message)
+            if len(answers) == 4:
+                wire.answer(wire.last(names.INITIALIZE), GREETING)
+
+    busy = Busy()
+    busy.wire = Wire(serve, greeting={})
+    async with calling(busy):
+        pass
+    told = {one["id"]: one["error"]["code"] if "error" in one else one["result"] for one in answers}
+    assert told == {0: -32601, 1: -32601, 2: {"roots": [{"uri": "file:///w", "name": "w"}]}, 3: {}}
 
 
 # -- logs ----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from protocol import headers, names, sse
+from protocol import headers, jsonrpc, names, sse
 from support.modern import SECRET, body_of, headers_of
 from support.tool_source import PlayedSource, tool
 from support.workspace_app import Serving, serving
@@ -224,6 +224,38 @@ async def test_modern_notification_is_accepted_and_a_modern_response_is_not() ->
         answer = {"jsonrpc": "2.0", "id": 3, "result": {}}
         status, error = await refused(served, "POST", "/mcp", data=json.dumps(answer), headers=sent)
         assert (status, error["error"]["code"], error["id"]) == (400, -32600, 3)
+
+
+async def going_on(served: Serving) -> int:
+    """How many calls go on without their clients, as health says."""
+    async with served.session.get(f"{served.base}{names.HEALTH_PATH}") as response:
+        return int((await response.json())["tasks"])
+
+
+async def test_a_call_that_waits_for_its_client_is_let_go_by_its_state() -> None:
+    """Between its rounds it has no connection that could be closed; meanwhile the server is not idle."""
+    source = PlayedSource([tool("a")])
+
+    async def asks(arguments: Any, context: CallContext) -> ToolResult:
+        await context.ask(names.ELICIT, jsonrpc.raw({"message": "?", "requestedSchema": {}}))
+        raise AssertionError
+
+    source.play["a"] = asks
+    meta: dict[str, Any] = {names.META_CAPABILITIES: {"elicitation": {}}}
+    async with serving([source]) as served:
+        answer = await served.caller.message(names.TOOLS_CALL, {"name": "a", "arguments": {}}, **meta)
+        for state in ("", "other", answer["result"]["requestState"]):
+            assert not source.cancelled.is_set()
+            assert await going_on(served) == 1
+            body = body_of(names.CANCELLED, {"requestState": state})
+            del body["id"]
+            async with served.session.post(
+                f"{served.base}/mcp", data=json.dumps(body), headers=headers_of(body)
+            ) as response:
+                assert response.status == 202
+        async with asyncio.timeout(10):
+            await source.cancelled.wait()
+        assert await going_on(served) == 0
 
 
 async def test_body_beyond_the_cap_is_refused_and_one_below_is_served() -> None:

@@ -16,7 +16,7 @@ from support.modern import body_of, events, headers_of
 from support.tool_source import PlayedSource, extras, greeting, tool
 from support.workspace_app import Serving, serving
 from workspace_server.catalog import toolset as toolset_module
-from workspace_server.web import listen
+from workspace_server.web import listen, resources
 
 
 def source(namespace: str = "s", subscribe: bool = True, **offered: Any) -> PlayedSource:
@@ -24,6 +24,22 @@ def source(namespace: str = "s", subscribe: bool = True, **offered: Any) -> Play
     made.offered = extras(**offered)
     made.greeted = greeting(resources={"subscribe": subscribe})
     return made
+
+
+class Hanging(PlayedSource):
+    """A source that never says whether it tells of a resource; `asked` are those it was asked about."""
+
+    def __init__(self, namespace: str) -> None:
+        super().__init__([tool("t")], identity=f"stdio:{namespace}", namespace=namespace)
+        self.offered = extras(resources=[f"x://{namespace}"], templates=["x://{id}"])
+        self.asked: list[str] = []
+
+    async def subscribe(self, uri: str, listener: Any) -> Any:
+        self.asked.append(uri)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.asked.remove(uri)
 
 
 @asynccontextmanager
@@ -60,6 +76,23 @@ async def test_a_changed_resource_is_told_on_the_streams_that_asked_for_it() -> 
             assert told["params"]["uri"] == "x://1"
 
 
+async def test_a_resource_that_never_stops_changing_is_told_of_a_few_times_a_second() -> None:
+    made = source(resources=["x://1", "x://2"])
+    wanted = {"resourceSubscriptions": ["x://1", "x://2"]}
+    async with serving([made]) as served, listening(served, wanted) as (stream, _):
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for _ in range(300):
+            made.updated("x://1")
+            await asyncio.sleep(0.001)
+        made.updated("x://2")
+        told = []
+        while "x://2" not in told:
+            (event,) = await events(stream, 1)
+            told.append(event["params"]["uri"])
+        assert 0 < told.count("x://1") <= (loop.time() - began) / listen.GAP_S + 1
+
+
 async def test_only_resources_that_are_told_of_are_honoured() -> None:
     """M18: by the source that has it, or else by all that tell of any."""
     tells = source("a", resources=["x://1"], templates=["y://{id}"])
@@ -72,6 +105,32 @@ async def test_only_resources_that_are_told_of_are_honoured() -> None:
             uris = ["x://1", "y://1", "z://unlisted"]
             assert honoured == {"toolsListChanged": True, "resourceSubscriptions": uris}
         assert silent.subscribers == {}
+
+
+async def test_a_source_that_does_not_say_keeps_nobody_from_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(resources, "SUBSCRIBE_S", 0.05)
+    hangs, tells = Hanging("a"), source("b", resources=["x://b"])
+    async with (
+        serving([hangs, tells]) as served,
+        listening(served, {"resourceSubscriptions": ["x://a", "x://b"]}) as (_, honoured),
+    ):
+        assert honoured == {"resourceSubscriptions": ["x://b"]}
+
+
+async def test_a_client_that_leaves_before_it_is_acknowledged_leaves_nothing_behind() -> None:
+    hangs, tells = Hanging("a"), source("b", templates=["x://{id}"])
+    async with serving([hangs, tells]) as served:
+        await served.toolset.current()
+        wanted = {"notifications": {"resourceSubscriptions": ["x://1"]}}
+        asked = asyncio.ensure_future(served.caller.message(names.LISTEN, wanted))
+        async with asyncio.timeout(10):
+            while not (hangs.asked and tells.subscribers.get("x://1")):
+                await asyncio.sleep(0.005)
+            asked.cancel()
+            while tells.subscribers["x://1"] or hangs.asked:
+                await asyncio.sleep(0.005)
 
 
 async def test_a_stream_that_ends_leaves_no_subscription() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import msgspec
@@ -13,6 +14,7 @@ from support.modern import Caller
 from support.tool_source import PlayedSource, extras, greeting, tool
 from support.workspace_app import serving
 from workspace_server.source import CallContext, CallOutcome, RpcError
+from workspace_server.web import resources
 
 NOT_FOUND = RpcError(-32602, "no such thing")
 
@@ -149,6 +151,22 @@ async def test_a_source_that_takes_too_long_is_stopped() -> None:
     async with serving([made]) as served:
         error = await served.caller.error(names.RESOURCES_READ, {"uri": "x://1"})
         assert error["code"] == Reason.CALL_TIMED_OUT.code
+
+
+async def test_a_source_that_hangs_keeps_nobody_long_from_what_another_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """T-181: nothing says that it has the resource."""
+    monkeypatch.setattr(resources, "UNLIKELY_S", 0.05)
+    hangs, other = source("a"), source("b")
+
+    async def hang(params: Any, context: CallContext) -> CallOutcome:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    hangs.answers[names.RESOURCES_READ] = hang
+    async with serving([hangs, other]) as served:
+        assert await text_of(served.caller, "x://1") == "read by b"
 
 
 async def test_a_source_may_ask_its_client_before_it_reads() -> None:

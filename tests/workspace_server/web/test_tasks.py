@@ -264,6 +264,13 @@ async def test_stream_tells_of_the_tasks_it_was_asked_for(tmp_path: Path) -> Non
         assert found[-1] == {key: value for key, value in over.items() if key not in {"resultType", "_meta"}}
 
 
+@pytest.mark.parametrize("named", ["x", [1], {"x": 1}, None])
+async def test_ids_of_something_else_than_tasks_are_invalid(tmp_path: Path, named: Any) -> None:
+    async with shop(tmp_path) as one:
+        answer = await one.ask(names.LISTEN, {"notifications": {"taskIds": named}})
+        assert answer["error"]["code"] == -32602
+
+
 async def test_streams_tell_of_tasks_only_to_clients_that_know_them(tmp_path: Path) -> None:
     async with shop(tmp_path) as one:
         wanted: dict[str, Any] = {"notifications": {"taskIds": []}}
@@ -288,6 +295,7 @@ class Maker(PlayedSource):
         self.makes = known
         self.asked: list[tuple[str, Mapping[str, Any]]] = []
         self.era = era
+        self.fails: CallOutcome | None = None
         self.play[f"{identity}_make"] = self._make
 
     async def _make(self, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
@@ -298,6 +306,8 @@ class Maker(PlayedSource):
         self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
     ) -> CallOutcome:
         self.asked.append((method, {key: msgspec.json.decode(raw) for key, raw in params.items()}))
+        if self.fails is not None:
+            return self.fails
         if jsonrpc.text_of(params["taskId"]) in self.makes:
             return msgspec.Raw(b'{"resultType": "complete", "of": "%b"}' % self.id.encode())
         return RpcError(-32602, "unknown task")
@@ -334,3 +344,18 @@ async def test_task_nobody_remembers_is_asked_of_the_servers_that_make_tasks(tmp
         error = (await served.caller.message(tasks.GET, {"taskId": "nobodys"}, **KNOWS))["error"]
         assert error["code"] == -32602
         assert older.asked == []
+
+
+@pytest.mark.parametrize(
+    "trouble", [Refusal(Reason.CALL_TIMED_OUT, "too slow", delivered="unknown"), RpcError(-32603, "broken")]
+)
+async def test_trouble_of_a_server_does_not_make_a_task_its_own(tmp_path: Path, trouble: CallOutcome) -> None:
+    first, second = Maker("first"), Maker("second", "their-task")
+    first.fails = trouble
+    async with serving([first, second], tasks=Tasks(WORKSPACE, Store(tmp_path / "tasks"))) as served:
+        for _ in range(2):
+            answer = await served.caller.message(tasks.GET, {"taskId": "their-task"}, **KNOWS)
+            assert answer["result"]["of"] == "second"
+        assert len(first.asked) == 1
+        error = (await served.caller.message(tasks.GET, {"taskId": "nobodys"}, **KNOWS))["error"]
+        assert error["message"].startswith(("too slow", "broken")), "the first may have it"

@@ -1,0 +1,48 @@
+"""A front on a port of its own, before handlers that a test wrote."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from manager.routing.door import DoorRules
+from manager.web.incoming import Incoming
+from manager.web.limits import Limits
+from manager.web.runner import listen, make_runner
+
+QUICK = Limits(linger_s=0.3, shutdown_s=0.5)
+
+
+@asynccontextmanager
+async def fronting(
+    serve: Callable[[Incoming], None], app: web.Application | None = None, limits: Limits = QUICK
+) -> AsyncIterator[int]:
+    """The port of a front whose MCP routes `serve` answers; all others are the application's."""
+    sock = socket.create_server(("127.0.0.1", 0))
+    port = int(sock.getsockname()[1])
+    runner = make_runner(app or web.Application(), DoorRules.for_ports([port]), limits=limits)
+    servers = await listen(runner, [sock], serve)
+    try:
+        yield port
+    finally:
+        for server in servers:
+            server.close()
+        await runner.cleanup()
+
+
+@asynccontextmanager
+async def served_by(work: Callable[[Incoming], Awaitable[None]]) -> AsyncIterator[str]:
+    """The URL of an MCP route whose requests are each answered in a task."""
+
+    def serve(incoming: Incoming) -> None:
+        incoming.run(_awaited(work, incoming))
+
+    async with fronting(serve) as port:
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+async def _awaited(work: Callable[[Incoming], Awaitable[None]], incoming: Incoming) -> None:
+    await work(incoming)

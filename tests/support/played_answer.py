@@ -1,0 +1,42 @@
+"""A workspace server's answer on its way, whose pieces a test decides."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable
+
+from manager.upstream.forward import InterruptedAnswerError
+from protocol.errors import Refusal
+
+
+class PlayedAnswer:
+    """An answer whose pieces a test decides; a refusal among them breaks it off."""
+
+    def __init__(
+        self, pieces: Iterable[bytes | Refusal], *, is_events: bool = True, stays_open: bool = False
+    ) -> None:
+        self.pieces = list(pieces)
+        self.stays_open = stays_open
+        self.is_events = is_events
+        self.status = 418
+        self.outcomes: list[str] = []
+        self.read_to = 0
+
+    async def read(self) -> bytes | Refusal:
+        await self.aclose("ok")
+        return self.pieces[0]
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        for piece in self.pieces:
+            self.read_to += 1
+            if isinstance(piece, Refusal):
+                raise InterruptedAnswerError(piece)
+            yield piece
+        if self.stays_open:
+            await asyncio.Event().wait()
+
+    def answered(self) -> None:
+        self.outcomes.append("ok")
+
+    async def aclose(self, outcome: str = "cancelled") -> None:
+        self.outcomes.append(outcome)

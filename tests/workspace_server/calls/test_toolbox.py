@@ -1,0 +1,80 @@
+"""The workspace's tools for programs of the user's own, which are no clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol import jsonrpc, names
+from support.tool_source import PlayedSource, tool
+from workspace_server.calls.dispatch import Calls
+from workspace_server.calls.toolbox import OwnTools
+from workspace_server.catalog.registry import Registry
+from workspace_server.catalog.toolset import Toolset
+from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
+
+
+@asynccontextmanager
+async def toolbox(source: PlayedSource) -> AsyncIterator[OwnTools]:
+    toolset = Toolset(Registry([source]))
+    calls = Calls(toolset)
+    try:
+        yield OwnTools(toolset, calls.run)
+    finally:
+        await calls.close()
+        await toolset.close()
+
+
+async def test_all_that_can_be_called_is_listed() -> None:
+    """T-78: what clients have to search for, too."""
+    async with toolbox(PlayedSource([tool("a"), tool("b", visibility="ondemand")])) as own:
+        assert [one["name"] for one in await own.listed()] == ["a", "b"]
+
+
+@pytest.mark.parametrize("task", ["forbidden", "optional", "required"])
+async def test_a_call_waits_for_its_result_as_long_as_it_takes(task: Any) -> None:
+    """SEP-2663: tasks are for clients."""
+    async with toolbox(PlayedSource([replace(tool("a"), task=task)])) as own:
+        answer = await own.call("a", {})
+        assert answer["result"]["structuredContent"] == {"ran": "a"}
+
+
+@pytest.mark.parametrize(
+    ("outcome", "expected"),
+    [
+        (RpcError(-32050, "no", msgspec.Raw(b'{"n":1}')), {"error": {"code": -32050, "message": "no", "data": {"n": 1}}}),
+        (msgspec.Raw(b'{"content":[],"x":1}'), {"result": {"content": [], "x": 1}}),
+    ],
+)  # fmt: skip
+async def test_what_a_tool_gives_comes_back_decoded(outcome: CallOutcome, expected: Any) -> None:
+    source = PlayedSource([tool("a")])
+
+    async def play(arguments: Any, context: CallContext) -> CallOutcome:
+        return outcome
+
+    source.play["a"] = play
+    async with toolbox(source) as own:
+        assert await own.call("a", {}) == expected
+
+
+async def test_there_is_nobody_who_could_be_asked() -> None:
+    """M8: the call ends, and says what it would need."""
+    source = PlayedSource([tool("a")])
+    form = jsonrpc.raw({"message": "?", "requestedSchema": {"type": "object", "properties": {}}})
+
+    async def play(arguments: Any, context: CallContext) -> CallOutcome:
+        await context.ask(names.ELICIT, form)
+        return ToolResult("asked")
+
+    source.play["a"] = play
+    async with toolbox(source) as own:
+        error = (await own.call("a", {}))["error"]
+        assert (error["code"], error["data"]) == (
+            -32021,
+            {"requiredCapabilities": {"elicitation": {"form": {}}}},
+        )

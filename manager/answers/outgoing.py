@@ -93,7 +93,7 @@ def cancelled(state: msgspec.Raw) -> Outgoing:
 
 
 def _legacy_body(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None) -> bytes:
-    """The client's body with the modern triple in `_meta`, where its own keys stay, or with other parameters."""
+    """The client's body, or one with other parameters, with the modern triple in `_meta`; own keys stay."""
     message = exchange.message
     own = exchange.inbound.meta
     meta = jsonrpc.dumps({**own, **_meta(exchange)}) if own else _meta_text(exchange)

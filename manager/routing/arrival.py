@@ -57,8 +57,8 @@ class Arrival:
         session: the id of a session that it names.
         accepts_json, accepts_events: which forms of answer the client takes (M-28).
         claims: what it says of its workspace, without a session and without its body.
-        passed: the header fields that cross to the workspace server, `passed_legacy` those of a legacy request,
-            which gets the protocol's own anew.
+        passed: the header fields that cross to the workspace server.
+        passed_legacy: those of them for a legacy request, which gets the protocol's own anew.
         passed_query: the query string for the workspace server (tool mode), with its question mark, or empty.
     """
 
@@ -98,8 +98,7 @@ def arrival(facts: RequestFacts) -> Arrival | None:
 
 
 def _query(target: str) -> dict[str, str]:
-    # a `+` stays one, because clients put a folder into the URL as it is (the ladder also tries it as a form's
-    # blank)
+    # a `+` stays one, because clients put a folder into the URL as it is (the ladder also tries a blank)
     raw = target.partition("?")[2].replace("+", "%2B")
     return dict(parse_qsl(raw, keep_blank_values=True, errors="surrogateescape"))
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from manager.routing.arrival import Arrival, arrival
 from manager.routing.door import DoorRefusal, DoorRules, RequestFacts, refuse
-from manager.routing.head import Framing, framing, parse_head
+from manager.routing.head import MALFORMED, Framing, framing, may_become_head, parse_head
 
 REMEMBERED: Final = 1024
 LONGEST: Final = 2048
@@ -63,6 +63,13 @@ class Heads:
             self._known.clear()
         self._known[key] = judged
         return judged, length
+
+    def hopeless(self, begin: bytes) -> DoorRefusal | None:
+        """Why what has come of a head can never become one that gets in, if so."""
+        if len(begin) > self._rules.head_cap:
+            return self._rules.head_too_large
+        is_possible = begin in (b"", b"\r") or may_become_head(begin)
+        return None if is_possible else MALFORMED
 
     def _judge(self, raw: bytes) -> Head | Refused:
         facts = self._rules.head_too_large if len(raw) > self._rules.head_cap else parse_head(raw)

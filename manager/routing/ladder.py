@@ -99,7 +99,7 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 
 @lru_cache(maxsize=1024)  # a client says the same with every call
 def decisive(claims: Claims) -> Claim | None:
-    """The one claim that decides, if it can be served; None where several must be asked, or nothing is said."""
+    """The one claim that decides, if it can be served; None where several do, or nothing is said."""
     explicit = claims.explicit()
     if explicit:
         return explicit[0] if len(explicit) == 1 else None

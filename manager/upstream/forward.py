@@ -17,7 +17,6 @@ from typing import Final
 
 import msgspec
 
-from manager.log import logger
 from manager.settings import Settings
 from manager.upstream.instance import Figures, Instance
 from manager.upstream.response import (
@@ -26,6 +25,7 @@ from manager.upstream.response import (
     UpstreamFailure,
     UpstreamResponse,
 )
+from manager.upstream.slot import Slot
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import names
 from protocol.errors import Reason, Refusal
@@ -53,39 +53,6 @@ class InterruptedAnswerError(Exception):
         self.refusal = refusal
 
 
-class Slot:
-    """One call's place among those in flight, or a stream's among those that stand, given back once."""
-
-    def __init__(self, figures: Figures, everywhere: Figures, *, is_stream: bool) -> None:
-        self._counted_in = (figures, everywhere)
-        self._is_stream = is_stream
-        self._is_held = True
-        self._count(1)
-
-    def release(self, outcome: str) -> None:
-        """Give it back. Idempotent; the first outcome counts."""
-        if self._is_held:
-            self._is_held = False
-            self._count(-1)
-            for one in self._counted_in:
-                one.last_outcome = outcome
-
-    def _count(self, step: int) -> None:
-        for one in self._counted_in:
-            if self._is_stream:
-                one.streams += step
-            else:
-                one.in_flight += step
-
-    def fail(self, refusal: Refusal) -> None:
-        """Give it back and enter the failure into the figures and the log."""
-        for one in self._counted_in:
-            one.errors += 1
-            one.last_error = refusal.message
-        self.release(refusal.reason.word)
-        logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)
-
-
 class Underway(msgspec.Struct, frozen=True, gc=False):
     """A request that is sent, whose answer has not begun; it may take so many `seconds` from `since` on."""
 
@@ -95,7 +62,7 @@ class Underway(msgspec.Struct, frozen=True, gc=False):
     seconds: float
 
     def give_up(self, outcome: str = "cancelled") -> None:
-        """Let go of it: closes its connection, which cancels it upstream, unless it was answered. Idempotent."""
+        """Let go of it, and cancel it upstream if it is not answered yet. Idempotent."""
         self.slot.release(outcome)
         self.response.abandon()
 

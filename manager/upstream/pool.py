@@ -13,7 +13,8 @@ import os
 from collections.abc import Callable, Sequence
 
 from manager.peer import Address, peer_uid
-from manager.upstream.connection import Connection, request_head
+from manager.upstream.connection import Connection
+from manager.upstream.request_head import request_head
 from manager.upstream.response import (
     Blame,
     ResponseHead,

@@ -19,6 +19,7 @@ from manager.routing.cwd import Absent, parse_cwd
 from manager.routing.matching import KnownRoot, Match, match
 from manager.routing.workspace_id import workspace_id
 from manager.store import Loaded, WorkspaceRow
+from manager.upstream.cwd_refusals import invalid_cwd, is_utf8
 from manager.upstream.instance import Instance
 from manager.upstream.supervisor import Supervisor
 from manager.upstream.surroundings import Surroundings
@@ -125,12 +126,12 @@ class Workspaces:
         if isinstance(candidates, Absent):
             return None
         if isinstance(candidates, CwdProblem):
-            return _invalid_cwd(candidates, str(text))
+            return invalid_cwd(candidates, str(text))
         facts = await self._examiner.examine(candidates.paths)
         if isinstance(facts, CwdProblem):
-            return _invalid_cwd(facts, str(text))
-        if not _is_utf8(facts.folder):  # JSON could not name it: not in orders, not in answers
-            return _invalid_cwd(CwdProblem(CwdProblemKind.MALFORMED), str(text))
+            return invalid_cwd(facts, str(text))
+        if not is_utf8(facts.folder):  # JSON could not name it: not in orders, not in answers
+            return invalid_cwd(CwdProblem(CwdProblemKind.MALFORMED), str(text))
         found = await self._match(facts)
         if found is None:
             return self._unmatched(facts.folder, {"cwd": facts.folder})
@@ -288,30 +289,3 @@ class Workspaces:
     async def close(self, *, keep: bool = False) -> None:
         """Stop every server of ours; with `keep` leave them running for the next manager."""
         await asyncio.gather(*(workspace.supervisor.close(keep=keep) for workspace in self))
-
-
-def _is_utf8(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _invalid_cwd(problem: CwdProblem, text: str) -> Refusal:
-    words = {
-        CwdProblemKind.RELATIVE: "relative",
-        CwdProblemKind.MISSING: "missing",
-        CwdProblemKind.NOT_A_DIRECTORY: "not a directory",
-        CwdProblemKind.UNREADABLE: "unreadable",
-        CwdProblemKind.MALFORMED: "malformed",
-        CwdProblemKind.TOO_LONG: "too long",
-    }
-    next_step = f"pass the folder of that file: {problem.folder}" if problem.folder else None
-    shown = (text if len(text) <= 200 else text[:200] + "…").encode("utf-8", "replace").decode()
-    return Refusal(
-        Reason.INVALID_CWD,
-        f"cwd is {words[problem.kind]}: {shown}",
-        next_step,
-        details={"problem": problem.kind.value, "cwd": shown},
-    )

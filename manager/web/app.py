@@ -1,4 +1,7 @@
-"""The routes of the manager's port but those for MCP (`routing/arrival.py`). How they are served is `runner.py`."""
+"""The routes of the manager's port, in one place; those for MCP are in `routing/arrival.py`.
+
+How they are served is `runner.py`.
+"""
 
 from __future__ import annotations
 

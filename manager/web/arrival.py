@@ -1,4 +1,4 @@
-"""The exchange that a request at an MCP route opens: what its head says (`routing/arrival.py`) and its message.
+"""The exchange that a request opens: what its head says (`routing/arrival.py`), and its message.
 
 Reads only; which claim is believed is decided in `routing/ladder.py`.
 """

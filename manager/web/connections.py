@@ -11,11 +11,12 @@ from typing import Any
 
 from manager.routing.door import DoorRules
 from manager.routing.heads import Heads
-from manager.web.front import Front, Shared
+from manager.web.front import Front
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
 from manager.web.peers import PeerCheck
 from manager.web.refusal_log import RefusalLog
+from manager.web.shared import Shared
 
 
 class Connections:

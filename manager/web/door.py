@@ -28,11 +28,11 @@ from manager.routing.door import (
 from manager.web.connections import Connections
 from manager.web.faults import log_fault
 from manager.web.front import Front
+from manager.web.limits import SLOW
 from manager.web.peers import FOREIGN, PeerCheck
 
 CONNECTIONS: Final = web.AppKey("CONNECTIONS", Connections)
 
-_SLOW: Final = DoorRefusal(408, "the body did not arrive in time; send it at once")
 _BROKEN: Final = DoorRefusal(400, "the body's framing is broken; send Content-Length or well-formed chunks")
 _STARTED: Final = web.RequestKey("STARTED", web.StreamResponse)
 
@@ -77,7 +77,7 @@ async def read_body(
                     return body_too_large(cap)
                 chunks.append(chunk)
     except TimeoutError:
-        return _SLOW
+        return SLOW
     except web.RequestPayloadError:
         return _BROKEN
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -90,7 +90,7 @@ def _middleware(connections: Connections) -> Middleware:
         response = await _answer(request, handler, connections)
         await _send(request, response)
         if front is not None:
-            front.message_done(is_last=front.chunked or not response.keep_alive)
+            front.message_done(is_last=front.is_last_by_framing or not response.keep_alive)
         return response
 
     return door
@@ -167,6 +167,6 @@ async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
     for name, value in ANSWER_HEADERS:
         response.headers.setdefault(name, value)
     front = _front(request)
-    if front is not None and front.chunked:
+    if front is not None and front.is_last_by_framing:
         response.force_close()
         response.headers["Connection"] = "close"

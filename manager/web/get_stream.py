@@ -14,6 +14,7 @@ from typing import Final
 from manager.legacy import event_ids
 from manager.legacy.event_ids import EventId
 from manager.legacy.keeper import Keeper
+from manager.legacy.standing import Standing
 from manager.legacy.stream import Stream, lost_answer
 from manager.routing.sessions import Session
 from manager.web.event_response import EventResponse
@@ -34,7 +35,14 @@ async def serve(incoming: Incoming, keeper: Keeper, session: Session, heard: str
     last = None if said is None else event_ids.parse(said)
     out = EventResponse(incoming, {headers.SESSION: session.id})
     if last is None or last.is_standing:
-        await _stand(incoming, out, keeper, session, heard, last, is_first=said is None)
+        after = keeper.streams.standing(session).followed(last)
+        standing = keeper.news.open_stream(session, out, heard, takes_over=after is not None)
+        if standing is None:
+            incoming.respond(409, _CONFLICT)
+            return
+        if after is None and said is not None:
+            keeper.news.missed_all(session)
+        await _stand(out, keeper, session, standing, after)
         return
     stream = keeper.streams.answering(session, last)
     if stream is not None:
@@ -49,22 +57,8 @@ async def serve(incoming: Incoming, keeper: Keeper, session: Session, heard: str
 
 
 async def _stand(
-    incoming: Incoming,
-    out: EventResponse,
-    keeper: Keeper,
-    session: Session,
-    heard: str | None,
-    last: EventId | None,
-    *,
-    is_first: bool,
+    out: EventResponse, keeper: Keeper, session: Session, standing: Standing, after: int | None
 ) -> None:
-    after = keeper.streams.standing(session).followed(last)
-    standing = keeper.news.open_stream(session, out, heard, takes_over=after is not None)
-    if standing is None:
-        incoming.respond(409, _CONFLICT)
-        return
-    if after is None and not is_first:
-        keeper.news.missed_all(session)
     try:
         out.open()
         await standing.serve(out, after)

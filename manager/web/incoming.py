@@ -14,32 +14,31 @@ from typing import Any, Final, Protocol
 
 from manager.routing.arrival import JSON, Arrival
 from manager.routing.head import Framing, render_head
+from manager.web.deadline import Deadline
+from manager.web.room import Room
 
 JOINED: Final = 64 * 1024
 """Bytes of a body up to which it is joined to its head."""
 
 
 class Line(Protocol):
-    """The connection, as far as an answer needs it."""
+    """The connection, as far as an answer needs it.
+
+    Attributes:
+        deadline: what is called unless the request is answered in time.
+        room: whether the client keeps up.
+        run: starts a task that ends with the connections at the latest.
+    """
+
+    deadline: Deadline
+    room: Room
+    run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 
     def send(self, pieces: Sequence[bytes]) -> None:
         """Hand bytes to the transport at once."""
 
-    async def room(self) -> None:
-        """Wait until the client keeps up.
-
-        Raises:
-            ConnectionError: it is gone.
-        """
-
     def answered(self, *, is_last: bool) -> None:
         """The answer is complete; the next request may follow."""
-
-    def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
-        """Call this unless the request is answered within so many seconds, or soon after."""
-
-    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run something in a task that ends with the connections at the latest."""
 
     def abort(self) -> None:
         """Cut the connection off."""
@@ -77,9 +76,9 @@ class Incoming:
             self.on_gone()
 
     def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
-        """Call this unless it is answered within so many seconds, or soon after."""
+        """Call this unless it is answered within so many seconds."""
         if self._line is not None:
-            self._line.expect(seconds, on_late)
+            self._line.deadline.expect(seconds, on_late)
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do the work of answering in a task, which is cancelled when the client leaves."""
@@ -125,7 +124,7 @@ class Incoming:
         """Write some of the body; returns when the client keeps up."""
         line = self._here()
         line.send([b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data])
-        await line.room()
+        await line.room.wait()
 
     def finish(self) -> None:
         """End the body."""

@@ -1,8 +1,20 @@
-"""How long and how many: the deadlines and caps of one listener. Sizes are the door's (`routing/door.py`)."""
+"""How long and how many: the deadlines and caps of one listener, and what is said where they are reached.
+
+Sizes are the door's (`routing/door.py`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from manager.routing.door import DoorRefusal
+
+LATE: Final = DoorRefusal(408, "the request's head did not arrive in time; send it at once")
+SLOW: Final = DoorRefusal(408, "the body did not arrive in time; send it at once")
+FULL: Final = DoorRefusal(
+    503, "too many open connections; close idle ones, then retry", (("Retry-After", "1"),)
+)
 
 
 @dataclass(frozen=True, slots=True)

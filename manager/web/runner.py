@@ -53,7 +53,7 @@ def make_runner(
     """A runner for the application with the door installed; not set up yet.
 
     A handler is cancelled when its caller disconnects. Serve it with `listen`, which adds the front; a runner
-    served by a plain aiohttp site keeps the door but has no head deadline, no connection cap and no MCP routes.
+    served by a plain aiohttp site keeps the door, but has no head deadline, connection cap or MCP routes.
 
     Raises:
         ValueError: a route of the application answers HEAD, OPTIONS or every method.

@@ -9,7 +9,8 @@ import socket
 
 import pytest
 
-from manager.upstream.connection import MAX_HEAD, PIECE, Connection, request_head
+from manager.upstream.connection import MAX_HEAD, PIECE, Connection
+from manager.upstream.request_head import request_head
 from manager.upstream.response import HIGH_WATER, Blame, ResponseHead, ResponseTooLarge, UpstreamFailure
 
 BOUND = 5.0

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from manager.settings import Settings
-from manager.upstream.forward import Answer, Slot
+from manager.upstream.forward import Answer
 from manager.upstream.instance import Figures
+from manager.upstream.slot import Slot
 
 
 async def test_a_reader_that_leaves_in_the_middle_of_a_body_gives_its_place_back(serve, pool_to) -> None:

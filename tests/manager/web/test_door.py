@@ -272,7 +272,7 @@ async def test_broken_chunks_are_refused(pause: bool, impatient: Served) -> None
     reader, writer = await asyncio.open_connection("127.0.0.1", impatient.port)
     writer.write(begun)
     if pause:
-        await until(lambda: any(gate.chunked for gate in impatient.app[CONNECTIONS].open))
+        await until(lambda: any(front.is_last_by_framing for front in impatient.app[CONNECTIONS].open))
     writer.write(rest)
     assert parse_reply(await asyncio.wait_for(reader.read(), 3)).status in (400, 408)
     writer.transport.abort()

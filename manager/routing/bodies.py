@@ -1,12 +1,13 @@
-"""A body that comes in chunks (RFC 9112 7.1), read strictly: exact line ends, plain sizes, bounded lines.
+"""Bodies of requests on their way in: of a length that was announced, or in chunks (RFC 9112 7.1).
 
-Extensions of chunks and trailers are read over. What is longer than the cap is not kept.
+Chunks are read strictly: exact line ends, plain sizes, bounded lines. Their extensions and trailers are read
+over. What is longer than the cap is not kept; for an announced length the door has seen to that.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, Protocol
 
 from manager.routing.door import DoorRefusal, body_too_large
 
@@ -17,13 +18,49 @@ MAX_TRAILERS: Final = 100
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\x00-\x08\x0a-\x1f\x7f]*)?\Z")
 
 
-class ChunkedBody:
+class Body(Protocol):
     """One body on its way in.
 
     Attributes:
         is_whole: whether its end was seen.
         rest: the bytes behind its end.
     """
+
+    is_whole: bool
+    rest: bytes
+
+    @property
+    def body(self) -> bytes:
+        """What has come."""
+
+    def feed(self, data: bytes) -> DoorRefusal | None:
+        """Take the next bytes, or say why the body is not taken."""
+
+
+class MeasuredBody:
+    """A `Body` of an announced length, which is not 0."""
+
+    def __init__(self, length: int) -> None:
+        self.is_whole = False
+        self.rest = b""
+        self._missing = length
+        self._pieces: list[bytes] = []
+
+    @property
+    def body(self) -> bytes:
+        """What has come."""
+        return b"".join(self._pieces)
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        own = data[: self._missing]
+        self._pieces.append(own)
+        self._missing -= len(own)
+        self.is_whole, self.rest = not self._missing, data[len(own) :]
+
+
+class ChunkedBody:
+    """A `Body` that says in itself where it ends."""
 
     def __init__(self, cap: int) -> None:
         self.is_whole = False

@@ -1,0 +1,35 @@
+"""Why a folder that a client named cannot be a workspace's, in words for the client."""
+
+from __future__ import annotations
+
+from manager.folder import CwdProblem, CwdProblemKind
+from protocol.errors import Reason, Refusal
+
+
+def is_utf8(path: str) -> bool:
+    """Whether JSON could name this path."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def invalid_cwd(problem: CwdProblem, text: str) -> Refusal:
+    """The refusal of a folder as a client wrote it."""
+    words = {
+        CwdProblemKind.RELATIVE: "relative",
+        CwdProblemKind.MISSING: "missing",
+        CwdProblemKind.NOT_A_DIRECTORY: "not a directory",
+        CwdProblemKind.UNREADABLE: "unreadable",
+        CwdProblemKind.MALFORMED: "malformed",
+        CwdProblemKind.TOO_LONG: "too long",
+    }
+    next_step = f"pass the folder of that file: {problem.folder}" if problem.folder else None
+    shown = (text if len(text) <= 200 else text[:200] + "…").encode("utf-8", "replace").decode()
+    return Refusal(
+        Reason.INVALID_CWD,
+        f"cwd is {words[problem.kind]}: {shown}",
+        next_step,
+        details={"problem": problem.kind.value, "cwd": shown},
+    )

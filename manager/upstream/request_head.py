@@ -1,0 +1,52 @@
+"""The head of a request to a workspace server, written so that nothing in it can alter the framing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+_FRAMING_FIELDS: Final = frozenset({b"host", b"content-length", b"transfer-encoding", b"connection"})
+_NAME_OCTETS: Final = re.compile(rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]*")
+
+
+def request_head(
+    method: bytes, target: bytes, host: bytes, headers: Sequence[tuple[bytes, bytes]], body_length: int
+) -> bytes:
+    """The head of a request, ready to send; Host and Content-Length are ours.
+
+    Raises ValueError as `_head_before_length` does.
+    """
+    head = _head_before_length(method, target, host, tuple(headers))
+    if body_length or method != b"GET":
+        return b"%bContent-Length: %d\r\n\r\n" % (head, body_length)
+    return head + b"\r\n"
+
+
+@lru_cache(maxsize=1024)  # one client's calls of one tool differ in their bodies alone
+def _head_before_length(
+    method: bytes, target: bytes, host: bytes, headers: tuple[tuple[bytes, bytes], ...]
+) -> bytes:
+    """The lines of a head but for the length of the body and the empty line.
+
+    Raises ValueError for what would alter the framing: CR, LF or NUL anywhere, a space in method or target, a
+    name that is no token, a framing field among `headers`, a method whose answers are framed differently.
+    """
+    names = [name.lower() for name, _ in headers]
+    if not _NAME_OCTETS.fullmatch(b"".join(names)) or b"" in names:
+        raise ValueError("header name is not a token")
+    if not _FRAMING_FIELDS.isdisjoint(names):
+        raise ValueError("framing fields are written by the connection")
+    if method in (b"HEAD", b"CONNECT") or b" " in method or b" " in target:
+        raise ValueError("unsupported method or target")
+    lines = [
+        b"%b %b HTTP/1.1" % (method, target),
+        b"Host: " + host,
+        *[b"%b: %b" % field for field in headers],
+    ]
+    head = b"\r\n".join(lines) + b"\r\n"
+    line_ends = len(lines)
+    if head.count(b"\n") != line_ends or head.count(b"\r") != line_ends or b"\0" in head:
+        raise ValueError("CR, LF or NUL in the request head")
+    return head

@@ -23,6 +23,8 @@ _STRUCTURE: Final = b",[]{}"
 _EVERYTHING_ELSE: Final = bytes(byte for byte in range(256) if byte not in _STRUCTURE)
 _SIGNED: Final = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 _STRIDE: Final = 65_536
+_LARGE: Final = 16 * 1024
+"""Bytes from which on looking for a few brackets is quicker than counting them."""
 _SURROGATE_PAIR: Final = re.compile(rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
 _SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -46,7 +48,8 @@ def _text_problem(body: bytes) -> str | None:
             body.decode()
         except UnicodeDecodeError as error:
             return f"the body is not valid UTF-8 at byte {error.start}; send UTF-8"
-    if b"\\u" in body and _has_lone_surrogate(body):
+    # one byte first: that is found, or not, at the speed of memory
+    if b"\\" in body and b"\\u" in body and _has_lone_surrogate(body):
         return "a string holds half of a surrogate pair; send whole characters"
     return None
 
@@ -59,7 +62,7 @@ def _has_lone_surrogate(body: bytes) -> bool:
 
 
 def _shape_problem(body: bytes) -> str | None:
-    brackets = body.count(b"[") + body.count(b"{")
+    brackets = _brackets(body)
     nodes = brackets + body.count(b",") if len(body) >= MAX_NODES else 0
     if brackets <= MAX_DEPTH and nodes < MAX_NODES:
         return None
@@ -69,6 +72,21 @@ def _shape_problem(body: bytes) -> str | None:
     if _is_too_deep(structure.translate(_SIGNED, b",")):
         return f"the body is nested more than {MAX_DEPTH} levels deep; send flatter arguments"
     return None
+
+
+def _brackets(body: bytes) -> int:
+    """The number of opening brackets, or more than are harmless where there are too many to look for each."""
+    if len(body) < _LARGE:
+        return body.count(b"[") + body.count(b"{")
+    found = 0
+    for bracket in (b"[", b"{"):
+        position = body.find(bracket)
+        while position >= 0:
+            found += 1
+            if found > MAX_DEPTH:
+                return body.count(b"[") + body.count(b"{")
+            position = body.find(bracket, position + 1)
+    return found
 
 
 def _outside_strings(body: bytes) -> bytes | None:

@@ -119,14 +119,14 @@ class ExternalServers:
         return instance
 
     def ready_now(self, root: str) -> Instance | bool:
-        """As `ready`, without waiting: True where the server that holds this root must be waited for, False
-        where there is none.
+        """As `ready`, without waiting: True where it must be waited for, False where there is none.
+
+        Whether it still runs is not asked: its connections tell.
         """
         record = self.registrations.for_root(root)
         if record is None:
             return False
-        instance = self._instance(record) if record.state is State.READY else None
-        return instance if instance is not None and instance.is_alive else True
+        return self._instance(record) if record.state is State.READY else True
 
     def serving(self, root: str) -> Instance | None:
         """The server that holds this root and is not in doubt, without asking it anything."""

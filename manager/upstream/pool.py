@@ -41,7 +41,7 @@ class Pool:
         verify: Callable[[ResponseHead, bytes], bool],
         verify_path: bytes = b"/mcp/health",
         connect_timeout: float = 5.0,
-        max_idle: int = 64,
+        max_idle: int = 256,
         owner_of: Callable[[Address, Address], int | None] = peer_uid,
     ) -> None:
         self._host = host

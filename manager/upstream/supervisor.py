@@ -64,8 +64,8 @@ class Supervisor:
         """
         if self._stopping is not None:
             await asyncio.wait({self._stopping})
-        if (running := self.ready_now()) is not None:
-            return running
+        if self.instance is not None and self.is_serving:
+            return self.instance
         if self._closed:
             return self.offline("stopped")
         if self.life.state is State.UNHEALTHY:
@@ -87,8 +87,9 @@ class Supervisor:
         return self.offline(cause, retry_after_ms=1000)
 
     def ready_now(self) -> Instance | None:
-        """The running server, None where it must be waited for."""
-        return self.instance if self._stopping is None and self.is_serving else None
+        """The server, None where it must be waited for. Whether it runs is not asked: connections tell."""
+        is_ready = self._stopping is None and self.instance is not self._discarded and self.life.is_serving
+        return self.instance if is_ready else None
 
     @property
     def is_serving(self) -> bool:

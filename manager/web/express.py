@@ -70,6 +70,7 @@ class Express:
         sent, self._sent = self._sent, None
         if sent is not None:
             sent.underway.response.on_news = None
+            self._incoming.on_gone = None  # no cycle is left behind: that would be work for the collector
             self._host.ended(self._exchange)
         return sent
 

@@ -6,6 +6,7 @@ Classify, hand to the era's endpoint, write. A request's whole way can be follow
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -64,18 +65,18 @@ class McpRoutes:
         self._own_task = own_task
         self._clients = clients
         self._busy = 0
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._idle: asyncio.Event | None = None
         self.is_draining = False
 
     async def settled(self, seconds: float) -> bool:
         """Wait until no request is being answered, at most so many seconds; whether it came to that."""
-        try:
+        self._idle = self._idle or asyncio.Event()
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._idle.wait()
-        except TimeoutError:
-            return False
-        return True
+                while self._busy:
+                    self._idle.clear()
+                    await self._idle.wait()
+        return not self._busy
 
     def serve(self, incoming: Incoming) -> None:
         """Answer a request. Whatever goes wrong, the caller gets an answer, or a connection that breaks."""
@@ -111,11 +112,10 @@ class McpRoutes:
     def _begin(self) -> None:
         """Something began that a stop waits for."""
         self._busy += 1
-        self._idle.clear()
 
     def _end(self) -> None:
         self._busy -= 1
-        if self._busy == 0:
+        if self._busy == 0 and self._idle is not None:
             self._idle.set()
 
     # -- POST ---------------------------------------------------------------------------------------------

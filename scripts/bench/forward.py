@@ -357,7 +357,9 @@ def main() -> None:
         sys.exit(f"not installed: {', '.join(missing)}")
     cases = [case for case in CASES if all(word in case.label for word in wanted.only.split(",") if word)]
     with tempfile.TemporaryDirectory(prefix="lmtb-bench-") as name, stage(Path(name)) as targets:
-        rows: dict[Case, dict[str, list[Measured]]] = {case: {one.name: [] for one in targets} for case in cases}
+        rows: dict[Case, dict[str, list[Measured]]] = {
+            case: {one.name: [] for one in targets} for case in cases
+        }
         for case in cases:
             for _ in range(wanted.rounds):
                 for target in targets:

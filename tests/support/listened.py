@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -40,9 +41,10 @@ class Listened:
         return [set(wanted.get("resourceSubscriptions", ())) for wanted, _ in self.open]
 
     async def say(self, method: str, params: dict[str, Any] | None = None) -> None:
-        """Say something on every open stream."""
+        """Say something on every open stream; one that was just closed at its other end does not count."""
         for _, response in list(self.open):
-            await response.write(event({"jsonrpc": "2.0", "method": method, "params": params or {}}))
+            with contextlib.suppress(ConnectionError):
+                await response.write(event({"jsonrpc": "2.0", "method": method, "params": params or {}}))
 
     async def until(self, condition: Callable[[], object]) -> None:
         """Wait for something that streams coming and going bring about."""

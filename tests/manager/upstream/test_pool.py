@@ -498,7 +498,7 @@ async def test_200_calls_at_once_get_their_own_answers(aiohttp_port, pool_to):
         response = await pool.request(b"POST", b"/echo", ((b"Content-Type", b"application/json"),), body)
         assert json.loads(await response.read(LIMIT)) == {"id": number, "length": number * 997}
 
-    pool = pool_to(aiohttp_port[0])
+    pool = pool_to(aiohttp_port[0], max_idle=64)
     async with asyncio.timeout(4 * BOUND):
         for _ in range(2):
             await asyncio.gather(*map(ask, range(200)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -46,7 +47,7 @@ async def serving(handler: Callable[[web.Request], Awaitable[web.StreamResponse]
 
 async def written(exchange: Exchange, make: Make) -> Answer:
     """What a client gets of a reply."""
-    streams = None if exchange.is_modern else Streams()
+    streams = None if exchange.is_modern else Streams(time.monotonic)
 
     async def handler(request: web.Request) -> web.StreamResponse:
         return await Writer(request, exchange, 10_000, streams).answer(make())
@@ -129,7 +130,7 @@ async def test_after_a_cancellation_nothing_more_is_said(begun: bool) -> None:
         return Events(endless())
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        writer = Writer(request, exchange, 10_000, Streams())
+        writer = Writer(request, exchange, 10_000, Streams(time.monotonic))
         task: asyncio.Task[Any] = asyncio.create_task(writer.answer(make()))
         await at_work.wait()
         task.cancel()

@@ -24,6 +24,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
         "scripts/start",
         "scripts/test",
         "scripts/real-servers",
+        "scripts/clients",
         "scripts/conformance",
         ".ci/run",
     ],

@@ -14,6 +14,8 @@ HELD: Final = "held"
 ASK: Final = "ask"
 """The kinds of states that matter outside, which stand behind the workspace: of a call that is held open, and
 of one that has not begun, because its user is asked whether it may run."""
+LOST: Final = "state_lost"
+"""What stands under `reason` in the data of the error for a state that is not good, or no longer."""
 
 
 def prefix(workspace: str) -> str:

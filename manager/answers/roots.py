@@ -25,6 +25,7 @@ from protocol.errors import Reason, Refusal
 
 TTL_S: Final = 600.0
 MAX_ROOTS: Final = 32
+MAX_URI: Final = 16 * 1024
 QUESTION: Final = "workspace"
 MAX_DIGITS: Final = 12
 _TAG: Final = "lmtbr"
@@ -39,7 +40,11 @@ def roots_in(result: bytes | msgspec.Raw) -> tuple[str, ...]:
         return ()
     entries: Iterable[Any] = listed[:MAX_ROOTS] if isinstance(listed, list) else ()
     uris = (entry.get("uri") for entry in entries if isinstance(entry, Mapping))
-    return tuple(uri for uri in uris if isinstance(uri, str) and uri.lower().startswith("file:"))
+    return tuple(uri for uri in uris if isinstance(uri, str) and len(uri) <= MAX_URI and _is_file(uri))
+
+
+def _is_file(uri: str) -> bool:
+    return uri[:5].lower() == "file:"
 
 
 def declares_roots(capabilities: bytes | msgspec.Raw) -> bool:

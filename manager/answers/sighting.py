@@ -11,6 +11,7 @@ from protocol.versions import ASSUMED_LEGACY
 
 MAX_INFO: Final = 1024
 """Bytes of a `clientInfo` that are kept; more is taken for none."""
+MAX_METHOD: Final = 100
 
 
 def sighting(exchange: Exchange, now: float) -> tuple[Client, Seen]:
@@ -24,4 +25,4 @@ def sighting(exchange: Exchange, now: float) -> tuple[Client, Seen]:
         info = jsonrpc.dumps({"name": session.client_name, "version": session.client_version})
         revision = session.revision
     client = Client(info if len(info) <= MAX_INFO else b"", exchange.inbound.era.value, revision)
-    return client, Seen(now, exchange.message.method, exchange.claims, exchange.headers)
+    return client, Seen(now, exchange.message.method[:MAX_METHOD], exchange.claims, exchange.headers)

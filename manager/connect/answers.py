@@ -22,14 +22,10 @@ class Lost(Exception):
     """The answer broke off, or held no response: the manager may or may not have done what was asked."""
 
 
-def kind_of(response: UpstreamResponse) -> bytes:
-    """The media type of an answer, without parameters."""
-    return (response.head.header(b"content-type") or b"").partition(b";")[0].strip().lower()
-
-
 def is_stream(response: UpstreamResponse) -> bool:
     """Whether the answer is a stream of events."""
-    return response.head.status == 200 and kind_of(response) == b"text/event-stream"
+    kind = (response.head.header(b"content-type") or b"").partition(b";")[0].strip().lower()
+    return response.head.status == 200 and kind == b"text/event-stream"
 
 
 async def events_of(response: UpstreamResponse) -> AsyncGenerator[sse.Event]:

@@ -66,14 +66,14 @@ class Link:
         self._asking = asyncio.Lock()
         self._starting = asyncio.Lock()
 
-    async def send(self, message: Message, patience_s: float = PATIENCE_S) -> UpstreamResponse:
+    async def send(self, message: Message) -> UpstreamResponse:
         """Send once, as soon as a manager can be reached; one is started if none runs.
 
         Raises:
-            Unreachable: that took longer than `patience_s` seconds, or none can be started.
+            Unreachable: that took longer than `PATIENCE_S`, or none can be started.
             UpstreamFailure: the connection ended before the answer began; the manager may have the message.
         """
-        deadline = time.monotonic() + patience_s
+        deadline = time.monotonic() + PATIENCE_S
         pause = _FIRST_PAUSE_S
         while True:
             problem = await self._try_to_start() if self._in_doubt else None

@@ -6,7 +6,7 @@ Which streams there are, and what is done with what they bring, is `listening.py
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
@@ -29,6 +29,10 @@ _LISTS: Final = {"toolsListChanged": True, "resourcesListChanged": True, "prompt
 class Ear:
     """Listens for changed lists and for updates of some resources. Run it in a task; cancelling that ends it.
 
+    Args:
+        promised: those of the resources that sessions were told of already. They are named first: a server
+            leaves out what is too much for it.
+
     Attributes:
         workspace: what it listens for, by its id.
         instance: whom it listens to.
@@ -38,13 +42,16 @@ class Ear:
         is_over: whether the stream has ended; only the wait behind it goes on.
     """
 
-    def __init__(self, workspace: str, instance: Instance, uris: frozenset[str]) -> None:
+    def __init__(
+        self, workspace: str, instance: Instance, uris: frozenset[str], promised: Collection[str] = ()
+    ) -> None:
         self.workspace = workspace
         self.instance = instance
         self.uris = uris
         self.honoured: frozenset[str] | None = None
         self.decided = asyncio.Event()
         self.is_over = False
+        self._named = sorted(uris, key=lambda uri: (uri not in promised, uri))
 
     async def run(self, told: Callable[[Ear, str, dict[str, msgspec.Raw]], None]) -> None:
         """Listen until the stream ends, and then wait a while: one that ends is not begun anew at once.
@@ -64,7 +71,7 @@ class Ear:
 
     async def _listen(self, told: Callable[[Ear, str, dict[str, msgspec.Raw]], None]) -> bool:
         """Listen until the stream ends; False where there is none."""
-        wanted = {**_LISTS, **({"resourceSubscriptions": sorted(self.uris)} if self.uris else {})}
+        wanted = {**_LISTS, **({"resourceSubscriptions": self._named} if self._named else {})}
         request = own_request(names.LISTEN, {"notifications": wanted}, f"listen-{self.workspace}")
         head = (*request.headers, self.instance.credentials())
         response = await self.instance.pool.request(b"POST", request.target, head, request.body)

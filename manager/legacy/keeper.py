@@ -80,15 +80,16 @@ class Keeper:
         for row in rows:
             longest = self._settings.session_idle_s if row.used else self._settings.session_unused_s
             age = min(max(0.0, self._wall() - row.seen), longest / 2)
-            self.sessions.add(
-                Session(
-                    row.id, row.revision, row.client_name, row.client_version, row.capabilities,
-                    self._now() - age, used=row.used, workspace=row.workspace, cwd=row.cwd,
-                    unannounced=row.used, log_level=row.log_level,
-                    subscriptions=_subscriptions(row.subscriptions),
-                    mode=tuple(parse_qsl(row.mode, keep_blank_values=True)),
-                )
+            session = Session(
+                row.id, row.revision, row.client_name, row.client_version, row.capabilities,
+                self._now() - age, used=row.used, workspace=row.workspace, cwd=row.cwd,
+                unannounced=row.used, log_level=row.log_level,
+                subscriptions=_subscriptions(row.subscriptions),
+                mode=tuple(parse_qsl(row.mode, keep_blank_values=True)),
             )  # fmt: skip
+            self.sessions.add(session)
+            if session.subscriptions:
+                self.news.missed_all(session)
 
     async def open(
         self,

@@ -110,8 +110,9 @@ class Listening:
     def _listen(self, workspace: str, instance: Instance, uris: frozenset[str]) -> None:
         """Begin to listen; who listened before goes on until this one is acknowledged."""
         ears = self._ears[workspace]
+        promised = {uri for one in ears for uri in one.honoured or ()}
         self._drop([one for one in ears if one.is_over or one.honoured is None])
-        ear = Ear(workspace, instance, uris)
+        ear = Ear(workspace, instance, uris, promised)
         task = asyncio.create_task(ear.run(self._told), name=f"listen {workspace}")
         task.add_done_callback(lambda _: self._tasks.pop(ear, None))
         self._tasks[ear] = task

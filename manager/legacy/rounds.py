@@ -63,6 +63,8 @@ class Rounds:
             async with aclosing(self._round(relayed, asked, rounds)) as questions:
                 async for message in questions:
                     yield message
+        if rounds and _is_lost(self._response):
+            self._response = unanswered("the call ended while its client was being asked")
         yield self._worded(self._response)
 
     async def _heard(self) -> AsyncGenerator[bytes]:
@@ -114,6 +116,15 @@ def _asked(response: Answered | Refusal) -> Members | None:
     if isinstance(response, Refusal) or b'"input_required"' not in response.body:
         return None
     return asking.interim(response.members.get("result"))
+
+
+def _is_lost(response: Answered | Refusal) -> bool:
+    """Whether the call was not found again by its state, which this era knows nothing of."""
+    if isinstance(response, Refusal):
+        return False
+    error = jsonrpc.members_of(response.members.get("error", b"{}"))
+    data = jsonrpc.members_of(error.get("data", b"{}"))
+    return jsonrpc.text_of(data.get("reason", b"")) == request_state.LOST
 
 
 async def _give_up(relayed: Relayed, asked: Members) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import secrets
-import time
 from collections.abc import Callable, Iterator
 
 from manager.legacy.event_ids import STANDING, EventId, stream_name
@@ -17,7 +16,7 @@ from manager.routing.sessions import Session
 class Streams:
     """The table of streams. A stream of a request is known until its events are too old to be asked for."""
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, now: Callable[[], float]) -> None:
         self._epoch = secrets.token_urlsafe(4)  # so that no id means something to the next manager, too
         self._numbers = itertools.count(STANDING + 1)
         self._replay = Replay(now)

@@ -97,7 +97,7 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
         return tuple(claim for claim in claims if claim.text is not None)
 
 
-@lru_cache(maxsize=1024)  # a client says the same with every call
+@lru_cache(maxsize=256)  # a client says the same with every call
 def decisive(claims: Claims) -> Claim | None:
     """The one claim that decides, if it can be served; None where several do, or nothing is said."""
     explicit = claims.explicit()

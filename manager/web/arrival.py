@@ -5,6 +5,8 @@ Reads only; which claim is believed is decided in `routing/ladder.py`.
 
 from __future__ import annotations
 
+from typing import Final
+
 from msgspec.structs import replace
 
 from manager.answers.exchange import Exchange
@@ -16,6 +18,10 @@ from protocol.inbound import Inbound
 from protocol.jsonrpc import Request
 from protocol.request_state import workspace_of
 from protocol.versions import Era
+
+MAX_FOLDER: Final = 16 * 1024
+"""Bytes of a folder in a body: as much as fits into a head. What is longer names nothing."""
+MAX_WORKSPACE: Final = 256
 
 
 def exchange_of(arrival: Arrival, inbound: Inbound, message: Request, session: Session | None) -> Exchange:
@@ -52,11 +58,12 @@ def _sandbox_cwd(inbound: Inbound) -> str | None:
     """The folder Codex works in, which it tells with every tool call to servers that want to know (M-114)."""
     state = inbound.meta.get(names.CODEX_SANDBOX)
     folder = jsonrpc.members_of(state).get("sandboxCwd") if state is not None else None
-    return None if folder is None else jsonrpc.text_of(folder)
+    return None if folder is None or len(folder) > MAX_FOLDER else jsonrpc.text_of(folder)
 
 
 def _answered_workspace(inbound: Inbound) -> str | None:
     """The workspace that asked the question which this request answers."""
     state = inbound.params.get("requestState")
     text = None if state is None else jsonrpc.text_of(state)
-    return None if text is None else workspace_of(text)
+    workspace = None if text is None else workspace_of(text)
+    return workspace if workspace is None or len(workspace) <= MAX_WORKSPACE else None

@@ -218,3 +218,12 @@ async def test_it_is_remembered_who_asked_and_what_decided(two: Two) -> None:
     call = shown["modern"]["requests"][-1]
     assert (call["source"], call["workspace"]) == ("query", two.ids["B"])
     assert call["sent"]["?cwd"].endswith("/src")
+
+
+async def test_what_is_too_long_to_name_a_folder_is_not_kept(two: Two) -> None:
+    """M-128: what a body says of folders is bounded, as heads are."""
+    unbound = await two.legacy(None, two.url())
+    told = {"codex/sandbox-state-meta": {"sandboxCwd": "/" + "x" * 100_000}}
+    assert (await unbound.call("work", meta=told)).refusal["code"] == 47100
+    async with two.http.get(two.manager.base + "/mcp/status") as response:
+        assert "xxxx" not in await response.text()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import asking, inbound, jsonrpc, names
+from protocol import asking, inbound, jsonrpc, names, request_state
 from protocol.errors import Reason, Refusal
 from workspace_server.calls.conversation import Conversation, Work
 from workspace_server.calls.request_state import HELD, OPEN, RUN, Bound, RequestStates
@@ -29,6 +29,7 @@ _PAGES: Final[Mapping[str, Any]] = {"elicitation": {"url": {}}}
 _LOST: Final = RpcError(
     jsonrpc.INVALID_PARAMS,
     "requestState is not of this call, was used before, or its call is over; call again without it",
+    jsonrpc.raw({"reason": request_state.LOST}),
 )
 _ANSWERS: Final = ("requestState", "inputResponses")
 

@@ -324,13 +324,16 @@ async def test_requests_that_come_together_start_one_manager_after_the_other(cli
     assert [(await client.next()).get("result") for _ in range(4)] == [{}] * 4
 
 
-async def test_no_manager_in_time_is_said(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("problem", [None, "the manager does not start"])
+async def test_no_manager_in_time_is_said(
+    client: Client, monkeypatch: pytest.MonkeyPatch, problem: str | None
+) -> None:
     monkeypatch.setattr(links, "PATIENCE_S", 0)
     client.manager.runs = False
-    client.starter.problem = "the manager does not start"
+    client.starter.problem = problem
     told = (await client.ask("tools/call", modern(name="x")))["error"]
     assert (told["code"], told["data"]["delivered"]) == (47102, "no")
-    assert "the manager does not start" in told["message"]
+    assert (problem or "the manager cannot be reached") in told["message"]
 
 
 # -- a session that is lost -------------------------------------------------------------------------------

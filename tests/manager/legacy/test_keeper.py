@@ -265,6 +265,21 @@ async def test_what_changed_while_no_manager_ran_is_announced(desk: Desk) -> Non
     assert announced == {used.id: True, unused.id: False}
 
 
+async def test_resources_that_may_have_changed_while_no_manager_ran_are_announced(desk: Desk) -> None:
+    """Also to a client that does not say which event was its last."""
+    session, outlet = await desk.open(), Recorder()
+    await desk.keeper.subscribe(session, "a:b", "w")
+    await desk.restart()
+    again = desk.keeper.get(session.id)
+    assert again is not None
+    standing = desk.keeper.news.open_stream(again, outlet)
+    assert standing is not None
+    serving = asyncio.create_task(standing.serve(outlet))
+    await outlet.count(4)
+    serving.cancel()
+    assert {"uri": "a:b"} in [message.get("params") for message in outlet.messages]
+
+
 async def test_a_session_subscribes_so_many_resources_and_no_more(desk: Desk) -> None:
     session = await desk.open()
     session.subscriptions = dict.fromkeys(map(str, range(MAX_SUBSCRIPTIONS)), "w")

@@ -29,7 +29,7 @@ class Server:
     """A workspace server that only listens; it tells of what begins with `told:`."""
 
     refuses: bool = False
-    acknowledges: bool = True
+    most: int = 1000
     streams: list[tuple[list[str], asyncio.Event]] = field(default_factory=list)
     """The resources that each stream was asked for, and what ends it."""
 
@@ -41,13 +41,13 @@ class Server:
         self.streams.append((wanted, asyncio.Event()))
         if self.refuses:
             return web.json_response({}, status=404)
-        honoured = {"resourceSubscriptions": [uri for uri in wanted if uri.startswith("told:")]}
+        honoured = {"resourceSubscriptions": [uri for uri in wanted[: self.most] if uri.startswith("told:")]}
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         end = self.streams[-1][1]
-        if self.acknowledges:
-            said = jsonrpc.notification(names.ACKNOWLEDGED, {"notifications": honoured})
-            await response.write(sse.encode(said))
+        await response.write(
+            sse.encode(jsonrpc.notification(names.ACKNOWLEDGED, {"notifications": honoured}))
+        )
         await end.wait()
         return response
 
@@ -127,6 +127,14 @@ async def test_what_a_stream_missed_that_ended_is_announced_by_the_next(desk: De
     desk.subscribe("told:1")
     assert await desk.listening.honours("w", "told:1", 60)
     assert desk.heard() == LISTS | {"told:1"}
+
+
+async def test_resources_that_are_too_many_do_not_push_out_those_that_were_promised(desk: Desk) -> None:
+    desk.server.most = 2
+    for uri, is_honoured in (("told:y", True), ("told:z", True), ("told:a", False)):
+        desk.subscribe(uri)
+        assert await desk.listening.honours("w", uri, 60) is is_honoured
+    assert desk.listening._ears["w"][-1].honoured == frozenset({"told:y", "told:z"})
 
 
 async def test_a_server_that_refuses_is_not_remembered_once_for_each_wish(desk: Desk) -> None:

@@ -152,6 +152,19 @@ async def test_a_repetition_that_fails_is_told_with_its_own_words(second: Played
     }
 
 
+async def test_a_call_that_ended_while_its_client_was_asked_is_told_in_words_of_this_era() -> None:
+    """There are no states in it; and the call may have taken effect."""
+    lost = jsonrpc.error(b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.LOST})
+    refused = (await answered(Play([plain(asking(HELD, a=QUESTION)), plain(lost)])))[-1]
+    assert reason_of(refused) == "question_unanswered"
+    assert refused["result"]["structuredContent"]["error"]["delivered"] == "unknown"
+
+
+async def test_a_state_that_a_client_sends_by_itself_gets_the_servers_error() -> None:
+    lost = jsonrpc.error(b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.LOST})
+    assert (await Play([plain(lost)]).run())[-1]["error"]["code"] == jsonrpc.INVALID_PARAMS
+
+
 async def test_the_stop_of_the_manager_ends_the_wait() -> None:
     """M-165: a person is not waited for."""
     play = Play([plain(asking(HELD, a=QUESTION))])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from typing import Any
 
@@ -37,7 +38,7 @@ def exchange_of(era: str, **accepts: bool) -> Exchange:
 
 async def written(exchange: Exchange, make: Make) -> Answer:
     """What a client gets of a reply."""
-    streams = None if exchange.is_modern else Streams()
+    streams = None if exchange.is_modern else Streams(time.monotonic)
 
     async def answer(incoming: Incoming) -> None:
         await Writer(incoming, exchange, 10_000, streams).answer(make())
@@ -120,7 +121,7 @@ async def test_after_a_cancellation_nothing_more_is_said(begun: bool) -> None:
         return Events(endless())
 
     async def cancelled(incoming: Incoming) -> None:
-        writer = Writer(incoming, exchange, 10_000, Streams())
+        writer = Writer(incoming, exchange, 10_000, Streams(time.monotonic))
         task: asyncio.Task[Any] = asyncio.create_task(writer.answer(make()))
         await at_work.wait()
         task.cancel()

@@ -397,9 +397,9 @@ def test_two_hundred_unchanged_tools_cost_stats_only(
 
 
 def _timed(under: Catalog) -> float:
-    started = time.perf_counter()
+    started = time.thread_time()  # of the processor: other tests wait for it, too
     under.look()
-    return time.perf_counter() - started
+    return time.thread_time() - started
 
 
 def _forbidden(*_: object) -> None:

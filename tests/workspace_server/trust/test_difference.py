@@ -142,9 +142,9 @@ def test_much_is_cut_and_says_so() -> None:
 def test_texts_that_are_hard_to_compare_take_no_long_time() -> None:
     before = script(b"".join(b"%d\n" % (n % 7) for n in range(1900)))
     now = script(b"".join(b"%d\n" % (n % 5) for n in range(1900)))
-    began = time.perf_counter()
+    began = time.thread_time()
     assert differences(recorded(before), [now])
-    assert time.perf_counter() - began < within(0.5)
+    assert time.thread_time() - began < within(0.5)
 
 
 def test_texts_are_remembered_up_to_a_limit_only() -> None:

@@ -44,11 +44,11 @@ def test_a_whole_line_over_the_cap_is_none_either() -> None:
 def test_time_grows_with_the_bytes_and_no_faster() -> None:
     """T-96, F35: 32 MiB as a pipe cuts them; quadratic would take minutes."""
     lines, chunk = Lines(), b"x" * 65_536
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(511):
         assert lines.feed(chunk) == []
     assert len(lines.feed(b"\n")[0]) == 511 * 65_536
-    assert time.perf_counter() - began < within(0.5)
+    assert time.thread_time() - began < within(0.5)
 
 
 def test_a_message_is_one_line_whatever_its_white_space() -> None:

@@ -1,0 +1,33 @@
+"""What of a client's roots is believed (M-115)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from manager.answers.roots import MAX_ROOTS, MAX_URI, roots_in
+
+WS = "file:///ws"
+
+
+@pytest.mark.parametrize(
+    ("roots", "kept"),
+    [
+        ([{"uri": WS, "name": "n"}], (WS,)),
+        ([{"uri": "FILE:///ws"}], ("FILE:///ws",)),
+        ([{"uri": "https://ws"}, {"uri": WS}, {"uri": 7}, {}, 7, None], (WS,)),
+        ([{"uri": WS}] * (MAX_ROOTS + 1), (WS,) * MAX_ROOTS),
+        ([{"uri": "file:///" + "x" * MAX_URI}, {"uri": WS}], (WS,)),
+        ("file:///ws", ()),
+        (None, ()),
+    ],
+)
+def test_only_folders_of_a_bearable_number_and_length(roots: Any, kept: tuple[str, ...]) -> None:
+    assert roots_in(json.dumps({"roots": roots}).encode()) == kept
+
+
+@pytest.mark.parametrize("result", [b"{}", b"7", b"", b'{"roots":[{"uri":"\xff"}]}', b"[" * 10_000])
+def test_anything_else_is_no_roots(result: bytes) -> None:
+    assert roots_in(result) == ()

@@ -18,7 +18,7 @@ from manager.routing.head import MALFORMED, Framing, framing, may_become_head, p
 REMEMBERED: Final = 1024
 LONGEST: Final = 2048
 """Bytes of a head that is remembered."""
-_LENGTH: Final = re.compile(rb"\r\ncontent-length: ([0-9]{1,7})\r\n", re.IGNORECASE)
+_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,7})(?=\r\n)")
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ Whose fault a failure is decides what may be done (F1, F5; M-97):
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Sequence
 from typing import Final
 
@@ -165,7 +166,7 @@ class Forwarder:
         response = instance.pool.request_now(b"POST", outgoing.target, head, outgoing.body)
         if response is None:
             return None
-        now = asyncio.get_running_loop().time()
+        now = time.monotonic()  # the loop's clock, without the system call that asking for the loop takes
         figures.last_call_at = now
         return Underway(response, self._slot(figures, outgoing), now, self._settings.call_timeout_s)
 

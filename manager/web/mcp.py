@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -109,11 +110,8 @@ class McpRoutes:
         else:
             incoming.respond(500, b'{"error": "Internal Server Error"}')
 
-    def _begin(self) -> None:
-        """Something began that a stop waits for."""
-        self._busy += 1
-
     def _end(self) -> None:
+        """Something ended that a stop waits for."""
         self._busy -= 1
         if self._busy == 0 and self._idle is not None:
             self._idle.set()
@@ -196,7 +194,7 @@ class McpRoutes:
             session.in_flight[key] = express.cancel
 
     def _note(self, exchange: Exchange) -> None:
-        self._clients.note(*sighting(exchange, asyncio.get_running_loop().time()))
+        self._clients.note(*sighting(exchange, time.monotonic()))
 
     # -- the ways to an answer ----------------------------------------------------------------------------
 
@@ -205,7 +203,7 @@ class McpRoutes:
         sent = self._dispatch.forward_now(exchange) if exchange.accepts_json else None
         if sent is None:
             return None
-        self._begin()
+        self._busy += 1
         return Express(self, incoming, exchange, sent)
 
     def ended(self, exchange: Exchange) -> None:
@@ -247,7 +245,7 @@ class McpRoutes:
         return Writer(incoming, exchange, self._limit, streams)
 
     async def _answer(self, incoming: Incoming, writer: Writer, make: Make) -> None:
-        self._begin()
+        self._busy += 1
         try:
             await writer.answer(make())
         except Exception as fault:  # noqa: BLE001  the last line of defence

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What one forwarded call costs: processor time of the manager beside that of nginx doing the same, in one run.
 
-Usage: .venv/bin/python scripts/bench/forward.py [--seconds S] [--rounds N] [--only WORD,…] [--stay]
+Usage: .venv/bin/python scripts/bench/forward.py [--seconds S] [--rounds N] [--only WORD,…]
 Linux with nginx and wrk. The workspace server is an nginx that answers from files, so that it is never what is
 measured; it registers with the manager as any server that somebody else started. Manager and the measured
 nginx have the first processor, load and workspace server the second. Trust ratios within a table only.
@@ -228,8 +228,8 @@ def registered(control: Control, project: Path, port: int, pid: int) -> Iterator
     """Keep the workspace server known to the manager."""
     stop = threading.Event()
     beat = {
-        "sessionId": "bench", "pid": pid, "workspaceFolders": [str(project)], "host": "127.0.0.1", "port": port,
-        "nonce": NONCE, "kind": "workspace-server",
+        "sessionId": "bench", "pid": pid, "workspaceFolders": [str(project)], "host": "127.0.0.1",
+        "port": port, "nonce": NONCE, "kind": "workspace-server",
     }  # fmt: skip
 
     def renew() -> None:
@@ -305,19 +305,39 @@ def rss_mb(pid: int) -> float:
 
 def table(rows: Mapping[Case, Mapping[str, list[Measured]]]) -> Iterator[str]:
     """The medians, and the manager's in relation to nginx's."""
-    yield "| case | µs nginx | µs manager | ratio | calls/s nginx | calls/s manager | ratio | p50 | p99 | refused |"
-    yield "|---|---|---|---|---|---|---|---|---|---|"
+    columns = (
+        "µs nginx",
+        "µs",
+        "ratio",
+        "calls/s nginx",
+        "calls/s",
+        "ratio",
+        "p50 ratio",
+        "p99 ratio",
+        "refused",
+    )
+    yield f"| case | {' | '.join(columns)} |"
+    yield "|---" * (len(columns) + 1) + "|"
     for case, found in rows.items():
-        one, other = (
-            [statistics.median(getattr(each, name) for each in found[who]) for name in ("cpu", "rate", "p50", "p99")]
-            for who in ("nginx", "manager")
-        )  # fmt: skip
+        nginx_cpu, nginx_rate, nginx_p50, nginx_p99 = medians(found["nginx"])
+        cpu, rate, p50, p99 = medians(found["manager"])
         refused = sum(each.refused for each in found["manager"] + found["nginx"])
         cells = (
-            f"{one[0]:.1f}", f"{other[0]:.1f}", f"{other[0] / one[0]:.2f}", f"{one[1]:,.0f}", f"{other[1]:,.0f}",
-            f"{other[1] / one[1]:.2f}", f"{other[2] / one[2]:.2f}", f"{other[3] / one[3]:.2f}", str(refused),
+            f"{nginx_cpu:.1f}", f"{cpu:.1f}", f"{cpu / nginx_cpu:.2f}",
+            f"{nginx_rate:,.0f}", f"{rate:,.0f}", f"{rate / nginx_rate:.2f}",
+            f"{p50 / nginx_p50:.2f}", f"{p99 / nginx_p99:.2f}", str(refused),
         )  # fmt: skip
         yield f"| {case.label} | {' | '.join(cells)} |"
+
+
+def medians(rounds: list[Measured]) -> tuple[float, float, float, float]:
+    """Of processor time, rate, and both latencies."""
+    return (
+        statistics.median(one.cpu for one in rounds),
+        statistics.median(one.rate for one in rounds),
+        statistics.median(one.p50 for one in rounds),
+        statistics.median(one.p99 for one in rounds),
+    )
 
 
 @contextlib.contextmanager
@@ -350,26 +370,21 @@ def main() -> None:
     said.add_argument("--seconds", type=float, default=2.0, help="of one round")
     said.add_argument("--rounds", type=int, default=5)
     said.add_argument("--only", default="", help="words that a row's label must contain, separated by commas")
-    said.add_argument("--stay", action="store_true", help="keep everything running, for a profiler")
     wanted = said.parse_args()
     missing = [one for one in ("nginx", "wrk") if shutil.which(one) is None]
     if missing:
         sys.exit(f"not installed: {', '.join(missing)}")
     cases = [case for case in CASES if all(word in case.label for word in wanted.only.split(",") if word)]
     with tempfile.TemporaryDirectory(prefix="lmtb-bench-") as name, stage(Path(name)) as targets:
-        rows: dict[Case, dict[str, list[Measured]]] = {
-            case: {one.name: [] for one in targets} for case in cases
-        }
+        rows: dict[Case, dict[str, list[Measured]]] = {}
         for case in cases:
+            rows[case] = {one.name: [] for one in targets}
             for _ in range(wanted.rounds):
                 for target in targets:
                     found = measure(case, target, Path(name), max(1, round(wanted.seconds)))
                     rows[case][target.name].append(found)
         print("\n".join(table(rows)))
         print(f"memory: manager {rss_mb(targets[1].pid):.1f} MB, nginx {rss_mb(targets[0].pid):.1f} MB")
-        if wanted.stay:
-            print(*(f"{one.name} {one.pid} {dict(one.urls)} {dict(one.fields)}" for one in targets), sep="\n")
-            input("Enter ends it.")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What one forwarded call costs: processor time of the manager beside that of nginx doing the same, in one run.
+"""What one forwarded call costs: processor time of the manager beside that of nginx, which does the same.
 
 Usage: .venv/bin/python scripts/bench/forward.py [--seconds S] [--rounds N] [--only WORD,…]
-Linux with nginx and wrk. The workspace server is an nginx that answers from files, so that it is never what is
+Linux with nginx and wrk. The workspace server is an nginx that answers from files, so that it is not what is
 measured; it registers with the manager as any server that somebody else started. Manager and the measured
 nginx have the first processor, load and workspace server the second. Trust ratios within a table only.
 """

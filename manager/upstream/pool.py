@@ -92,10 +92,9 @@ class Pool:
 
         Nothing of the response is there yet: its `head_arrival` tells. Raises ValueError as `request` does.
         """
+        head = request_head(method, target, self._host_field, headers, len(body))
         connection = self._take_idle()
-        if connection is None:
-            return None
-        return connection.begin(request_head(method, target, self._host_field, headers, len(body)), body)
+        return None if connection is None else connection.begin(head, body)
 
     async def probe(self, deadline: float) -> tuple[ResponseHead, bytes]:
         """Asks `verify_path` on a fresh connection, within `deadline` seconds; returns the answer, verified.

@@ -81,8 +81,7 @@ class Express:
         try:
             self._settle(self._sent)
         except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
-            sent = self._end() or self._sent
-            if sent is not None:
+            if (sent := self._end()) is not None:
                 sent.underway.give_up()
             self._host.failed(self._incoming, fault)
 

@@ -1,0 +1,21 @@
+"""The front runs on the loop of the standard library and, where it exists, on uvloop: so do its tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+try:
+    import uvloop
+except ImportError:
+    uvloop = None
+
+
+def pytest_asyncio_loop_factories(
+    config: Any, item: Any
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    factories: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+    if uvloop is not None and item.path.name == "test_front.py":
+        factories["uvloop"] = uvloop.new_event_loop
+    return factories

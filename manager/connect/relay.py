@@ -31,6 +31,7 @@ _HARMLESS: Final = frozenset(
 )  # fmt: skip
 """What may be asked twice."""
 _MOST_PAGES: Final = 100
+_AGAIN_S: Final = 0.25
 _GONE: Final = 404
 _PAUSE_S: Final = 0.25
 """Before a request is made again whose answer broke off."""
@@ -95,7 +96,7 @@ class Relay:
                     await asyncio.sleep(again)
                 elif response.head.status == _GONE and waiting.revision is None and opened and not late:
                     await response.aclose()
-                    await self._session.renew(opened)
+                    await self._renew(opened)
                 elif await self._deliver(waiting, response, may_relist=not relisted):
                     return
                 else:
@@ -105,6 +106,16 @@ class Relay:
                 if late or waiting.request.method not in _HARMLESS:
                     raise
                 await asyncio.sleep(_PAUSE_S)
+
+    async def _renew(self, lost: Opened) -> None:
+        """Open another session in place of a lost one; where that was not possible, the next try is soon.
+
+        Nobody has the request yet, so whatever is lost here is not its answer.
+        """
+        try:
+            await self._session.renew(lost)
+        except (Lost, UpstreamFailure):
+            await asyncio.sleep(_AGAIN_S)
 
     def _message(self, waiting: Waiting, opened: Opened | None) -> Message:
         request = waiting.request

@@ -16,7 +16,7 @@ from support.manager import RunningManager, make_project, running_manager
 from support.scene import raw_http
 
 SESSIONS = 50
-CALLS_EACH = 40
+CALLS_EACH = 100
 AT_ONCE = 4
 
 
@@ -73,7 +73,7 @@ class Caller:
             self.mixed.append(f"session {self.number} id {identity}: {answer} instead of {expected}")
 
 
-async def test_of_2000_calls_of_50_sessions_with_equal_ids_none_is_mixed(
+async def test_of_5000_calls_of_50_sessions_with_equal_ids_none_is_mixed(
     manager: RunningManager, tmp_path: Path
 ) -> None:
     """The main promise: own session, own workspace, own id, own answer; the handles cross over at will."""

@@ -63,7 +63,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """An answer to this id that is no valid JSON or no answer: `NaN`, half a character, a malformed error."""
+    """An answer to this id that is no valid JSON or no answer: `NaN`, no UTF-8, a malformed error."""
 
     id: bytes
 
@@ -125,7 +125,7 @@ def _broken(line: bytes) -> Broken | None:
     if b'"result"' not in line and b'"error"' not in line:
         return None
     try:
-        message = json.loads(line.decode())
+        message = json.loads(line.decode(errors="replace"))
     except (ValueError, RecursionError):
         return None
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or "method" in message:

@@ -171,7 +171,7 @@ class Session:
             async with _deadline(method, timeout_s), self._level.wanted(self._level_of(client)):
                 answer = await self.exchange.ask(number, method, sent, client)
         except BrokenAnswer:
-            what = "something that is no valid JSON (NaN, Infinity, half a character)"
+            what = "something that is no valid JSON in UTF-8 (NaN, Infinity, half a character)"
             return self._unreadable(method, what)
         if isinstance(answer, RpcError):
             return messages.translated(answer, method, era)

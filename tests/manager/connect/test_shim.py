@@ -381,6 +381,18 @@ async def test_many_requests_open_one_session(client: Client) -> None:
     assert len(client.manager.received["initialize"]) == 2
 
 
+async def test_a_call_waits_for_another_session_also_where_that_takes_two_tries(client: Client) -> None:
+    """Nobody has the call yet, so what is lost is not its answer."""
+    client.manager.plays["tools/call"] = [UNKNOWN, UNKNOWN, result({})]
+    await client.initialize()
+    again = client.manager.plays["initialize"][-1]
+    client.manager.plays["initialize"] = [cut(b": "), again]
+    await client.send("tools/call", {"name": "x"}, 2)
+    told = [await client.next() for _ in (*LIST_CHANGED, "answer")]
+    assert told[-1]["result"] == {}
+    assert len(client.manager.received["initialize"]) == 3
+
+
 @pytest.mark.parametrize(
     ("play", "code"),
     [

@@ -98,7 +98,7 @@ JUNK = {
     "method-no-string": b'{"jsonrpc":"2.0","method":7}',
     "truncated": b'{"jsonrpc":"2.0","id":1,"res',
     "deep": b'{"jsonrpc":"2.0","x":' + b"[" * 100_000,
-    "utf8": b'{"jsonrpc":"2.0","id":1,"result":{"a":"\xff"}}',
+    "utf8": b'{"jsonrpc":"2.0","method":"x","params":{"a":"\xff"}}',
     "nul": b'{"jsonrpc":"2.0","id":1,"result":{"a":"\x00"}}',
     "byte-order-mark": b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}',
 }
@@ -194,10 +194,11 @@ async def test_an_answer_to_anothers_call_is_that_ones_answer_and_no_more(tmp_pa
         b'"result":{"content":[],"n":NaN}',
         b'"result":{"n":-Infinity}',
         b'"result":{"t":"\\ud800 half"}',
+        b'"result":{"content":[{"type":"text","text":"Gr\xfc\xdfe"}]}',
         b'"error":{"code":"x"}',
         b'"result":7',
     ],
-    ids=["NaN", "Infinity", "half a character", "an error that is none", "no object"],
+    ids=["NaN", "Infinity", "half a character", "no UTF-8", "an error that is none", "no object"],
 )
 async def test_a_result_nobody_could_read_is_an_error_result(tmp_path: Path, broken: bytes) -> None:
     """T-95, T-159: its caller does not wait in vain, and gets valid JSON."""

@@ -54,6 +54,7 @@ def test_an_error_wins_over_a_result() -> None:
         (b'{"jsonrpc":"2.0","id":4}', None),
         (b'{"jsonrpc":"2.0","id":4,"error":null}', Broken(b"4")),
         (b'{"jsonrpc":"2.0","id":4,"result":NaN}', Broken(b"4")),
+        (b'{"jsonrpc":"2.0","id":4,"result":"\xff"}', Broken(b"4")),
         (b'{"jsonrpc":"2.0","id":4,"result":NaN', None),
         (b'{"jsonrpc":"2.0","id":true,"result":NaN}', None),
         (b'{"jsonrpc":"2.0","id":4,"method":"x","result":NaN}', None),

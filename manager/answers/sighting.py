@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from manager.answers.exchange import Exchange
@@ -14,6 +15,11 @@ MAX_INFO: Final = 1024
 MAX_METHOD: Final = 100
 
 
+@lru_cache(maxsize=256)
+def _info(name: str | None, version: str | None) -> bytes:
+    return jsonrpc.dumps({"name": name, "version": version})
+
+
 def sighting(exchange: Exchange, now: float) -> tuple[Client, Seen]:
     """The row of the table of clients, and the request, at monotonic time `now`."""
     session = exchange.session
@@ -22,7 +28,7 @@ def sighting(exchange: Exchange, now: float) -> tuple[Client, Seen]:
         info = b"" if told is None else jsonrpc.bytes_of(told)
         revision = exchange.inbound.revision or ASSUMED_LEGACY
     else:
-        info = jsonrpc.dumps({"name": session.client_name, "version": session.client_version})
+        info = _info(session.client_name, session.client_version)
         revision = session.revision
     client = Client(info if len(info) <= MAX_INFO else b"", exchange.inbound.era.value, revision)
     return client, Seen(now, exchange.message.method[:MAX_METHOD], exchange.claims, exchange.headers)

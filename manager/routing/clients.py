@@ -17,8 +17,6 @@ from protocol import headers
 
 MAX_CLIENTS: Final = 64
 MAX_REQUESTS: Final = 5
-MAX_NOTED: Final = 64
-"""How many requests may wait to be entered."""
 
 
 class Client(msgspec.Struct, frozen=True, gc=False):
@@ -60,26 +58,13 @@ class Clients:
 
     def __init__(self) -> None:
         self._seen: OrderedDict[Client, deque[Seen]] = OrderedDict()
-        self._noted: list[tuple[Client, Seen]] = []
 
     def __iter__(self) -> Iterator[tuple[Client, tuple[Seen, ...]]]:
-        self._enter()
         for client, requests in self._seen.items():
             yield client, tuple(requests)
 
     def note(self, client: Client, seen: Seen) -> None:
-        """Take note of a request; the client that was silent longest makes room."""
-        self._noted.append((client, seen))
-        if len(self._noted) >= MAX_NOTED:
-            self._enter()
-
-    def _enter(self) -> None:
-        """Put what was noted into the table; nobody looks at it with every request."""
-        for client, seen in self._noted:
-            self._put(client, seen)
-        self._noted.clear()
-
-    def _put(self, client: Client, seen: Seen) -> None:
+        """Enter a request; the client that was silent longest makes room."""
         requests = self._seen.get(client)
         if requests is None:
             requests = self._seen[client] = deque(maxlen=MAX_REQUESTS)

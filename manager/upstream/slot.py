@@ -11,7 +11,8 @@ class Slot:
     """One call's place among those in flight, or a stream's among those that stand, given back once."""
 
     def __init__(self, figures: Figures, everywhere: Figures, *, is_stream: bool) -> None:
-        self._counted_in = (figures, everywhere)
+        self._here = figures
+        self._everywhere = everywhere
         self._is_stream = is_stream
         self._is_held = True
         self._count(1)
@@ -21,19 +22,19 @@ class Slot:
         if self._is_held:
             self._is_held = False
             self._count(-1)
-            for one in self._counted_in:
-                one.last_outcome = outcome
+            self._here.last_outcome = self._everywhere.last_outcome = outcome
 
     def _count(self, step: int) -> None:
-        for one in self._counted_in:
-            if self._is_stream:
-                one.streams += step
-            else:
-                one.in_flight += step
+        if self._is_stream:
+            self._here.streams += step
+            self._everywhere.streams += step
+        else:
+            self._here.in_flight += step
+            self._everywhere.in_flight += step
 
     def fail(self, refusal: Refusal) -> None:
         """Give it back and enter the failure into the figures and the log."""
-        for one in self._counted_in:
+        for one in (self._here, self._everywhere):
             one.errors += 1
             one.last_error = refusal.message
         self.release(refusal.reason.word)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from manager.answers.call_tool import Unwrapped, unwrap
 from manager.routing.ladder import Claims

@@ -92,18 +92,18 @@ class Incoming:
     def respond(
         self, status: int, body: bytes = b"", fields: Mapping[str, str] | None = None, kind: str = JSON
     ) -> None:
-        """Write a whole answer; where the client is gone, nothing happens."""
+        """Write a whole answer; where the client is gone, nothing happens.
+
+        Raises:
+            ValueError: a field would break the head apart; nothing was written.
+        """
         head = self._head(status, kind if body else None, fields or {}, None if status == 204 else len(body))
         if self.arrival.method == "HEAD":
             body = b""
-        self.relay([head + body] if len(body) < JOINED else [head, body])
-
-    def relay(self, pieces: Sequence[bytes]) -> None:
-        """Write a whole answer that is bytes already; where the client is gone, nothing happens."""
         line, self._line = self._line, None
         if line is not None:
             self.is_begun = True
-            line.send(pieces)
+            line.send([head + body] if len(body) < JOINED else [head, body])
             line.answered(is_last=self._framing.is_last)
 
     # -- answers that come ------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Incoming:
         self._here().send([self._head(status, kind, fields, length)])
 
     async def write(self, data: bytes) -> None:
-        """Write some of the body; returns when the client keeps up."""
+        """Write some of the body, which is not empty; returns when the client keeps up."""
         line = self._here()
         line.send([b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data])
         await line.room.wait()

@@ -65,26 +65,42 @@ class Splitter:
 
 
 async def read_lines(descriptor: int, take: Callable[[bytes | TooLong], Awaitable[None]]) -> None:
-    """Hand over every line, each when the one before it was taken; ends with the input, or its taker."""
+    """Hand over every line, each when the one before it was taken; ends with the input, or its taker.
+
+    What `take` raises otherwise is raised here.
+    """
     loop = asyncio.get_running_loop()
-    over = asyncio.Event()
+    over: asyncio.Future[None] = loop.create_future()
     splitter = Splitter()
 
     async def hand_over(lines: list[bytes | TooLong]) -> None:
         for line in lines:
             await take(line)
 
+    def end(fault: Exception | None) -> None:
+        if over.done():
+            return
+        if fault is None:
+            over.set_result(None)
+        else:
+            over.set_exception(fault)
+
     def read() -> None:
-        with contextlib.suppress(OSError, RuntimeError, CancelledError, ClientGone):
+        fault = None
+        try:
             while chunk := os.read(descriptor, _READ):
                 asyncio.run_coroutine_threadsafe(hand_over(splitter.feed(chunk)), loop).result()
             asyncio.run_coroutine_threadsafe(hand_over(splitter.rest()), loop).result()
+        except (OSError, CancelledError, ClientGone):
+            pass
+        except Exception as error:  # noqa: BLE001  a process that hears nothing any more must not go on
+            fault = error
         with contextlib.suppress(RuntimeError):  # the loop may be gone
-            loop.call_soon_threadsafe(over.set)
+            loop.call_soon_threadsafe(end, fault)
 
     # no executor: it would be waited for at the end, and a read may last for ever
     threading.Thread(target=read, name="standard input", daemon=True).start()
-    await over.wait()
+    await over
 
 
 class Output:

@@ -61,6 +61,20 @@ async def test_reading_ends_where_nobody_takes_the_lines(end: type[BaseException
     os.close(reader)
 
 
+async def test_a_fault_of_who_takes_the_lines_is_not_waited_out() -> None:
+    reader, writer = os.pipe()
+
+    async def take(line: bytes | TooLong) -> None:
+        raise LookupError(line)
+
+    os.write(writer, b"one\n")
+    async with asyncio.timeout(10):
+        with pytest.raises(LookupError):
+            await read_lines(reader, take)
+    os.close(writer)
+    os.close(reader)
+
+
 async def test_output_is_whole_lines_also_when_it_is_larger_than_the_pipe() -> None:
     reader, writer = os.pipe()
     output = Output(writer)

@@ -125,9 +125,9 @@ def _without_answer(exchange: Exchange, roots: tuple[str, ...]) -> Exchange:
     params = {name: raw for name, raw in exchange.params.items() if name not in _OURS}
     message, text = exchange.message, jsonrpc.dumps(params)
     body = jsonrpc.with_params(message.body, message.params, text)
+    exchange.claims = replace(exchange.claims, roots=roots)
     return replace(
         exchange,
         inbound=replace(exchange.inbound, params=params),
         message=replace(message, params=text, body=body),
-        claims=replace(exchange.claims, roots=roots),
     )

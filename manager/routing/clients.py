@@ -30,12 +30,12 @@ class Client:
     revision: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Seen:
     """One request of a client.
 
-    `at` is monotonic. `answered` are the headers of its answer, which name rung and workspace; they may be
-    filled in later than this is noted.
+    `at` is monotonic. `claims` become more where the client is asked for its roots. `answered` are the
+    headers of its answer, which name rung and workspace; they may be filled in after this was noted.
     """
 
     at: float

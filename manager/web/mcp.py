@@ -122,9 +122,9 @@ class McpRoutes:
         if not isinstance(inbound.message, Request):
             return web.Response(status=202)
         exchange = exchange_of(request, inbound, inbound.message, path, None)
-        self._note(exchange)
         writer = Writer(request, exchange, self._limit)
-        return await writer.answer(self._modern.answer(exchange))
+        with self._seen(exchange):
+            return await writer.answer(self._modern.answer(exchange))
 
     async def _legacy_post(
         self, request: web.Request, inbound: Inbound, path: str | None
@@ -147,11 +147,18 @@ class McpRoutes:
             return _json(session.as_error(message.id), 503, {"Retry-After": "60"})
         exchange = exchange_of(request, inbound, message, path, session)
         exchange.headers[headers.SESSION] = session.id
-        self._note(exchange)
-        return await self._legacy_request(request, exchange, session)
+        with self._seen(exchange):
+            return await self._legacy_request(request, exchange, session)
 
-    def _note(self, exchange: Exchange) -> None:
-        self._clients.note(*sighting(exchange, asyncio.get_running_loop().time()))
+    @contextlib.contextmanager
+    def _seen(self, exchange: Exchange) -> Iterator[None]:
+        """A request that is remembered, with what the client was asked for meanwhile."""
+        client, seen = sighting(exchange, asyncio.get_running_loop().time())
+        self._clients.note(client, seen)
+        try:
+            yield
+        finally:
+            seen.claims = exchange.claims
 
     async def _legacy_request(
         self, request: web.Request, exchange: Exchange, session: Session

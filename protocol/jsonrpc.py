@@ -19,6 +19,8 @@ INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
+RESOURCE_NOT_FOUND: Final = -32002
+"""Of MCP, in the era of sessions; the next one says -32602."""
 
 MAX_ID_BYTES: Final = 256
 """Longest id we echo; ids are echoed byte for byte."""

@@ -17,7 +17,7 @@ from support.manager import RunningManager, running_manager
 # The suite tries the same few examples each time; `--hypothesis-profile thorough` looks for new ones.
 settings.register_profile(
     "suite",
-    max_examples=40,
+    max_examples=100,
     derandomize=True,
     database=None,
     deadline=None,

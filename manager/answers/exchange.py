@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from manager.routing.clients import Seen
 from manager.routing.ladder import Claims, Source
 from manager.routing.sessions import Session
 from manager.upstream.forward import Answer
@@ -59,6 +60,7 @@ class Exchange:
         headers: response headers collected on the way.
         is_as_is: whether the client is to meet a server behind the workspace as it is, because its URL means
             the workspace alone.
+        seen: what is remembered of it for the table of clients.
     """
 
     inbound: Inbound
@@ -71,6 +73,7 @@ class Exchange:
     session: Session | None = None
     headers: dict[str, str] = field(default_factory=dict)
     is_as_is: bool = False
+    seen: Seen | None = None
 
     @property
     def is_modern(self) -> bool:
@@ -91,6 +94,12 @@ class Exchange:
     def progress_token(self) -> msgspec.Raw | None:
         """The client's token for progress notifications, as the bytes that came."""
         return self.inbound.meta.get("progressToken")
+
+    def tells(self, claims: Claims) -> None:
+        """The client said more about its workspace when it was asked."""
+        self.claims = claims
+        if self.seen is not None:
+            self.seen.claims = claims
 
     def decided(self, located: Located | Unlocated) -> None:
         """Note who decided the workspace, in the response headers, too (M-13)."""

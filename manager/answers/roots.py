@@ -126,9 +126,9 @@ def _without_answer(exchange: Exchange, roots: tuple[str, ...]) -> Exchange:
     params = {name: raw for name, raw in exchange.params.items() if name not in _OURS}
     message, text = exchange.message, jsonrpc.dumps(params)
     body = jsonrpc.with_params(message.body, message.params, text)
+    exchange.tells(structs.replace(exchange.claims, roots=roots))
     return replace(
         exchange,
         inbound=structs.replace(exchange.inbound, params=params),
         message=structs.replace(message, params=text, body=body),
-        claims=structs.replace(exchange.claims, roots=roots),
     )

@@ -6,6 +6,7 @@ Each sentence is printed after the fact was checked. What it plays on is `demo_s
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 import time
 from collections.abc import Iterator
@@ -90,6 +91,9 @@ def _play(stage: Stage, narrator: Narrator) -> None:
 
 async def _tour(stage: Stage, narrator: Narrator, address: str) -> None:
     from mcp import Client  # noqa: PLC0415 - 0.8 s that nobody but the demo should pay
+
+    # it logs, with a traceback, news that arrive while it says goodbye
+    logging.getLogger("mcp.client").setLevel(logging.CRITICAL)
 
     narrator.tell("The official MCP client is loaded.")
     notices: list[str] = []

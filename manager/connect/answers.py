@@ -24,7 +24,7 @@ class Lost(Exception):
 
 def is_stream(response: UpstreamResponse) -> bool:
     """Whether the answer is a stream of events."""
-    kind = (response.head.header(b"content-type") or b"").partition(b";")[0].strip().lower()
+    kind = response.head.content_type
     return response.head.status == 200 and kind == b"text/event-stream"
 
 

@@ -77,7 +77,7 @@ class Ear:
         response = await self.instance.pool.request(b"POST", request.target, head, request.body)
         decoder = sse.Decoder()
         try:
-            kind = (response.head.header(b"content-type") or b"").split(b";")[0].strip().lower()
+            kind = response.head.content_type
             if response.head.status != HTTP_OK or kind != EVENTS:
                 self._log(refused=response.head.status)
                 self.honoured = frozenset()

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from manager.answers.exchange import Exchange, Plain, Reply
 from manager.answers.roots import declares_roots, roots_in
@@ -47,7 +47,7 @@ class SessionRoots:
                 async with aclosing(self._question(session)) as messages:
                     async for message in messages:
                         yield message
-        exchange.claims = replace(exchange.claims, roots=session.roots or ())
+        exchange.tells(structs.replace(exchange.claims, roots=session.roots or ()))
 
     def forget(self, session: Session) -> None:
         """They changed: the client is asked again when it matters, and lists again where they counted."""

@@ -30,11 +30,11 @@ class Client(msgspec.Struct, frozen=True, gc=False):
     revision: str
 
 
-class Seen(msgspec.Struct, frozen=True, gc=False):
+class Seen(msgspec.Struct, gc=False):
     """One request of a client.
 
-    `at` is monotonic. `answered` are the headers of its answer, which name rung and workspace; they may be
-    filled in later than this is noted.
+    `at` is monotonic. `claims` become more where the client is asked for its roots. `answered` are the
+    headers of its answer, which name rung and workspace; they may be filled in after this was noted.
     """
 
     at: float

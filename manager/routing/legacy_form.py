@@ -17,7 +17,6 @@ from protocol.inbound import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VE
 
 _Members = Mapping[str, msgspec.Raw]
 
-RESOURCE_NOT_FOUND: Final = -32002
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
 _CODES: Final[Mapping[int, int]] = {
     MISSING_CAPABILITY: jsonrpc.INVALID_PARAMS,
@@ -108,7 +107,7 @@ def _error(method: str, error: _Members) -> dict[str, Any] | None:
         return None
     data = jsonrpc.members_of(error.get("data", b"{}"))
     if code == jsonrpc.INVALID_PARAMS and method == names.RESOURCES_READ and "uri" in data:
-        return {**error, "code": RESOURCE_NOT_FOUND}
+        return {**error, "code": jsonrpc.RESOURCE_NOT_FOUND}
     if code not in _CODES:
         return None
     changed: dict[str, Any] = {**error, "code": _CODES[code]}

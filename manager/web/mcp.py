@@ -194,7 +194,8 @@ class McpRoutes:
             session.in_flight[key] = express.cancel
 
     def _note(self, exchange: Exchange) -> None:
-        self._clients.note(*sighting(exchange, time.monotonic()))
+        client, exchange.seen = sighting(exchange, time.monotonic())
+        self._clients.note(client, exchange.seen)
 
     # -- the ways to an answer ----------------------------------------------------------------------------
 

@@ -77,6 +77,9 @@ async def test_a_stateless_client_is_asked_for_its_roots_and_then_served(
     answer = await scene.client.answered(asked, [inside], params)
     assert answer.result["content"][0]["text"] == "5"
     assert answer.headers["X-Workspace-Source"] == "roots"
+    async with scene.client.http.get(f"{scene.manager.base}/mcp/status") as response:
+        last = (await response.json())["clients"][-1]["requests"][-1]
+    assert (last["source"], last["sent"]) == ("roots", {"roots": inside})
 
 
 async def test_roots_in_several_workspaces_are_for_the_client_to_choose_from(scene: Scene) -> None:

@@ -113,6 +113,17 @@ async def test_the_first_list_already_shows_the_tools_of_the_clients_folder(scen
     assert called.headers[headers.WORKSPACE_SOURCE] == "roots"
 
 
+async def test_what_was_asked_for_is_shown_with_the_request_that_asked(scene: Scene) -> None:
+    """M-154: a person who wonders about a rung sees what it went by."""
+    root = scene.folders[0].as_uri()
+    await (await scene.client(root)).tools()
+    async with scene.http.get(f"{scene.manager.base}/mcp/status") as response:
+        status = await response.json()
+    (shown,) = [one for one in status["clients"] if one["era"] == "legacy"]
+    last = shown["requests"][-1]
+    assert (last["method"], last["source"], last["sent"]) == (names.TOOLS_LIST, "roots", {"roots": root})
+
+
 async def test_a_call_asks_where_no_list_did(scene: Scene) -> None:
     client = await scene.client(scene.folders[0].as_uri())
     wrapped = {"name": names.CALL_TOOL, "arguments": {"name": "calculator", "arguments": SUM}}

@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-import manager
 from support.clients import Installed
+from support.installing import install
 
-HERE = Path(__file__).parent
-SCRIPT = Path(manager.__file__).parents[1] / "scripts" / "clients"
-NOT_HERE = 75
-"""The script's exit code where Node is missing or a registry cannot be reached."""
 INSTALL_S = 240.0
 
 
@@ -34,13 +24,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def clients(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The clients, installed."""
     # the parent is the same folder for all processes of one run
-    with (tmp_path_factory.getbasetemp().parent / "clients.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        done = subprocess.run(
-            [str(SCRIPT)], env={**os.environ, "PYTHON": sys.executable},
-            capture_output=True, text=True, check=False, timeout=INSTALL_S,
-        )  # fmt: skip
-    if done.returncode == NOT_HERE:
-        pytest.skip(f"clients of others cannot be installed: {done.stderr.splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
-    return Installed(Path(done.stdout.splitlines()[-1]))
+    lock = tmp_path_factory.getbasetemp().parent / "clients.lock"
+    return Installed(install("clients of others", "clients", seconds=INSTALL_S, lock=lock))

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import functools
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-import manager
 from support.conformance import LEGS, Run, Suite
 from support.conformance_chain import ENDPOINTS, Chain, conformance_chain
+from support.installing import install
 
 HERE = Path(__file__).parent
 BRIEFLY = HERE / "test_briefly.py"
-SCRIPT = Path(manager.__file__).parents[1] / "scripts" / "conformance"
-NOT_HERE = 75
-"""The script's exit code where Node is missing or the registry cannot be reached."""
 INSTALL_S = 180.0
 ALL_S = 300.0
 
@@ -35,19 +29,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def suite(request: pytest.FixtureRequest) -> Suite:
+def suite(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Suite:
     """The suite, installed. That it cannot be is a failure only for who asked for it."""
-    try:
-        done = subprocess.run(
-            [str(SCRIPT), "--install"], env={**os.environ, "PYTHON": sys.executable},
-            capture_output=True, text=True, check=False, timeout=INSTALL_S,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        pytest.skip(f"the conformance suite cannot be installed within {INSTALL_S:.0f} s")
-    if done.returncode == NOT_HERE or (done.returncode and not request.config.getoption("--conformance")):
-        pytest.skip(f"the conformance suite cannot be installed: {done.stderr.splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
-    return Suite(Path(done.stdout.splitlines()[-1]))
+    lock = tmp_path_factory.getbasetemp().parent / "conformance.lock"
+    wanted = request.config.getoption("--conformance")
+    what = "the conformance suite"
+    return Suite(install(what, "conformance", "--install", seconds=INSTALL_S, lock=lock, is_wanted=wanted))
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 from multidict import CIMultiDict
@@ -264,6 +264,7 @@ METHODS = st.sampled_from(["tools/list", "tools/call", "resources/read", "prompt
 NAMES = st.sampled_from(["a", "é", "b"])
 
 
+@settings(max_examples=300)
 @given(
     meta=st.fixed_dictionaries(
         {names.META_VERSION: VERSIONS}, optional={names.META_CAPABILITIES: st.just({}), "other": st.none()}

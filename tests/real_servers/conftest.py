@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.real_servers import INSTALL_S, Installed, install
+from support.installing import install
+from support.real_servers import INSTALL_S, Installed
 
 HERE = Path(__file__).parent
 
@@ -25,4 +26,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     """The servers, installed."""
     # the parent is the same folder for all processes of one run
-    return install(tmp_path_factory.getbasetemp().parent / "real-servers.lock")
+    lock = tmp_path_factory.getbasetemp().parent / "real-servers.lock"
+    return Installed(install("servers of others", "real-servers", seconds=INSTALL_S, lock=lock))

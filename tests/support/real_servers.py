@@ -7,10 +7,8 @@ the official SDK's client (`third_party.direct`), both with the same folder as t
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
@@ -18,16 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import pytest
 
-import manager
 from support.front_door import Client, ModernClient
 from support.third_party import Direct, direct
 from support.workshop import Project, codes, eventually, workshop
 
-SCRIPT = Path(manager.__file__).parents[1] / "scripts" / "real-servers"
-NOT_HERE = 75
-"""The script's exit code where Node is missing or a registry cannot be reached."""
 INSTALL_S = 180.0
 START_S = 20.0
 
@@ -71,24 +64,6 @@ class Installed:
 def entry(command: str, *arguments: str, **env: str) -> Entry:
     """A stdio server as it stands in `.mcp.json`."""
     return {"command": command, "args": list(arguments), **({"env": env} if env else {})}
-
-
-def install(lock: Path) -> Installed:
-    """Install what is not installed yet; `lock` is a file that all who may do so at once share.
-
-    Raises:
-        pytest.skip.Exception: it cannot be done here or now.
-    """
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        done = subprocess.run(
-            [str(SCRIPT)], env={**os.environ, "PYTHON": sys.executable},
-            capture_output=True, text=True, check=False, timeout=INSTALL_S,
-        )  # fmt: skip
-    if done.returncode == NOT_HERE:
-        pytest.skip(f"servers of others cannot be installed: {done.stderr.splitlines()[-1]}")
-    assert done.returncode == 0, done.stderr
-    return Installed(Path(done.stdout.splitlines()[-1]))
 
 
 @contextlib.asynccontextmanager

@@ -28,8 +28,6 @@ CACHEABLE: Final = frozenset(
      names.RESOURCES_READ}
 )  # fmt: skip
 """Methods whose results say how long they are good (2026-07-28, row M11)."""
-RESOURCE_NOT_FOUND: Final = -32002
-"""The code of the older era."""
 _COMPLETE: Final = {"resultType": b'"complete"'}
 _UNCACHED: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
 
@@ -185,7 +183,7 @@ def hop_meta(era: Era, revision: str, version: str, capabilities: Mapping[str, A
 
 def translated(error: RpcError, method: str, era: Era) -> RpcError:
     """A server's error as the modern era has it: a resource that is not there has another code (M19, C10)."""
-    if era is Era.LEGACY and method == names.RESOURCES_READ and error.code == RESOURCE_NOT_FOUND:
+    if era is Era.LEGACY and method == names.RESOURCES_READ and error.code == jsonrpc.RESOURCE_NOT_FOUND:
         return RpcError(jsonrpc.INVALID_PARAMS, error.message, error.data)
     return error
 

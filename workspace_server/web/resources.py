@@ -27,7 +27,7 @@ UNLIKELY_S: Final = 10.0
 """How long one of them may take of which nothing says that it has it; the others wait meanwhile."""
 SUBSCRIBE_S: Final = 10.0
 """How long sources may take to say whether they tell of a resource."""
-_NOT_FOUND: Final = frozenset({jsonrpc.INVALID_PARAMS, jsonrpc.METHOD_NOT_FOUND, -32002})
+_NOT_FOUND: Final = frozenset({jsonrpc.INVALID_PARAMS, jsonrpc.METHOD_NOT_FOUND, jsonrpc.RESOURCE_NOT_FOUND})
 """What servers answer to a URI they do not have; the last one is from the era of sessions (row C10)."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workspace_server.config.schema_default import parse
@@ -41,6 +41,7 @@ def test_everything_else_is_none(entry: str) -> None:
 
 
 @given(st.text(alphabet='ab.={}",\\ 1-', max_size=40))
+@settings(max_examples=80, deadline=None)
 def test_no_text_breaks_it(entry: str) -> None:
     parse(entry)
     parse("a.b=" + entry)

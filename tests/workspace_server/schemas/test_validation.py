@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import names
@@ -374,6 +374,7 @@ SUBSCHEMAS = st.recursive(
 ARGUMENTS = st.dictionaries(st.sampled_from("abcd") | ANY_TEXT, VALUES, max_size=4)
 
 
+@settings(deadline=None, max_examples=300)
 @given(VALUES, ARGUMENTS)
 def test_no_schema_and_no_arguments_raise(schema: object, arguments: dict[str, Any]) -> None:
     """T-18, T-173."""
@@ -382,6 +383,7 @@ def test_no_schema_and_no_arguments_raise(schema: object, arguments: dict[str, A
         validator_for(candidate).check(arguments)
 
 
+@settings(deadline=None, max_examples=400)
 @given(SUBSCHEMAS, ARGUMENTS)
 def test_every_refusal_of_a_sound_schema_is_told_in_full(schema: object, arguments: dict[str, Any]) -> None:
     """T-172, T-173."""

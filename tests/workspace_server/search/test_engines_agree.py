@@ -30,7 +30,7 @@ RULE = st.builds(
 RULES = st.lists(RULE, max_size=4).map("\n".join)
 
 
-@settings(suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(paths=st.lists(PATH, max_size=12), ignore=RULES, nested=RULES, exclude=RULE, query=RULE)
 async def test_engines_agree_on_any_tree_and_rules(
     paths: list[str], ignore: str, nested: str, exclude: str, query: str
@@ -65,7 +65,7 @@ PATTERN = st.lists(
 ).map(lambda parts: "".join(atom + (repeat) for atom, repeat in parts))
 
 
-@settings(suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     content=st.lists(LINE, max_size=6),
     query=st.one_of(

@@ -9,7 +9,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workspace_server.source import ToolError
@@ -187,6 +187,7 @@ FRAGMENTS = st.sampled_from(
 )
 
 
+@settings(max_examples=400, deadline=None)
 @given(st.one_of(st.lists(FRAGMENTS, max_size=60).map("".join), st.text(max_size=40)))
 async def test_any_text_gives_a_finite_value_or_a_refusal_in_bounded_time(expression: str) -> None:
     """T-132."""
@@ -217,6 +218,7 @@ async def test_worst_expressions_end_within_the_limit(expression: str) -> None:
     assert await shortest_run(expression) < 0.05
 
 
+@settings(max_examples=200, deadline=None)
 @given(st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12), st.sampled_from(["+", "-", "*"]))
 async def test_integer_arithmetic_is_exact(left: int, right: int, sign: str) -> None:
     """T-131."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workspace_server.source import ToolError, ToolResult
@@ -210,6 +210,7 @@ async def test_refusal_says_what_to_write(arguments: dict[str, Any], pointer: st
     assert error.structured["pointer"] == pointer
 
 
+@settings(max_examples=300, deadline=None)
 @given(
     st.fixed_dictionaries(
         {},

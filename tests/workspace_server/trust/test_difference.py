@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.patience import within
@@ -123,6 +123,7 @@ def test_hostile_text_cannot_play_with_the_terminal() -> None:
             assert text.isprintable() and "\u3164" not in text
 
 
+@settings(max_examples=150, deadline=None)
 @given(st.text())
 def test_printable_text_has_no_character_that_acts(text: str) -> None:
     """MO4."""

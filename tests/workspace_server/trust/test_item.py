@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workspace_server.trust.item import Item, canonical, file_name, hashed, split_name
@@ -58,6 +58,7 @@ def test_all_these_changes_give_different_digests() -> None:
     assert len({item.digest() for item in CHANGES.values()}) == len(CHANGES)
 
 
+@settings(max_examples=150, deadline=None)
 @given(st.data())
 def test_any_single_byte_changed_added_or_removed_changes_the_digest(data: st.DataObject) -> None:
     """TR3."""
@@ -88,6 +89,7 @@ def typed(value: object) -> object:
     return type(value), value
 
 
+@settings(max_examples=150, deadline=None)
 @given(st.tuples(json_values, file_maps), st.tuples(json_values, file_maps))
 def test_two_items_have_one_digest_exactly_if_they_are_the_same(
     one: tuple[Any, dict[str, bytes]], two: tuple[Any, dict[str, bytes]]

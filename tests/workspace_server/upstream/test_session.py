@@ -37,7 +37,7 @@ async def opened(wire: Wire, heard: Heard | None = None, **options: Any) -> Asyn
     made = await Session.open(
         wire,
         source="stdio:x",
-        root=options.pop("root", "/work/a b"),
+        root=options.pop("root", "/project/a b"),
         timeout_s=options.pop("timeout_s", 5),
         on_change=heard.changes.append,
         on_end=heard.ends.append,
@@ -366,7 +366,7 @@ async def test_a_list_that_cannot_be_had(answer: Message, expected: Any) -> None
     ("asked", "expected"),
     [
         ("ping", {"result": {}}),
-        ("roots/list", {"result": {"roots": [{"uri": "file:///work/a%20b/%C3%A9%23%3F", "name": "é#?"}]}}),
+        ("roots/list", {"result": {"roots": [{"uri": "file:///project/a%20b/%C3%A9%23%3F", "name": "é#?"}]}}),
         (
             "sampling/createMessage",
             {"error": {"code": -32601, "message": "sampling/createMessage is not offered"}},
@@ -379,7 +379,7 @@ async def test_a_list_that_cannot_be_had(answer: Message, expected: Any) -> None
 async def test_requests_of_the_server_are_answered(asked: str, expected: Message, identity: object) -> None:
     """T-86, MO9, L19: under the server's own id, also when it is one of ours."""
     wire = Wire()
-    async with opened(wire, root="/work/a b/é#?") as made:
+    async with opened(wire, root="/project/a b/é#?") as made:
         wire.say({"id": identity, "method": asked, "params": {}})
         await settled()
         assert wire.sent[-1] == {"jsonrpc": "2.0", "id": identity, **expected}

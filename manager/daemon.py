@@ -230,7 +230,7 @@ class Daemon:
                 self._log.warning("door", why="the owner of a local connection cannot be looked up here")
             check = SameUser(peer_uid, os.getuid(), lookup_works=works)
         runner = make_runner(app, rules, limits=limits, peer_check=check)
-        return await listen(runner, [listener], routes.serve), runner
+        return await listen(runner, [listener], routes.serve, routes.fast), runner
 
     # -- run ----------------------------------------------------------------------------------------------
 

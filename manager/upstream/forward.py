@@ -170,6 +170,11 @@ class Forwarder:
         figures.last_call_at = now
         return Underway(response, self._slot(figures, outgoing), now, self._settings.call_timeout_s)
 
+    def head(self, instance: Instance, outgoing: Outgoing) -> bytes:
+        """The head that such requests to a server have, up to the digits of the length."""
+        fields = (*outgoing.headers, instance.credentials())
+        return instance.pool.lasting_head(b"POST", outgoing.target, fields)
+
     async def arrival(self, underway: Underway) -> Answer | Refusal:
         """The answer to what was sent with `send_now`."""
         deadline = underway.since + underway.seconds

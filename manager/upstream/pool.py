@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from manager.peer import Address, peer_uid
 from manager.upstream.connection import Connection
-from manager.upstream.request_head import request_head
+from manager.upstream.request_head import head_before_length, request_head
 from manager.upstream.response import (
     Blame,
     ResponseHead,
@@ -24,6 +24,8 @@ from manager.upstream.response import (
 )
 
 MAX_IDENTITY_BODY = 64 * 1024
+NOTICED_S = 0.005
+"""Seconds after an answer in which a connection is taken without asking the kernel for news of its end."""
 
 
 class Pool:
@@ -95,6 +97,22 @@ class Pool:
         head = request_head(method, target, self._host_field, headers, len(body))
         connection = self._take_idle()
         return None if connection is None else connection.begin(head, body)
+
+    def lasting_head(self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """The head of such requests up to the digits of the length. Raises ValueError as `request_head`."""
+        return head_before_length(method, target, self._host_field, tuple(headers)) + b"Content-Length: "
+
+    def take_now(self, now: float) -> Connection | None:
+        """A connection for one request, where one waits for it; it is the caller's to use or to `keep`.
+
+        Args:
+            now: monotonic time. An end that came just after the last answer reaches us before long, and is
+                not asked for, since asking is a system call.
+        """
+        idle = self._idle
+        if idle and now - idle[-1].idle_since < NOTICED_S and idle[-1].is_open:
+            return idle.pop()
+        return self._take_idle()
 
     async def probe(self, deadline: float) -> tuple[ResponseHead, bytes]:
         """Asks `verify_path` on a fresh connection, within `deadline` seconds; returns the answer, verified.

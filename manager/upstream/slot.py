@@ -10,12 +10,15 @@ from protocol.errors import Refusal
 class Slot:
     """One call's place among those in flight, or a stream's among those that stand, given back once."""
 
-    def __init__(self, figures: Figures, everywhere: Figures, *, is_stream: bool) -> None:
+    def __init__(
+        self, figures: Figures, everywhere: Figures, *, is_stream: bool, is_counted: bool = False
+    ) -> None:
         self._here = figures
         self._everywhere = everywhere
         self._is_stream = is_stream
         self._is_held = True
-        self._count(1)
+        if not is_counted:
+            self._count(1)
 
     def release(self, outcome: str) -> None:
         """Give it back. Idempotent; the first outcome counts."""

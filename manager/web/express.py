@@ -30,6 +30,9 @@ class Host(Protocol):
     def ended(self, exchange: Exchange) -> None:
         """A call is no longer under way here: answered, given up, or about to be taken over."""
 
+    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """A call is about to be answered by a response in one piece."""
+
     def failed(self, incoming: Incoming, fault: BaseException) -> None:
         """Answering went wrong."""
 
@@ -39,14 +42,16 @@ class Express:
 
     __slots__ = ("_exchange", "_host", "_incoming", "_sent")
 
-    def __init__(self, host: Host, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+    def __init__(
+        self, host: Host, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float
+    ) -> None:
         self._host = host
         self._incoming = incoming
         self._exchange = exchange
         self._sent: Sent | None = sent
         sent.underway.response.on_news = self._look
         incoming.on_gone = self._left
-        incoming.expect(min(PATIENCE_S, sent.underway.seconds), self._hand_over)
+        incoming.expect(min(patience_s, sent.underway.seconds), self._hand_over)
 
     def cancel(self) -> None:
         """The client said that it does not want it any more: nothing more is said (M-99)."""
@@ -97,6 +102,7 @@ class Express:
             return
         self._end()
         sent.underway.slot.release("ok")
+        self._host.learn(self._incoming, self._exchange, sent)
         status = 200 if self._exchange.session is not None else response.head.status
         self._incoming.respond(status, body, self._exchange.headers)
 

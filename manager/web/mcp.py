@@ -22,9 +22,10 @@ from manager.routing.clients import Clients
 from manager.routing.json_scan import check_json
 from manager.routing.sessions import Session
 from manager.settings import Settings
-from manager.web import get_stream
+from manager.web import express, get_stream
 from manager.web.arrival import claims_of, exchange_of
 from manager.web.express import Express
+from manager.web.fast_path import FastPath
 from manager.web.faults import log_fault
 from manager.web.incoming import Incoming
 from manager.web.modern import ModernEndpoint
@@ -65,6 +66,14 @@ class McpRoutes:
         self._limit = settings.response_limit
         self._own_task = own_task
         self._clients = clients
+        self.fast = FastPath(
+            self,
+            workspaces=dispatch.workspaces,
+            sessions=legacy.keeper.sessions,
+            clients=clients,
+            forwarder=dispatch.forwarder,
+            settings=settings,
+        )
         self._busy = 0
         self._idle: asyncio.Event | None = None
         self.is_draining = False
@@ -74,10 +83,14 @@ class McpRoutes:
         self._idle = self._idle or asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._busy:
+                while self._is_busy:
                     self._idle.clear()
                     await self._idle.wait()
-        return not self._busy
+        return not self._is_busy
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._busy or self.fast.under_way)
 
     def serve(self, incoming: Incoming) -> None:
         """Answer a request. Whatever goes wrong, the caller gets an answer, or a connection that breaks."""
@@ -113,7 +126,11 @@ class McpRoutes:
     def _end(self) -> None:
         """Something ended that a stop waits for."""
         self._busy -= 1
-        if self._busy == 0 and self._idle is not None:
+        self.rested()
+
+    def rested(self) -> None:
+        """For the fast path: perhaps nothing is being answered any more."""
+        if self._idle is not None and not self._is_busy:
             self._idle.set()
 
     # -- POST ---------------------------------------------------------------------------------------------
@@ -187,11 +204,11 @@ class McpRoutes:
             text = "this id is still being answered in this session; use a new one"
             incoming.respond(400, jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, text))
             return
-        express = self._send_at_once(incoming, exchange)
-        if express is None:
+        sent = self._send_at_once(incoming, exchange)
+        if sent is None:
             self._own_work(incoming, exchange, session, partial(self._legacy.answer, exchange, session))
         else:
-            session.in_flight[key] = express.cancel
+            session.in_flight[key] = sent.cancel
 
     def _note(self, exchange: Exchange) -> None:
         client, exchange.seen = sighting(exchange, time.monotonic())
@@ -204,8 +221,16 @@ class McpRoutes:
         sent = self._dispatch.forward_now(exchange) if exchange.accepts_json else None
         if sent is None:
             return None
+        return self.resume(incoming, exchange, sent, express.PATIENCE_S)
+
+    def resume(self, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
+        """Wait for the answer to a call that was sent, without a task for so long."""
         self._busy += 1
-        return Express(self, incoming, exchange, sent)
+        return Express(self, incoming, exchange, sent, patience_s)
+
+    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """A call is answered in one piece: the next one may take the fast path."""
+        self.fast.learn(incoming, exchange, sent)
 
     def ended(self, exchange: Exchange) -> None:
         """A call that was sent at once is not under way in this manner any more."""

@@ -133,6 +133,7 @@ class Connection(asyncio.Protocol):
 
     def settle(self, now: float) -> None:
         """For a taker: the answer was whole. The connection is idle again."""
+        self._taker = None
         self.idle_since = now
         self._let_go(fit=True)
 

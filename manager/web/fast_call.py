@@ -48,6 +48,7 @@ class FastCall:
         "_body",
         "_is_patient",
         "_key",
+        "_last",
         "_late",
         "_line",
         "_link",
@@ -62,7 +63,8 @@ class FastCall:
         self._line = line
         self._transport = transport
         self._path = path
-        self._route: FastRoute
+        self._last: FastRoute | None = None
+        self._route: FastRoute  # of the call under way
         self._link: Connection
         self._body = b""
         self._key: str | int = 0
@@ -75,12 +77,12 @@ class FastCall:
 
     def take_request(self, data: bytes) -> bool:
         """Send a request like the last one; False where it is none, and nothing was done."""
-        start = self._route.body_at(data)
-        if start < 0:
+        route = self._last
+        if route is None or (start := route.body_at(data)) < 0:
             return False
         body = data[start:]
-        found = self._route.match(body)
-        return found is not None and self._send(self._route, body, found)
+        found = route.match(body)
+        return found is not None and self._send(route, body, found)
 
     def take_body(self, routes: Sequence[FastRoute], head: bytes, body: bytes) -> bool:
         """Send a request whose head has these routes; False where none of them fits, and nothing was done."""
@@ -90,6 +92,7 @@ class FastCall:
                 if not self._send(route, body, found):
                     return False
                 route.comes_with(head)
+                self._last = route
                 return True
         return False
 

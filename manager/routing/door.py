@@ -2,7 +2,8 @@
 
 Pure rules, one set for every caller: the connection gate and the middleware in `manager/web/`, and whatever
 else may one day read requests. Not here: who the peer is (`manager/web/peers.py`), how bytes become a head
-(`head.py`), what the body must look like (`json_scan.py`, re-exported), what a method or a path means.
+(`http_front/head.py`), what the body must look like (`json_scan.py`, re-exported), what a method or a path
+means.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from http_front.head import RequestFacts
+from http_front.refusal import DoorRefusal, body_too_large
 from manager.routing.json_scan import check_json
 from protocol import jsonrpc
 
@@ -55,19 +58,6 @@ _SINGLETONS: Final = _MODERN_ROUTING | {
 
 
 @dataclass(frozen=True, slots=True)
-class RequestFacts:
-    """The head of one request as it was received.
-
-    `target` is the request target undecoded, query included; `headers` are (name, value) pairs in order, so
-    that duplicates stay visible, values without the blanks around them.
-    """
-
-    method: str
-    target: str
-    headers: Iterable[tuple[bytes, bytes]]
-
-
-@dataclass(frozen=True, slots=True)
 class DoorRules:
     """What is allowed in. Sizes in bytes; `hosts` and `origins` in lower case."""
 
@@ -97,17 +87,6 @@ class DoorRules:
         return DoorRefusal(431, f"the request's head is larger than {limit}; send fewer or shorter headers")
 
 
-@dataclass(frozen=True, slots=True)
-class DoorRefusal:
-    """An answer given instead of serving: HTTP status, a sentence that says what to do, and the JSON-RPC code
-    for requests that expect one."""
-
-    status: int
-    reason: str
-    headers: tuple[tuple[str, str], ...] = ()
-    code: int = jsonrpc.INVALID_REQUEST
-
-
 @dataclass(slots=True)
 class _Head:
     facts: RequestFacts
@@ -125,11 +104,6 @@ def refuse(facts: RequestFacts, rules: DoorRules) -> DoorRefusal | None:
         if refusal is not None:
             return refusal
     return None
-
-
-def body_too_large(cap: int) -> DoorRefusal:
-    """The refusal of a body over `cap` bytes."""
-    return DoorRefusal(413, f"the body is larger than {cap:,} bytes; send less at once")
 
 
 def is_mcp_target(target: str) -> bool:

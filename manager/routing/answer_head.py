@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from http import HTTPStatus
 
+from http_front import answer_head
 from http_front.head import RequestFacts
 from manager.routing.door import ANSWER_HEADERS, DoorRefusal, refusal_body
 
@@ -29,8 +29,4 @@ def render_head(status: int, fields: Iterable[tuple[str, str]]) -> bytes:
     Raises:
         ValueError: a field would break the head apart.
     """
-    lines = [f"{name}: {value}" for name, value in (*fields, *ANSWER_HEADERS)]
-    head = "\r\n".join([f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *lines])
-    if head.count("\n") != len(lines) or head.count("\r") != len(lines) or "\0" in head:
-        raise ValueError("CR, LF or NUL in the head of an answer")
-    return head.encode("latin-1") + b"\r\n\r\n"
+    return answer_head.render_head(status, (*fields, *ANSWER_HEADERS))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from http_front.framing import refuse_framing
 from http_front.head import RequestFacts
 from http_front.refusal import DoorRefusal, body_too_large
 from manager.routing.json_scan import check_json
@@ -205,28 +206,8 @@ def _content_encoding(head: _Head, rules: DoorRules) -> DoorRefusal | None:
     return None
 
 
-def _content_length(head: _Head, rules: DoorRules) -> DoorRefusal | None:
-    length = head.fields.get(b"content-length")
-    if length is None:
-        return None
-    if not length.isdigit() or b"transfer-encoding" in head.fields:
-        return DoorRefusal(400, "send one plain Content-Length, or Transfer-Encoding: chunked, not both")
-    # By digits first: int() of a number with thousands of digits is an error of its own.
-    if len(length.lstrip(b"0")) > 18 or int(length) > rules.body_cap:
-        return body_too_large(rules.body_cap)
-    return None
-
-
-def _transfer_encoding(head: _Head, rules: DoorRules) -> DoorRefusal | None:
-    if head.fields.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-        return DoorRefusal(400, "the only Transfer-Encoding understood is chunked")
-    return None
-
-
-def _expectation(head: _Head, rules: DoorRules) -> DoorRefusal | None:
-    if head.fields.get(b"expect", b"100-continue").lower() != b"100-continue":
-        return DoorRefusal(417, "the only expectation understood is 100-continue")
-    return None
+def _framing(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    return refuse_framing(head.fields, rules.body_cap)
 
 
 _LADDER: Final[tuple[Callable[[_Head, DoorRules], DoorRefusal | None], ...]] = (
@@ -239,7 +220,5 @@ _LADDER: Final[tuple[Callable[[_Head, DoorRules], DoorRefusal | None], ...]] = (
     _head_size,
     _content_type,
     _content_encoding,
-    _content_length,
-    _transfer_encoding,
-    _expectation,
+    _framing,
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 
 from protocol.launch import Launch
 from support.modern import SECRET, Caller
@@ -19,7 +20,7 @@ from workspace_server.config.model import Configuration
 from workspace_server.life import Life
 from workspace_server.source import Source
 from workspace_server.tasks.tasks import Tasks
-from workspace_server.web.app import make_app, make_runner
+from workspace_server.web.app import make_connections
 
 
 @dataclass(slots=True)
@@ -53,16 +54,15 @@ async def serving(
 
     life, toolset = Life(60.0, drain_s), Toolset(Registry(sources), configure)
     calls = Calls(toolset, gate, tasks=tasks)
-    runner = make_runner(make_app(launch, "1.2.3", calls, life, keep_alive_s=keep_alive_s))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    base = f"http://127.0.0.1:{site.port}"
+    connections = make_connections(launch, "1.2.3", calls, life, keep_alive_s=keep_alive_s)
+    sock = socket.create_server(("127.0.0.1", 0))
+    base = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    await connections.listen(sock)
     try:
         async with ClientSession() as session:
             yield Serving(Caller(session, f"{base}/mcp"), toolset, life, session, base)
     finally:
         life.stop("the test is over")
-        await runner.cleanup()
+        await connections.close()
         await calls.close()
         await toolset.close()

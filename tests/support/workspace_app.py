@@ -44,15 +44,19 @@ async def serving(
     tasks: Tasks | None = None,
     keep_alive_s: float = 15.0,
     drain_s: float = 5.0,
+    at_once: bool = True,
 ) -> AsyncIterator[Serving]:
-    """Serve these sources until the block ends."""
+    """Serve these sources until the block ends; `at_once` is whether the configuration is known so."""
     launch = Launch("ws-1", "/somewhere", "i-1", "nonce-1", SECRET, -1, 60.0, settings or {})
     in_force = configuration or Configuration()
 
     async def configure() -> Configuration:
         return in_force
 
-    life, toolset = Life(60.0, drain_s), Toolset(Registry(sources), configure)
+    life, toolset = (
+        Life(60.0, drain_s),
+        Toolset(Registry(sources), configure, lambda: in_force if at_once else None),
+    )
     calls = Calls(toolset, gate, tasks=tasks)
     connections = make_connections(launch, "1.2.3", calls, life, keep_alive_s=keep_alive_s)
     sock = socket.create_server(("127.0.0.1", 0))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from protocol import inbound, jsonrpc, names
@@ -60,8 +61,30 @@ class Server:
 
     def serve(self, incoming: Incoming) -> None:
         """Answer a request that the door let in; what takes time goes on in a task."""
-        page = self._pages.get(incoming.head.path, self._mcp)
-        incoming.run(_answered(page, incoming))
+        page = self._pages.get(incoming.head.path)
+        if page is not None:
+            incoming.run(_answered(partial(page, incoming), incoming))
+            return
+        message = _classify(incoming.head, incoming.body)
+        if isinstance(message, Rejection):
+            incoming.respond(message.status, message.body())
+        elif not isinstance(message.message, Request):
+            incoming.run(_answered(partial(self._note, message.message, incoming), incoming))
+        elif self._life.stopping:
+            answer = _stopping(message.message)
+            incoming.respond(answer.status, answer.body)
+        else:
+            self._mcp(message, message.message, incoming)
+
+    def _mcp(self, message: Inbound, request: Request, incoming: Incoming) -> None:
+        stream = Stream(incoming)
+        head = incoming.head
+        asked = Asked(request, message, head.fields, head.query, stream.notify)
+        answer = self._methods.answer_now(asked)
+        if answer is None:
+            incoming.run(_answered(partial(self._go_on, asked, stream), incoming))
+        else:
+            incoming.respond(answer.status, answer.body)
 
     async def _health(self, incoming: Incoming) -> None:
         """Who this is and how its sources are; asks nobody, so it always answers at once (T-1, T-21)."""
@@ -95,34 +118,20 @@ class Server:
         """Ask one source, or all, to look again (T-3, T-89)."""
         _show(incoming, {"ok": await self._toolset.refresh(incoming.head.query.get("source"))})
 
-    async def _mcp(self, incoming: Incoming) -> None:
-        """One MCP message."""
-        message = _classify(incoming.head, incoming.body)
-        if isinstance(message, Rejection):
-            incoming.respond(message.status, message.body())
-            return
-        if not isinstance(message.message, Request):
-            await self._heard(message.message)
-            incoming.respond(202)
-            return
-        if self._life.stopping:
-            answer = _stopping(message.message)
-            incoming.respond(answer.status, answer.body)
-            return
-        stream = Stream(incoming)
-        asked = Asked(message.message, message, incoming.head.fields, incoming.head.query, stream.notify)
-        if message.message.method == names.LISTEN:
+    async def _note(self, message: Notification | Response, incoming: Incoming) -> None:
+        """A call that waits for its client has no connection to be closed; what names it is its state."""
+        if isinstance(message, Notification) and message.method == names.CANCELLED:
+            state = jsonrpc.members_of(message.params).get("requestState", b"")
+            await self._conversations.let_go(jsonrpc.text_of(state) or "")
+        incoming.respond(202)
+
+    async def _go_on(self, asked: Asked, stream: Stream) -> None:
+        if asked.request.method == names.LISTEN:
             told = self._toolset, self._methods.tasks
             await listen.serve(asked, stream, *told, self._life, self._keep_alive_s)
             return
         answer = await self._answer(asked)
         await stream.finish(answer.status, answer.body)
-
-    async def _heard(self, message: Notification | Response) -> None:
-        """A call that waits for its client has no connection to be closed; what names it is its state."""
-        if isinstance(message, Notification) and message.method == names.CANCELLED:
-            state = jsonrpc.members_of(message.params).get("requestState", b"")
-            await self._conversations.let_go(jsonrpc.text_of(state) or "")
 
     async def _answer(self, asked: Asked) -> Answer:
         try:
@@ -134,10 +143,10 @@ class Server:
             return Answer(503, refusal.as_error(asked.request.id))
 
 
-async def _answered(page: Callable[[Incoming], Awaitable[None]], incoming: Incoming) -> None:
+async def _answered(work: Callable[[], Awaitable[None]], incoming: Incoming) -> None:
     """Whatever goes wrong, the caller hears of it, and the connection goes on or ends."""
     try:
-        await page(incoming)
+        await work()
     except ConnectionError:
         pass  # the caller is gone
     except Exception as fault:  # noqa: BLE001  nobody else would say so

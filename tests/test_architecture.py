@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
+import http_front
 import manager
 import protocol
 import workspace_server
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("protocol", "manager", "workspace_server")
+PACKAGES = ("protocol", "http_front", "manager", "workspace_server")
 
 IMPURE = frozenset({
     "asyncio", "aiohttp", "socket", "subprocess", "threading", "time", "random", "secrets", "os", "pathlib", "psutil",
@@ -109,7 +110,7 @@ def layer_of(module: str) -> int | None:
 
 
 def test_the_packages_under_test_are_those_of_this_repository() -> None:
-    for package in (manager, protocol, workspace_server):
+    for package in (http_front, manager, protocol, workspace_server):
         assert package.__file__ is not None
         assert Path(package.__file__).resolve().parents[1] == ROOT
 
@@ -135,6 +136,11 @@ def test_the_wire_knows_nobody_of_ours() -> None:
     assert {
         name: found for name, found in strangers.items() if any(not within(one, "protocol") for one in found)
     } == {}
+
+
+def test_what_serves_connections_knows_neither_house() -> None:
+    known = {one for name in members("http_front") for one in of_ours(name)}
+    assert {one for one in known if within(one, "manager") or within(one, "workspace_server")} == set()
 
 
 def test_what_decides_is_pure_and_so_is_all_it_knows() -> None:

@@ -12,12 +12,12 @@ import asyncio
 import select
 from collections.abc import Callable, Sequence
 from math import inf
-from typing import Protocol, cast
+from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from manager.upstream import learned
-from manager.upstream.response import Blame, ResponseHead, UpstreamFailure, UpstreamResponse
+from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailure, UpstreamResponse
 
 # httptools limits neither head nor trailers: this many bytes may come without one byte of body among them.
 MAX_HEAD = 64 * 1024
@@ -40,19 +40,6 @@ def _body_framing(status: int, headers: Sequence[tuple[bytes, bytes]]) -> tuple[
                 raise ValueError("unsupported transfer coding")
             return None, False
     return None, True
-
-
-class Taker(Protocol):
-    """Who takes an answer that comes in one piece, and leaves any other to a response object."""
-
-    def take(self, data: bytes) -> bool:
-        """The first bytes of the answer: whether they are all of it and were taken.
-
-        Then this has also called `settle`. Otherwise nothing was done, and `respond` follows.
-        """
-
-    def respond(self) -> UpstreamResponse:
-        """What is to get the answer instead, whatever comes of it."""
 
 
 class Connection(asyncio.Protocol):

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from http_front.deadline import Deadline
 from manager.routing.arrival import Arrival
 from manager.routing.call_pattern import Filled
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
 from manager.web import express
-from manager.web.deadline import Deadline
 from manager.web.fast_path import FastPath
 from manager.web.fast_route import FastRoute
 from manager.web.incoming import Incoming
@@ -120,7 +120,7 @@ class FastCall:
         link.begin_for(self, route.request(body, found))
         return True
 
-    # -- answers (`connection.Taker`) ------------------------------------------------------------------------
+    # -- answers (`response.Taker`) ------------------------------------------------------------------------
 
     def take(self, data: bytes) -> bool:
         """The answer begins: pass it on where it is whole, and plain."""

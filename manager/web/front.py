@@ -14,17 +14,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from http_front.bodies import Body, ChunkedBody, MeasuredBody
+from http_front.deadline import Deadline
+from http_front.room import Room
+from manager.routing.answer_head import render_refusal
 from manager.routing.arrival import Arrival
-from manager.routing.bodies import Body, ChunkedBody, MeasuredBody
 from manager.routing.door import DoorRefusal, RequestFacts
-from manager.routing.head import render_refusal
 from manager.routing.heads import Head, Refused
-from manager.web.deadline import Deadline
 from manager.web.fast_call import FastCall
 from manager.web.handed_over import HandedOver
 from manager.web.incoming import Incoming
 from manager.web.limits import FULL, LATE, SLOW
-from manager.web.room import Room
 from manager.web.shared import Shared
 
 MAX_PIPELINED: Final = 64 * 1024

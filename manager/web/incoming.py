@@ -13,10 +13,11 @@ from functools import lru_cache
 from math import inf
 from typing import Any, Final, Protocol
 
+from http_front.deadline import Deadline
+from http_front.head import Framing
+from http_front.room import Room
+from manager.routing.answer_head import render_head
 from manager.routing.arrival import JSON, Arrival
-from manager.routing.head import Framing, render_head
-from manager.web.deadline import Deadline
-from manager.web.room import Room
 
 JOINED: Final = 64 * 1024
 """Bytes of a body up to which it is joined to its head."""

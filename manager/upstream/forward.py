@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from manager.settings import Settings
+from manager.upstream import heap
 from manager.upstream.flow import Flow, Sink
 from manager.upstream.instance import Figures, Instance
 from manager.upstream.response import Blame, ResponseTooLarge, UpstreamFailure, UpstreamResponse
@@ -79,6 +80,8 @@ class Answer:
         self.length = response.head.content_length
         self.is_events = response.head.content_type == b"text/event-stream"
         self.is_json = response.head.content_type == b"application/json"
+        if self.length is None or self.length > COLLECTED:
+            heap.keep()
 
     async def read(self) -> bytes | Refusal:
         """The whole body, or why there is none."""

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from typing import Any
 
 from manager.answers import dialect
-from manager.answers.collect import is_response, response_of, unusable
+from manager.answers.collect import begins_as_result, is_response, response_of, unusable
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.legacy.stream import Stream
 from manager.legacy.streams import Streams
@@ -97,7 +97,7 @@ class Writer:
         """Plain JSON when there is only the response, or the client takes nothing else."""
         async with aclosing(messages):  # a client that goes away ends the work behind them at once (M-43)
             async for message in messages:
-                if is_response(message):
+                if begins_as_result(message) or is_response(message):
                     await self._body(message)
                     return
                 if self._exchange.accepts_events:

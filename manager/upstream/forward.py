@@ -14,18 +14,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from manager.settings import Settings
+from manager.upstream import heap
+from manager.upstream.flow import Flow, Sink
 from manager.upstream.instance import Figures, Instance
-from manager.upstream.response import (
-    Blame,
-    ResponseTooLarge,
-    UpstreamFailure,
-    UpstreamResponse,
-)
+from manager.upstream.response import Blame, ResponseTooLarge, UpstreamFailure, UpstreamResponse
 from manager.upstream.slot import Slot
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import names
@@ -82,6 +80,8 @@ class Answer:
         self.length = response.head.content_length
         self.is_events = response.head.content_type == b"text/event-stream"
         self.is_json = response.head.content_type == b"application/json"
+        if self.length is None or self.length > COLLECTED:
+            heap.keep()
 
     async def read(self) -> bytes | Refusal:
         """The whole body, or why there is none."""
@@ -116,6 +116,26 @@ class Answer:
         finally:
             await self.aclose("cancelled")
 
+    async def pour(self, sink: Sink) -> None:
+        """Hand the body over as it arrives, piece by piece; returns when all of it is.
+
+        Raises:
+            InterruptedAnswerError: it broke off, or took too long.
+            Exception: what the sink raises.
+        """
+        done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        flow = Flow(self._response, sink, partial(_settle, done))
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                if (fault := await done) is not None:
+                    raise fault
+            await self.aclose("ok")
+        except (UpstreamFailure, TimeoutError) as failure:
+            raise InterruptedAnswerError(await self._failed(failure)) from failure
+        finally:
+            flow.stop()
+            await self.aclose("cancelled")
+
     def answered(self) -> None:
         """Its response is known: the call is in flight no longer, whatever the end of the body brings."""
         self._slot.release("ok")
@@ -130,6 +150,11 @@ class Answer:
         self._slot.fail(refusal)
         await self._response.aclose()
         return refusal
+
+
+def _settle(done: asyncio.Future[Exception | None], fault: Exception | None) -> None:
+    if not done.done():
+        done.set_result(fault)
 
 
 class Forwarder:

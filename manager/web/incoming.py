@@ -130,9 +130,18 @@ class Incoming:
 
     async def write(self, data: bytes) -> None:
         """Write some of the body, which is not empty; returns when the client keeps up."""
+        self.put(data)
+        await self._here().room.wait()
+
+    def put(self, data: bytes) -> bool:
+        """Write some of the body, which is not empty; whether the client keeps up."""
         line = self._here()
         line.send([b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data])
-        await line.room.wait()
+        return not line.room.is_short
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call this when the client keeps up again, or is gone."""
+        self._here().room.then(call)
 
     def finish(self) -> None:
         """End the body."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -146,8 +145,8 @@ class McpRoutes:
         if not isinstance(inbound.message, Request):
             incoming.respond(202)
             return
-        exchange = exchange_of(incoming.arrival, inbound, inbound.message, None)
-        self._note(exchange)
+        exchange = exchange_of(incoming, inbound, inbound.message, None)
+        self._note(exchange, incoming.came)
         if self._send_at_once(incoming, exchange) is None:
             self._work(incoming, exchange, partial(self._modern.answer, exchange))
 
@@ -160,7 +159,7 @@ class McpRoutes:
                 self._legacy.heard(known, message)
             incoming.respond(202)
         elif message.method == names.INITIALIZE:
-            exchange = exchange_of(incoming.arrival, inbound, message, None)
+            exchange = exchange_of(incoming, inbound, message, None)
             self._work(incoming, exchange, partial(self._legacy.initialize, exchange))
         else:
             session = self._legacy.session(identity)
@@ -179,9 +178,9 @@ class McpRoutes:
             self._in_session(incoming, inbound, message, session)
 
     def _in_session(self, incoming: Incoming, inbound: Inbound, message: Request, session: Session) -> None:
-        exchange = exchange_of(incoming.arrival, inbound, message, session)
+        exchange = exchange_of(incoming, inbound, message, session)
         exchange.headers[headers.SESSION] = session.id
-        self._note(exchange)
+        self._note(exchange, incoming.came)
         key = jsonrpc.id_key(message.id)
         if key in session.in_flight:
             text = "this id is still being answered in this session; use a new one"
@@ -193,8 +192,8 @@ class McpRoutes:
         else:
             session.in_flight[key] = express.cancel
 
-    def _note(self, exchange: Exchange) -> None:
-        client, exchange.seen = sighting(exchange, time.monotonic())
+    def _note(self, exchange: Exchange, now: float) -> None:
+        client, exchange.seen = sighting(exchange, now)
         self._clients.note(client, exchange.seen)
 
     # -- the ways to an answer ----------------------------------------------------------------------------

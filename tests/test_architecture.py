@@ -209,7 +209,7 @@ def test_exemptions_are_of_files_that_exist() -> None:
 def test_the_daemon_starts_without_what_it_rarely_needs() -> None:
     """In a fresh interpreter, as it is started: isolated, from the installed package."""
     # not `rich`: structlog takes it along where it happens to be installed, which a user's environment need not be
-    heavy = {"mcp", "mcp_types", "httpx2", "click"}
+    heavy = {"mcp", "mcp_types", "httpx2", "click", "prometheus_client"}
     program = "import sys, manager.daemon; print(manager.__file__); print(*sys.modules)"
     said = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=30

@@ -105,10 +105,14 @@ def _durations(workspaces: tuple[WorkspaceMeasures, ...]) -> Iterator[Metric]:
         labels=("workspace", "wait"),
     )
     for one in workspaces:
-        calls.add_metric((one.id, "manager"), *_shown(one.manager))
-        calls.add_metric((one.id, "server"), *_shown(one.server))
-        waits.add_metric((one.id, "start"), *_shown(one.start))
-        waits.add_metric((one.id, "connection"), *_shown(one.connection))
+        for family, part, histogram in (
+            (calls, "manager", one.manager),
+            (calls, "server", one.server),
+            (waits, "start", one.start),
+            (waits, "connection", one.connection),
+        ):
+            if any(histogram.counts):  # most workspaces rest, and each line costs the calls of others
+                family.add_metric((one.id, part), *_shown(histogram))
     yield from (calls, waits)
 
 

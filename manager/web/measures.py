@@ -20,7 +20,7 @@ from manager.legacy.keeper import Keeper
 from manager.routing.timings import Histogram
 from manager.upstream.workspaces import Workspace, Workspaces
 
-MAX_WORKSPACES: Final = 100
+MAX_WORKSPACES: Final = 50
 """So many workspaces are told apart, those used last: who collects this pays for each of them."""
 LOOK_S: Final = 1.0
 LOOKS: Final = 60

@@ -67,6 +67,14 @@ def test_buckets_hold_all_that_was_quicker_and_end_in_all() -> None:
     assert abs(of(found, f"{name}_sum", **labels) - sum(took)) < 1e-9
 
 
+def test_what_never_happened_has_no_buckets() -> None:
+    told = {
+        (name, dict(labels).get("hop")) for name, labels in samples(workspace("a", 0.1)) if "duration" in name
+    }
+    assert {hop for _, hop in told} == {"manager"}
+    assert not [name for name, _ in told if name.startswith("lmtb_wait")]
+
+
 def test_bounds_are_one_two_and_five() -> None:
     found = samples(workspace("a"))
     bounds = {dict(labels)["le"] for name, labels in found if name == "lmtb_loop_lag_seconds_bucket"}

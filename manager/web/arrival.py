@@ -13,7 +13,6 @@ from manager.answers.exchange import Exchange
 from manager.routing.arrival import Arrival
 from manager.routing.ladder import Claims
 from manager.routing.sessions import Session
-from manager.web.incoming import Incoming
 from protocol import jsonrpc, names
 from protocol.inbound import Inbound
 from protocol.jsonrpc import Request
@@ -25,9 +24,8 @@ MAX_FOLDER: Final = 16 * 1024
 MAX_WORKSPACE: Final = 256
 
 
-def exchange_of(incoming: Incoming, inbound: Inbound, message: Request, session: Session | None) -> Exchange:
+def exchange_of(arrival: Arrival, inbound: Inbound, message: Request, session: Session | None) -> Exchange:
     """The exchange that a request opens."""
-    arrival = incoming.arrival
     claims, codex, state = claims_of(arrival, session), _sandbox_cwd(inbound), _answered_workspace(inbound)
     if codex is not None or state is not None:
         claims = replace(claims, codex=codex, state=state)
@@ -43,7 +41,6 @@ def exchange_of(incoming: Incoming, inbound: Inbound, message: Request, session:
         passed_headers=arrival.passed if inbound.era is Era.MODERN else arrival.passed_legacy,
         passed_query=arrival.passed_query,
         session=session,
-        begun=incoming.came,
     )
 
 

@@ -145,7 +145,7 @@ class McpRoutes:
         if not isinstance(inbound.message, Request):
             incoming.respond(202)
             return
-        exchange = exchange_of(incoming, inbound, inbound.message, None)
+        exchange = exchange_of(incoming.arrival, inbound, inbound.message, None)
         self._note(exchange, incoming.came)
         if self._send_at_once(incoming, exchange) is None:
             self._work(incoming, exchange, partial(self._modern.answer, exchange))
@@ -159,7 +159,7 @@ class McpRoutes:
                 self._legacy.heard(known, message)
             incoming.respond(202)
         elif message.method == names.INITIALIZE:
-            exchange = exchange_of(incoming, inbound, message, None)
+            exchange = exchange_of(incoming.arrival, inbound, message, None)
             self._work(incoming, exchange, partial(self._legacy.initialize, exchange))
         else:
             session = self._legacy.session(identity)
@@ -178,7 +178,7 @@ class McpRoutes:
             self._in_session(incoming, inbound, message, session)
 
     def _in_session(self, incoming: Incoming, inbound: Inbound, message: Request, session: Session) -> None:
-        exchange = exchange_of(incoming, inbound, message, session)
+        exchange = exchange_of(incoming.arrival, inbound, message, session)
         exchange.headers[headers.SESSION] = session.id
         self._note(exchange, incoming.came)
         key = jsonrpc.id_key(message.id)
@@ -192,8 +192,9 @@ class McpRoutes:
         else:
             session.in_flight[key] = express.cancel
 
-    def _note(self, exchange: Exchange, now: float) -> None:
-        client, exchange.seen = sighting(exchange, now)
+    def _note(self, exchange: Exchange, came: float) -> None:
+        exchange.begun = came
+        client, exchange.seen = sighting(exchange, came)
         self._clients.note(client, exchange.seen)
 
     # -- the ways to an answer ----------------------------------------------------------------------------

@@ -52,22 +52,25 @@ async def grown(play: Scene, before: dict[str, float]) -> dict[str, float]:
     after = await collected(play)
     told = {name: value - before.get(name, 0.0) for name, value in after.items() if name.startswith("lmtb_")}
     return {
-        name: value for name, value in told.items() if value and "loop_lag" not in name and "_sum" not in name
+        name: value
+        for name, value in told.items()
+        if value and "loop_lag" not in name and name != "lmtb_workspaces" and "_sum" not in name
     }
 
 
 @ERAS
 async def test_a_call_is_counted_and_timed_at_both_hops(era: str, play: Scene) -> None:
-    caller = await client_of(play, era)
-    await caller.call("small")
+    """The first as those that are known by it."""
+    caller, times = await client_of(play, era), 6
     before = await collected(play)
-    await caller.call("small")
+    for _ in range(times):
+        await caller.call("small")
     counted = await grown(play, before)
     calls = "lmtb_call_duration_seconds_count"
     # the first of a second looks at the disk before it is sent
-    waits = counted.pop("lmtb_wait_duration_seconds_count start", 0)
-    assert waits in (0, 1)
-    assert counted == {"lmtb_calls_total": 1, f"{calls} manager": 1, f"{calls} server": 1}
+    assert counted.pop("lmtb_wait_duration_seconds_count start", 0) < times
+    counted.pop("lmtb_wait_duration_seconds_count connection", 0)
+    assert counted == {"lmtb_calls_total": times, f"{calls} manager": times, f"{calls} server": times}
 
 
 @ERAS

@@ -126,7 +126,7 @@ class FastPath:
             self._clients.note(route.client, seen)
 
     def end(self, route: FastRoute) -> None:
-        """It is answered."""
+        """It is about to be answered."""
         here, everywhere = route.located.workspace.supervisor.figures, self.figures
         here.in_flight -= 1
         everywhere.in_flight -= 1
@@ -148,7 +148,8 @@ class FastPath:
         assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
         exchange.decided(route.located)
         here = route.located.workspace.supervisor.figures
-        slot = Slot(here, self.figures, is_stream=False, is_counted=True)
+        slot = Slot(here, self.figures, is_stream=False, begun=since, is_counted=True)
+        slot.sent = since
         sent = Sent(route.located, Underway(response, slot, since, self._settings.call_timeout_s))
         self.under_way -= 1
         return self._host.resume(incoming, exchange, sent, patience_s)

@@ -53,11 +53,13 @@ class Incoming:
         body: of the request, whole.
         on_gone: called when the client leaves before its answer is complete.
         is_begun: whether an answer has begun.
+        came: when the request was here as a whole (monotonic).
     """
 
-    __slots__ = ("_framing", "_is_chunked", "_line", "arrival", "body", "is_begun", "on_gone")
+    __slots__ = ("_framing", "_is_chunked", "_line", "arrival", "body", "came", "is_begun", "on_gone")
 
     def __init__(self, line: Line, arrival: Arrival, framing: Framing, body: bytes) -> None:
+        self.came = time.monotonic()
         self.arrival = arrival
         self.body = body
         self.on_gone: Callable[[], object] | None = None

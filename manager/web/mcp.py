@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
@@ -164,7 +163,7 @@ class McpRoutes:
             incoming.respond(202)
             return
         exchange = exchange_of(incoming.arrival, inbound, inbound.message, None)
-        self._note(exchange)
+        self._note(exchange, incoming.came)
         if self._send_at_once(incoming, exchange) is None:
             self._work(incoming, exchange, partial(self._modern.answer, exchange))
 
@@ -198,7 +197,7 @@ class McpRoutes:
     def _in_session(self, incoming: Incoming, inbound: Inbound, message: Request, session: Session) -> None:
         exchange = exchange_of(incoming.arrival, inbound, message, session)
         exchange.headers[headers.SESSION] = session.id
-        self._note(exchange)
+        self._note(exchange, incoming.came)
         key = jsonrpc.id_key(message.id)
         if key in session.in_flight:
             text = "this id is still being answered in this session; use a new one"
@@ -210,8 +209,9 @@ class McpRoutes:
         else:
             session.in_flight[key] = sent.cancel
 
-    def _note(self, exchange: Exchange) -> None:
-        client, exchange.seen = sighting(exchange, time.monotonic())
+    def _note(self, exchange: Exchange, came: float) -> None:
+        exchange.begun = came
+        client, exchange.seen = sighting(exchange, came)
         self._clients.note(client, exchange.seen)
 
     # -- the ways to an answer ----------------------------------------------------------------------------

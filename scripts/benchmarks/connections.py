@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the manager's memory grows by: with each session, each idle connection, each open stream of a session.
 
-Usage: .venv/bin/python scripts/bench/connections.py [number]   (1500 where nothing is said)
+Usage: .venv/bin/python -m scripts.benchmarks.connections [number]   (1500 where nothing is said)
 Linux only. The number of each must be allowed: open files, too (`ulimit -n`).
 """
 
@@ -18,8 +18,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import psutil
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from manager.client import Control, ManagerFault, NoManager
 from manager.paths import Paths

@@ -1,0 +1,199 @@
+"""The load: wrk, sending requests that were written beforehand, each with an id of its own.
+
+It is one thread in C; every table of the hop says how far it is from being what limits a measurement.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from protocol import headers, jsonrpc, names
+from protocol.inbound import modern_meta
+from scripts.benchmarks.cases import MODERN, REVISION, Case
+from scripts.benchmarks.chain import ASKING, CLIENT, post
+from scripts.benchmarks.processes import cores, cpu_ns, family, rss_mb, start
+from scripts.benchmarks.rounds import Measured
+
+ID = b"1000000"
+"""Stands where the load counts: in a session, no two calls may have one id at the same time."""
+ARGUMENTS = {"text": "x" * 200}
+
+COUNTING = """
+local id, turn = {id}, 0
+request = function()
+  id = id + 1
+  turn = turn % #heads + 1
+  return heads[turn] .. id .. behind
+end
+{delay}
+done = function(summary, latency, requests)
+  io.write(string.format("RESULT %d %d %f %f %d\\n", summary.requests, summary.duration,
+    latency:percentile(50), latency:percentile(99),
+    summary.errors.status + summary.errors.connect + summary.errors.read + summary.errors.timeout))
+end
+"""
+
+
+@dataclass(frozen=True)
+class Target:
+    """Somebody to be called: the addresses to take in turns, the sessions likewise, and the process it is.
+
+    `behind` are processes that answer for it and are not counted as its own.
+    """
+
+    name: str
+    pid: int
+    urls: Sequence[str]
+    sessions: Sequence[str] = ("",)
+    behind: Sequence[int] = ()
+    fields: Mapping[str, str] = field(default_factory=dict)
+
+
+def call(era: str, tool: str, arguments: Mapping[str, object] = ARGUMENTS) -> bytes:
+    """The body of a call."""
+    params: dict[str, object] = {"name": tool, "arguments": arguments}
+    if era == "modern":
+        params["_meta"] = modern_meta(jsonrpc.raw({}), jsonrpc.raw(CLIENT))
+    return jsonrpc.request(ID, names.TOOLS_CALL, params)
+
+
+def fields_of(era: str, tool: str, session: str) -> dict[str, str]:
+    """The header fields of a call."""
+    fields = {headers.VERSION: MODERN if era == "modern" else REVISION}
+    fields |= {headers.METHOD: names.TOOLS_CALL, headers.NAME: tool}
+    return fields | ({headers.SESSION: session} if session and era == "legacy" else {})
+
+
+def head(url: str, fields: Mapping[str, str], length: int) -> str:
+    """The head of a request."""
+    parts = urlsplit(url)
+    target = parts.path + (f"?{parts.query}" if parts.query else "")
+    lines = [f"POST {target} HTTP/1.1", f"Host: {parts.netloc}", f"Content-Length: {length}"]
+    lines += [f"{name}: {value}" for name, value in {**ASKING, **fields}.items()]
+    return "\r\n".join([*lines, "", ""])
+
+
+def script(heads: Sequence[str], body: bytes, delay_ms: int = 0) -> str:
+    """The load as wrk wants it: one of the heads, then the body with the next id."""
+    before, _, behind = body.decode().partition(ID.decode())
+    listed = ",\n".join(json.dumps(each + before) for each in heads)
+    delay = f"delay = function() return {delay_ms} end" if delay_ms else ""
+    texts = f"local heads = {{\n{listed}\n}}\nlocal behind = {json.dumps(behind)}\n"
+    return texts + COUNTING.format(id=ID.decode(), delay=delay)
+
+
+def requests_of(target: Target, era: str, tool: str, body: bytes) -> list[str]:
+    """The heads it is called with: addresses and sessions in turns."""
+    count = max(len(target.urls), len(target.sessions))
+    return [
+        head(
+            target.urls[number % len(target.urls)],
+            fields_of(era, tool, target.sessions[number % len(target.sessions)]) | dict(target.fields),
+            len(body),
+        )
+        for number in range(count)
+    ]
+
+
+@dataclass(frozen=True)
+class Told:
+    """What wrk said, and the processor time it took itself."""
+
+    calls: int
+    seconds: float
+    p50: float
+    p99: float
+    refused: int
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Running:
+    """A load under way."""
+
+    process: subprocess.Popen[bytes]
+    output: Path
+
+    def wait(self) -> Told:
+        """What it said at its end."""
+        _, status, used = os.wait4(self.process.pid, 0)
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        return read(self.output.read_text(), used.ru_utime + used.ru_stime)
+
+
+@contextlib.contextmanager
+def pressing(folder: Path, url: str, lua: str, connections: int, seconds: int) -> Iterator[Running]:
+    """A load for as long as it lasts, at most as long as the block."""
+    file = folder / f"load-{connections}.lua"
+    file.write_text(lua)
+    out = file.with_suffix(".out")
+    command = (path(), "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "20s", "-s", str(file), url)
+    one = start(*command, on=cores().load, log=out)
+    try:
+        yield Running(one, out)
+    finally:
+        if one.returncode is None:
+            one.kill()
+            one.wait()
+
+
+def read(said: str, cpu_s: float) -> Told:
+    """Wrk's own words, read."""
+    found = re.search(r"RESULT (\d+) (\d+) ([\d.]+) ([\d.]+) (\d+)", said)
+    if found is None:
+        raise RuntimeError(f"wrk said: {said}")
+    calls, duration, p50, p99, refused = (float(one) for one in found.groups())
+    return Told(int(calls), duration / 1e6, p50, p99, int(refused), cpu_s)
+
+
+def path() -> str:
+    """The program."""
+    return shutil.which("wrk") or ""
+
+
+def version() -> str:
+    """What it says it is."""
+    said = subprocess.run([path(), "-v"], capture_output=True, text=True, check=False).stdout
+    return " ".join(said.split()[:2]).removeprefix("wrk ")
+
+
+def measure(case: Case, target: Target, folder: Path, seconds: int, body: bytes | None = None) -> Measured:
+    """One round."""
+    sent = call(case.era, case.tool) if body is None else body
+    lua = script(requests_of(target, case.era, case.tool, sent), sent)
+    return under(lambda: pressing(folder, target.urls[0], lua, case.connections, seconds), target)
+
+
+def under(load: Callable[[], contextlib.AbstractContextManager[Running]], target: Target) -> Measured:
+    """What a load shows of a target."""
+    own = [pid for pid in family(target.pid) if pid not in target.behind] if target.pid else []
+    before, before_behind = cpu_ns(own), cpu_ns(target.behind)
+    with load() as running:
+        told = running.wait()
+    used, behind = cpu_ns(own) - before, cpu_ns(target.behind) - before_behind
+    return Measured(
+        cpu=used / 1000 / max(1, told.calls), rate=told.calls / told.seconds, p50=told.p50, p99=told.p99,
+        refused=told.refused, busy=used / 1e9 / told.seconds, load=told.cpu_s / told.seconds,
+        backend=behind / 1e9 / told.seconds, rss=rss_mb(own),
+    )  # fmt: skip
+
+
+def answers(case: Case, target: Target, size: int) -> None:
+    """Fail unless the target gives a call the whole answer.
+
+    Raises:
+        RuntimeError: it does not; the message holds what came instead.
+    """
+    fields = fields_of(case.era, case.tool, target.sessions[0]) | dict(target.fields)
+    said, _ = post(target.urls[0], call(case.era, case.tool), fields)
+    if said.count(b"x") < size:
+        raise RuntimeError(f"{target.name} answered {case.label} with {said[:500]!r}")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from scripts.benchmarks import chain, nginx
 from scripts.benchmarks.cases import ALL, ERAS, QUICK, SIZES, Case
-from scripts.benchmarks.load import Running, Target, answers, measure, pressing, script, under
+from scripts.benchmarks.load import Call, Running, Target, answers, measure, pressing, script, under
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import cores
 from scripts.benchmarks.rounds import Measured, as_data, in_turns, ratio
@@ -83,11 +83,10 @@ def run(plan: Plan) -> Section:
 
 
 def _measured(plan: Plan, case: Case, targets: Mapping[str, Target]) -> dict[str, Measured]:
+    call = Call(case.era, case.tool)
     for each in targets.values():
-        answers(case, each, SIZES[case.size])
-    return in_turns(
-        targets, plan.rounds, lambda name: measure(case, targets[name], plan.folder, plan.seconds)
-    )
+        answers(call, each, b"x" * SIZES[case.size])
+    return in_turns(targets, plan.rounds, lambda name: measure(call, case.connections, targets[name], plan))
 
 
 def _static(plan: Plan, ready: Stage) -> contextlib.AbstractContextManager[Running]:

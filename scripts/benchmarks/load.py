@@ -13,19 +13,20 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from protocol import headers, jsonrpc, names
 from protocol.inbound import modern_meta
-from scripts.benchmarks.cases import MODERN, REVISION, Case
+from scripts.benchmarks.cases import MODERN, REVISION
 from scripts.benchmarks.chain import ASKING, CLIENT, post
+from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import cores, cpu_ns, family, rss_mb, start
 from scripts.benchmarks.rounds import Measured
 
 ID = b"1000000"
 """Stands where the load counts: in a session, no two calls may have one id at the same time."""
-ARGUMENTS = {"text": "x" * 200}
 
 COUNTING = """
 local id, turn = {id}, 0
@@ -55,22 +56,29 @@ class Target:
     urls: Sequence[str]
     sessions: Sequence[str] = ("",)
     behind: Sequence[int] = ()
-    fields: Mapping[str, str] = field(default_factory=dict)
 
 
-def call(era: str, tool: str, arguments: Mapping[str, object] = ARGUMENTS) -> bytes:
-    """The body of a call."""
-    params: dict[str, object] = {"name": tool, "arguments": arguments}
-    if era == "modern":
-        params["_meta"] = modern_meta(jsonrpc.raw({}), jsonrpc.raw(CLIENT))
-    return jsonrpc.request(ID, names.TOOLS_CALL, params)
+@dataclass(frozen=True)
+class Call:
+    """What is called: in which era, which tool, with what."""
 
+    era: str
+    tool: str
+    arguments: Mapping[str, object] = field(default_factory=lambda: {"text": "x" * 200})
 
-def fields_of(era: str, tool: str, session: str) -> dict[str, str]:
-    """The header fields of a call."""
-    fields = {headers.VERSION: MODERN if era == "modern" else REVISION}
-    fields |= {headers.METHOD: names.TOOLS_CALL, headers.NAME: tool}
-    return fields | ({headers.SESSION: session} if session and era == "legacy" else {})
+    @property
+    def body(self) -> bytes:
+        """Its message."""
+        params: dict[str, object] = {"name": self.tool, "arguments": self.arguments}
+        if self.era == "modern":
+            params["_meta"] = modern_meta(jsonrpc.raw({}), jsonrpc.raw(CLIENT))
+        return jsonrpc.request(ID, names.TOOLS_CALL, params)
+
+    def fields(self, session: str) -> dict[str, str]:
+        """Its header fields."""
+        fields = {headers.VERSION: MODERN if self.era == "modern" else REVISION}
+        fields |= {headers.METHOD: names.TOOLS_CALL, headers.NAME: self.tool}
+        return fields | ({headers.SESSION: session} if session and self.era == "legacy" else {})
 
 
 def head(url: str, fields: Mapping[str, str], length: int) -> str:
@@ -91,16 +99,13 @@ def script(heads: Sequence[str], body: bytes, delay_ms: int = 0) -> str:
     return texts + COUNTING.format(id=ID.decode(), delay=delay)
 
 
-def requests_of(target: Target, era: str, tool: str, body: bytes) -> list[str]:
-    """The heads it is called with: addresses and sessions in turns."""
-    count = max(len(target.urls), len(target.sessions))
+def heads_of(target: Target, call: Call) -> list[str]:
+    """The heads a target is called with: its addresses and sessions in turns."""
     return [
-        head(
-            target.urls[number % len(target.urls)],
-            fields_of(era, tool, target.sessions[number % len(target.sessions)]) | dict(target.fields),
-            len(body),
+        head(url, call.fields(session), len(call.body))
+        for _, url, session in zip(
+            range(max(len(target.urls), len(target.sessions))), cycle(target.urls), cycle(target.sessions)
         )
-        for number in range(count)
     ]
 
 
@@ -166,34 +171,34 @@ def version() -> str:
     return " ".join(said.split()[:2]).removeprefix("wrk ")
 
 
-def measure(case: Case, target: Target, folder: Path, seconds: int, body: bytes | None = None) -> Measured:
+def measure(call: Call, connections: int, target: Target, plan: Plan) -> Measured:
     """One round."""
-    sent = call(case.era, case.tool) if body is None else body
-    lua = script(requests_of(target, case.era, case.tool, sent), sent)
-    return under(lambda: pressing(folder, target.urls[0], lua, case.connections, seconds), target)
+    lua = script(heads_of(target, call), call.body)
+    return under(lambda: pressing(plan.folder, target.urls[0], lua, connections, plan.seconds), target)
 
 
 def under(load: Callable[[], contextlib.AbstractContextManager[Running]], target: Target) -> Measured:
     """What a load shows of a target."""
     own = [pid for pid in family(target.pid) if pid not in target.behind] if target.pid else []
-    before, before_behind = cpu_ns(own), cpu_ns(target.behind)
+    before, before_alone, before_behind = cpu_ns(own), cpu_ns(own[:1]), cpu_ns(target.behind)
     with load() as running:
         told = running.wait()
-    used, behind = cpu_ns(own) - before, cpu_ns(target.behind) - before_behind
+    used, alone = cpu_ns(own) - before, cpu_ns(own[:1]) - before_alone
+    behind = cpu_ns(target.behind) - before_behind
     return Measured(
-        cpu=used / 1000 / max(1, told.calls), rate=told.calls / told.seconds, p50=told.p50, p99=told.p99,
+        cpu=used / 1000 / max(1, told.calls), alone=alone / 1000 / max(1, told.calls),
+        rate=told.calls / told.seconds, p50=told.p50, p99=told.p99,
         refused=told.refused, busy=used / 1e9 / told.seconds, load=told.cpu_s / told.seconds,
         backend=behind / 1e9 / told.seconds, rss=rss_mb(own),
     )  # fmt: skip
 
 
-def answers(case: Case, target: Target, size: int) -> None:
+def answers(call: Call, target: Target, expected: bytes) -> None:
     """Fail unless the target gives a call the whole answer.
 
     Raises:
         RuntimeError: it does not; the message holds what came instead.
     """
-    fields = fields_of(case.era, case.tool, target.sessions[0]) | dict(target.fields)
-    said, _ = post(target.urls[0], call(case.era, case.tool), fields)
-    if said.count(b"x") < size:
-        raise RuntimeError(f"{target.name} answered {case.label} with {said[:500]!r}")
+    said, _ = post(target.urls[0], call.body, call.fields(target.sessions[0]))
+    if expected not in said:
+        raise RuntimeError(f"{target.name} answered {call.tool} with {said[:500]!r}")

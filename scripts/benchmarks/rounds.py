@@ -14,12 +14,14 @@ Name = TypeVar("Name")
 class Measured:
     """What one round told, or the medians of some.
 
-    cpu: µs of processor time for each call, of the measured process and descendants. rate: calls a second.
+    cpu: µs of processor time for each call, of the measured process and descendants; alone: without them.
+    rate: calls a second.
     p50, p99: latencies in µs. refused: calls that failed. busy, load, backend: shares of a processor that the
     measured ones, the load generator and the server behind used. rss: MB of memory afterwards.
     """
 
     cpu: float
+    alone: float
     rate: float
     p50: float
     p99: float

@@ -41,8 +41,9 @@ TARGETS = (
     Target("session KiB", "memory of an idle session", 1.0, " KiB"),
     Target("stream KiB", "memory of an open stream", 4.0, " KiB"),
     Target(
-        "builtin", "calls/s of a built-in tool beside the official SDK's server", 5.0, " ×", at_least=True
+        "builtin json", "calls/s of a built-in tool beside the official SDK's server", 5, " ×", at_least=True
     ),
+    Target("builtin sse", "the same, beside its default, event streams", 5, " ×", at_least=True),
     Target("start s", "manager, from start to first answer", 0.25, " s"),
     Target("idle MB", "manager, idle memory", 48, " MB"),
     Target("status ms", "`lmtb status`, processor time", 60, " ms"),

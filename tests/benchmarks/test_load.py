@@ -8,31 +8,30 @@ import re
 import pytest
 
 from scripts.benchmarks.cases import ALL, QUICK
-from scripts.benchmarks.load import ID, Target, Told, call, read, requests_of, script
+from scripts.benchmarks.load import ID, Call, Target, Told, heads_of, read, script
 from scripts.benchmarks.processes import Cores
 
 TARGET = Target("ours", 1, ["http://127.0.0.1:1/mcp", "http://127.0.0.1:1/w/a/mcp?x=1"], ["s1"])
 
 
 def test_heads_take_addresses_in_turns_and_say_the_length_of_the_body() -> None:
-    body = call("legacy", "tool")
-    first, second = requests_of(TARGET, "legacy", "tool", body)
+    call = Call("legacy", "tool")
+    first, second = heads_of(TARGET, call)
     assert first.startswith("POST /mcp HTTP/1.1\r\nHost: 127.0.0.1:1\r\n")
     assert second.startswith("POST /w/a/mcp?x=1 HTTP/1.1\r\n")
-    assert f"Content-Length: {len(body)}\r\n" in first
+    assert f"Content-Length: {len(call.body)}\r\n" in first
     assert "\r\nMcp-Session-Id: s1\r\n" in first
     assert first.endswith("\r\n\r\n")
 
 
 def test_only_sessions_have_ids_and_only_the_stateless_era_says_who_asks() -> None:
-    body = call("modern", "tool")
-    assert "Mcp-Session-Id" not in requests_of(TARGET, "modern", "tool", body)[0]
-    assert "_meta" in json.loads(body)["params"]
-    assert "_meta" not in json.loads(call("legacy", "tool"))["params"]
+    assert "Mcp-Session-Id" not in heads_of(TARGET, Call("modern", "tool"))[0]
+    assert "_meta" in json.loads(Call("modern", "tool").body)["params"]
+    assert "_meta" not in json.loads(Call("legacy", "tool").body)["params"]
 
 
 def test_ids_keep_their_length_so_that_the_head_stays_true() -> None:
-    body = call("legacy", "tool")
+    body = Call("legacy", "tool").body
     lua = script(["HEAD"], body)
     assert body.count(ID) == 1
     assert re.search(r"id, turn = (\d+), 0", lua)[1] == ID.decode()  # type: ignore[index]

@@ -14,11 +14,15 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts.benchmarks import builtin, chain, hop, load, machine, nginx, targets
+from scripts.benchmarks import builtin, chain, hop, load, machine, nginx, peers, targets
 from scripts.benchmarks.plan import RESULTS, Missing, Plan
 from scripts.benchmarks.section import Section
 
-SECTIONS: Mapping[str, Callable[[Plan], Section]] = {"hop": hop.run, "builtin": builtin.run}
+SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
+    "hop": hop.run,
+    "builtin": builtin.run,
+    "peers": peers.run,
+}
 """In the order in which they run."""
 
 

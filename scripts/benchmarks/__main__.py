@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from scripts.benchmarks import builtin, chain, hop, load, machine, nginx, peers, targets
+from scripts.benchmarks import builtin, chain, growth, hop, load, machine, memory, nginx, peers, targets
 from scripts.benchmarks.plan import RESULTS, Missing, Plan
 from scripts.benchmarks.section import Section
 
@@ -22,6 +22,8 @@ SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
     "hop": hop.run,
     "builtin": builtin.run,
     "peers": peers.run,
+    "growth": growth.run,
+    "memory": memory.run,
 }
 """In the order in which they run."""
 

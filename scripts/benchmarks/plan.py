@@ -21,6 +21,7 @@ class Plan:
     seconds: int = 1
     words: tuple[str, ...] = ()
     quick: bool = False
+    write_docs: bool = False
     began: float = field(default_factory=time.monotonic)
 
     def wants(self, label: str) -> bool:

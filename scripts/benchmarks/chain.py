@@ -22,6 +22,7 @@ from scripts.benchmarks.processes import READY_S, patiently, running
 
 ASKING = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 CLIENT = {"name": "bench", "version": "1"}
+COMMAND = (sys.executable, "-I", "-m", "manager", "serve")
 
 
 @dataclass(frozen=True)
@@ -42,16 +43,19 @@ class Manager:
         return f"http://127.0.0.1:{self.port}{path}"
 
 
+def environment(folder: Path) -> dict[str, str]:
+    """That of a manager whose folders are here, and which lets the system choose its port."""
+    places = {f"LMTB_{one}_DIR": str(folder / one.lower()) for one in ("CONFIG", "STATE", "RUNTIME")}
+    return {"PATH": os.environ["PATH"], "HOME": str(folder), "LMTB_HTTP_PORT": "0"} | places
+
+
 @contextlib.contextmanager
 def manager(folder: Path, on: frozenset[int], **settings: object) -> Iterator[Manager]:
     """A manager for as long as the block lasts."""
     folder.mkdir(parents=True, exist_ok=True)
-    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), "LMTB_HTTP_PORT": "0"}
-    environ |= {f"LMTB_{one}_DIR": str(folder / one.lower()) for one in ("CONFIG", "STATE", "RUNTIME")}
-    environ |= {f"LMTB_{name.upper()}": str(value) for name, value in settings.items()}
+    environ = environment(folder) | {f"LMTB_{name.upper()}": str(value) for name, value in settings.items()}
     control = Control(Paths.of_user(environ).control_socket)
-    command = (sys.executable, "-I", "-m", "manager", "serve")
-    with running(*command, on=on, log=folder / "manager.log", cwd=folder, env=environ) as one:
+    with running(*COMMAND, on=on, log=folder / "manager.log", cwd=folder, env=environ) as one:
 
         def address() -> str:
             if one.poll() is not None:

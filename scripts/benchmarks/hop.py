@@ -40,7 +40,8 @@ class Stage:
     def targets(self, case: Case) -> dict[str, Target]:
         """Whom a case is measured with. Without anybody between only where latency is the question."""
         named = {"nginx": self.nginx[case.era], "ours": self.ours[case.era]}
-        return named | ({"direct": self.direct[case.era]} if case.connections == 1 else {})
+        latency = case.connections == 1 and case.size == "200B"
+        return named | ({"direct": self.direct[case.era]} if latency else {})
 
 
 @contextlib.contextmanager

@@ -39,8 +39,8 @@ def quick_text(figures: Mapping[str, float]) -> str:
     added = figure(max(figures[f"added p50 {era}"] for era in ("modern", "legacy")))
     return (
         f"A call that is passed on takes {modern} × the processor time that nginx takes for the same hop,\n"
-        f"{legacy} × in a session, and adds {added} × the latency. `scripts/bench --quick` measures it on your\n"
-        "machine, in a minute."
+        f"{legacy} × in a session, and adds {added} × the latency. `scripts/bench --quick` measures that\n"
+        "on your machine, in a minute."
     )
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +13,21 @@ from aiohttp import ClientSession, UnixConnector
 from prometheus_client.parser import text_string_to_metric_families
 
 from manager.web.exposition import CONTENT_TYPE
-from support.front_door import EVENTS, Client
+from protocol import jsonrpc
+from support.event_stream import next_message
+from support.front_door import EVENTS, Client, LegacyClient
 from support.scene import Scene, scene
 from support.scripted_upstream import COMPLETE, broken_off, held, result
 from support.workshop import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+QUESTION = {
+    "resultType": "input_required",
+    "inputRequests": {
+        "q": {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}
+    },
+    "requestState": "s",
+}
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
@@ -116,6 +126,42 @@ async def test_a_new_connection_is_a_wait(play: Scene) -> None:
     counted = await grown(play, before)
     assert counted["lmtb_wait_duration_seconds_count connection"] >= 1
     assert counted["lmtb_calls_total"] == 12
+
+
+class AskableClient(LegacyClient):
+    capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
+
+
+async def test_the_time_in_which_a_client_is_asked_is_nobodys(play: Scene) -> None:
+    play.upstream.plays["asks"] = result(QUESTION)
+    caller = await AskableClient.connect(play.http, play.pure_url)
+    before = await collected(play)
+    async with caller.open(caller.body("tools/call", {"name": "asks", "arguments": {}}, 7)) as response:
+        asked = await next_message(response)
+        play.upstream.plays["asks"] = result(COMPLETE)
+        await asyncio.sleep(0.2)  # how long the client takes
+        await caller.post(jsonrpc.result(jsonrpc.dumps(asked["id"]), {"action": "accept", "content": {}}))
+        assert (await next_message(response))["id"] == 7
+    after = await collected(play)
+    took = [
+        after[f"lmtb_call_duration_seconds_sum {hop}"] - before[f"lmtb_call_duration_seconds_sum {hop}"]
+        for hop in ("manager", "server")
+    ]
+    assert sum(took) < 0.2
+    assert after["lmtb_calls_total"] - before["lmtb_calls_total"] == 2
+
+
+async def test_a_call_for_which_there_is_no_room_is_an_error(tmp_path: Path) -> None:
+    async with scene(tmp_path, workspace_in_flight_limit=1) as crowded:
+        gate = asyncio.Event()
+        crowded.upstream.plays["held"] = held(gate, result(COMPLETE))
+        first = asyncio.create_task(crowded.modern().call("held"))
+        await crowded.upstream.arrival("held")
+        await crowded.modern().call("held")
+        counted = await collected(crowded)
+        gate.set()
+        await first
+    assert (counted["lmtb_errors_total overloaded"], counted["lmtb_calls_total"]) == (1, 1)
 
 
 async def test_lists_are_no_calls(play: Scene) -> None:

@@ -16,6 +16,8 @@ from protocol import jsonrpc, names
 
 _Absent = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET
+_BEGIN: Final = b'{"jsonrpc":"2.0","id":'
+_RESULT: Final = b',"result":{'
 _TYPE: Final = b'"resultType":"complete",'
 _ENDS: Final = b"}}"
 
@@ -56,9 +58,11 @@ def as_it_is(body: bytes) -> bytes | None:
         read = _read(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    if read.error is not _UNSET or read.method is not _UNSET or not is_plain_id(bytes(read.id)):
-        return None
-    return body
+    identity = bytes(read.id)
+    is_plain = read.error is _UNSET and read.method is _UNSET
+    return (
+        body if is_plain and ((identity.isdigit() and len(identity) < 16) or is_plain_id(identity)) else None
+    )
 
 
 def in_session(body: bytes) -> bytes | None:
@@ -76,15 +80,19 @@ def in_session(body: bytes) -> bytes | None:
     if structured is not _UNSET and bytes(structured)[:1] != b"{":
         return None
     identity = bytes(read.id)
-    return _without(body, identity, result) if is_plain_id(identity) else None
+    return (
+        _without(body, identity, result)
+        if (identity.isdigit() and len(identity) < 16) or is_plain_id(identity)
+        else None
+    )
 
 
 def _without(body: bytes, identity: bytes, result: _Result) -> bytes | None:
     """The body without the two, where they are first and last of several members; None where they are not."""
-    begin = b'{"jsonrpc":"2.0","id":%b,"result":{' % identity
-    if not body.startswith(begin):
+    if not (body.startswith(_BEGIN) and body.startswith(_RESULT, len(_BEGIN) + len(identity))):
         return body if result.resultType is _UNSET and result.meta is _UNSET else None
-    start, stop = len(begin), len(body) - len(_ENDS)
+    begin, stop = len(_BEGIN) + len(identity) + len(_RESULT), len(body) - len(_ENDS)
+    start = begin
     if result.resultType is not _UNSET:
         if not body.startswith(_TYPE, start):
             return None
@@ -94,7 +102,7 @@ def _without(body: bytes, identity: bytes, result: _Result) -> bytes | None:
         if end is None or not body.endswith(end):
             return None
         stop -= len(end) - len(_ENDS)
-    return b"%b%b}}" % (begin, body[start:stop]) if start < stop else None
+    return b"".join((body[:begin], body[start:stop], _ENDS)) if start < stop else None
 
 
 @lru_cache(maxsize=64)  # one server says the same with every result

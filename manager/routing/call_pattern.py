@@ -46,10 +46,11 @@ class CallPattern:
     def match(self, body: bytes) -> Filled | None:
         """What a body fills into the pattern; None where it is none of these calls, or not a harmless one.
 
-        What is matched is valid JSON, plain ASCII without lone surrogates, and not deep (M-10, M-11).
+        What is matched is valid JSON, plain ASCII without lone surrogates, neither long nor deep (M-10,
+        M-11); the arguments are an object.
         """
         begin, middle, end = self._begin, self._middle, self._end
-        if not (body.startswith(begin) and body.endswith(end)):
+        if not (body.startswith(begin) and body.endswith(end)) or len(body) > LONGEST:
             return None
         start, stop = len(begin), len(body) - len(end)
         # The place nearer to the id: an id cannot contain what stands beside it.
@@ -60,6 +61,8 @@ class CallPattern:
             cut = body.rfind(middle, start, stop)
             identity, arguments = body[cut + len(middle) : stop], body[start:cut]
         if cut < 0 or not is_plain_id(identity) or not arguments.isascii():
+            return None
+        if not (arguments.startswith(b"{") and arguments.endswith(b"}")):
             return None
         if arguments.find(_BACKSLASH) >= 0 and b"\\u" in arguments:
             return None

@@ -19,7 +19,10 @@ LONGEST: Final = 16 * 1024
 MAX_BRACKETS: Final = 64
 """Opening brackets in arguments that are harmless, wherever they are (half of what `json_scan.py` allows)."""
 
-_TEXT_ID: Final = re.compile(rb'"[ !#-\[\]-~]{0,64}"')
+_TEXT: Final = rb'"[ !#-\[\]-~]{0,64}"'
+PLAIN_ID: Final = rb"0|[1-9][0-9]{0,14}|" + _TEXT
+"""The regular expression of what `is_plain_id` says."""
+_TEXT_ID: Final = re.compile(_TEXT)
 _LONGEST_NUMBER: Final = 15
 _ZERO: Final = ord("0")
 _BACKSLASH, _BRACE, _BRACKET = b"\\{["

@@ -6,19 +6,22 @@ messages (`answers/collect.py`, `legacy_form.py`): here is only said that there 
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
 
-from manager.routing.call_pattern import is_plain_id
+from manager.routing.call_pattern import PLAIN_ID
 from protocol import jsonrpc, names
 
 _Absent = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET
-_BEGIN: Final = b'{"jsonrpc":"2.0","id":'
-_RESULT: Final = b',"result":'
-_BEGIN_MAX: Final = len(_BEGIN) + 66 + len(_RESULT)
+_begins: Final = re.compile(rb'{"jsonrpc":"2\.0","id":(?:%b),"result":' % PLAIN_ID).match
+"""A response of its three members in their usual order, up to its result.
+
+If then one value reaches from there to the last byte, which is the bracket, nothing else is in it.
+"""
 _TYPE: Final = b'"resultType":"complete",'
 _TYPE_NAME: Final = b'"resultType"'
 _META_NAME: Final = b'"_meta"'
@@ -41,11 +44,11 @@ _read: Final = msgspec.json.Decoder(_Result).decode
 
 def as_it_is(body: bytes) -> bytes | None:
     """The body, where it is the response of a call that succeeded; None where somebody must read it."""
-    at = _result_at(body)
-    if at < 0:
+    begin = _begins(body)
+    if begin is None or not body.endswith(b"}"):
         return None
     try:
-        _skip(memoryview(body)[at:-1])
+        _skip(body[begin.end() : -1])
     except (msgspec.DecodeError, RecursionError):
         return None
     return body
@@ -53,11 +56,12 @@ def as_it_is(body: bytes) -> bytes | None:
 
 def in_session(body: bytes) -> bytes | None:
     """The same for a client of the era of sessions: without type of the result and name of the server."""
-    at = _result_at(body)
-    if at < 0 or not body.startswith(b"{", at) or not body.endswith(_ENDS):
+    begin = _begins(body)
+    if begin is None or not body.endswith(_ENDS):
         return None
+    at = begin.end()
     try:
-        result = _read(memoryview(body)[at:-1])
+        result = _read(body[at:-1])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     if result.ttlMs is not _UNSET or result.cacheScope is not _UNSET:
@@ -65,18 +69,7 @@ def in_session(body: bytes) -> bytes | None:
     structured = result.structuredContent
     if structured is not _UNSET and bytes(structured)[:1] != b"{":
         return None
-    return _without(body, at + 1, result)
-
-
-def _result_at(body: bytes) -> int:
-    """Where the result begins, in a response of its three members in their usual order; -1 in any other.
-
-    If then one value reaches from there to the last byte, which is the bracket, nothing else is in it.
-    """
-    if not body.startswith(_BEGIN) or not body.endswith(b"}"):
-        return -1
-    stop = body.find(_RESULT, len(_BEGIN), _BEGIN_MAX)
-    return stop + len(_RESULT) if stop >= 0 and is_plain_id(body[len(_BEGIN) : stop]) else -1
+    return _without(body, at + 1, result) if body.startswith(b"{", at) else None
 
 
 def _without(body: bytes, start: int, result: _Result) -> bytes | None:
@@ -85,9 +78,9 @@ def _without(body: bytes, start: int, result: _Result) -> bytes | None:
     Args:
         start: where the members of the result begin.
     """
-    begin, stop = body[:start], len(body) - len(_ENDS)
     if result.resultType is _UNSET and result.meta is _UNSET:
         return body
+    begin, stop = body[:start], len(body) - len(_ENDS)
     if result.resultType is not _UNSET:
         if not body.startswith(_TYPE, start):
             return None
@@ -101,7 +94,7 @@ def _without(body: bytes, start: int, result: _Result) -> bytes | None:
         stop -= len(end) - len(_ENDS)
         if body.find(_META_NAME, start, stop) >= 0:
             return None
-    return b"%b%b}}" % (begin, body[start:stop]) if start < stop else None
+    return begin + body[start:stop] + _ENDS if start < stop else None
 
 
 @lru_cache(maxsize=64)  # one server says the same with every result

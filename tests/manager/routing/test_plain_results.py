@@ -160,6 +160,8 @@ def test_a_result_of_the_older_era_is_passed_on_as_it_is() -> None:
         BEGIN + b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}}",
         b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}',
         b'{"jsonrpc":"2.0","id":null,"result":{}}',
+        b'{"jsonrpc":"2.0","id":01,"result":{}}',
+        b'{"jsonrpc":"2.0","id":1,2,"result":{}}',
         b'{"jsonrpc":"2.0","method":"m","params":{"a":1,"result":{}}}',
         b'{"jsonrpc":"2.0","id":"' + b"x" * 65 + b'","result":{}}',
     ],

@@ -6,6 +6,7 @@ Era-neutral: what only one era has (initialize, sessions, server/discover, liste
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -181,6 +182,7 @@ class Dispatch:
         params: Mapping[str, msgspec.Raw],
         more: Mapping[str, msgspec.Raw],
     ) -> Answer | Refusal:
+        exchange.begun = time.monotonic()  # until now the client was asked
         return await self.forwarder.send(workspace, outgoing(exchange, {**params, **more}))
 
     async def _give_up(self, workspace: Workspace, state: msgspec.Raw) -> None:

@@ -66,6 +66,8 @@ class Exchange:
         is_as_is: whether the client is to meet a server behind the workspace as it is, because its URL means
             the workspace alone.
         seen: what is remembered of it for the table of clients.
+        begun: when the work for it began (monotonic): when it came, or when what a client was asked first was
+            answered.
     """
 
     inbound: Inbound
@@ -79,6 +81,7 @@ class Exchange:
     headers: dict[str, str] = field(default_factory=dict)
     is_as_is: bool = False
     seen: Seen | None = None
+    begun: float | None = None
 
     @property
     def is_modern(self) -> bool:

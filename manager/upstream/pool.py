@@ -80,12 +80,11 @@ class Pool:
         UpstreamFailure: NOT_DELIVERED up to and including the verification, MAYBE_DELIVERED once the first
         byte was handed to the transport, also on a reused connection that proves to be dead.
         """
-        head = request_head(method, target, self._host_field, headers, len(body))
-        connection = self._take_idle()
-        if connection is None:
-            connection, _, _ = await self._open(self._connect_timeout)
-            connection.on_idle = self._keep
-        return await connection.exchange(head, body)
+        response = self.request_now(method, target, headers, body)
+        if response is None:
+            response = await self.request_anew(method, target, headers, body)
+        await response.head_arrival()
+        return response
 
     def request_now(
         self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
@@ -113,6 +112,17 @@ class Pool:
         if idle and now - idle[-1].idle_since < NOTICED_S and idle[-1].is_open:
             return idle.pop()
         return self._take_idle()
+
+    async def request_anew(
+        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> UpstreamResponse:
+        """Sends one request as `request_now` does, on a connection that is opened for it."""
+        head = request_head(method, target, self._host_field, headers, len(body))
+        connection, _, _ = await self._open(self._connect_timeout)
+        connection.on_idle = self._keep
+        if not connection.is_open:
+            raise UpstreamFailure(Blame.NOT_DELIVERED, "connection_lost")
+        return connection.begin(head, body)
 
     async def probe(self, deadline: float) -> tuple[ResponseHead, bytes]:
         """Asks `verify_path` on a fresh connection, within `deadline` seconds; returns the answer, verified.

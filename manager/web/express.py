@@ -7,6 +7,7 @@ call goes and what is sent says `answers/dispatch.py`, how a response reads `leg
 
 from __future__ import annotations
 
+import time
 from typing import Final, Protocol
 
 from manager.answers.collect import answered
@@ -81,13 +82,14 @@ class Express:
 
     def _look(self) -> None:
         """Something came of the answer."""
-        if self._sent is None:
+        sent = self._sent
+        if sent is None:
             return
         try:
-            self._settle(self._sent)
+            self._settle(sent)
         except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
-            if (sent := self._end()) is not None:
-                sent.underway.give_up()
+            self._end()
+            sent.underway.give_up()
             self._host.failed(self._incoming, fault)
 
     def _settle(self, sent: Sent) -> None:
@@ -96,15 +98,16 @@ class Express:
             if hasattr(response, "head") and not _is_small_json(response.head):
                 self._hand_over()
             return
+        came = time.monotonic()
         body = self._answer(response)
         if body is None:
             self._hand_over()
             return
         self._end()
-        sent.underway.slot.release("ok")
         self._host.learn(self._incoming, self._exchange, sent)
         status = 200 if self._exchange.session is not None else response.head.status
         self._incoming.respond(status, body, self._exchange.headers)
+        sent.underway.slot.release("ok", came)
 
     def _answer(self, response: UpstreamResponse) -> bytes | None:
         """The body for the client; None where there is none that can be told at once."""

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from http_front.deadline import Deadline
 from manager.routing.arrival import Arrival
 from manager.routing.call_pattern import Filled
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
 from manager.web import express
-from manager.web.deadline import Deadline
 from manager.web.fast_path import FastPath
 from manager.web.fast_route import FastRoute
 from manager.web.incoming import Incoming
@@ -45,6 +45,7 @@ class FastCall:
     """
 
     __slots__ = (
+        "_begun",
         "_body",
         "_is_patient",
         "_key",
@@ -54,7 +55,7 @@ class FastCall:
         "_link",
         "_path",
         "_route",
-        "_since",
+        "_sent",
         "_transport",
         "is_under_way",
     )
@@ -68,7 +69,7 @@ class FastCall:
         self._link: Connection
         self._body = b""
         self._key: str | int = 0
-        self._since = 0.0
+        self._begun = self._sent = 0.0
         self._is_patient = True
         self._late: Callable[[], None] = self._is_late
         self.is_under_way = False
@@ -78,6 +79,7 @@ class FastCall:
     def take_request(self, data: bytes) -> bool:
         """Send a request like the last one; False where it is none, and nothing was done."""
         route = self._last
+        self._begun = _monotonic()
         if route is None or (start := route.body_at(data)) < 0:
             return False
         body = data[start:]
@@ -86,6 +88,7 @@ class FastCall:
 
     def take_body(self, routes: Sequence[FastRoute], head: bytes, body: bytes) -> bool:
         """Send a request whose head has these routes; False where none of them fits, and nothing was done."""
+        self._begun = _monotonic()
         for route in routes:
             found = route.match(body)
             if found is not None:
@@ -97,7 +100,7 @@ class FastCall:
         return False
 
     def _send(self, route: FastRoute, body: bytes, found: Filled) -> bool:
-        now = _monotonic()
+        now = self._begun
         path, session = self._path, route.session
         if not path.holds(route, now):
             return False
@@ -113,22 +116,22 @@ class FastCall:
         if session is not None:
             session.in_flight[key] = self.cancel
             route.mark(session)
-        self._route, self._link, self._body, self._since = route, link, body, now
+        self._route, self._link, self._body = route, link, body
         self.is_under_way = True
         path.begin(route, now)
         self._line.deadline.expect_at(now + express.PATIENCE_S, self._late)
         link.begin_for(self, route.request(body, found))
+        self._sent = _monotonic()
         return True
 
-    # -- answers (`connection.Taker`) ------------------------------------------------------------------------
+    # -- answers (`response.Taker`) ------------------------------------------------------------------------
 
     def take(self, data: bytes) -> bool:
         """The answer begins: pass it on where it is whole, and plain."""
-        route = self._route
+        now, route = _monotonic(), self._route
         body = route.answered(data)
         if body is None:
             return False
-        now = _monotonic()
         self._link.settle(now)
         self.is_under_way = False
         session = route.session
@@ -138,6 +141,7 @@ class FastCall:
         path.end(route)
         self._transport.write(route.answer(body, path.date.at(now)))
         self._line.answered_fast(now)
+        route.timings.ended(self._begun, self._sent, now, _monotonic())
         return True
 
     def respond(self) -> UpstreamResponse:
@@ -147,7 +151,7 @@ class FastCall:
         response = UpstreamResponse(link)
         incoming = self._line.begin(route.arrival, self._body)
         patience_s = express.PATIENCE_S if self._is_patient else 0.0
-        resumed = self._path.resume(incoming, route, response, self._since, patience_s)
+        resumed = self._path.resume(incoming, route, response, self._begun, self._sent, patience_s)
         self._is_patient = True
         if route.session is not None:
             route.session.in_flight[self._key] = resumed.cancel

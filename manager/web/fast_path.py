@@ -126,7 +126,7 @@ class FastPath:
             self._clients.note(route.client, seen)
 
     def end(self, route: FastRoute) -> None:
-        """It is answered."""
+        """It is about to be answered."""
         here, everywhere = route.located.workspace.supervisor.figures, self.figures
         here.in_flight -= 1
         everywhere.in_flight -= 1
@@ -140,16 +140,18 @@ class FastPath:
         incoming: Incoming,
         route: FastRoute,
         response: UpstreamResponse,
-        since: float,
+        begun: float,
+        sent_at: float,
         patience_s: float,
     ) -> Express:
-        """Let a call go on the usual way."""
+        """Let a call go on the usual way; times are monotonic."""
         exchange = _exchange(route.arrival, incoming.body, route.session)
         assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
         exchange.decided(route.located)
         here = route.located.workspace.supervisor.figures
-        slot = Slot(here, self.figures, is_stream=False, is_counted=True)
-        sent = Sent(route.located, Underway(response, slot, since, self._settings.call_timeout_s))
+        slot = Slot(here, self.figures, is_stream=False, begun=begun, is_counted=True)
+        slot.sent = sent_at
+        sent = Sent(route.located, Underway(response, slot, sent_at, self._settings.call_timeout_s))
         self.under_way -= 1
         return self._host.resume(incoming, exchange, sent, patience_s)
 

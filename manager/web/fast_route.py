@@ -53,6 +53,7 @@ class FastRoute:
         instance: its server.
         folder: the client's text that named the workspace, None where an id did.
         session: theirs, and what was `chosen` in it.
+        timings: of their workspace.
     """
 
     __slots__ = (
@@ -81,6 +82,7 @@ class FastRoute:
         "instance",
         "located",
         "session",
+        "timings",
     )
 
     def __init__(
@@ -104,6 +106,7 @@ class FastRoute:
         self.located = located
         self.instance = instance
         self.folder = folder
+        self.timings = located.workspace.supervisor.figures.timings
         self.session = exchange.session
         self.chosen = None if exchange.session is None else Chosen.of(exchange.session)
         self._exchange = exchange

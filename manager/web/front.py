@@ -14,17 +14,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from http_front.bodies import Body, ChunkedBody, MeasuredBody
+from http_front.deadline import Deadline
+from http_front.room import Room
+from manager.routing.answer_head import render_refusal
 from manager.routing.arrival import Arrival
-from manager.routing.bodies import Body, ChunkedBody, MeasuredBody
 from manager.routing.door import DoorRefusal, RequestFacts
-from manager.routing.head import render_refusal
 from manager.routing.heads import Head, Refused
-from manager.web.deadline import Deadline
 from manager.web.fast_call import FastCall
 from manager.web.handed_over import HandedOver
 from manager.web.incoming import Incoming
 from manager.web.limits import FULL, LATE, SLOW
-from manager.web.room import Room
 from manager.web.shared import Shared
 
 MAX_PIPELINED: Final = 64 * 1024
@@ -226,34 +226,25 @@ class Front(asyncio.Protocol):
             self._serve(body.body)
 
     def _serve(self, body: bytes) -> None:
-        self._take = self._take_ahead
-        self.deadline.drop()
-        head, serve = self._head, self._shared.serve
-        if self._goes_fast(head, body):
-            return
-        assert head.arrival is not None  # noqa: S101  narrows the types: `_next` has looked
+        arrival, serve = self._head.arrival, self._shared.serve
+        assert arrival is not None  # noqa: S101  narrows the types: `_next` has looked
         assert serve is not None  # noqa: S101
-        self._incoming = Incoming(self, head.arrival, head.framing, body)
-        serve(self._incoming)
+        self.deadline.drop()
+        if not self._goes_fast(arrival, body):
+            serve(self.begin(arrival, body))
 
-    def _goes_fast(self, head: Head, body: bytes) -> bool:
+    def _goes_fast(self, arrival: Arrival, body: bytes) -> bool:
         """Send the request where one like it was served before."""
         path = self._shared.fast
-        if path is None or head.arrival is None or self._ahead:
-            return False
-        routes = path.routes.get(head.arrival)
-        if routes is None:
-            return False
-        self._fast = fast = self._fast or FastCall(self, self._transport, path)
-        if not fast.take_body(routes, self._raw, body):
+        if path is None or self._ahead or arrival not in path.routes:
             return False
         self._take = self._take_head
-        return True
+        self._fast = self._fast or FastCall(self, self._transport, path)
+        return self._fast.take_body(path.routes[arrival], self._raw, body)
 
     def begin(self, arrival: Arrival, body: bytes) -> Incoming:
-        """For the fast path: a request is answered the usual way from now on."""
-        self._take = self._take_ahead
-        self._is_fresh = False
+        """A request is answered the usual way from now on."""
+        self._take, self._is_fresh = self._take_ahead, False
         self._incoming = Incoming(self, arrival, self._head.framing, body)
         return self._incoming
 

@@ -13,10 +13,11 @@ from functools import lru_cache
 from math import inf
 from typing import Any, Final, Protocol
 
+from http_front.deadline import Deadline
+from http_front.head import Framing
+from http_front.room import Room
+from manager.routing.answer_head import render_head
 from manager.routing.arrival import JSON, Arrival
-from manager.routing.head import Framing, render_head
-from manager.web.deadline import Deadline
-from manager.web.room import Room
 
 JOINED: Final = 64 * 1024
 """Bytes of a body up to which it is joined to its head."""
@@ -52,11 +53,13 @@ class Incoming:
         body: of the request, whole.
         on_gone: called when the client leaves before its answer is complete.
         is_begun: whether an answer has begun.
+        came: when the request was here as a whole (monotonic).
     """
 
-    __slots__ = ("_framing", "_is_chunked", "_line", "arrival", "body", "is_begun", "on_gone")
+    __slots__ = ("_framing", "_is_chunked", "_line", "arrival", "body", "came", "is_begun", "on_gone")
 
     def __init__(self, line: Line, arrival: Arrival, framing: Framing, body: bytes) -> None:
+        self.came = time.monotonic()
         self.arrival = arrival
         self.body = body
         self.on_gone: Callable[[], object] | None = None
@@ -129,9 +132,18 @@ class Incoming:
 
     async def write(self, data: bytes) -> None:
         """Write some of the body, which is not empty; returns when the client keeps up."""
+        self.put(data)
+        await self._here().room.wait()
+
+    def put(self, data: bytes) -> bool:
+        """Write some of the body, which is not empty; whether the client keeps up."""
         line = self._here()
         line.send([b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data])
-        await line.room.wait()
+        return not line.room.is_short
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call this when the client keeps up again, or is gone."""
+        self._here().room.then(call)
 
     def finish(self) -> None:
         """End the body."""

@@ -7,39 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
 from manager.answers.dispatch import Dispatch, Sent, unknown_workspace
-from manager.answers.exchange import Exchange, Located, Reply
-from manager.answers.locate import locate
+from manager.answers.exchange import Exchange, Reply
 from manager.answers.sighting import sighting
-from manager.legacy.endpoint import UNKNOWN, LegacyEndpoint, NoSession
+from manager.legacy.endpoint import LegacyEndpoint, NoSession
 from manager.routing.arrival import METHODS
 from manager.routing.clients import Clients
 from manager.routing.json_scan import check_json
 from manager.routing.sessions import Session
 from manager.settings import Settings
-from manager.web import express, get_stream
-from manager.web.arrival import claims_of, exchange_of
+from manager.web import express
+from manager.web.arrival import exchange_of
 from manager.web.express import Express
 from manager.web.fast_path import FastPath
 from manager.web.faults import log_fault
 from manager.web.incoming import Incoming
 from manager.web.modern import ModernEndpoint
+from manager.web.session_routes import NOT_ALLOWED, SessionRoutes
 from manager.web.writer import Writer
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection, classify
 from protocol.jsonrpc import Request
-from protocol.versions import LEGACY_REVISIONS, Era
+from protocol.versions import Era
 
 _STOPPING: Final = Refusal(
     Reason.OVERLOADED, "the manager is stopping", "retry in a moment", delivered="no", retry_after_ms=1000
 )
-_NOT_ALLOWED: Final = b'{"error": "Method Not Allowed"}'
 
 OwnTask = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 """Runs something in a named task that somebody owns and ends."""
@@ -60,6 +58,7 @@ class McpRoutes:
         own_task: OwnTask,
         clients: Clients,
     ) -> None:
+        self.is_draining = False
         self._dispatch = dispatch
         self._legacy = legacy
         self._modern = modern
@@ -74,9 +73,9 @@ class McpRoutes:
             forwarder=dispatch.forwarder,
             settings=settings,
         )
+        self._of_session = SessionRoutes(legacy, dispatch.workspaces, lambda: self.is_draining)
         self._busy = 0
         self._idle: asyncio.Event | None = None
-        self.is_draining = False
 
     async def settled(self, seconds: float) -> bool:
         """Wait until no request is being answered, at most so many seconds; whether it came to that."""
@@ -99,11 +98,11 @@ class McpRoutes:
                 case "POST":
                     self._post(incoming)
                 case "GET":
-                    incoming.run(self._guarded(incoming, self._get))
+                    incoming.run(self._guarded(incoming, self._of_session.get))
                 case "DELETE":
-                    incoming.run(self._guarded(incoming, self._delete))
+                    incoming.run(self._guarded(incoming, self._of_session.delete))
                 case _:
-                    incoming.respond(405, _NOT_ALLOWED, {"Allow": ", ".join(METHODS)})
+                    incoming.respond(405, NOT_ALLOWED, {"Allow": ", ".join(METHODS)})
         except Exception as fault:  # noqa: BLE001  the last line of defence
             self.failed(incoming, fault)
 
@@ -164,7 +163,7 @@ class McpRoutes:
             incoming.respond(202)
             return
         exchange = exchange_of(incoming.arrival, inbound, inbound.message, None)
-        self._note(exchange)
+        self._note(exchange, incoming.came)
         if self._send_at_once(incoming, exchange) is None:
             self._work(incoming, exchange, partial(self._modern.answer, exchange))
 
@@ -198,7 +197,7 @@ class McpRoutes:
     def _in_session(self, incoming: Incoming, inbound: Inbound, message: Request, session: Session) -> None:
         exchange = exchange_of(incoming.arrival, inbound, message, session)
         exchange.headers[headers.SESSION] = session.id
-        self._note(exchange)
+        self._note(exchange, incoming.came)
         key = jsonrpc.id_key(message.id)
         if key in session.in_flight:
             text = "this id is still being answered in this session; use a new one"
@@ -210,8 +209,9 @@ class McpRoutes:
         else:
             session.in_flight[key] = sent.cancel
 
-    def _note(self, exchange: Exchange) -> None:
-        client, exchange.seen = sighting(exchange, time.monotonic())
+    def _note(self, exchange: Exchange, came: float) -> None:
+        exchange.begun = came
+        client, exchange.seen = sighting(exchange, came)
         self._clients.note(client, exchange.seen)
 
     # -- the ways to an answer ----------------------------------------------------------------------------
@@ -278,46 +278,6 @@ class McpRoutes:
             self.failed(incoming, fault)
         finally:
             self._end()
-
-    # -- GET and DELETE -----------------------------------------------------------------------------------
-
-    async def _get(self, incoming: Incoming) -> None:
-        """A stream of a legacy session (M-5, M-29)."""
-        arrival = incoming.arrival
-        version = arrival.fields.get(headers.VERSION)
-        if arrival.session is None or (version is not None and version not in LEGACY_REVISIONS):
-            incoming.respond(405, _NOT_ALLOWED, {"Allow": "POST"})
-            return
-        session = self._legacy.session(arrival.session)
-        if isinstance(session, NoSession):
-            incoming.respond(session.status, session.body(None))
-            return
-        if not arrival.accepts_events:
-            incoming.respond(406, b'{"error":"Not Acceptable: accept text/event-stream"}')
-            return
-        located = await locate(self._dispatch.workspaces, claims_of(arrival, session))
-        heard = located.workspace.id if isinstance(located, Located) else None
-        # asked last: nobody would end a stream that is opened behind the end of its session or of all streams
-        if self._legacy.session(arrival.session) is not session:
-            incoming.respond(UNKNOWN.status, UNKNOWN.body(None))
-        elif self.is_draining:
-            text = b'{"error":"the manager is stopping; connect again in a moment"}'
-            incoming.respond(503, text, {"Retry-After": "1"})
-        else:
-            await get_stream.serve(incoming, self._legacy.keeper, session, heard)
-
-    async def _delete(self, incoming: Incoming) -> None:
-        """The end of a legacy session (M-31)."""
-        version = incoming.arrival.fields.get(headers.VERSION)
-        if version is not None and version not in LEGACY_REVISIONS:
-            incoming.respond(405, _NOT_ALLOWED, {"Allow": "POST"})
-            return
-        session = self._legacy.session(incoming.arrival.session)
-        if isinstance(session, NoSession):
-            incoming.respond(session.status, session.body(None))
-            return
-        await self._legacy.keeper.end(session)
-        incoming.respond(200, jsonrpc.dumps({"ok": True, "deleted": True, "sessionId": session.id}))
 
 
 def _id_of(inbound: Inbound) -> bytes | None:

@@ -151,7 +151,9 @@ class FastCall:
         response = UpstreamResponse(link)
         incoming = self._line.begin(route.arrival, self._body)
         patience_s = express.PATIENCE_S if self._is_patient else 0.0
-        resumed = self._path.resume(incoming, route, response, self._begun, self._sent, patience_s)
+        resumed = self._path.resume(
+            incoming, route, response, begun=self._begun, sent_at=self._sent, patience_s=patience_s
+        )
         self._is_patient = True
         if route.session is not None:
             route.session.in_flight[self._key] = resumed.cancel

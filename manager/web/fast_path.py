@@ -140,6 +140,7 @@ class FastPath:
         incoming: Incoming,
         route: FastRoute,
         response: UpstreamResponse,
+        *,
         begun: float,
         sent_at: float,
         patience_s: float,

@@ -196,6 +196,7 @@ class FastPath:
             upstream=self._forwarder.head(instance, request),
             client=sighting(exchange, time.monotonic())[0],
             folder=None if claim.is_id else str(claim.text),
+            longest=self._settings.body_limit,
         )
 
 

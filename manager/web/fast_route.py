@@ -69,6 +69,7 @@ class FastRoute:
         "_known",
         "_known_size",
         "_length",
+        "_longest",
         "_noted_at",
         "_pattern",
         "_rest",
@@ -96,11 +97,13 @@ class FastRoute:
         upstream: bytes,
         client: Client,
         folder: str | None,
+        longest: int,
     ) -> None:
         """Args:
         exchange: one of these calls.
         patterns: as the client writes them, and as the server gets them, None where that is the same.
         upstream: the head of requests to the server up to the digits of the length.
+        longest: bytes of a body that the door lets in.
         """
         self.arrival = arrival
         self.located = located
@@ -113,6 +116,7 @@ class FastRoute:
         self._pattern, self._written = patterns
         self._upstream = upstream
         self._client = client
+        self._longest = longest
         self._sent_cwd = sent_cwd(exchange.claims)
         self._heard = located.heard
         self._noted_at = 0.0
@@ -144,7 +148,7 @@ class FastRoute:
         if stop < 0 or not data.startswith(self._rest, stop):
             return -1
         digits, start = data[len(begin) : stop], stop + len(self._rest)
-        if not digits.isdigit() or start + int(digits) != len(data):
+        if not digits.isdigit() or start + int(digits) != len(data) or int(digits) > self._longest:
             return -1
         self._head, self._head_size, self._size = data[:start], start, len(data)
         return start

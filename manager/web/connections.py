@@ -12,6 +12,7 @@ from typing import Any
 from manager.routing.door import DoorRules
 from manager.routing.heads import Heads
 from manager.web.front import Front
+from manager.web.heartbeats import Heartbeats
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
 from manager.web.peers import PeerCheck
@@ -54,6 +55,7 @@ class Connections:
             self._admit,
             self.open.discard,
             self._run,
+            Heartbeats(asyncio.get_running_loop()),
         )
         return lambda: Front(shared)
 

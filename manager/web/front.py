@@ -11,8 +11,8 @@ How many connections there are says `connections.py`. What an answer looks like 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, cast
 
 from manager.routing.bodies import Body, ChunkedBody, MeasuredBody
 from manager.routing.door import DoorRefusal, RequestFacts
@@ -20,6 +20,7 @@ from manager.routing.head import render_refusal
 from manager.routing.heads import Head, Refused
 from manager.web.deadline import Deadline
 from manager.web.handed_over import HandedOver
+from manager.web.heartbeats import Heartbeats
 from manager.web.incoming import Incoming
 from manager.web.limits import FULL, LATE, SLOW
 from manager.web.room import Room
@@ -48,7 +49,15 @@ class Front(asyncio.Protocol):
         self._is_known = self._is_sorting = self._is_served = False
         self.deadline = Deadline(self._loop)
         self.room = Room()
-        self.run = shared.run
+
+    @property
+    def heartbeats(self) -> Heartbeats:
+        """What fills the silences of event streams."""
+        return self._shared.heartbeats
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that ends with the connections at the latest."""
+        return self._shared.run(work)
 
     # -- the loop -----------------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from manager.routing.arrival import JSON, Arrival
 from manager.routing.head import Framing, render_head
 from manager.web.deadline import Deadline
+from manager.web.heartbeats import Heartbeats
 from manager.web.room import Room
 
 JOINED: Final = 64 * 1024
@@ -27,12 +28,17 @@ class Line(Protocol):
     Attributes:
         deadline: what is called unless the request is answered in time.
         room: whether the client keeps up.
-        run: starts a task that ends with the connections at the latest.
     """
 
     deadline: Deadline
     room: Room
-    run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+    @property
+    def heartbeats(self) -> Heartbeats:
+        """What fills the silences of event streams."""
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that ends with the connections at the latest."""
 
     def send(self, pieces: Sequence[bytes]) -> None:
         """Hand bytes to the transport at once."""
@@ -49,15 +55,17 @@ class Incoming:
 
     Attributes:
         body: of the request, whole.
+        heartbeats: what fills its silences, where the answer is an event stream.
         on_gone: called when the client leaves before its answer is complete.
         is_begun: whether an answer has begun.
     """
 
-    __slots__ = ("_framing", "_is_chunked", "_line", "arrival", "body", "is_begun", "on_gone")
+    __slots__ = ("_framing", "_is_chunked", "_line", "arrival", "body", "heartbeats", "is_begun", "on_gone")
 
     def __init__(self, line: Line, arrival: Arrival, framing: Framing, body: bytes) -> None:
         self.arrival = arrival
         self.body = body
+        self.heartbeats = line.heartbeats
         self.on_gone: Callable[[], object] | None = None
         self.is_begun = False
         self._line: Line | None = line
@@ -123,6 +131,15 @@ class Incoming:
     async def write(self, data: bytes) -> None:
         """Write some of the body, which is not empty; returns when the client keeps up."""
         self.put(data)
+        await self.room()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client does not keep up."""
+        return self._line is not None and self._line.room.is_short
+
+    async def room(self) -> None:
+        """Return when the client keeps up."""
         await self._here().room.wait()
 
     def put(self, data: bytes) -> bool:

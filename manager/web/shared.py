@@ -10,6 +10,7 @@ from typing import Any, Final
 from manager.routing.door import DoorRefusal, DoorRules
 from manager.routing.heads import Heads
 from manager.web.faults import log_fault
+from manager.web.heartbeats import Heartbeats
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
 from manager.web.peers import FOREIGN, PeerCheck
@@ -37,6 +38,7 @@ class Shared:
     admit: Callable[..., bool]
     forget: Callable[..., None]
     run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    heartbeats: Heartbeats
 
     def stranger(self, transport: asyncio.BaseTransport) -> DoorRefusal | None:
         """Why the peer of a connection is not served; None where it is."""

@@ -57,7 +57,7 @@ def outcome(members: _Members) -> Mapping[str, Any]:
         The same where nothing is to be changed.
     """
     value = memoryview(members.get(_STRUCTURED, _ABSENT))
-    if not value or bytes(value[:1]) == b"{":
+    if bytes(value[:1]) in (b"", b"{"):
         return members
     structured = bytes(value)
     kept: dict[str, Any] = {name: value for name, value in members.items() if name != _STRUCTURED}

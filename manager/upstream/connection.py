@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from manager.upstream import learned
-from manager.upstream.response import Blame, ResponseHead, UpstreamFailure, UpstreamResponse
+from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailure, UpstreamResponse
 
 # httptools limits neither head nor trailers: this many bytes may come without one byte of body among them.
 MAX_HEAD = 64 * 1024
@@ -45,7 +46,8 @@ class Connection(asyncio.Protocol):
     """A TCP connection; between exchanges it is idle, and anything that arrives then ends it.
 
     `on_idle` is called when an exchange left the connection fit for another one, `on_lost` once, when its
-    socket closes. The names on_message_begin … on_message_complete belong to httptools.
+    socket closes. `idle_since` is monotonic. The names on_message_begin … on_message_complete belong to
+    httptools.
     """
 
     _transport: asyncio.Transport
@@ -57,7 +59,9 @@ class Connection(asyncio.Protocol):
         self.broke_off = False  # the server ended it in the middle of an exchange
         self._on_lost = on_lost
         self._parser: HttpResponseParser | None = None  # there while it is in the middle of a response
-        self._response: UpstreamResponse | None = None  # None: idle
+        self._response: UpstreamResponse | None = None  # None: idle, or a taker waits
+        self._taker: Taker | None = None
+        self.idle_since = -inf
         self._unsent = _NOTHING
         self._writing_paused = False
         self._poller: select.poll | None = None
@@ -111,8 +115,27 @@ class Connection(asyncio.Protocol):
         self._send(head, body)
         return response
 
+    def begin_for(self, taker: Taker, request: bytes) -> None:
+        """Sends one request, head and body, on an idle connection that is open."""
+        self._taker = taker
+        self._transport.write(request)
+
+    def settle(self, now: float) -> None:
+        """For a taker: the answer was whole. The connection is idle again."""
+        self._taker = None
+        self.idle_since = now
+        self._let_go(fit=True)
+
+    def let_respond(self) -> None:
+        """For a taker: it will not take the answer itself."""
+        taker, self._taker = self._taker, None
+        if taker is not None:
+            self._reset()
+            self._response = taker.respond()
+
     def close(self, cause: str) -> None:
         """Closes at once, unsent bytes included; an unfinished response fails with `cause`. Idempotent."""
+        self.let_respond()
         self._unsent = _NOTHING
         self._transport.abort()
         response, self._response = self._response, None
@@ -129,12 +152,14 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop, once."""
+        self.let_respond()
         self.broke_off = self.broke_off or self._response is not None
         self.close(self._break_off_cause())
         self._on_lost(self)
 
     def eof_received(self) -> None:
         """Called by the loop: the server sends no more."""
+        self.let_respond()
         if self._response is not None and self._until_eof:
             self._finish(self._response)
         else:
@@ -143,6 +168,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
+        taker = self._taker
+        if taker is not None:
+            if taker.take(data):
+                return
+            self.let_respond()
         response = self._response
         if response is None:  # bytes nobody asked for: whatever they are, they must not answer the next call
             self.close("malformed_response")

@@ -72,6 +72,19 @@ class Carrier(Protocol):
         """Let the server send on."""
 
 
+class Taker(Protocol):
+    """Who takes an answer that comes in one piece, and leaves any other to a response object."""
+
+    def take(self, data: bytes) -> bool:
+        """The first bytes of the answer: whether they are all of it and were taken.
+
+        Then this has also called `settle`. Otherwise nothing was done, and `respond` follows.
+        """
+
+    def respond(self) -> UpstreamResponse:
+        """What is to get the answer instead, whatever comes of it."""
+
+
 class UpstreamResponse:
     """A response whose head has arrived; its body is read once, by one reader.
 

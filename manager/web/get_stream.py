@@ -92,6 +92,7 @@ def _stand(
         out.left()
         raise
     incoming.on_gone = out.left
+    incoming.forget()
     standing.begin(out, after)
 
 

@@ -18,6 +18,7 @@ from http_front.head import Framing
 from http_front.room import Room
 from manager.routing.answer_head import render_head
 from manager.routing.arrival import JSON, Arrival
+from manager.routing.door import RequestFacts
 from manager.web.heartbeats import Heartbeats
 
 JOINED: Final = 64 * 1024
@@ -50,6 +51,9 @@ class Line(Protocol):
 
     def abort(self) -> None:
         """Cut the connection off."""
+
+
+_FORGOTTEN: Final = Arrival(RequestFacts("GET", "/", ()), None)
 
 
 class Incoming:
@@ -85,6 +89,10 @@ class Incoming:
         self._line: Line | None = line
         self._framing = framing
         self._is_chunked = False
+
+    def forget(self) -> None:
+        """What the request said is of interest to nobody any more: its answer will take long."""
+        self.arrival, self.body = _FORGOTTEN, b""
 
     @property
     def is_repeatable(self) -> bool:

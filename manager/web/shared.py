@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
+from http_front.deadline import Deadlines
 from manager.routing.door import DoorRefusal, DoorRules
 from manager.routing.heads import Heads
 from manager.web.fast_path import FastPath
@@ -42,6 +43,7 @@ class Shared:
     forget: Callable[..., None]
     run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
     heartbeats: Heartbeats
+    deadlines: Deadlines
 
     def stranger(self, transport: asyncio.BaseTransport) -> DoorRefusal | None:
         """Why the peer of a connection is not served; None where it is."""

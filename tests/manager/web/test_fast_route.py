@@ -260,7 +260,7 @@ def test_a_stream_of_one_event_stays_one_but_in_a_session(is_chunked: bool) -> N
         assert body_of(legacy, data) == PLAIN
     told = (modern.answer(data, DATE) or b"").partition(DATE)[0]
     assert b"\r\nContent-Type: text/event-stream" in told
-    assert told.endswith(b"\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked")
+    assert b"\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n" in told
 
 
 def test_of_calls_in_quick_succession_one_is_noted() -> None:

@@ -223,10 +223,9 @@ def _check(call: Call, offered: Offered) -> _Checked | Outcome:
     filled = schema_defaults.fill(offered, arguments)
     if filled is not arguments:
         call = replace(call, arguments=jsonrpc.raw(filled))
-    # loaded with the first call: compiling schemas takes a library that health answers need not wait for
-    from workspace_server.schemas import validation  # noqa: PLC0415
+    if problems := offered.arguments.check(filled):
+        from workspace_server.schemas import validation  # noqa: PLC0415  loaded with the first call
 
-    if problems := validation.validator_for(offered.schema).check(filled):
         return encode_result(validation.invalid_arguments_result(offered.named_tool(), problems))
     return _Checked(call, offered, filled)
 
@@ -249,5 +248,7 @@ def _contradiction(call: Call, offered: Offered, arguments: Mapping[str, Any]) -
     """The answer to a call whose headers say something else than its arguments (M6)."""
     if not call.is_direct or headers.UNMIRRORED in call.asked.header:
         return None
-    problem = params.mismatch(call.asked.header, offered.schema, arguments)
+    if not offered.mirrored:
+        return None
+    problem = params.mismatch(call.asked.header, offered.mirrored, arguments)
     return None if problem is None else Rejection(400, HEADER_MISMATCH, problem, call.asked.request.id)

@@ -11,7 +11,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 MAX_LENGTH = 1_000
 _MAX_NESTING = 50
@@ -25,16 +25,15 @@ class Refused(Exception):
     """Why an expression has no value, in words for the one who wrote it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
+class _Token(NamedTuple):
     kind: str  # "number", "name", "operator" or "end"
     text: str
     position: int  # 1-based, in characters
 
 
 _TOKEN = re.compile(
-    r"(?P<space>[ \t\r\n]+)|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<operator>\*\*|//|[-+*/%(),])"
+    r"[ \t\r\n]*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<operator>\*\*|//|[-+*/%(),])|(?P<end>\Z))"
 )
 _HINTS = {
     "^": "; write ** for a power",
@@ -62,15 +61,17 @@ _TOKEN_HINTS = {
 def _tokens(expression: str) -> list[_Token]:
     found = []
     at = 0
-    while at < len(expression):
-        match = _TOKEN.match(expression, at)
-        if match is None:
-            char = expression[at]
-            raise Refused(f"Unexpected character {char!r} at position {at + 1}{_HINTS.get(char, '')}")
-        if match.lastgroup != "space":
-            found.append(_Token(str(match.lastgroup), match.group(), at + 1))
-        at = match.end()
-    return [*found, _Token("end", "", at + 1)]
+    for match in _TOKEN.finditer(expression):
+        if match.start() != at:
+            break
+        kind = match.lastgroup or ""
+        begin, at = match.span(kind)
+        found.append(_Token(kind, match[kind], begin + 1))
+        if kind == "end":
+            return found
+    at += len(expression[at:]) - len(expression[at:].lstrip(" \t\r\n"))
+    char = expression[at]
+    raise Refused(f"Unexpected character {char!r} at position {at + 1}{_HINTS.get(char, '')}")
 
 
 def _bounded(value: Number | complex) -> Number:
@@ -148,8 +149,7 @@ _FUNCTIONS: dict[str, tuple[int, int, Callable[..., Number]]] = {
 _NAMES = (*_CONSTANTS, *_FUNCTIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Operation:
+class _Operation(NamedTuple):
     """One step of a parsed expression: takes `arity` values off the stack and puts one on it."""
 
     apply: Callable[..., Number]
@@ -166,22 +166,24 @@ class _Parser:
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
         self._next = 0
+        self._token = tokens[0]
         self._nesting = 0
         self.steps: list[Number | _Operation] = []
 
     def read(self) -> list[Number | _Operation]:
         self._expression(0)
-        if self._peek().kind != "end":
-            raise self._unexpected(self._peek())
+        if self._token.kind != "end":
+            raise self._unexpected(self._token)
         return self.steps
 
-    def _peek(self) -> _Token:
-        return self._tokens[self._next]
+    def _advance(self) -> None:
+        self._next += 1
+        self._token = self._tokens[self._next]
 
     def _accept(self, text: str) -> bool:
-        if self._peek().text != text:
+        if self._token.text != text:
             return False
-        self._next += 1
+        self._advance()
         return True
 
     def _unexpected(self, token: _Token) -> Refused:
@@ -204,12 +206,12 @@ class _Parser:
     def _expression(self, weakest: int) -> None:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
-            position = self._peek().position
+            position = self._token.position
             raise Refused(f"Expression is nested too deeply at position {position}; split it into steps")
         self._operand()
-        while (rule := _BINARY.get(self._peek().text)) is not None and rule[0] >= weakest:
-            sign = self._peek()
-            self._next += 1
+        while (rule := _BINARY.get(self._token.text)) is not None and rule[0] >= weakest:
+            sign = self._token
+            self._advance()
             strength, apply = rule
             # A power binds to the right, and its exponent may carry a minus.
             self._expression(_NEGATION if apply is _power else strength + 1)
@@ -217,12 +219,12 @@ class _Parser:
         self._nesting -= 1
 
     def _operand(self) -> None:
-        token = self._peek()
+        token = self._token
         if token.kind == "number":
-            self._next += 1
+            self._advance()
             self.steps.append(int(token.text) if token.text.isdigit() else _decimal(token))
         elif token.kind == "name":
-            self._next += 1
+            self._advance()
             self._name(token)
         elif self._accept("-"):
             self._expression(_NEGATION)
@@ -235,7 +237,7 @@ class _Parser:
 
     def _close(self) -> None:
         if not self._accept(")"):
-            raise self._unexpected(self._peek())
+            raise self._unexpected(self._token)
 
     def _name(self, token: _Token) -> None:
         name, at = token.text, token.position

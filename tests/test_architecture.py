@@ -52,6 +52,9 @@ SDK_USERS = frozenset({"manager.cli.demo", "manager.cli.demo_gathered"})
 
 LONGEST = 300
 LONGER = {
+    "manager/upstream/connection.py": "one connection: all its states, and what leads from one to the next",
+    "manager/upstream/forward.py": "one attempt and all that its failures mean",
+    "manager/web/front.py": "one connection: all its states, and what leads from one to the next",
     "manager/routing/registrations.py": "one table whose rules only make sense together",
     "workspace_server/schemas/argument_messages.py": "one message per kind of mistake",
     "workspace_server/source.py": "one vocabulary, in which every origin of tools is written",
@@ -215,7 +218,7 @@ def test_exemptions_are_of_files_that_exist() -> None:
 def test_the_daemon_starts_without_what_it_rarely_needs() -> None:
     """In a fresh interpreter, as it is started: isolated, from the installed package."""
     # not `rich`: structlog takes it along where it happens to be installed, which a user's environment need not be
-    heavy = {"mcp", "mcp_types", "httpx2", "click"}
+    heavy = {"mcp", "mcp_types", "httpx2", "click", "prometheus_client"}
     program = "import sys, manager.daemon; print(manager.__file__); print(*sys.modules)"
     said = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=30

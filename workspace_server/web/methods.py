@@ -6,7 +6,6 @@ Envelopes were checked in `protocol.inbound`; `subscriptions/listen`, which does
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +14,7 @@ from protocol import jsonrpc, names, tasks
 from protocol.inbound import Rejection
 from protocol.versions import MODERN_REVISIONS
 from workspace_server import log
+from workspace_server.calls import dispatch
 from workspace_server.calls.asked import Asked, Outcome
 from workspace_server.calls.dispatch import Calls
 from workspace_server.catalog.view import mode_of
@@ -39,8 +39,7 @@ _CAPABILITIES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What goes back: HTTP status and the JSON-RPC body."""
 
     status: int
@@ -90,6 +89,8 @@ class Methods:
         """The same for a call that waits for nothing; None where it has to be awaited."""
         if asked.request.method != names.TOOLS_CALL:
             return None
+        if not dispatch.is_immediate(asked, self._toolset.last):
+            return None  # not worth a look that would have to be repeated
         try:
             view = self._toolset.current_now()
             if view is None or self._transparent.may_answer(asked, view):

@@ -52,7 +52,6 @@ MAX_DEPTH: Final = 4
 OWN_TIME: Final = "ask for less in one call, or raise timeout_s where the tool or its server is configured"
 SEARCH: Final[str] = TOOL_SEARCH["name"]
 _OURS: Final = frozenset({SEARCH, execute.NAME})
-_ANSWERS: Final = ("requestState", "inputResponses")
 
 
 class _Checked(msgspec.Struct, frozen=True):
@@ -219,7 +218,7 @@ def is_immediate(asked: Asked, view: View) -> bool:
     offered = None if name in _OURS else view.get(name)
     if offered is None or offered.tool.name not in offered.source.immediate:
         return False
-    return not any(one in params for one in _ANSWERS)
+    return "requestState" not in params and "inputResponses" not in params
 
 
 def _call(asked: Asked, view: View) -> Call | Rejection:

@@ -150,7 +150,12 @@ class Registry:
     @property
     def is_as_seen(self) -> bool:
         """Whether the last snapshot still shows the tools there are."""
-        return self._is_current and all(listing.is_as_seen for listing in self._listings)
+        if not self._is_current:
+            return False
+        for listing in self._listings:  # noqa: SIM110  asked with every call, and a generator costs as much again
+            if not listing.is_as_seen:
+                return False
+        return True
 
     async def snapshot(self) -> Snapshot:
         """The table now. Sources that do not answer in time appear with their last list."""

@@ -22,6 +22,7 @@ from workspace_server.naming import sort_key
 from workspace_server.web import completion, pages, prompts, resources
 from workspace_server.web.tasks import TaskMethods
 from workspace_server.web.transparent import Transparent
+from workspace_server.web.turn import ThisTurn
 
 _UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 INSTRUCTIONS: Final = (
@@ -59,6 +60,7 @@ class Methods:
         self._toolset = calls.toolset
         self._calls = calls
         self._transparent = Transparent(calls)
+        self._view = ThisTurn(self._toolset.current_now)
         self._page_size = page_size
         self._server_info = {"name": names.WORKSPACE_SERVER, "version": version}
         self.tasks = TaskMethods(calls, self._finished)
@@ -92,7 +94,7 @@ class Methods:
         if not dispatch.is_immediate(asked, self._toolset.last):
             return None  # not worth a look that would have to be repeated
         try:
-            view = self._toolset.current_now()
+            view = self._view.get()
             if view is None or self._transparent.may_answer(asked, view):
                 return None
             outcome = self._calls.call_now(asked, view)

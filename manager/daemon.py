@@ -169,6 +169,7 @@ class Daemon:
         self._handle_signals()
         self.own(parts.externals.run(), "external servers")
         self.own(parts.listening.run(), "listening")
+        self.own(parts.templates.run(), "template")
         self.own(self._keep_house(parts.keeper, parts.workspaces), "housekeeping")
         self._log.info("ready", address=address, pid=os.getpid(), version=__version__)
         systemd.notify(READY=1, STATUS=f"serving {address}")

@@ -44,6 +44,10 @@ class Settings(BaseSettings):
     auto_start: bool = Field(
         True, description="Start a server for a folder that is marked as a project but not known yet."
     )
+    fork_servers: bool = Field(
+        True,
+        description="Fork workspace servers from a process that has all loaded and takes 40 MB (Linux only).",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="Least level that is logged."
     )

@@ -22,6 +22,7 @@ import psutil
 
 from manager.client import Control, ManagerFault, NoManager
 from manager.paths import Paths
+from protocol.names import TEMPLATE
 
 QUICK: dict[str, object] = {"match_wait_s": 0, "announce_hold_s": 0.05, "grace_s": 5}
 """Settings that keep tests short. Each can be overridden."""
@@ -71,9 +72,9 @@ class Said:
 
 
 class ManagerHome:
-    """One user's folders, on which managers are started."""
+    """One user's folders, on which managers are started; `forks` is whether their servers may be forked."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, forks: bool = False) -> None:
         self.folder = folder
         self._environ = {
             **{name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE") if name in os.environ},
@@ -81,6 +82,7 @@ class ManagerHome:
             "LMTB_CONFIG_DIR": str(folder / "config"),
             "LMTB_STATE_DIR": str(folder / "state"),
             "LMTB_RUNTIME_DIR": str(folder / "run"),
+            "LMTB_FORK_SERVERS": str(forks),
         }
         (folder / "home").mkdir(parents=True)
         self.paths = Paths.of_user(self._environ)
@@ -161,7 +163,11 @@ class ManagerHome:
 
     def servers(self) -> set[int]:
         """Process ids of all workspace servers, known to a manager or not."""
-        return set(self.processes("workspace_server"))
+        return set(self.processes("workspace_server")) - self.templates()
+
+    def templates(self) -> set[int]:
+        """Process ids of all templates, from which servers are forked."""
+        return set(self.processes(f"workspace_server {TEMPLATE}"))
 
     async def emptied(self, within_s: float) -> None:
         """Wait until nothing is left of these folders.
@@ -188,9 +194,9 @@ class ManagerHome:
 
 
 @contextlib.asynccontextmanager
-async def manager_home(folder: Path) -> AsyncIterator[ManagerHome]:
+async def manager_home(folder: Path, *, forks: bool = False) -> AsyncIterator[ManagerHome]:
     """Folders for managers. At the end all of them are stopped, and none may have left a process behind."""
-    home = ManagerHome(folder)
+    home = ManagerHome(folder, forks=forks)
     try:
         yield home
     finally:

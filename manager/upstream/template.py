@@ -29,7 +29,7 @@ from manager.upstream.process import (
 from protocol import names, template
 from protocol.template import Exited, Fork, Forked, Ready
 
-FORK_S: Final = 2.0
+FORK_S: Final = 5.0
 """How long a fork may take; then the server is started anew, and one that comes too late gets no orders."""
 
 

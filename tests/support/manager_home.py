@@ -19,13 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from manager.client import Control, ManagerFault, NoManager
 from manager.paths import Paths
+from manager.upstream.templates import POSSIBLE
 from protocol.names import TEMPLATE
 
 QUICK: dict[str, object] = {"match_wait_s": 0, "announce_hold_s": 0.05, "grace_s": 5}
 """Settings that keep tests short. Each can be overridden."""
+BOTH_WAYS = pytest.mark.parametrize("home", [False, True], indirect=True, ids=["started", "forked"])
+"""Marks tests whose `home` makes managers that start servers anew, and managers that fork them."""
 START_S = 20.0
 STOP_S = 20.0
 
@@ -76,6 +80,7 @@ class ManagerHome:
 
     def __init__(self, folder: Path, *, forks: bool = False) -> None:
         self.folder = folder
+        self._forks = forks
         self._environ = {
             **{name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE") if name in os.environ},
             "HOME": str(folder / "home"),
@@ -114,9 +119,11 @@ class ManagerHome:
         return self._managers[-1]
 
     async def start(self, **options: Any) -> ManagerProcess:
-        """Start a manager and wait until it answers on its control socket."""
+        """Start a manager and wait until it answers on its control socket, and can fork if it may."""
         manager = await self.launch(**options)
         await self.ready(manager)
+        if self._forks and POSSIBLE:
+            await until(lambda: "template.ready" in manager.log.read_text(), START_S, manager.log.read_text)
         return manager
 
     async def ready(self, manager: ManagerProcess) -> None:

@@ -12,9 +12,11 @@ import gc
 import os
 import select
 import signal
+import site
 import socket
 import sys
 import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
@@ -26,6 +28,7 @@ from workspace_server import log, process, rehearsal
 
 NOT_ALONE: Final = 3
 """Exit code where a library has started a thread: what that holds would be held for ever after a fork."""
+_OURS: Final = frozenset({"__main__", "protocol", "workspace_server"})
 _ARGUMENTS_START, _ENVIRONMENT_END = 45, 48
 """Where these addresses stand in `/proc/self/stat`, counted from behind the name."""
 
@@ -45,11 +48,12 @@ def main() -> NoReturn:
     if len(os.listdir("/proc/self/task")) != 1:  # noqa: PTH208  the quickest way
         log.error("template_has_threads")
         os._exit(NOT_ALONE)
-    loaded = _stamp()
+    loaded = _loaded()
+    stamp = _stamp(loaded)
     gc.collect()
     gc.freeze()
     channel.send(template.encode(Ready()))
-    order = _Template(channel, loaded).until_forked()
+    order = _Template(channel, lambda: _stamp(loaded) == stamp).until_forked()
     if order is None:
         os._exit(0)
     try:
@@ -57,7 +61,6 @@ def main() -> NoReturn:
     except OSError as error:
         log.error("fork_failed", cause=str(error))
         os._exit(process.BAD_ORDERS)
-    del channel, loaded, order
     process.main()
 
 
@@ -70,26 +73,31 @@ def _take_channel() -> socket.socket:
     return channel
 
 
-def _stamp() -> tuple[tuple[str, int, int] | str, ...]:
-    """The state of the interpreter and of every file that was loaded; differs when others would be."""
-    files = {getattr(module, "__file__", None) for module in tuple(sys.modules.values())}
-    return tuple(_state(file) for file in sorted({sys.executable, *filter(None, files)}))
+def _loaded() -> tuple[str, ...]:
+    """What tells whether another program would be loaded now: our files, and where all else was installed."""
+    ours = (module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] in _OURS)
+    return sys.executable, os.path.dirname(os.__file__), *site.getsitepackages(), *filter(None, ours)  # noqa: PTH120
 
 
-def _state(file: str) -> tuple[str, int, int] | str:
+def _stamp(paths: Sequence[str]) -> list[tuple[int, int] | None]:
+    """How these files and folders are now."""
+    return [_state(path) for path in paths]
+
+
+def _state(path: str) -> tuple[int, int] | None:
     try:
-        found = os.stat(file)  # noqa: PTH116  hundreds of files before each fork
+        found = os.stat(path)  # noqa: PTH116  hundreds of them before each fork
     except OSError:
-        return file
-    return file, found.st_mtime_ns, found.st_size
+        return None
+    return found.st_mtime_ns, found.st_size
 
 
 class _Template:
     """Waits for orders, forks, and waits for those that end."""
 
-    def __init__(self, channel: socket.socket, loaded: object) -> None:
+    def __init__(self, channel: socket.socket, is_current: Callable[[], bool]) -> None:
         self._channel = channel
-        self._loaded = loaded
+        self._is_current = is_current
         self._poll = select.poll()
         self._poll.register(channel, select.POLLIN)
         self._children: dict[int, tuple[int, str]] = {}
@@ -102,7 +110,7 @@ class _Template:
                     self._bury(descriptor)
                     continue
                 order = self._receive()
-                if order is None or _stamp() != self._loaded:
+                if order is None or not self._is_current():
                     return None
                 if self._fork(order):
                     return order

@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -160,7 +161,7 @@ def main() -> None:
                 one.weigh()
         for kind, one in both.items():
             p95 = statistics.quantiles(one.times, n=20)[-1]
-            added = (one.weights[-1] - one.weights[0]) / (len(one.weights) - 1) / 1024
+            added = statistics.median(b - a for a, b in pairwise(one.weights)) / 1024
             print(
                 f"{kind:>12}: first answer p50 {statistics.median(one.times):.1f} ms, p95 {p95:.1f} ms;"
                 f" each further workspace {added:.1f} MiB"

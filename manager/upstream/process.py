@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
-import psutil
-
 from protocol import names
 
 _PASSED_ON: Final = (
@@ -50,13 +48,22 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def start_time(pid: int) -> str | None:
     """A text that no two processes of one pid share, or None when there is no such (living) process."""
+    if sys.platform != "linux":
+        return _start_time_elsewhere(pid)
     try:
-        if sys.platform == "linux":
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-            return None if fields[0] in (b"Z", b"X") else f"{boot}:{int(fields[19])}"
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else f"{boot}:{int(fields[19])}"
+
+
+def _start_time_elsewhere(pid: int) -> str | None:
+    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+
+    try:
         return repr(psutil.Process(pid).create_time())
-    except (OSError, psutil.Error):
+    except psutil.Error:
         return None
 
 
@@ -179,6 +186,8 @@ class Process:
 
     def usage(self) -> tuple[int, float] | None:
         """Resident bytes and CPU seconds, or None when it cannot be asked."""
+        import psutil  # noqa: PLC0415  slow to load, and rarely needed
+
         try:
             process = psutil.Process(self.pid)
             times = process.cpu_times()

@@ -32,6 +32,7 @@ from manager.upstream.surroundings import Surroundings
 from manager.upstream.templates import Templates
 from manager.upstream.workspaces import Workspaces
 from manager.web.mcp import McpRoutes, OwnTask
+from manager.web.measures import Measures
 from manager.web.modern import ModernEndpoint
 from manager.web.status import Status
 from protocol.launch import Folders
@@ -50,6 +51,7 @@ class Parts:
     routes: McpRoutes
     control: ControlPlane
     status: Status
+    measures: Measures
 
 
 def assemble(
@@ -107,6 +109,7 @@ def assemble(
         routes,
         ControlPlane(port, workspaces, externals, stop, os.environ.get("PATH")),
         Status(workspaces, externals, keeper, clients, store, address),
+        Measures(workspaces, keeper),
     )
 
 

@@ -21,6 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32" or not SH, reason="the s
     "script",
     [
         "scripts/venv",
+        "scripts/bench",
         "scripts/start",
         "scripts/test",
         "scripts/real-servers",

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from protocol.names import TEMPLATE
 
@@ -23,23 +21,11 @@ def _tidy_streams() -> None:
     sys.stdout = sys.stderr
 
 
-@contextmanager
-def _no_certificates() -> Iterator[None]:
-    """For the import of aiohttp, which reads the system's for clients that nobody here has."""
-    before = os.environ.get("SSL_CERT_FILE")
-    os.environ["SSL_CERT_FILE"] = os.devnull
-    yield
-    del os.environ["SSL_CERT_FILE"]
-    if before is not None:
-        os.environ["SSL_CERT_FILE"] = before
-
-
 if __name__ == "__main__":
     _tidy_streams()
-    with _no_certificates():
-        if sys.argv[1:] == [TEMPLATE]:
-            from workspace_server.template import main
-        else:
-            from workspace_server.process import main
+    if sys.argv[1:] == [TEMPLATE]:
+        from workspace_server.template import main
+    else:
+        from workspace_server.process import main
 
     main()

@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NoReturn
 
 import msgspec
-from aiohttp import web
 
 from protocol import launch as orders
 from protocol.launch import Launch
@@ -23,10 +22,9 @@ from workspace_server import log
 from workspace_server.assembly import Parts, assemble
 from workspace_server.life import Life
 from workspace_server.version import version
-from workspace_server.web.app import make_app, make_runner
+from workspace_server.web.app import make_connections
 
 MAX_ORDERS: Final = 1024 * 1024
-BACKLOG: Final = 512
 BAD_ORDERS: Final = 2
 
 
@@ -101,11 +99,10 @@ async def serving(launch: Launch, sock: socket.socket) -> AsyncIterator[tuple[Li
     """Answer on a listening socket for as long as the block lasts."""
     life = Life(launch.grace_s)
     parts = assemble(launch, os.environ)
-    runner = make_runner(make_app(launch, version(), parts.calls, life))
+    connections = make_connections(launch, version(), parts.calls, life)
     try:
-        await runner.setup()
-        await web.SockSite(runner, sock, backlog=BACKLOG).start()
+        await connections.listen(sock)
         yield life, parts
-        await runner.cleanup()
+        await connections.close()
     finally:
         await parts.close()

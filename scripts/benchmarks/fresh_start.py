@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol import headers, names
+from protocol.versions import MODERN_REVISIONS
 from scripts.benchmarks import cold
 
 REST_S: Final = 3.0
@@ -43,7 +44,7 @@ def answers(port: int) -> bool:
     fields = {
         "Content-Type": "application/json",
         "Accept": "application/json, text/event-stream",
-        headers.VERSION: cold.MODERN_REVISIONS[0],
+        headers.VERSION: MODERN_REVISIONS[0],
         headers.METHOD: names.DISCOVER,
     }
     try:

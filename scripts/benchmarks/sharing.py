@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What sharing saves: processes and memory of N clients with M stdio servers, through us and each on its own.
 
-Usage: .venv/bin/python scripts/bench/sharing.py [clients [servers]]   (8 and 6 where nothing is said)
+Usage: .venv/bin/python -m scripts.benchmarks.sharing [clients [servers]]   (8 and 6 where nothing is said)
 Linux only: memory is the proportional share (PSS), which counts what processes have in common once.
 """
 
@@ -20,8 +20,6 @@ from pathlib import Path
 
 import psutil
 from aiohttp import ClientSession
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from manager.client import Control, ManagerFault, NoManager
 from manager.paths import Paths

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long `tool_search` takes: medians in milliseconds for 1,000, 2,000 and 10,000 tools.
 
-Usage: .venv/bin/python scripts/bench/tool_search.py [tools ...]
+Usage: .venv/bin/python -m scripts.benchmarks.tool_search [tools ...]
 The contract allows 20 ms for 2,000 tools (T-45).
 """
 
@@ -12,9 +12,6 @@ import random
 import statistics
 import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from workspace_server.tool_search.index import Index, Searchable
 from workspace_server.tool_search.scoring import read_query

@@ -1,0 +1,121 @@
+"""The command `scripts/bench`: what is asked for is measured, printed, and kept.
+
+Exit codes: 0 measured; 1 a section failed, or with --quick a limit is broken; 2 something is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from scripts.benchmarks import (
+    builtin,
+    chain,
+    growth,
+    hop,
+    machine,
+    memory,
+    neighbour,
+    peers,
+    report,
+    starting,
+    targets,
+    tools,
+)
+from scripts.benchmarks.plan import Missing, Plan
+from scripts.benchmarks.section import Section
+
+SECTIONS: Mapping[str, Callable[[Plan], Section]] = {
+    "hop": hop.run,
+    "neighbour": neighbour.run,
+    "builtin": builtin.run,
+    "peers": peers.run,
+    "growth": growth.run,
+    "memory": memory.run,
+    "start": starting.run,
+}
+"""In the order in which they run."""
+
+
+def asked(words: list[str]) -> argparse.Namespace:
+    """The options."""
+    said = argparse.ArgumentParser(
+        prog="scripts/bench",
+        description="Measures what the manager costs, in turns with nginx and other MCP proxies.",
+        epilog=f"Sections: {', '.join(SECTIONS)}. On a machine with other work, `chrt --rr 5 scripts/bench` "
+        "gives the bench precedence (as root).",
+    )
+    option = said.add_argument
+    option("--quick", action="store_true", help="nginx only, under a minute; fails on a broken limit")
+    option("--only", default="", metavar="SECTION,…", help="only these sections")
+    option("--cases", default="", metavar="WORDS", help="only cases with all these words in their labels")
+    option("--rounds", type=int, metavar="N", help="5 where nothing is said, 3 with --quick")
+    option("--seconds", type=int, default=1, metavar="S", help="of each round")
+    option("--write-docs", action="store_true", help="put the results into the documents")
+    found = said.parse_args(words)
+    unknown = sorted(set(filter(None, found.only.split(","))) - set(SECTIONS))
+    if unknown:
+        said.error(f"no section {', '.join(unknown)}; there are: {', '.join(SECTIONS)}")
+    return found
+
+
+def measured(chosen: list[str], plan: Plan) -> list[Section]:
+    """The sections that could be measured; each is printed as soon as it is."""
+    found = []
+    for name in chosen:
+        began, busy, own = time.monotonic(), machine.busy_s(), machine.own_s()
+        try:
+            found.append(SECTIONS[name](plan))
+        except (RuntimeError, OSError, TimeoutError) as fault:
+            plan.say(f"{name} failed: {fault}")
+            continue
+        foreign = (machine.busy_s() - busy - machine.own_s() + own) / (time.monotonic() - began)
+        print(f"\n## {name}\n\n{found[-1].text}\n", flush=True)
+        print(f"Others used {foreign:.2f} processors meanwhile.\n", flush=True)
+    return found
+
+
+def run(wanted: argparse.Namespace, plan: Plan, versions: dict[str, str]) -> int:
+    """Measure, print, keep."""
+    where = machine.described() | versions | {"lm-tools-bridge": chain.version()}
+    print(report.machine_text(where, plan), flush=True)
+    chosen = [one for one in SECTIONS if one in wanted.only.split(",") or not wanted.only]
+    chosen = ["hop"] if plan.quick else chosen
+    found = measured(chosen, plan)
+    whole = len(found) == len(SECTIONS) and not plan.words
+    print(f"## targets\n\n{report.targets_text(found, whole=whole)}", flush=True)
+    plan.say(f"written to {report.save(where, found, plan)}")
+    if plan.write_docs:
+        report.write_documents(where, found, plan, whole=whole)
+    limits_hold = not (plan.quick and targets.broken(report.figures_of(found)))
+    return 0 if limits_hold and len(found) == len(chosen) else 1
+
+
+def main(words: list[str]) -> int:
+    """The command."""
+    wanted = asked(words)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that everything is ended
+    try:
+        versions = tools.found()
+    except Missing as gone:
+        print(gone, file=sys.stderr)
+        return 2
+    with tempfile.TemporaryDirectory(prefix="lmtb-bench-") as name:
+        plan = Plan(
+            folder=Path(name), rounds=wanted.rounds or (3 if wanted.quick else 5), seconds=wanted.seconds,
+            words=tuple(wanted.cases.replace(",", " ").split()), quick=wanted.quick,
+            write_docs=wanted.write_docs,
+        )  # fmt: skip
+        return run(wanted, plan, versions)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,103 @@
+"""A built-in tool, end to end: through our manager and workspace server, and on the official SDK's server.
+
+The SDK's server is called directly, nothing between. Each has one processor for all its processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Mapping
+
+from scripts.benchmarks import chain, nginx
+from scripts.benchmarks.cases import ERAS
+from scripts.benchmarks.load import Call, Target, answers, measure
+from scripts.benchmarks.plan import ROOT, Plan
+from scripts.benchmarks.processes import cores, patiently, running
+from scripts.benchmarks.rounds import Measured, as_data, in_turns, ratio
+from scripts.benchmarks.section import Section
+from scripts.benchmarks.table import table
+
+CONNECTIONS = (1, 16)
+SDK = ("json", "sse")
+COLUMNS = (
+    "case",
+    "who",
+    "µs/call",
+    "of it the manager",
+    "calls/s",
+    "ours ×",
+    "p50 µs",
+    "p99 µs",
+    "RSS MB",
+    "refused",
+)
+TOOL = "calculator"
+ARGUMENTS = {"expression": "round(100 * 1.07 ** 5, 2) + sqrt(16)"}
+ANSWER = b"144.26"
+
+Found = dict[tuple[str, int], dict[str, Measured]]
+
+
+@contextlib.contextmanager
+def _sdk(plan: Plan, form: str) -> Iterator[dict[str, Target]]:
+    """The SDK's server."""
+    port = nginx.free_port()
+    command = (sys.executable, "-m", "scripts.benchmarks.sdk_server", str(port), form)
+    log = plan.folder / f"sdk-{form}.log"
+    with running(*command, on=cores().measured, log=log, cwd=ROOT) as one:
+        patiently(lambda: nginx.reachable(port), what="the official SDK's server")
+        url = f"http://127.0.0.1:{port}/mcp"
+        session = chain.opened_session(url)
+        yield {era: Target(f"SDK, {form}", one.pid, [url], [session]) for era in ERAS}
+
+
+@contextlib.contextmanager
+def _ours(plan: Plan) -> Iterator[dict[str, Target]]:
+    """The manager, with a workspace server that it started."""
+    project = chain.project(plan.folder / "builtin")
+    with chain.manager(plan.folder / "builtin-manager", cores().measured) as one:
+        session = chain.bound_session(one, project)
+        pure = one.address(f"/w/{one.workspace(project)}/mcp")
+        urls = {"modern": pure, "legacy": one.address()}
+        yield {era: Target("ours", one.pid, [urls[era]], [session]) for era in ERAS}
+
+
+def run(plan: Plan) -> Section:
+    """Measure in both eras."""
+    cases = [(era, number) for number in CONNECTIONS for era in ERAS if plan.wants(f"{era} c={number}")]
+    found: Found = {}
+    with contextlib.ExitStack() as stack:
+        players = [stack.enter_context(_ours(plan)), *(stack.enter_context(_sdk(plan, form)) for form in SDK)]
+        for era, number in cases:
+            plan.say(f"builtin: {era} c={number}")
+            found[era, number] = _measured(plan, era, number, {each[era].name: each[era] for each in players})
+    data = {f"{era} c={number}": as_data(each) for (era, number), each in found.items()}
+    return Section("builtin", table(COLUMNS, rows(found)), data, figures(found))
+
+
+def _measured(plan: Plan, era: str, number: int, targets: Mapping[str, Target]) -> dict[str, Measured]:
+    call = Call(era, TOOL, ARGUMENTS)
+    for each in targets.values():
+        answers(call, each, ANSWER)
+    return in_turns(targets, plan.rounds, lambda name: measure(call, number, targets[name], plan))
+
+
+def rows(found: Found) -> Iterator[tuple[object, ...]]:
+    """One for each case and player."""
+    for (era, number), each in found.items():
+        for name, one in each.items():
+            yield (
+                f"{era} c={number}", name, one.cpu, one.alone if name == "ours" else None, one.rate,
+                f"{ratio(each['ours'].rate, one.rate):.1f}", one.p50, one.p99, one.rss, int(one.refused),
+            )  # fmt: skip
+
+
+def figures(found: Found) -> dict[str, float]:
+    """The worse era counts."""
+    said: dict[str, float] = {}
+    for (_, number), each in found.items():
+        for form in SDK if number == max(CONNECTIONS) else ():
+            times = ratio(each["ours"].rate, each[f"SDK, {form}"].rate)
+            said[f"builtin {form}"] = min(times, said.get(f"builtin {form}", times))
+    return said

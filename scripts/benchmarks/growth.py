@@ -1,0 +1,132 @@
+"""Growth: what a call costs and how much memory there is, as sessions and workspaces become many.
+
+One manager grows step by step. At each step it is measured in turns with nginx, and its processor time is
+compared in relation to nginx's, because the weather changes between steps. Every call has another session or
+workspace than the one before. What the manager does by itself, for heartbeats of many servers, is taken off.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+
+from scripts.benchmarks import chain, chart, nginx, population
+from scripts.benchmarks.load import Call, Target, answers, measure
+from scripts.benchmarks.plan import RESULTS, ROOT, Plan
+from scripts.benchmarks.processes import cores, cpu_ns, family, rss_mb
+from scripts.benchmarks.rounds import Measured, in_turns, ratio
+from scripts.benchmarks.section import Section
+from scripts.benchmarks.table import table
+
+SESSIONS = (10, 100, 1_000, 10_000)
+WORKSPACES = (1, 10, 100)
+CONNECTIONS = 16
+IDLE_S = 2.0
+CALL = Call("legacy", "200B.json")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What was found at one size. `others` is nginx."""
+
+    number: int
+    ours: Measured
+    others: Measured
+    memory: float
+
+    @property
+    def times(self) -> float:
+        """Processor time of a call, in relation to nginx's."""
+        return ratio(self.ours.cpu, self.others.cpu)
+
+
+def run(plan: Plan) -> Section:
+    """Measure both series, and draw them."""
+    with contextlib.ExitStack() as stack:
+        behind, backend = stack.enter_context(nginx.server(plan.folder, cores().backend))
+        pid, port = stack.enter_context(nginx.proxy(plan.folder, backend, cores().measured))
+        yardstick = Target("nginx", pid, [f"http://127.0.0.1:{port}/mcp"])
+        series = {
+            "sessions": list(_sessions(plan, yardstick, behind, backend)),
+            "workspaces": list(_workspaces(plan, yardstick, behind, backend)),
+        }
+    data = {name: [asdict(one) for one in steps] for name, steps in series.items()}
+    figures = {f"growth {name}": ratio(steps[-1].times, steps[0].times) for name, steps in series.items()}
+    drawn = picture(series)
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "growth.svg").write_text(drawn)
+    if plan.write_docs:
+        (ROOT / "docs" / "growth.svg").write_text(drawn)
+    return Section("growth", text(series), data, figures)
+
+
+def _sessions(plan: Plan, yardstick: Target, behind: int, backend: int) -> Iterator[Step]:
+    """One workspace, ever more sessions."""
+    project = chain.project(plan.folder / "growing")
+    limits = {"session_limit": population.MANY}
+    with (
+        chain.manager(plan.folder / "growing-sessions", cores().measured, **limits) as one,
+        chain.registered(one, [project], backend, behind),
+    ):
+        url = one.address(f"/w/{one.workspace(project)}/mcp")
+        ids: list[str] = []
+        for number in SESSIONS:
+            ids += population.sessions(one.port, number - len(ids))
+            plan.say(f"growth: {number:,} sessions")
+            yield _step(plan, yardstick, Target("ours", one.pid, [url], ids), number)
+
+
+def _workspaces(plan: Plan, yardstick: Target, behind: int, backend: int) -> Iterator[Step]:
+    """A hundred sessions, ever more workspaces."""
+    projects = [chain.project(plan.folder / "workspaces" / f"p{number}") for number in range(max(WORKSPACES))]
+    with chain.manager(plan.folder / "growing-workspaces", cores().measured) as one:
+        ids = population.sessions(one.port, max(WORKSPACES))
+        for number in WORKSPACES:
+            plan.say(f"growth: {number} workspaces")
+            some = projects[:number]
+            with chain.registered(one, some, backend, behind):
+                urls = [one.address(f"/w/{one.workspace(each)}/mcp") for each in some]
+                yield _step(plan, yardstick, Target("ours", one.pid, urls, ids), number)
+
+
+def _step(plan: Plan, yardstick: Target, ours: Target, number: int) -> Step:
+    answers(CALL, ours, b"x" * 200)
+    targets = {"nginx": replace(yardstick, sessions=ours.sessions), "ours": ours}
+    time.sleep(IDLE_S)  # sessions are written down behind the answer
+    own = family(ours.pid)
+    before = cpu_ns(own)
+    time.sleep(IDLE_S)
+    idle = (cpu_ns(own) - before) / 1000 / IDLE_S
+    found = in_turns(targets, plan.rounds, lambda name: measure(CALL, CONNECTIONS, targets[name], plan))
+    alone = found["ours"]
+    called = replace(alone, cpu=alone.cpu - idle / max(1.0, alone.rate))
+    return Step(number, called, found["nginx"], rss_mb([ours.pid]))
+
+
+def text(series: dict[str, list[Step]]) -> str:
+    """The table."""
+    rows = [
+        (f"{one.number:,} {name}", one.ours.cpu, one.others.cpu, f"{one.times:.2f}",
+         f"{ratio(one.times, steps[0].times):.2f}", one.ours.rate, one.memory)
+        for name, steps in series.items() for one in steps
+    ]  # fmt: skip
+    columns = ("of", "µs/call ours", "nginx", "ratio", "beside the first", "calls/s ours", "RSS MB")
+    return table(columns, rows)
+
+
+def picture(series: dict[str, list[Step]]) -> str:
+    """The chart."""
+    return chart.grid(
+        "Growth of one manager",
+        [
+            [chart.Panel("calls a second", name, [
+                chart.Line("manager", [(one.number, one.ours.rate) for one in steps]),
+                chart.Line("nginx", [(one.number, one.others.rate) for one in steps], muted=True),
+            ]) for name, steps in series.items()],
+            [chart.Panel("memory, MB", name, [
+                chart.Line("manager", [(one.number, one.memory) for one in steps]),
+            ]) for name, steps in series.items()],
+        ],
+    )  # fmt: skip

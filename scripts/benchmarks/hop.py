@@ -1,0 +1,139 @@
+"""The hop: what forwarding a call costs the manager, beside nginx which does the same.
+
+The workspace server is an nginx that answers from files; it registers with the manager as any server that
+somebody else started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from scripts.benchmarks import chain, nginx
+from scripts.benchmarks.cases import ALL, ERAS, QUICK, SIZES, Case
+from scripts.benchmarks.load import Call, Running, Target, answers, measure, pressing, script, under
+from scripts.benchmarks.plan import Plan
+from scripts.benchmarks.processes import cores
+from scripts.benchmarks.rounds import Measured, as_data, in_turns, ratio
+from scripts.benchmarks.section import Section
+from scripts.benchmarks.table import table
+
+STATIC = "GET /static HTTP/1.1\r\nHost: bench\r\nX-Id: "
+COLUMNS = (
+    "case", "µs/call nginx", "ours", "ratio", "calls/s nginx", "ours", "ratio", "p50 µs nginx", "ours",
+    "p99 µs nginx", "ours", "busy nginx", "ours", "RSS MB", "refused",
+)  # fmt: skip
+
+Found = dict[Case, dict[str, Measured]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Everybody ready to be called, in each era: nobody between (direct), nginx, the manager."""
+
+    direct: Mapping[str, Target]
+    nginx: Mapping[str, Target]
+    ours: Mapping[str, Target]
+    static: Target
+
+    def targets(self, case: Case) -> dict[str, Target]:
+        """Whom a case is measured with. Without anybody between only where latency is the question."""
+        named = {"nginx": self.nginx[case.era], "ours": self.ours[case.era]}
+        latency = case.connections == 1 and case.size == "200B"
+        return named | ({"direct": self.direct[case.era]} if latency else {})
+
+
+@contextlib.contextmanager
+def stage(plan: Plan) -> Iterator[Stage]:
+    """Workspace server, nginx and manager."""
+    on = cores()
+    project = chain.project(plan.folder / "project")
+    with contextlib.ExitStack() as stack:
+        behind, backend = stack.enter_context(nginx.server(plan.folder, on.backend))
+        yardstick, port = stack.enter_context(nginx.proxy(plan.folder, backend, on.measured))
+        one = stack.enter_context(chain.manager(plan.folder / "manager", on.measured))
+        stack.enter_context(chain.registered(one, [project], backend, behind))
+        sessions = [chain.bound_session(one, project)]
+        pure = one.address(f"/w/{one.workspace(project)}/mcp")
+        urls = {"modern": pure, "legacy": one.address()}
+
+        def plain(name: str, pid: int, where: int) -> dict[str, Target]:
+            address = [f"http://127.0.0.1:{where}/mcp"]
+            return {era: Target(name, pid, address, sessions, [behind]) for era in ERAS}
+
+        yield Stage(
+            direct=plain("direct", 0, backend),
+            nginx=plain("nginx", yardstick, port),
+            ours={era: Target("ours", one.pid, [urls[era]], sessions, [behind]) for era in ERAS},
+            static=Target("static", behind, [f"http://127.0.0.1:{backend}/static"]),
+        )
+
+
+def run(plan: Plan) -> Section:
+    """Measure all cases that were asked for."""
+    cases = [case for case in (QUICK if plan.quick else ALL) if plan.wants(case.label)]
+    found: Found = {}
+    with stage(plan) as ready:
+        ceiling = under(lambda: _static(plan, ready), ready.static)
+        for number, case in enumerate(cases, 1):
+            plan.say(f"hop {number}/{len(cases)}: {case.label}")
+            found[case] = _measured(plan, case, ready.targets(case))
+    data = {case.label: as_data(each) for case, each in found.items()}
+    return Section("hop", text(found, ceiling), data, figures(found))
+
+
+def _measured(plan: Plan, case: Case, targets: Mapping[str, Target]) -> dict[str, Measured]:
+    call = Call(case.era, case.tool)
+    for each in targets.values():
+        answers(call, each, b"x" * SIZES[case.size])
+    return in_turns(targets, plan.rounds, lambda name: measure(call, case.connections, targets[name], plan))
+
+
+def _static(plan: Plan, ready: Stage) -> contextlib.AbstractContextManager[Running]:
+    lua = script([STATIC], b"1000000\r\n\r\n")
+    return pressing(plan.folder, ready.static.urls[0], lua, 16, plan.seconds)
+
+
+def text(found: Found, ceiling: Measured) -> str:
+    """The table, and how far the load is from being what limits it."""
+    rows = [row(case, each["nginx"], each["ours"]) for case, each in found.items()]
+    load, server = f"{ceiling.load:.0%}", f"{ceiling.busy:.0%}"
+    return f"""{table(COLUMNS, rows)}
+
+wrk alone reaches {ceiling.rate:,.0f} calls/s where nginx answers two bytes by itself; it uses {load} of a
+processor then, nginx {server}. Busy is the share of their processor that nginx and the manager used: where
+it is near 100 %, they limit the calls, elsewhere the machine does."""
+
+
+def row(case: Case, theirs: Measured, ours: Measured) -> tuple[object, ...]:
+    """One case."""
+    return (
+        case.label, theirs.cpu, ours.cpu, f"**{ratio(ours.cpu, theirs.cpu):.2f}**",
+        theirs.rate, ours.rate, f"{ratio(ours.rate, theirs.rate):.2f}",
+        theirs.p50, ours.p50, theirs.p99, ours.p99, f"{theirs.busy:.0%}", f"{ours.busy:.0%}",
+        ours.rss, int(theirs.refused + ours.refused),
+    )  # fmt: skip
+
+
+def figures(found: Found) -> dict[str, float]:
+    """What targets ask for, of the cases that were measured."""
+    said: dict[str, float] = {
+        "refused calls": sum(one.refused for each in found.values() for one in each.values())
+    }
+    for era in ERAS:
+        if each := found.get(Case(era, "json", "200B", 16)):
+            said[f"cpu {era}"] = ratio(each["ours"].cpu, each["nginx"].cpu)
+            said[f"rate {era}"] = each["ours"].rate
+        if each := found.get(Case(era, "json", "200B", 1)):
+            said[f"added p50 {era}"] = ratio(
+                *(each[one].p50 - each["direct"].p50 for one in ("ours", "nginx"))
+            )
+    for case, each in found.items():
+        if case.size != "200B":
+            name = f"rate {case.size} {case.form}"
+            said[name] = min(said.get(name, float("inf")), ratio(each["ours"].rate, each["nginx"].rate))
+    memory = {size: [each["ours"].rss for case, each in found.items() if case.size == size] for size in SIZES}
+    if memory["200B"] and memory["1MB"]:
+        said["large memory"] = ratio(max(memory["1MB"]), max(memory["200B"]))
+    return said

@@ -1,0 +1,82 @@
+"""Installs other MCP proxies into `.bench/`, each into a folder of its own; quick where nothing changed.
+
+No scripts of packages are run, nothing is installed outside, and who cannot be had is absent with a reason.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from scripts.benchmarks.peer import Peer
+from scripts.benchmarks.plan import RESULTS
+
+INSTALL_S = 240
+NPM = (
+    "npm",
+    "install",
+    "--no-audit",
+    "--no-fund",
+    "--no-update-notifier",
+    "--ignore-scripts",
+    "--loglevel",
+    "error",
+)
+
+
+class Absent(Exception):
+    """It cannot be had here; the message is why."""
+
+
+def installed(peer: Peer) -> Path:
+    """The folder it is in.
+
+    Raises:
+        Absent: it could not be installed.
+    """
+    folder = RESULTS / "peers" / peer.package.split("@")[0].split("=")[0].split(">")[0] / peer.registry
+    stamp, wanted = folder / ".installed", f"{peer.package} {sys.version}"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        for command in commands(peer, folder):
+            _do(command)
+        stamp.write_text(wanted)
+    for name, text in (peer.files or {}).items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def commands(peer: Peer, folder: Path) -> list[list[str]]:
+    """What installs it."""
+    if peer.registry == "npm":
+        return [[*NPM, "--prefix", str(folder), peer.package]]
+    pip = [sys.executable, "-I", "-m", "pip", "--python", str(folder / "bin" / "python"), "install"]
+    return [
+        [sys.executable, "-I", "-m", "venv", "--without-pip", str(folder)],
+        [*pip, "--quiet", "--disable-pip-version-check", peer.package],
+    ]
+
+
+def _do(command: list[str]) -> None:
+    if shutil.which(command[0]) is None:
+        raise Absent(f"{command[0]} is not installed")
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
+    except subprocess.TimeoutExpired:
+        raise Absent(f"was not installed within {INSTALL_S} s") from None
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no reason given"]
+        raise Absent(f"not installed: {lines[-1][:200]}")
+
+
+def version(peer: Peer, folder: Path) -> str:
+    """What was installed."""
+    name = peer.package.split("@")[0].split("=")[0].split(">")[0]
+    if peer.registry == "npm":
+        return str(json.loads((folder / "node_modules" / name / "package.json").read_text())["version"])
+    found = sorted(folder.glob(f"lib/python3*/site-packages/{name.replace('-', '_')}-*.dist-info"))
+    return found[0].name.removesuffix(".dist-info").rpartition("-")[2] if found else "unknown"

@@ -1,0 +1,62 @@
+"""What the manager's memory grows by: with each session, each idle connection, each open stream."""
+
+from __future__ import annotations
+
+import time
+
+from scripts.benchmarks import chain, population
+from scripts.benchmarks.plan import Plan
+from scripts.benchmarks.processes import cores, rss_mb
+from scripts.benchmarks.section import Section
+from scripts.benchmarks.table import table
+
+FIRST = 1_200
+"""Sessions that are there before: caches stop to grow at 1,024."""
+NUMBER = 2_000
+REST_S = 2.0
+"""Before memory is looked at."""
+
+
+def run(plan: Plan) -> Section:
+    """Measure each."""
+    number = min(NUMBER, population.allow_files())
+    limits = {"connection_limit": population.MANY, "session_limit": population.MANY}
+    with chain.manager(plan.folder / "memory", cores().measured, **limits) as one:
+        population.sessions(one.port, FIRST)
+        plan.say(f"memory: {number:,} sessions")
+        base = settled(one.pid)
+        ids = population.sessions(one.port, number)
+        with_sessions = settled(one.pid)
+        plan.say(f"memory: {number:,} connections")
+        with population.connections(one.port, number) as opened:
+            with_connections = settled(one.pid)
+            plan.say(f"memory: {number:,} streams")
+            population.open_streams(one.port, opened, ids)
+            with_streams = settled(one.pid)
+    each = [
+        1024 * (now - before) / number
+        for before, now in (
+            (base, with_sessions), (with_sessions, with_connections), (with_connections, with_streams),
+        )
+    ]  # fmt: skip
+    found = {"session": each[0], "connection": each[1], "stream": each[1] + each[2]}
+    return Section(
+        "memory", text(found, number), found, {"session KiB": found["session"], "stream KiB": found["stream"]}
+    )
+
+
+def settled(pid: int) -> float:
+    """Memory in MB, some time after the last work."""
+    time.sleep(REST_S)
+    return rss_mb([pid])
+
+
+def text(found: dict[str, float], number: int) -> str:
+    """The table."""
+    named = {
+        "session": "session, idle", "connection": "connection, idle",
+        "stream": "open stream of a session, its connection included",
+    }  # fmt: skip
+    rows = [(named[name], value) for name, value in found.items()]
+    said = f"Resident memory, {number:,} of each, after {FIRST:,} sessions."
+    return f"{table(('what', 'KiB each'), rows)}\n\n{said}"

@@ -1,0 +1,161 @@
+"""Other MCP proxies beside ours: a forwarded call in a session, 200 B, in turns with nginx and our hop.
+
+They have a stdio server behind them that costs next to nothing; it has another processor, and its time is not
+counted as theirs. Ours is measured twice: the hop alone, and with the same stdio server behind our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from scripts.benchmarks import chain, hop, nginx
+from scripts.benchmarks.installing import Absent, installed, version
+from scripts.benchmarks.load import Call, Target, answers, measure
+from scripts.benchmarks.peer import PEERS, SERVER, TOOL, Peer
+from scripts.benchmarks.plan import Plan
+from scripts.benchmarks.processes import cores, descendants, patiently, running
+from scripts.benchmarks.rounds import Measured, as_data, in_turns, ratio
+from scripts.benchmarks.section import Section
+from scripts.benchmarks.table import table
+
+CONNECTIONS = (1, 16)
+WARM_UP_S = 3
+"""Node compiles while it runs."""
+OURS, WHOLE = "ours, the hop", "ours, the stdio server behind"
+COLUMNS = ("who", "µs/call", "calls/s", "ours ×", "p50 µs", "p99 µs", "RSS MB", "refused")
+EXPECTED = b"x" * 200
+
+Found = dict[int, dict[str, Measured]]
+
+
+@dataclass
+class Company:
+    """Who takes part: how each is called, and why some are absent."""
+
+    players: dict[str, tuple[Call, Target]] = field(default_factory=dict)
+    absent: dict[str, str] = field(default_factory=dict)
+    peers: list[str] = field(default_factory=list)
+
+
+def run(plan: Plan) -> Section:
+    """Measure all that can be had."""
+    found: Found = {}
+    with _company(plan) as company:
+        for name, (call, target) in company.players.items():
+            plan.say(f"peers: {name} warms up")
+            measure(call, max(CONNECTIONS), target, replace(plan, seconds=WARM_UP_S))
+        for number in CONNECTIONS:
+            plan.say(f"peers: c={number}")
+            found[number] = _measured(plan, number, company.players)
+    data = {f"c={number}": as_data(each) for number, each in found.items()}
+    return Section("peers", text(found, company.absent), data, figures(found, company.peers))
+
+
+def _measured(plan: Plan, number: int, players: Mapping[str, tuple[Call, Target]]) -> dict[str, Measured]:
+    def one(name: str) -> Measured:
+        call, target = players[name]
+        return measure(call, number, target, plan)
+
+    return in_turns(players, plan.rounds, one)
+
+
+@contextlib.contextmanager
+def _company(plan: Plan) -> Iterator[Company]:
+    company = Company()
+    with contextlib.ExitStack() as stack:
+        ready = stack.enter_context(hop.stage(plan))
+        forwarded = Call("legacy", "200B.json")
+        company.players |= {
+            "nginx": (forwarded, ready.nginx["legacy"]),
+            OURS: (forwarded, ready.ours["legacy"]),
+        }
+        company.players[WHOLE] = stack.enter_context(_whole_chain(plan))
+        for peer in PEERS:
+            try:
+                plan.say(f"peers: {peer.name} is installed and started")
+                name, target = stack.enter_context(_peer(plan, peer))
+                company.players[name] = peer.call, target
+                company.peers.append(name)
+            except (Absent, TimeoutError, RuntimeError, OSError) as gone:
+                company.absent[peer.name] = str(gone)
+        yield company
+
+
+@contextlib.contextmanager
+def _peer(plan: Plan, peer: Peer) -> Iterator[tuple[str, Target]]:
+    at, port = installed(peer), nginx.free_port()
+    log = plan.folder / f"{peer.name.partition(' ')[0]}-{peer.registry}.log"
+    with running(*peer.command(at, port), on=cores().measured, log=log, cwd=plan.folder) as one:
+
+        def there() -> bool:
+            if one.poll() is not None:
+                raise RuntimeError(f"ended at once: {log.read_text()[-200:]}")
+            return nginx.reachable(port)
+
+        patiently(there, what=peer.name)
+        url = f"http://127.0.0.1:{port}{peer.path}"
+        session = patiently(lambda: chain.opened_session(url), what=peer.name) if peer.with_sessions else ""
+        target = Target(peer.name, one.pid, [url], [session])
+        yield f"{peer.name} {version(peer, at)}", _with_its_server(peer.call, target)
+
+
+def _with_its_server(call: Call, target: Target) -> Target:
+    """The target, once it answers, and with its stdio servers told from itself and put elsewhere."""
+
+    def answered() -> bool:
+        try:
+            answers(call, target, EXPECTED)
+        except RuntimeError:
+            return False
+        return True
+
+    patiently(answered, what=target.name)
+    behind = [one.pid for one in descendants(target.pid) if SERVER[-1] in one.cmdline()]
+    for pid in behind:
+        os.sched_setaffinity(pid, cores().backend)
+    return Target(target.name, target.pid, target.urls, target.sessions, behind)
+
+
+@contextlib.contextmanager
+def _whole_chain(plan: Plan) -> Iterator[tuple[Call, Target]]:
+    folder = plan.folder / "whole"
+    project = chain.project(plan.folder / "whole-project")
+    (folder / "config").mkdir(parents=True)
+    entry = f'[[mcp.stdio_servers]]\nnamespace = "bench"\ncommand = {json.dumps(SERVER)}\n'
+    (folder / "config" / "workspace.toml").write_text(entry)
+    with chain.manager(folder, cores().measured) as one:
+        call = Call("legacy", f"bench__{TOOL}")
+        target = Target(WHOLE, one.pid, [one.address()], [chain.bound_session(one, project)])
+        yield call, _with_its_server(call, target)
+
+
+def text(found: Found, absent: Mapping[str, str]) -> str:
+    """A table for each number of connections, and who is missing."""
+    parts = []
+    for number, each in found.items():
+        rows = [
+            (
+                name,
+                one.cpu,
+                one.rate,
+                f"{ratio(each[OURS].rate, one.rate):.1f}",
+                one.p50,
+                one.p99,
+                one.rss,
+                int(one.refused),
+            )
+            for name, one in each.items()
+        ]
+        parts.append(f"{number} connection{'s' * (number > 1)}:\n\n{table(COLUMNS, rows)}")
+    parts += [f"Absent: {name} ({reason})." for name, reason in absent.items()]
+    return "\n\n".join(parts)
+
+
+def figures(found: Found, peers: list[str]) -> dict[str, float]:
+    """Our hop beside the best of them."""
+    each = found[max(CONNECTIONS)]
+    return {"peers": ratio(each[OURS].rate, max(each[name].rate for name in peers))} if peers else {}

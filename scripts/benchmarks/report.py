@@ -1,0 +1,67 @@
+"""What becomes of results: printed, kept in `.bench/`, and put into the documents where that is wished."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from scripts.benchmarks import documents
+from scripts.benchmarks.plan import RESULTS, ROOT, Plan
+from scripts.benchmarks.section import Section
+from scripts.benchmarks.table import figure
+from scripts.benchmarks.targets import TARGETS, against
+
+Machine = Mapping[str, str]
+
+
+def targets_text(found: Sequence[Section], *, whole: bool) -> str:
+    """Every target, or those that were measured."""
+    figures = figures_of(found)
+    return against(figures, [one for one in TARGETS if whole or one.figure in figures])
+
+
+def figures_of(found: Sequence[Section]) -> dict[str, float]:
+    """All figures of all sections."""
+    return {name: value for each in found for name, value in each.figures.items()}
+
+
+def machine_text(where: Machine, plan: Plan) -> str:
+    """Where and how it was measured."""
+    made_of = ", ".join(f"{key} {value}" for key, value in where.items())
+    return f"Medians of {plan.rounds} rounds of {plan.seconds} s, in turns, in one run. {made_of}."
+
+
+def quick_text(figures: Mapping[str, float]) -> str:
+    """What the front page quotes."""
+    modern, legacy = (figure(figures[f"cpu {era}"]) for era in ("modern", "legacy"))
+    added = figure(max(figures[f"added p50 {era}"] for era in ("modern", "legacy")))
+    return (
+        f"A call that is passed on takes {modern} × the processor time that nginx takes for the same hop,\n"
+        f"{legacy} × in a session, and adds {added} × the latency. `scripts/bench --quick` measures that\n"
+        "on your machine, in a minute."
+    )
+
+
+def save(where: Machine, found: Sequence[Section], plan: Plan) -> Path:
+    """Keep it in a file of its own."""
+    RESULTS.mkdir(exist_ok=True)
+    file = RESULTS / f"{time.strftime('%Y%m%dT%H%M%S')}.json"
+    said = {
+        "machine": where, "rounds": plan.rounds, "seconds": plan.seconds,
+        "sections": {one.name: {"data": one.data, "figures": one.figures} for one in found},
+    }  # fmt: skip
+    file.write_text(json.dumps(said, indent=1, ensure_ascii=False), encoding="utf-8")
+    return file
+
+
+def write_documents(where: Machine, found: Sequence[Section], plan: Plan, *, whole: bool) -> None:
+    """Put it between the marks of the documents; of a run in parts, only these parts."""
+    if plan.quick:
+        documents.write(ROOT / "README.md", {"quick": quick_text(figures_of(found))})
+        return
+    texts = {one.name: f"{one.text}\n\n{machine_text(where, plan)}" for one in found}
+    if whole:
+        texts["targets"] = f"{targets_text(found, whole=True)}\n\n{machine_text(where, plan)}"
+    documents.write(ROOT / "docs" / "performance.md", texts)

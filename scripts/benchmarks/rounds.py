@@ -1,0 +1,58 @@
+"""Rounds in turns (A B C, A B C, …), and what they come to. Pure, but for the measuring it is given."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TypeVar
+
+Name = TypeVar("Name")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What one round told, or the medians of some.
+
+    cpu: µs of processor time for each call, of the measured process and descendants; alone: without them.
+    rate: calls a second.
+    p50, p99: latencies in µs. refused: calls that failed. busy, load, backend: shares of a processor that the
+    measured ones, the load generator and the server behind used. rss: MB of memory afterwards.
+    """
+
+    cpu: float
+    alone: float
+    rate: float
+    p50: float
+    p99: float
+    refused: float
+    busy: float
+    load: float
+    backend: float
+    rss: float
+
+
+def in_turns(names: Iterable[Name], rounds: int, measure: Callable[[Name], Measured]) -> dict[Name, Measured]:
+    """The medians of each, measured in turns, so that all meet the same weather."""
+    found: dict[Name, list[Measured]] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name, so_far in found.items():
+            so_far.append(measure(name))
+    return {name: median(each) for name, each in found.items()}
+
+
+def median(rounds: Iterable[Measured]) -> Measured:
+    """The median of each figure; but of refused calls, all."""
+    every = [asdict(one) for one in rounds]
+    middle = {each.name: statistics.median(one[each.name] for one in every) for each in fields(Measured)}
+    return Measured(**middle | {"refused": sum(one["refused"] for one in every)})
+
+
+def ratio(one: float, other: float) -> float:
+    """How many times the other; nothing is infinitely many times nothing."""
+    return one / other if other else float("inf")
+
+
+def as_data(found: Mapping[str, Measured]) -> dict[str, dict[str, float]]:
+    """For a file."""
+    return {name: asdict(one) for name, one in found.items()}

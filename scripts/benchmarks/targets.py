@@ -1,0 +1,76 @@
+"""What was promised, beside what was measured. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from scripts.benchmarks.table import figure, table
+
+
+@dataclass(frozen=True)
+class Target:
+    """A limit for a figure: at most that, or at least where `at_least`."""
+
+    figure: str
+    text: str
+    limit: float
+    unit: str = ""
+    at_least: bool = False
+
+    def met(self, value: float) -> bool:
+        """Whether the figure is within."""
+        return value >= self.limit if self.at_least else value <= self.limit
+
+
+TIMES = " × nginx"
+TARGETS = (
+    Target("cpu modern", "processor time of a call, 200 B, 16 connections, pure URL", 1.5, TIMES),
+    Target("cpu legacy", "the same in a session, `_meta` spliced in", 1.8, TIMES),
+    Target("peers", "calls/s, same, of the best other MCP proxy", 12, " ×", at_least=True),
+    Target("added p50 modern", "latency (p50) added at 1 connection, pure URL", 1.3, TIMES),
+    Target("added p50 legacy", "the same in a session", 1.3, TIMES),
+    Target("rate 10KB json", "calls/s, results of 10 KB, JSON, both eras", 0.8, TIMES, at_least=True),
+    Target("rate 10KB sse", "the same, event stream", 0.8, TIMES, at_least=True),
+    Target("rate 1MB json", "calls/s, results of 1 MB, JSON, both eras", 0.8, TIMES, at_least=True),
+    Target("rate 1MB sse", "the same, event stream", 0.8, TIMES, at_least=True),
+    Target("large memory", "memory of the manager, 1 MB results beside 200 B", 1.25, " ×"),
+    Target("neighbour", "small calls beside four streams of 1 MB, p99", 1.0, TIMES),
+    Target("growth workspaces", "processor time of a call, 100 workspaces beside 1", 1.1, " ×"),
+    Target("growth sessions", "the same, 10,000 sessions beside 10", 1.1, " ×"),
+    Target("session KiB", "memory of an idle session", 1.0, " KiB"),
+    Target("stream KiB", "memory of an open stream", 4.0, " KiB"),
+    Target(
+        "builtin json", "calls/s of a built-in tool beside the official SDK's server", 5, " ×", at_least=True
+    ),
+    Target("builtin sse", "the same, beside its default, event streams", 5, " ×", at_least=True),
+    Target("start s", "manager, from start to first answer", 0.25, " s"),
+    Target("idle MB", "manager, idle memory", 48, " MB"),
+    Target("status ms", "`lmtb status`, processor time", 60, " ms"),
+    Target("cold ms", "handshake that starts a server, to the first answer of a tool, p95", 60, " ms"),
+    Target("workspace MB", "memory (PSS) of a further workspace", 12, " MB"),
+    Target("refused calls", "calls that failed", 0),
+)
+
+
+def verdict(target: Target, value: float | None) -> str:
+    """Met, not met, or not measured in this run."""
+    if value is None:
+        return "not measured"
+    return "met" if target.met(value) else "**not met**"
+
+
+def against(figures: Mapping[str, float], targets: Iterable[Target] = TARGETS) -> str:
+    """The table of all targets."""
+    rows = []
+    for one in targets:
+        value = figures.get(one.figure)
+        word = "≥" if one.at_least else "≤"
+        said = None if value is None else f"{figure(value)}{one.unit}"
+        rows.append((one.text, f"{word} {one.limit:g}{one.unit}", said, verdict(one, value)))
+    return table(("what", "target", "measured", ""), rows)
+
+
+def broken(figures: Mapping[str, float], targets: Iterable[Target] = TARGETS) -> list[Target]:
+    """Targets that were measured and missed."""
+    return [one for one in targets if one.figure in figures and not one.met(figures[one.figure])]

@@ -1,0 +1,43 @@
+"""The programs every measurement needs, nginx and wrk: found, installed where we may, or named as missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+
+from scripts.benchmarks import load, nginx
+from scripts.benchmarks.plan import Missing
+
+NEEDED = {"nginx": nginx.path, "wrk": load.path}
+
+
+def found() -> dict[str, str]:
+    """Their versions.
+
+    Raises:
+        Missing: one is not here.
+    """
+    if sys.platform != "linux":
+        raise Missing("The bench reads processor time from /proc. Next step: run it on Linux.")
+    if missing := _missing():
+        _install(missing)
+    if missing := _missing():
+        names = " ".join(missing)
+        raise Missing(f"Not installed: {names}. Next step (Debian, Ubuntu): apt-get install {names}")
+    return {"nginx": nginx.version(), "wrk": load.version()}
+
+
+def _missing() -> list[str]:
+    return [name for name, path in NEEDED.items() if not path()]
+
+
+def _install(names: list[str]) -> None:
+    """Have Debian's packages, where we are root; without starting the service that nginx comes with."""
+    if os.geteuid() or shutil.which("apt-get") is None:
+        return
+    print(f"installing {' '.join(names)}", file=sys.stderr)
+    environ = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *names]
+    subprocess.run(command, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)

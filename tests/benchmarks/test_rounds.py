@@ -1,0 +1,31 @@
+"""Rounds in turns, medians and ratios."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from scripts.benchmarks.rounds import Measured, in_turns, median, ratio
+
+ONE = Measured(cpu=10, alone=10, rate=100, p50=1, p99=2, refused=0, busy=0.5, load=0.1, backend=0.2, rss=40)
+
+
+def test_all_are_measured_in_turns() -> None:
+    asked: list[str] = []
+
+    def measure(name: str) -> Measured:
+        asked.append(name)
+        return replace(ONE, cpu=len(asked))
+
+    found = in_turns(["A", "B"], 3, measure)
+    assert asked == ["A", "B"] * 3
+    assert (found["A"].cpu, found["B"].cpu) == (3, 4)
+
+
+def test_an_outlier_moves_no_median_and_no_refused_call_is_lost() -> None:
+    found = median([ONE, replace(ONE, cpu=11, refused=2), replace(ONE, cpu=900, refused=1)])
+    assert (found.cpu, found.refused) == (11, 3)
+
+
+def test_a_ratio_to_nothing_is_no_fault() -> None:
+    assert ratio(3, 2) == 1.5
+    assert ratio(3, 0) == float("inf")

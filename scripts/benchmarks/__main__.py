@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from scripts.benchmarks import (
@@ -70,7 +71,8 @@ def measured(chosen: list[str], plan: Plan) -> list[Section]:
     for name in chosen:
         began, busy, own = time.monotonic(), machine.busy_s(), machine.own_s()
         try:
-            found.append(SECTIONS[name](plan))
+            (plan.folder / name).mkdir()
+            found.append(SECTIONS[name](replace(plan, folder=plan.folder / name)))
         except (RuntimeError, OSError, TimeoutError) as fault:
             plan.say(f"{name} failed: {fault}")
             continue

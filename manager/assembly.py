@@ -31,6 +31,7 @@ from manager.upstream.forward import Forwarder
 from manager.upstream.surroundings import Surroundings
 from manager.upstream.workspaces import Workspaces
 from manager.web.mcp import McpRoutes, OwnTask
+from manager.web.measures import Measures
 from manager.web.modern import ModernEndpoint
 from manager.web.status import Status
 from protocol.launch import Folders
@@ -48,6 +49,7 @@ class Parts:
     routes: McpRoutes
     control: ControlPlane
     status: Status
+    measures: Measures
 
 
 def assemble(
@@ -101,6 +103,7 @@ def assemble(
         routes,
         ControlPlane(port, workspaces, externals, stop, os.environ.get("PATH")),
         Status(workspaces, externals, keeper, clients, store, address),
+        Measures(workspaces, keeper),
     )
 
 

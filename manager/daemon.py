@@ -23,7 +23,6 @@ from aiohttp import web
 
 from manager import __version__, exit_codes, systemd
 from manager.assembly import Parts, assemble
-from manager.control_plane import ControlPlane
 from manager.legacy.keeper import Keeper
 from manager.lock import Held, Lock
 from manager.log import configure, logger
@@ -163,12 +162,13 @@ class Daemon:
         def shown() -> dict[str, Any]:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
-        await self._open_control(parts.control, shown, stack)
-        app = make_app(parts.control, shown)
+        await self._open_control(parts, shown, stack)
+        app = make_app(parts.control, shown, parts.measures.taken)
         servers, runner = await self._open_port(app, parts.routes, listener, port)
         self._handle_signals()
         self.own(parts.externals.run(), "external servers")
         self.own(parts.listening.run(), "listening")
+        self.own(parts.measures.run(), "measures")
         self.own(self._keep_house(parts.keeper, parts.workspaces), "housekeeping")
         self._log.info("ready", address=address, pid=os.getpid(), version=__version__)
         systemd.notify(READY=1, STATUS=f"serving {address}")
@@ -191,14 +191,14 @@ class Daemon:
         stack.push_async_callback(parts.keeper.flush)
 
     async def _open_control(
-        self, control: ControlPlane, shown: Callable[[], dict[str, Any]], stack: contextlib.AsyncExitStack
+        self, parts: Parts, shown: Callable[[], dict[str, Any]], stack: contextlib.AsyncExitStack
     ) -> None:
         if sys.platform == "win32":
             return
         path = self._paths.control_socket
         path.unlink(missing_ok=True)  # the lock is ours, so nobody answers there any more
-        app = make_control_app(control)
-        app.add_routes(diagnosis_routes(shown))
+        app = make_control_app(parts.control)
+        app.add_routes(diagnosis_routes(shown, parts.measures.taken))
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
@@ -230,7 +230,7 @@ class Daemon:
                 self._log.warning("door", why="the owner of a local connection cannot be looked up here")
             check = SameUser(peer_uid, os.getuid(), lookup_works=works)
         runner = make_runner(app, rules, limits=limits, peer_check=check)
-        return await listen(runner, [listener], routes.serve), runner
+        return await listen(runner, [listener], routes.serve, routes.fast), runner
 
     # -- run ----------------------------------------------------------------------------------------------
 

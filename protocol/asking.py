@@ -61,7 +61,12 @@ def interim(outcome: object) -> Mapping[str, msgspec.Raw] | None:
     if not isinstance(outcome, msgspec.Raw) or b"input_required" not in jsonrpc.bytes_of(outcome):
         return None
     members = jsonrpc.members_of(outcome)
-    return members if jsonrpc.text_of(members.get("resultType", b"")) == "input_required" else None
+    return members if is_interim(members) else None
+
+
+def is_interim(members: Mapping[str, msgspec.Raw]) -> bool:
+    """Whether a result with these members asks its client for input."""
+    return jsonrpc.text_of(members.get("resultType", b"")) == "input_required"
 
 
 def failed(error: msgspec.Raw) -> msgspec.Raw:

@@ -53,10 +53,12 @@ def single_line(body: bytes) -> bytes:
 class Decoder:
     """Bytes in, events out. Accepts LF, CR LF and CR line ends, cut anywhere."""
 
+    __slots__ = ("_begun", "_data", "_event", "_id", "_limit", "_size", "_waiting")
+
     def __init__(self, limit: int = DEFAULT_LIMIT) -> None:
         self._limit = limit
-        self._buffer = bytearray()
-        self._searched = 0
+        self._begun: list[bytes] = []  # of a line whose end has not come
+        self._waiting = 0  # bytes of it
         self._data: list[bytes] = []
         self._size = 0
         self._event = ""
@@ -68,48 +70,53 @@ class Decoder:
         Raises:
             EventTooLarge: an event grows beyond the limit.
         """
-        self._buffer += chunk
         events: list[Event] = []
-        while (line := self._next_line()) is not None:
-            event = self._line(line)
-            if event is not None:
-                events.append(event)
-        if self._size + len(self._buffer) > self._limit:
+        if b"\n" in chunk or b"\r" in chunk or self._ends_in_carriage:
+            events = self._lines(b"".join([*self._begun, chunk]))
+        elif chunk:
+            self._begun.append(chunk)
+            self._waiting += len(chunk)
+        if self._size + self._waiting > self._limit:
             raise EventTooLarge(f"an event is larger than {self._limit} bytes")
         return events
 
-    def _next_line(self) -> bytes | None:
-        buffer = self._buffer
-        newline = buffer.find(b"\n", self._searched)
-        carriage = buffer.find(b"\r", self._searched, newline if newline >= 0 else len(buffer))
-        if carriage >= 0:
-            if carriage == len(buffer) - 1:
-                self._searched = carriage
-                return None  # the LF of a CR LF may still come
-            end, skip = carriage, 2 if buffer[carriage + 1 : carriage + 2] == b"\n" else 1
-        elif newline >= 0:
-            end, skip = newline, 1
-        else:
-            self._searched = len(buffer)
-            return None
-        line = bytes(buffer[:end])
-        del buffer[: end + skip]
-        self._searched = 0
-        return line
+    @property
+    def _ends_in_carriage(self) -> bool:
+        return bool(self._begun) and self._begun[-1].endswith(b"\r")
 
-    def _line(self, line: bytes) -> Event | None:
-        if not line:
+    def _lines(self, text: bytes) -> list[Event]:
+        """The events that these lines complete; what follows the last of them is kept."""
+        events: list[Event] = []
+        position = 0
+        while (found := _line_end(text, position)) is not None:
+            end, following = found
+            event = self._line(text, position, end)
+            if event is not None:
+                events.append(event)
+            position = following
+        rest = text[position:]
+        self._begun, self._waiting = [rest] if rest else [], len(rest)
+        return events
+
+    def _line(self, text: bytes, begin: int, end: int) -> Event | None:
+        if begin == end:
             return self._dispatch()
-        name, _, value = line.partition(b":")
+        if text.startswith(b"data: ", begin):  # which may be large: it is copied once
+            self._take(text[begin + 6 : end])
+            return None
+        name, _, value = text[begin:end].partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
-            self._data.append(value)
-            self._size += len(value) + 1  # an empty line costs memory, too
+            self._take(value)
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:
             self._id = value.decode("utf-8", "replace")
         return None
+
+    def _take(self, data: bytes) -> None:
+        self._data.append(data)
+        self._size += len(data) + 1  # an empty line costs memory, too
 
     def _dispatch(self) -> Event | None:
         data, event = self._data, self._event
@@ -117,3 +124,14 @@ class Decoder:
         if not data:
             return None
         return Event(b"\n".join(data), event or "message", self._id)
+
+
+def _line_end(text: bytes, start: int) -> tuple[int, int] | None:
+    """Where the line ends that begins here, and where the next one begins; None where that has not come."""
+    newline = text.find(b"\n", start)
+    carriage = text.find(b"\r", start, newline if newline >= 0 else len(text))
+    if carriage < 0:
+        return None if newline < 0 else (newline, newline + 1)
+    if carriage == len(text) - 1:
+        return None  # the LF of a CR LF may still come
+    return carriage, carriage + (2 if newline == carriage + 1 else 1)

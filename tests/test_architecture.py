@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 
+import http_front
 import manager
 import protocol
 import workspace_server
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("protocol", "manager", "workspace_server")
+PACKAGES = ("protocol", "http_front", "manager", "workspace_server")
 
 IMPURE = frozenset({
     "asyncio", "aiohttp", "socket", "subprocess", "threading", "time", "random", "secrets", "os", "pathlib", "psutil",
@@ -51,6 +52,9 @@ SDK_USERS = frozenset({"manager.cli.demo", "manager.cli.demo_gathered"})
 
 LONGEST = 300
 LONGER = {
+    "manager/upstream/connection.py": "one connection: all its states, and what leads from one to the next",
+    "manager/upstream/forward.py": "one attempt and all that its failures mean",
+    "manager/web/front.py": "one connection: all its states, and what leads from one to the next",
     "manager/routing/registrations.py": "one table whose rules only make sense together",
     "workspace_server/schemas/argument_messages.py": "one message per kind of mistake",
     "workspace_server/source.py": "one vocabulary, in which every origin of tools is written",
@@ -108,7 +112,7 @@ def layer_of(module: str) -> int | None:
 
 
 def test_the_packages_under_test_are_those_of_this_repository() -> None:
-    for package in (manager, protocol, workspace_server):
+    for package in (http_front, manager, protocol, workspace_server):
         assert package.__file__ is not None
         assert Path(package.__file__).resolve().parents[1] == ROOT
 
@@ -134,6 +138,11 @@ def test_the_wire_knows_nobody_of_ours() -> None:
     assert {
         name: found for name, found in strangers.items() if any(not within(one, "protocol") for one in found)
     } == {}
+
+
+def test_what_serves_connections_knows_neither_house() -> None:
+    known = {one for name in members("http_front") for one in of_ours(name)}
+    assert {one for one in known if within(one, "manager") or within(one, "workspace_server")} == set()
 
 
 def test_what_decides_is_pure_and_so_is_all_it_knows() -> None:
@@ -209,7 +218,7 @@ def test_exemptions_are_of_files_that_exist() -> None:
 def test_the_daemon_starts_without_what_it_rarely_needs() -> None:
     """In a fresh interpreter, as it is started: isolated, from the installed package."""
     # not `rich`: structlog takes it along where it happens to be installed, which a user's environment need not be
-    heavy = {"mcp", "mcp_types", "httpx2", "click"}
+    heavy = {"mcp", "mcp_types", "httpx2", "click", "prometheus_client"}
     program = "import sys, manager.daemon; print(manager.__file__); print(*sys.modules)"
     said = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=30

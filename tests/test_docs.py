@@ -19,7 +19,7 @@ from manager.settings import _PLACES, ENV_PREFIX, Settings
 from protocol.errors import Reason
 
 ROOT = Path(manager.__file__).parents[1]
-HOUSES = ("protocol", "manager", "workspace_server")
+HOUSES = ("protocol", "http_front", "manager", "workspace_server")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEVER_IMPORTED = {"tzdata"}
 

@@ -97,7 +97,9 @@ def assemble(launch: Launch, environ: Mapping[str, str]) -> Parts:
     states = RequestStates(around.workspace, around.state_dir)
     gate = Guard(Approvals(states), RateLimiter())
     tasks = Tasks(around.workspace, Store(around.state_dir / TASKS / around.workspace))
-    calls = Calls(Toolset(registry, sources.configure), gate, Conversations(states), tasks)
+    calls = Calls(
+        Toolset(registry, sources.configure, sources.configure_now), gate, Conversations(states), tasks
+    )
     return Parts(calls, sources, partial(_channel, around, workspace, secrets, calls))
 
 

@@ -24,6 +24,7 @@ class BuiltinSource(Source):
 
     id = "builtin"
     kind: SourceKind = "builtin"
+    immediate = frozenset({"calculator"})
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -42,6 +43,11 @@ class BuiltinSource(Source):
         result: ToolResult = await (
             module.call(self._workspace, arguments) if needs_workspace else module.call(arguments)
         )
+        return result
+
+    def call_now(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
+        """Run one that only computes (see `Source.call_now`)."""
+        result: ToolResult = self._modules[name][0].call_now(arguments)
         return result
 
     async def close(self) -> None:

@@ -33,7 +33,7 @@ class Fresh(Generic[T]):
 
     async def get(self) -> T:
         """The result of a look that began after this was called."""
-        if self.may_be_quick and self._running is None and self._took < QUICK_S:
+        if self._is_quick:
             return self._timed()
         if self._running is None:
             self._running = self._begin(None)
@@ -41,6 +41,14 @@ class Fresh(Generic[T]):
         if self._next is None:
             self._next = self._begin(self._running)
         return await asyncio.shield(self._next)
+
+    def get_now(self) -> T | None:
+        """The same, or None where it has to be waited for."""
+        return self._timed() if self._is_quick else None
+
+    @property
+    def _is_quick(self) -> bool:
+        return self.may_be_quick and self._running is None and self._took < QUICK_S
 
     async def close(self) -> None:
         """Wait a moment for the looks under way: a disk that hangs does not keep anybody from ending."""

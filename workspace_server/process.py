@@ -14,7 +14,6 @@ from contextlib import suppress
 from typing import Any, Final, NoReturn
 
 import msgspec
-from aiohttp import web
 
 from protocol import launch as orders
 from protocol.launch import Launch
@@ -22,10 +21,9 @@ from workspace_server import log
 from workspace_server.assembly import assemble
 from workspace_server.life import Life
 from workspace_server.version import version
-from workspace_server.web.app import make_app, make_runner
+from workspace_server.web.app import make_connections
 
 MAX_ORDERS: Final = 1024 * 1024
-BACKLOG: Final = 512
 BAD_ORDERS: Final = 2
 
 
@@ -87,17 +85,16 @@ async def serve(launch: Launch, sock: socket.socket) -> None:
     """Serve on a listening socket until the life ends; afterwards nothing that was started is left."""
     life = Life(launch.grace_s)
     parts = assemble(launch, os.environ)
-    runner = make_runner(make_app(launch, version(), parts.calls, life))
+    connections = make_connections(launch, version(), parts.calls, life)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         with suppress(NotImplementedError):
             loop.add_signal_handler(number, life.stop, signal.Signals(number).name)
     try:
-        await runner.setup()
-        await web.SockSite(runner, sock, backlog=BACKLOG).start()
+        await connections.listen(sock)
         parts.start()
         await life.until_stopped()
         log.info("stopping", cause=life.cause)
-        await runner.cleanup()
+        await connections.close()
     finally:
         await parts.close()

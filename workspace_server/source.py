@@ -261,6 +261,8 @@ class Source(ABC):
         stale: whether the source itself knows that its list may be out of date (T-7).
         trust_path: what the user would trust, for one in the state `pending_trust`.
         timeout_s: the longest one request to it may take; None for the server's default.
+        immediate: own names of tools that `call_now` runs.
+        revision: counts up whenever tools, state or issues may have changed.
     """
 
     id: str
@@ -276,6 +278,8 @@ class Source(ABC):
     stale: bool = False
     trust_path: str = ""
     timeout_s: float | None = None
+    immediate: frozenset[str] = frozenset()
+    revision: int = 0
 
     _listener: Callable[[], None] | None = None
 
@@ -298,6 +302,10 @@ class Source(ABC):
             ToolError: the tool failed in a way its caller should read.
             InvalidArguments: an argument cannot be served.
         """
+
+    def call_now(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
+        """As `call_tool`, for one of the `immediate` tools: it waits for nothing and asks nobody."""
+        raise NotImplementedError
 
     def extras(self) -> Extras:
         """What it is known to offer beside tools; `list_tools` waits a moment for it to be known."""
@@ -364,6 +372,7 @@ class Source(ABC):
 
     def touched(self) -> None:
         """Tell whoever watches that something may have changed."""
+        self.revision += 1
         if self._listener is not None:
             self._listener()
 

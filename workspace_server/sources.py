@@ -111,6 +111,11 @@ class Sources:
             self._apply(looked)
         return self._in_force
 
+    def configure_now(self) -> Configuration | None:
+        """The same, where that takes no waiting; None where it does, or where something changed."""
+        looked = self._fresh.get_now()
+        return self._in_force if looked is not None and looked is self._looked else None
+
     async def close(self) -> None:
         """Wait for the look that is under way, and end what was asked of the shell."""
         await self._fresh.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, Mapping
 from typing import Final
 
@@ -20,13 +21,22 @@ from protocol.jsonrpc import Notification
 
 LINGER_S: Final = 0.1
 """How long a stream may go on after its response; a connection that was read to its end is used again."""
+LARGE: Final = 64 * 1024
+"""Bytes from which on it counts how often a message is read."""
+_RESULT: Final = re.compile(
+    rb'\{"jsonrpc":"2\.0","id":(-?[0-9]{1,32}|"[^"\\\x00-\x1f]{1,254}"),"result":(?=\{)'
+)
 
 
 class Answered(msgspec.Struct, frozen=True, gc=False):
-    """The response in an answer: the message, and its members."""
+    """The response in an answer: the message, and its members.
+
+    `result` holds the members of a large result, so that nobody has to read it once more; None for any other.
+    """
 
     body: bytes
     members: Mapping[str, msgspec.Raw]
+    result: Mapping[str, msgspec.Raw] | None = None
 
 
 def unusable(status: int) -> Refusal:
@@ -41,6 +51,26 @@ def unusable(status: int) -> Refusal:
 
 def answered(data: bytes) -> Answered | None:
     """The JSON text as a response, None where it is none; errors that could not name the id (null) count."""
+    return (_large_result(data) if len(data) >= LARGE else None) or _answered(data)
+
+
+def begins_as_result(data: bytes) -> bool:
+    """Whether the beginning of a JSON text of ours makes it a response; there are others, too."""
+    return _RESULT.match(data) is not None
+
+
+def _large_result(data: bytes) -> Answered | None:
+    """A response as most are written: the beginning tells its members, and only the result is read."""
+    begin = _RESULT.match(data)
+    if begin is None or not data.endswith(b"}") or not jsonrpc.is_valid_id(begin[1]):
+        return None
+    text = msgspec.Raw(memoryview(data)[begin.end() : -1])
+    result = jsonrpc.members_of(text)
+    members = {"jsonrpc": msgspec.Raw(b'"2.0"'), "id": msgspec.Raw(begin[1]), "result": text}
+    return Answered(data, members, result) if result else None
+
+
+def _answered(data: bytes) -> Answered | None:
     members = jsonrpc.members_of(data)
     if "method" in members or ("result" in members) == ("error" in members):
         return None

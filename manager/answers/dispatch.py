@@ -6,6 +6,7 @@ Era-neutral: what only one era has (initialize, sessions, server/discover, liste
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -52,7 +53,7 @@ class Dispatch:
         roots: Roots,
     ) -> None:
         self.workspaces = workspaces
-        self._forwarder = forwarder
+        self.forwarder = forwarder
         self._lists = lists
         self._handshakes = handshakes
         self._roots = roots
@@ -135,7 +136,7 @@ class Dispatch:
         self, exchange: Exchange, located: Located, params: dict[str, msgspec.Raw] | None = None
     ) -> Reply:
         """Send the request to its workspace, with other parameters where a call was unwrapped."""
-        answer = await self._forwarder.send(located.workspace, outgoing(exchange, params))
+        answer = await self.forwarder.send(located.workspace, outgoing(exchange, params))
         return self._relayed(exchange, located, answer, params)
 
     def forward_now(self, exchange: Exchange) -> Sent | None:
@@ -153,12 +154,12 @@ class Dispatch:
         if located is None:
             return None
         exchange.decided(located)
-        underway = self._forwarder.send_now(located.workspace, outgoing(exchange))
+        underway = self.forwarder.send_now(located.workspace, outgoing(exchange))
         return None if underway is None else Sent(located, underway)
 
     async def arrival(self, exchange: Exchange, sent: Sent) -> Reply:
         """The reply to what was sent with `forward_now`."""
-        answer = await self._forwarder.arrival(sent.underway)
+        answer = await self.forwarder.arrival(sent.underway)
         return self._relayed(exchange, sent.located, answer)
 
     def _relayed(
@@ -181,12 +182,13 @@ class Dispatch:
         params: Mapping[str, msgspec.Raw],
         more: Mapping[str, msgspec.Raw],
     ) -> Answer | Refusal:
-        return await self._forwarder.send(workspace, outgoing(exchange, {**params, **more}))
+        exchange.begun = time.monotonic()  # until now the client was asked
+        return await self.forwarder.send(workspace, outgoing(exchange, {**params, **more}))
 
     async def _give_up(self, workspace: Workspace, state: msgspec.Raw) -> None:
         """Nothing is started for it: a server that is gone holds no call open."""
         if workspace.supervisor.is_serving:
-            answer = await self._forwarder.send(workspace, cancelled(state))
+            answer = await self.forwarder.send(workspace, cancelled(state))
             if not isinstance(answer, Refusal):
                 await answer.aclose("ok")
 

@@ -34,6 +34,11 @@ class Located(msgspec.Struct, frozen=True, gc=False):
         return self.is_in_url or self.source is Source.HEADER
 
     @property
+    def heard(self) -> str | None:
+        """The workspace, where a session hears of it without having chosen it."""
+        return self.workspace.id if self.is_pure or self.source is Source.ROOTS else None
+
+    @property
     def is_in_url(self) -> bool:
         """Whether the URL alone says so: what is cached by it is then of this workspace and no other."""
         return self.source is Source.PATH or self.source is Source.QUERY
@@ -61,6 +66,8 @@ class Exchange:
         is_as_is: whether the client is to meet a server behind the workspace as it is, because its URL means
             the workspace alone.
         seen: what is remembered of it for the table of clients.
+        begun: when the work for it began (monotonic): when it came, or when what a client was asked first was
+            answered.
     """
 
     inbound: Inbound
@@ -74,6 +81,7 @@ class Exchange:
     headers: dict[str, str] = field(default_factory=dict)
     is_as_is: bool = False
     seen: Seen | None = None
+    begun: float | None = None
 
     @property
     def is_modern(self) -> bool:
@@ -110,8 +118,8 @@ class Exchange:
             self.headers[headers.WORKSPACE_ID] = located.workspace.id
         if self.session is not None:
             self.session.source = source.value
-            if isinstance(located, Located) and (located.is_pure or source is Source.ROOTS):
-                self.session.heard = located.workspace.id
+            if isinstance(located, Located) and located.heard is not None:
+                self.session.heard = located.heard
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,8 @@ def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = N
     if exchange.is_as_is:
         passed = (*passed, _AS_IS)
     target = f"{names.MCP_PATH}{exchange.passed_query}".encode()
-    return Outgoing(method, (_ACCEPT, _JSON, *passed), body, target, timed=method != names.LISTEN)
+    begun = exchange.begun if method == names.TOOLS_CALL else None
+    return Outgoing(method, (_ACCEPT, _JSON, *passed), body, target, method != names.LISTEN, begun)
 
 
 def own_request(

@@ -145,6 +145,15 @@ def duration(seconds: object) -> str | None:
     return f"{whole // 86400} d {whole % 86400 // 3600} h"
 
 
+def latency(milliseconds: object) -> str | None:
+    """`0.04 ms`, `12 ms`, `2.5 s`; None for what is no number."""
+    if not isinstance(milliseconds, int | float):
+        return None
+    if milliseconds >= 1000:
+        return f"{milliseconds / 1000:.1f} s"
+    return f"{milliseconds:.{2 if milliseconds < 1 else 1 if milliseconds < 10 else 0}f} ms"
+
+
 def size(count: object) -> str | None:
     """Bytes as `12 MB`; None for what is no number."""
     if not isinstance(count, int | float):

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from manager.cli.output import duration, print_json, printable, size, table
+from manager.cli.output import duration, latency, print_json, printable, size, table
 from manager.cli.reach import ask, objects
 from manager.cli.troubles import troubles
 
@@ -33,6 +33,9 @@ def status(as_json: bool) -> None:
     rows = merged_workspaces(answer)
     running = sum(1 for row in rows if row.get("pid"))
     click.echo(f"workspaces  {len(rows)} known, {running} running")
+    own = [one for one in _percentiles(answer.get("figures"), "managerMs") if one is not None]
+    if own:
+        click.echo(f"own time    {' and '.join(own)} a call (p50 and p99 of the last 5 min)")
     found = problems(answer)
     for problem in found:
         click.echo(f"problem     {problem}")
@@ -101,7 +104,20 @@ def merged_workspaces(status: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def workspace_table(rows: list[dict[str, Any]]) -> str:
     """Workspaces as a table for people."""
-    heads = ("WORKSPACE", "STATE", "PID", "PORT", "CALLS", "ERRORS", "RESTARTS", "MEMORY", "CPU", "FOLDER")
+    heads = (
+        "WORKSPACE",
+        "STATE",
+        "PID",
+        "PORT",
+        "CALLS",
+        "ERRORS",
+        "P50",
+        "P99",
+        "RESTARTS",
+        "MEMORY",
+        "CPU",
+        "FOLDER",
+    )
     return table(heads, map(_workspace_row, rows), flexible=("WORKSPACE", "FOLDER"))
 
 
@@ -133,17 +149,25 @@ def _reason(one: object) -> str:
 
 def _workspace_row(row: Mapping[str, Any]) -> tuple[object, ...]:
     numbers = [row.get(name) for name in ("pid", "port", "calls", "errors", "restarts")]
-    figures = [number if isinstance(number, int) else None for number in numbers]
+    *figures, restarts = [number if isinstance(number, int) else None for number in numbers]
     cpu = row.get("cpuSec")
     used = f"{cpu:.1f} s" if isinstance(cpu, int | float) else None
     return (
         row.get("workspace"),
         row.get("state"),
         *figures,
+        *_percentiles(row, "serverMs"),
+        restarts,
         size(row.get("rssBytes")),
         used,
         row.get("root"),
     )
+
+
+def _percentiles(figures: object, member: str) -> tuple[str | None, str | None]:
+    found = figures.get(member) if isinstance(figures, Mapping) else None
+    told = found if isinstance(found, Mapping) else {}
+    return latency(told.get("p50")), latency(told.get("p99"))
 
 
 def _session_row(session: Mapping[str, Any]) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ Requests that are not about the session itself go on to `answers/dispatch.py`. H
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -152,6 +153,7 @@ class LegacyEndpoint:
         async with aclosing(self._roots.ask(exchange, session)) as question:
             async for message in question:
                 yield message
+        exchange.begun = time.monotonic()
         reply = self._translated(exchange, session, await self._answer(exchange, session))
         if isinstance(reply, Plain):
             yield reply.body

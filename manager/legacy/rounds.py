@@ -108,12 +108,16 @@ def at_once(exchange: Exchange, response: Answered) -> bytes | None:
 
 
 def _in_words(exchange: Exchange, response: Answered) -> bytes:
-    return legacy_form.response(exchange.message.method, response.body, response.members)
+    return legacy_form.response(exchange.message.method, response.body, response.members, response.result)
 
 
 def _asked(response: Answered | Refusal) -> Members | None:
     """The members of a result that asks for input, None for any other response."""
-    if isinstance(response, Refusal) or b'"input_required"' not in response.body:
+    if isinstance(response, Refusal):
+        return None
+    if response.result is not None:
+        return response.result if asking.is_interim(response.result) else None
+    if b'"input_required"' not in response.body:
         return None
     return asking.interim(response.members.get("result"))
 

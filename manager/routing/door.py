@@ -2,7 +2,8 @@
 
 Pure rules, one set for every caller: the connection gate and the middleware in `manager/web/`, and whatever
 else may one day read requests. Not here: who the peer is (`manager/web/peers.py`), how bytes become a head
-(`head.py`), what the body must look like (`json_scan.py`, re-exported), what a method or a path means.
+(`http_front/head.py`), what the body must look like (`json_scan.py`, re-exported), what a method or a path
+means.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from http_front.framing import refuse_framing
+from http_front.head import RequestFacts
+from http_front.refusal import DoorRefusal, body_too_large
 from manager.routing.json_scan import check_json
 from protocol import jsonrpc
 
@@ -55,19 +59,6 @@ _SINGLETONS: Final = _MODERN_ROUTING | {
 
 
 @dataclass(frozen=True, slots=True)
-class RequestFacts:
-    """The head of one request as it was received.
-
-    `target` is the request target undecoded, query included; `headers` are (name, value) pairs in order, so
-    that duplicates stay visible, values without the blanks around them.
-    """
-
-    method: str
-    target: str
-    headers: Iterable[tuple[bytes, bytes]]
-
-
-@dataclass(frozen=True, slots=True)
 class DoorRules:
     """What is allowed in. Sizes in bytes; `hosts` and `origins` in lower case."""
 
@@ -97,17 +88,6 @@ class DoorRules:
         return DoorRefusal(431, f"the request's head is larger than {limit}; send fewer or shorter headers")
 
 
-@dataclass(frozen=True, slots=True)
-class DoorRefusal:
-    """An answer given instead of serving: HTTP status, a sentence that says what to do, and the JSON-RPC code
-    for requests that expect one."""
-
-    status: int
-    reason: str
-    headers: tuple[tuple[str, str], ...] = ()
-    code: int = jsonrpc.INVALID_REQUEST
-
-
 @dataclass(slots=True)
 class _Head:
     facts: RequestFacts
@@ -125,11 +105,6 @@ def refuse(facts: RequestFacts, rules: DoorRules) -> DoorRefusal | None:
         if refusal is not None:
             return refusal
     return None
-
-
-def body_too_large(cap: int) -> DoorRefusal:
-    """The refusal of a body over `cap` bytes."""
-    return DoorRefusal(413, f"the body is larger than {cap:,} bytes; send less at once")
 
 
 def is_mcp_target(target: str) -> bool:
@@ -231,28 +206,8 @@ def _content_encoding(head: _Head, rules: DoorRules) -> DoorRefusal | None:
     return None
 
 
-def _content_length(head: _Head, rules: DoorRules) -> DoorRefusal | None:
-    length = head.fields.get(b"content-length")
-    if length is None:
-        return None
-    if not length.isdigit() or b"transfer-encoding" in head.fields:
-        return DoorRefusal(400, "send one plain Content-Length, or Transfer-Encoding: chunked, not both")
-    # By digits first: int() of a number with thousands of digits is an error of its own.
-    if len(length.lstrip(b"0")) > 18 or int(length) > rules.body_cap:
-        return body_too_large(rules.body_cap)
-    return None
-
-
-def _transfer_encoding(head: _Head, rules: DoorRules) -> DoorRefusal | None:
-    if head.fields.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-        return DoorRefusal(400, "the only Transfer-Encoding understood is chunked")
-    return None
-
-
-def _expectation(head: _Head, rules: DoorRules) -> DoorRefusal | None:
-    if head.fields.get(b"expect", b"100-continue").lower() != b"100-continue":
-        return DoorRefusal(417, "the only expectation understood is 100-continue")
-    return None
+def _framing(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    return refuse_framing(head.fields, rules.body_cap)
 
 
 _LADDER: Final[tuple[Callable[[_Head, DoorRules], DoorRefusal | None], ...]] = (
@@ -265,7 +220,5 @@ _LADDER: Final[tuple[Callable[[_Head, DoorRules], DoorRefusal | None], ...]] = (
     _head_size,
     _content_type,
     _content_encoding,
-    _content_length,
-    _transfer_encoding,
-    _expectation,
+    _framing,
 )

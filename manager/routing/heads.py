@@ -1,8 +1,9 @@
 """Reads and judges heads, and remembers what it made of them.
 
 A client sends the same head with every call but for the digits of its `Content-Length`, and two heads that
-differ in nothing else are read alike. So the grammar (`head.py`), the door's rules (`door.py`) and what the
-head says (`arrival.py`) are asked once for each head. Nothing is remembered of a head that was refused.
+differ in nothing else are read alike. So the grammar (`http_front/head.py`), the door's rules (`door.py`)
+and what the head says (`arrival.py`) are asked once for each head. Nothing is remembered of a head that was
+refused.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from http_front.head import MALFORMED, Framing, framing, may_become_head, parse_head
 from manager.routing.arrival import Arrival, arrival
 from manager.routing.door import DoorRefusal, DoorRules, RequestFacts, refuse
-from manager.routing.head import MALFORMED, Framing, framing, may_become_head, parse_head
 
 REMEMBERED: Final = 1024
 LONGEST: Final = 2048

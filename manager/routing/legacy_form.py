@@ -18,6 +18,8 @@ from protocol.inbound import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VE
 _Members = Mapping[str, msgspec.Raw]
 
 _MODERN_MEMBERS: Final = frozenset({"resultType", "ttlMs", "cacheScope"})
+_LARGE: Final = 64 * 1024
+"""Bytes from which on a copy of a text costs more than looking for the places where it is cut."""
 _CODES: Final[Mapping[int, int]] = {
     MISSING_CAPABILITY: jsonrpc.INVALID_PARAMS,
     HEADER_MISMATCH: jsonrpc.INTERNAL_ERROR,
@@ -38,18 +40,19 @@ def result(members: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def response(method: str, body: bytes, envelope: _Members) -> bytes:
+def response(method: str, body: bytes, envelope: _Members, outcome: _Members | None = None) -> bytes:
     """The whole response.
 
     Args:
         method: what was asked.
         body: the response as it came; returned itself where nothing is to be changed.
         envelope: its members.
+        outcome: those of its result, where they are known already.
     """
     if "error" in envelope:
         changed: dict[str, Any] | None = _error(method, jsonrpc.members_of(envelope["error"]))
         return body if changed is None else jsonrpc.dumps({**envelope, "error": changed})
-    members = jsonrpc.members_of(envelope["result"])
+    members = jsonrpc.members_of(envelope["result"]) if outcome is None else outcome
     fitting = _fitting(method, members)
     if fitting is not members:
         return jsonrpc.dumps({**envelope, "result": result(fitting)})
@@ -57,7 +60,8 @@ def response(method: str, body: bytes, envelope: _Members) -> bytes:
     if members.keys().isdisjoint(_MODERN_MEMBERS) and names.META_SERVER not in meta:
         return body
     is_compact = (
-        json_cut.is_compact(len(body), envelope)
+        len(body) < _LARGE
+        and json_cut.is_compact(len(body), envelope)
         and json_cut.is_compact(memoryview(envelope["result"]).nbytes, members)
         and (not meta or json_cut.is_compact(memoryview(members["_meta"]).nbytes, meta))
     )

@@ -56,9 +56,10 @@ def outcome(members: _Members) -> Mapping[str, Any]:
     Returns:
         The same where nothing is to be changed.
     """
-    structured = jsonrpc.bytes_of(members.get(_STRUCTURED, _ABSENT))
-    if not structured or structured[:1] == b"{":
+    value = memoryview(members.get(_STRUCTURED, _ABSENT))
+    if bytes(value[:1]) in (b"", b"{"):
         return members
+    structured = bytes(value)
     kept: dict[str, Any] = {name: value for name, value in members.items() if name != _STRUCTURED}
     content = jsonrpc.bytes_of(members.get("content", _ABSENT))
     if structured != b"null" and content.translate(None, b" \t\r\n") in {b"", b"[]"}:

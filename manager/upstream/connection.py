@@ -11,12 +11,13 @@ from __future__ import annotations
 import asyncio
 import select
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from manager.upstream import learned
-from manager.upstream.response import Blame, ResponseHead, UpstreamFailure, UpstreamResponse
+from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailure, UpstreamResponse
 
 # httptools limits neither head nor trailers: this many bytes may come without one byte of body among them.
 MAX_HEAD = 64 * 1024
@@ -45,17 +46,22 @@ class Connection(asyncio.Protocol):
     """A TCP connection; between exchanges it is idle, and anything that arrives then ends it.
 
     `on_idle` is called when an exchange left the connection fit for another one, `on_lost` once, when its
-    socket closes. The names on_message_begin … on_message_complete belong to httptools.
+    socket closes. `idle_since` is monotonic. The names on_message_begin … on_message_complete belong to
+    httptools.
     """
 
     _transport: asyncio.Transport
+    _length: int | None
+    _missing: int  # of a body whose length is known and that has begun
 
     def __init__(self, on_lost: Callable[[Connection], None]) -> None:
         self.on_idle: Callable[[Connection], None] | None = None
         self.broke_off = False  # the server ended it in the middle of an exchange
         self._on_lost = on_lost
-        self._parser = HttpResponseParser(self)
-        self._response: UpstreamResponse | None = None  # None: idle
+        self._parser: HttpResponseParser | None = None  # there while it is in the middle of a response
+        self._response: UpstreamResponse | None = None  # None: idle, or a taker waits
+        self._taker: Taker | None = None
+        self.idle_since = -inf
         self._unsent = _NOTHING
         self._writing_paused = False
         self._poller: select.poll | None = None
@@ -109,8 +115,27 @@ class Connection(asyncio.Protocol):
         self._send(head, body)
         return response
 
+    def begin_for(self, taker: Taker, request: bytes) -> None:
+        """Sends one request, head and body, on an idle connection that is open."""
+        self._taker = taker
+        self._transport.write(request)
+
+    def settle(self, now: float) -> None:
+        """For a taker: the answer was whole. The connection is idle again."""
+        self._taker = None
+        self.idle_since = now
+        self._let_go(fit=True)
+
+    def let_respond(self) -> None:
+        """For a taker: it will not take the answer itself."""
+        taker, self._taker = self._taker, None
+        if taker is not None:
+            self._reset()
+            self._response = taker.respond()
+
     def close(self, cause: str) -> None:
         """Closes at once, unsent bytes included; an unfinished response fails with `cause`. Idempotent."""
+        self.let_respond()
         self._unsent = _NOTHING
         self._transport.abort()
         response, self._response = self._response, None
@@ -127,12 +152,14 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop, once."""
+        self.let_respond()
         self.broke_off = self.broke_off or self._response is not None
         self.close(self._break_off_cause())
         self._on_lost(self)
 
     def eof_received(self) -> None:
         """Called by the loop: the server sends no more."""
+        self.let_respond()
         if self._response is not None and self._until_eof:
             self._finish(self._response)
         else:
@@ -141,6 +168,11 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop."""
+        taker = self._taker
+        if taker is not None:
+            if taker.take(data):
+                return
+            self.let_respond()
         response = self._response
         if response is None:  # bytes nobody asked for: whatever they are, they must not answer the next call
             self.close("malformed_response")
@@ -150,16 +182,31 @@ class Connection(asyncio.Protocol):
             response.receive_whole(*known)
             self._let_go(fit=True)
             return
+        if self._missing:
+            self._take_measured(response, data)
+            return
         failure = self._parse(data)
         if self._body:
             piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
             self._body.clear()
+            if self._length is not None and not self._complete:
+                self._missing = self._length - len(piece)
             if response.receive_body(piece) and not self._complete:
                 self._transport.pause_reading()
         if self._complete:
             self._finish(response, fit=failure is None and self._keep_alive)
         elif failure is not None:
             self.close(failure)
+
+    def _take_measured(self, response: UpstreamResponse, data: bytes) -> None:
+        """More of a body whose length is known: it is handed on as it came, past the parser."""
+        is_more = len(data) > self._missing
+        piece = data[: self._missing] if is_more else data
+        self._missing -= len(piece)
+        if response.receive_body(piece) and self._missing:
+            self._transport.pause_reading()
+        if not self._missing:
+            self._finish(response, fit=self._keep_alive and not is_more)
 
     def pause_writing(self) -> None:
         """Called by the transport when the server reads slower than we write."""
@@ -181,11 +228,13 @@ class Connection(asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         """Builds the head; an interim one (1xx) is dropped."""
+        assert self._parser is not None  # noqa: S101  narrows the type: it is what calls this
         status = self._parser.get_status_code()
         if status < 200:
             self._headers.clear()
             return
         length, self._until_eof = _body_framing(status, self._headers)
+        self._length = length
         self._has_head = True
         self._bodiless_bytes = 0
         self._keep_alive = self._parser.should_keep_alive()
@@ -211,6 +260,8 @@ class Connection(asyncio.Protocol):
         self._headers: list[tuple[bytes, bytes]] = []
         self._body: list[bytes] = []
         self._bodiless_bytes = 0
+        self._length, self._missing = None, 0
+        self._parser = None
         self._has_head = self._complete = self._keep_alive = self._until_eof = False
 
     def _parse(self, data: bytes) -> str | None:
@@ -220,19 +271,20 @@ class Connection(asyncio.Protocol):
         if len(data) > room and not self._has_head:
             parts = (data[:room], memoryview(data)[room:])
         self._first = data
+        parser = self._parser = self._parser or HttpResponseParser(self)
         try:
             for part in parts:
                 if self._bodiless_bytes >= MAX_HEAD:
                     return "head_too_large"
                 self._bodiless_bytes += len(part)
-                self._parser.feed_data(part)
+                parser.feed_data(part)
         except (HttpParserError, HttpParserUpgrade):  # the second is no subclass of the first
             return "malformed_response"
         return None
 
     def _finish(self, response: UpstreamResponse, *, fit: bool = False) -> None:
         """Ends a complete response; a `fit` connection whose whole request was sent is idle again."""
-        self._response = None
+        self._response = self._parser = None
         response.end(None)
         self._let_go(fit=fit)
 

@@ -14,19 +14,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from manager.settings import Settings
+from manager.upstream import heap
+from manager.upstream.flow import Flow, Sink
 from manager.upstream.instance import Figures, Instance
-from manager.upstream.response import (
-    Blame,
-    ResponseTooLarge,
-    UpstreamFailure,
-    UpstreamResponse,
-)
-from manager.upstream.slot import Slot
+from manager.upstream.response import Blame, ResponseTooLarge, UpstreamFailure, UpstreamResponse
+from manager.upstream.slot import Slot, Wait
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import names
 from protocol.errors import Reason, Refusal
@@ -37,13 +35,17 @@ RETRY_MS: Final = 1000
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
-    """A request as the workspace server shall get it. `timed` is False for streams that stay open."""
+    """A request as the workspace server shall get it. `timed` is False for streams that stay open.
+
+    `begun` is when the work for a client's call began (monotonic), None where its time does not count.
+    """
 
     method: str
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
     target: bytes = b"/mcp"
     timed: bool = True
+    begun: float | None = None
 
 
 class InterruptedAnswerError(Exception):
@@ -82,6 +84,8 @@ class Answer:
         self.length = response.head.content_length
         self.is_events = response.head.content_type == b"text/event-stream"
         self.is_json = response.head.content_type == b"application/json"
+        if self.length is None or self.length > COLLECTED:
+            heap.keep()
 
     async def read(self) -> bytes | Refusal:
         """The whole body, or why there is none."""
@@ -116,6 +120,26 @@ class Answer:
         finally:
             await self.aclose("cancelled")
 
+    async def pour(self, sink: Sink) -> None:
+        """Hand the body over as it arrives, piece by piece; returns when all of it is.
+
+        Raises:
+            InterruptedAnswerError: it broke off, or took too long.
+            Exception: what the sink raises.
+        """
+        done: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        flow = Flow(self._response, sink, partial(_settle, done))
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                if (fault := await done) is not None:
+                    raise fault
+            await self.aclose("ok")
+        except (UpstreamFailure, TimeoutError) as failure:
+            raise InterruptedAnswerError(await self._failed(failure)) from failure
+        finally:
+            flow.stop()
+            await self.aclose("cancelled")
+
     def answered(self) -> None:
         """Its response is known: the call is in flight no longer, whatever the end of the body brings."""
         self._slot.release("ok")
@@ -132,6 +156,11 @@ class Answer:
         return refusal
 
 
+def _settle(done: asyncio.Future[Exception | None], fault: Exception | None) -> None:
+    if not done.done():
+        done.set_result(fault)
+
+
 class Forwarder:
     """The way out of the manager: admission, the right server, one attempt, honest blame."""
 
@@ -144,7 +173,10 @@ class Forwarder:
         """Send to the workspace's server, starting it if need be."""
         figures = workspace.supervisor.figures
         if outgoing.timed and self._is_full(figures):
-            return Refusal(Reason.OVERLOADED, "overloaded", delivered="no", retry_after_ms=RETRY_MS)
+            full = Refusal(Reason.OVERLOADED, "overloaded", delivered="no", retry_after_ms=RETRY_MS)
+            for one in (figures, self.figures):
+                one.failed(full)
+            return full
         slot = self._slot(figures, outgoing)
         outcome: Answer | Refusal | None = None
         try:
@@ -168,7 +200,14 @@ class Forwarder:
             return None
         now = time.monotonic()  # the loop's clock, without the system call that asking for the loop takes
         figures.last_call_at = now
-        return Underway(response, self._slot(figures, outgoing), now, self._settings.call_timeout_s)
+        slot = self._slot(figures, outgoing)
+        slot.sent = now
+        return Underway(response, slot, now, self._settings.call_timeout_s)
+
+    def head(self, instance: Instance, outgoing: Outgoing) -> bytes:
+        """The head that such requests to a server have, up to the digits of the length."""
+        fields = (*outgoing.headers, instance.credentials())
+        return instance.pool.lasting_head(b"POST", outgoing.target, fields)
 
     async def arrival(self, underway: Underway) -> Answer | Refusal:
         """The answer to what was sent with `send_now`."""
@@ -190,7 +229,7 @@ class Forwarder:
     def _slot(self, figures: Figures, outgoing: Outgoing) -> Slot:
         for one in (figures, self.figures):
             one.calls += outgoing.method == names.TOOLS_CALL
-        return Slot(figures, self.figures, is_stream=not outgoing.timed)
+        return Slot(figures, self.figures, is_stream=not outgoing.timed, begun=outgoing.begun)
 
     def _is_full(self, figures: Figures) -> bool:
         settings = self._settings
@@ -203,13 +242,15 @@ class Forwarder:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.call_timeout_s if outgoing.timed else None
         for attempt in (1, 2):
+            asked = time.monotonic()
             instance = await self._workspaces.ready(workspace)
+            slot.waited(Wait.START, time.monotonic() - asked)
             if isinstance(instance, Refusal):
                 return instance
             workspace.supervisor.figures.last_call_at = loop.time()
             try:
                 async with asyncio.timeout_at(deadline):
-                    response = await self._request(instance, outgoing)
+                    response = await self._request(instance, outgoing, slot)
             except TimeoutError as late:
                 return refusal_of(late, self._settings)
             except UpstreamFailure as failure:
@@ -219,9 +260,17 @@ class Forwarder:
             return await self._usable(response, slot, deadline)
         raise AssertionError("two attempts always end in a return")
 
-    async def _request(self, instance: Instance, outgoing: Outgoing) -> UpstreamResponse:
+    async def _request(self, instance: Instance, outgoing: Outgoing, slot: Slot) -> UpstreamResponse:
         head = (*outgoing.headers, instance.credentials())
-        return await instance.pool.request(b"POST", outgoing.target, head, outgoing.body)
+        request = (b"POST", outgoing.target, head, outgoing.body)
+        response = instance.pool.request_now(*request)
+        if response is None:
+            asked = time.monotonic()
+            response = await instance.pool.request_anew(*request)
+            slot.waited(Wait.CONNECTION, time.monotonic() - asked)
+        slot.sent = time.monotonic()
+        await response.head_arrival()
+        return response
 
     async def _usable(
         self, response: UpstreamResponse, slot: Slot, deadline: float | None

@@ -6,13 +6,16 @@ somebody else started).
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from manager.routing.timings import Timings
 from manager.upstream.pool import Pool
 from manager.upstream.process import Process
 from manager.upstream.response import ResponseHead
 from protocol import headers, launch, names
+from protocol.errors import Refusal
 
 Owner = Literal["manager", "external"]
 HOST: Final = "127.0.0.1"
@@ -22,17 +25,29 @@ HOST: Final = "127.0.0.1"
 class Figures:
     """What happened to the calls of one workspace. `last_error` is a sentence for a person.
 
-    `tasks` is how many calls went on without their clients when the server's health was asked last.
+    `failures` counts the reasons (`protocol/errors.py`) why calls failed. `tasks` is how many calls went on
+    without their clients when the server's health was asked last.
     """
 
     calls: int = 0
-    errors: int = 0
     in_flight: int = 0
     streams: int = 0
     tasks: int = 0
     last_call_at: float | None = None
     last_outcome: str | None = None
     last_error: str | None = None
+    failures: Counter[str] = field(default_factory=Counter)
+    timings: Timings = field(default_factory=Timings)
+
+    @property
+    def errors(self) -> int:
+        """How many calls failed."""
+        return self.failures.total()
+
+    def failed(self, refusal: Refusal) -> None:
+        """Count a call that failed."""
+        self.failures[refusal.reason.word] += 1
+        self.last_error = refusal.message
 
 
 @dataclass(slots=True)

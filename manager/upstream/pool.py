@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 from manager.peer import Address, peer_uid
 from manager.upstream.connection import Connection
-from manager.upstream.request_head import request_head
+from manager.upstream.request_head import head_before_length, request_head
 from manager.upstream.response import (
     Blame,
     ResponseHead,
@@ -24,6 +24,8 @@ from manager.upstream.response import (
 )
 
 MAX_IDENTITY_BODY = 64 * 1024
+NOTICED_S = 0.005
+"""Seconds after an answer in which a connection is taken without asking the kernel for news of its end."""
 
 
 class Pool:
@@ -78,12 +80,11 @@ class Pool:
         UpstreamFailure: NOT_DELIVERED up to and including the verification, MAYBE_DELIVERED once the first
         byte was handed to the transport, also on a reused connection that proves to be dead.
         """
-        head = request_head(method, target, self._host_field, headers, len(body))
-        connection = self._take_idle()
-        if connection is None:
-            connection, _, _ = await self._open(self._connect_timeout)
-            connection.on_idle = self._keep
-        return await connection.exchange(head, body)
+        response = self.request_now(method, target, headers, body)
+        if response is None:
+            response = await self.request_anew(method, target, headers, body)
+        await response.head_arrival()
+        return response
 
     def request_now(
         self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
@@ -95,6 +96,33 @@ class Pool:
         head = request_head(method, target, self._host_field, headers, len(body))
         connection = self._take_idle()
         return None if connection is None else connection.begin(head, body)
+
+    def lasting_head(self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """The head of such requests up to the digits of the length. Raises ValueError as `request_head`."""
+        return head_before_length(method, target, self._host_field, tuple(headers)) + b"Content-Length: "
+
+    def take_now(self, now: float) -> Connection | None:
+        """A connection for one request, where one waits for it; it is the caller's to use or to `keep`.
+
+        Args:
+            now: monotonic time. An end that came just after the last answer reaches us before long, and is
+                not asked for, since asking is a system call.
+        """
+        idle = self._idle
+        if idle and now - idle[-1].idle_since < NOTICED_S and idle[-1].is_open:
+            return idle.pop()
+        return self._take_idle()
+
+    async def request_anew(
+        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]], body: bytes
+    ) -> UpstreamResponse:
+        """Sends one request as `request_now` does, on a connection that is opened for it."""
+        head = request_head(method, target, self._host_field, headers, len(body))
+        connection, _, _ = await self._open(self._connect_timeout)
+        connection.on_idle = self._keep
+        if not connection.is_open:
+            raise UpstreamFailure(Blame.NOT_DELIVERED, "connection_lost")
+        return connection.begin(head, body)
 
     async def probe(self, deadline: float) -> tuple[ResponseHead, bytes]:
         """Asks `verify_path` on a fresh connection, within `deadline` seconds; returns the answer, verified.

@@ -16,16 +16,16 @@ def request_head(
 ) -> bytes:
     """The head of a request, ready to send; Host and Content-Length are ours.
 
-    Raises ValueError as `_head_before_length` does.
+    Raises ValueError as `head_before_length` does.
     """
-    head = _head_before_length(method, target, host, tuple(headers))
+    head = head_before_length(method, target, host, tuple(headers))
     if body_length or method != b"GET":
         return b"%bContent-Length: %d\r\n\r\n" % (head, body_length)
     return head + b"\r\n"
 
 
 @lru_cache(maxsize=1024)  # one client's calls of one tool differ in their bodies alone
-def _head_before_length(
+def head_before_length(
     method: bytes, target: bytes, host: bytes, headers: tuple[tuple[bytes, bytes], ...]
 ) -> bytes:
     """The lines of a head but for the length of the body and the empty line.

@@ -7,7 +7,6 @@ the request may have been read by the server.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncIterator, Callable
 from enum import Enum, auto
 from typing import Protocol
@@ -73,10 +72,25 @@ class Carrier(Protocol):
         """Let the server send on."""
 
 
-class UpstreamResponse:
-    """A response whose head has arrived; its body is read once, by one reader, with `chunks()` or `read()`.
+class Taker(Protocol):
+    """Who takes an answer that comes in one piece, and leaves any other to a response object."""
 
-    It owns what was received and not yet read: its connection is free again once the last byte is in.
+    def take(self, data: bytes) -> bool:
+        """The first bytes of the answer: whether they are all of it and were taken.
+
+        Then this has also called `settle`. Otherwise nothing was done, and `respond` follows.
+        """
+
+    def respond(self) -> UpstreamResponse:
+        """What is to get the answer instead, whatever comes of it."""
+
+
+class UpstreamResponse:
+    """A response whose head has arrived; its body is read once, by one reader.
+
+    A task reads it with `chunks()` or `read()`; who would rather be called sets `on_news`, and takes what has
+    come with `take()`. It owns what was received and not yet read: its connection is free again once the last
+    byte is in.
     """
 
     __slots__ = ("_buffer", "_buffered", "_cause", "_connection", "_waiter", "head", "on_news")
@@ -86,7 +100,7 @@ class UpstreamResponse:
     def __init__(self, connection: Carrier) -> None:
         self._connection: Carrier | None = connection  # None once the response has ended, well or badly
         self._cause: str | None = None  # why it ended badly
-        self._buffer: deque[bytes] = deque()
+        self._buffer: list[bytes] = []
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
         self.on_news: Callable[[], None] | None = None  # called when something came, while nobody reads
@@ -95,6 +109,19 @@ class UpstreamResponse:
     def has_ended(self) -> bool:
         """Whether nothing more will come, for good or bad."""
         return self._connection is None
+
+    @property
+    def failure(self) -> UpstreamFailure | None:
+        """How it ended badly, if it did."""
+        return None if self._cause is None else UpstreamFailure(Blame.MAYBE_DELIVERED, self._cause)
+
+    def take(self) -> list[bytes]:
+        """The pieces of the body that have come since; the server may send on."""
+        pieces, self._buffer = self._buffer, []
+        self._buffered = 0
+        if self._connection is not None:
+            self._connection.resume_reading()
+        return pieces
 
     def whole(self) -> bytes | None:
         """The whole body, where all of it is here and nobody has read of it; it is not taken out."""
@@ -119,7 +146,7 @@ class UpstreamResponse:
                 self._raise_failure()
                 raise StopAsyncIteration
             await self._news()
-        piece = self._buffer.popleft()
+        piece = self._buffer.pop(0)
         self._buffered -= len(piece)
         if not self._buffer and self._connection is not None:
             self._connection.resume_reading()
@@ -131,15 +158,20 @@ class UpstreamResponse:
         Raises ResponseTooLarge above `limit` bytes, as soon as that is known (a connection still busy with it
         is closed), and UpstreamFailure if the body breaks off.
         """
+        size, announced = 0, self.head.content_length or 0
         pieces: list[bytes] = []
-        size = 0
-        if (self.head.content_length or 0) > limit:
-            raise self._too_large(limit)
-        async for piece in self:
-            size += len(piece)
-            if size > limit:
-                raise self._too_large(limit)
-            pieces.append(piece)
+        while True:
+            has_ended = self.has_ended
+            new = self.take()
+            pieces += new
+            size += sum(map(len, new))
+            if max(size, announced) > limit:
+                self.abandon()
+                raise ResponseTooLarge(limit)
+            if has_ended:
+                break
+            await self._news()
+        self._raise_failure()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     async def aclose(self) -> None:
@@ -185,13 +217,9 @@ class UpstreamResponse:
         self._cause = cause
         self._wake()
 
-    def _too_large(self, limit: int) -> ResponseTooLarge:
-        self.abandon()
-        return ResponseTooLarge(limit)
-
     def _raise_failure(self) -> None:
-        if self._cause is not None:
-            raise UpstreamFailure(Blame.MAYBE_DELIVERED, self._cause)
+        if (failure := self.failure) is not None:
+            raise failure
 
     async def _news(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()

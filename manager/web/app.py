@@ -5,29 +5,37 @@ How they are served is `runner.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
 
 from manager.web.allocate import allocate_routes
 from manager.web.control import Services
+from manager.web.measures import Measured
 from manager.web.status import log_payload
 from protocol import jsonrpc
 
+Take = Callable[[], Measured]
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 
-def make_app(services: Services, status: Callable[[], dict[str, Any]]) -> web.Application:
+
+def make_app(services: Services, status: Callable[[], dict[str, Any]], measures: Take) -> web.Application:
     """The application of the port; the door is added by `make_runner`."""
     app = web.Application()
     app.add_routes(allocate_routes(services))
-    app.add_routes(diagnosis_routes(status, slash=True))
+    app.add_routes(diagnosis_routes(status, measures, slash=True))
     app.router.add_get("/", _shows(status), allow_head=False)
     return app
 
 
-def diagnosis_routes(status: Callable[[], dict[str, Any]], *, slash: bool = False) -> list[web.RouteDef]:
-    """Status, health and log: read-only, on the port and on the control socket (M-2, M-3)."""
+def diagnosis_routes(
+    status: Callable[[], dict[str, Any]], measures: Take, *, slash: bool = False
+) -> list[web.RouteDef]:
+    """Status, metrics, health and log: read-only, on the port and on the control socket (M-2, M-3)."""
     shown = {
+        "/metrics": _tells(measures),
         "/mcp/status": _shows(status),
         "/mcp/log": _shows(log_payload),
         "/mcp/health": _shows(lambda: {"ok": True}),
@@ -38,7 +46,24 @@ def diagnosis_routes(status: Callable[[], dict[str, Any]], *, slash: bool = Fals
     return [web.get(path, handler, allow_head=False) for path, handler in paths.items()]
 
 
-def _shows(payload: Callable[[], dict[str, Any]]) -> Callable[[web.Request], Any]:
+def _tells(measures: Take) -> Handler:
+    one_at_a_time = asyncio.Lock()
+
+    async def tell(_: web.Request) -> web.Response:
+        async with one_at_a_time:  # calls go on meanwhile: the text takes a while
+            text, kind = await asyncio.to_thread(_worded, measures())
+        return web.Response(body=text, headers={"Content-Type": kind})
+
+    return tell
+
+
+def _worded(measured: Measured) -> tuple[bytes, str]:
+    from manager.web import exposition  # noqa: PLC0415  slow to import, and many never ask for it
+
+    return exposition.render(measured), exposition.CONTENT_TYPE
+
+
+def _shows(payload: Callable[[], dict[str, Any]]) -> Handler:
     async def show(_: web.Request) -> web.Response:
         return web.Response(body=jsonrpc.dumps(payload()), content_type="application/json")
 

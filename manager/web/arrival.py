@@ -30,8 +30,7 @@ def exchange_of(arrival: Arrival, inbound: Inbound, message: Request, session: S
     if codex is not None or state is not None:
         claims = replace(claims, codex=codex, state=state)
     if session is not None:
-        sent = claims.query or claims.header or claims.codex
-        session.sent_cwd = None if sent is None else sent.encode("utf-8", "replace").decode()
+        session.sent_cwd = sent_cwd(claims)
     return Exchange(
         inbound,
         message,
@@ -52,6 +51,12 @@ def claims_of(arrival: Arrival, session: Session | None) -> Claims:
     return Claims(
         path=said.path, query=said.query, header=said.header, session=session.workspace, roots=session.roots
     )
+
+
+def sent_cwd(claims: Claims) -> str | None:
+    """The folder that a request names without being asked."""
+    sent = claims.query or claims.header or claims.codex
+    return None if sent is None else sent.encode("utf-8", "replace").decode()
 
 
 def _sandbox_cwd(inbound: Inbound) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from manager.routing.door import DoorRules
 from manager.routing.heads import Heads
+from manager.web.fast_path import FastPath
 from manager.web.front import Front
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
@@ -36,12 +37,14 @@ class Connections:
         self,
         server: Callable[[], asyncio.Protocol],
         serve: Callable[[Incoming], None] | None,
+        fast: FastPath | None = None,
     ) -> Callable[[], Front]:
         """A protocol factory for connections.
 
         Args:
             server: makes the protocol that serves a request which is not for an MCP route.
             serve: answers a request at an MCP route; without it, all requests are the server's.
+            fast: knows which of these requests need not be served.
         """
         shared = Shared(
             Heads(self.rules),
@@ -51,6 +54,7 @@ class Connections:
             self.peer_check,
             server,
             serve,
+            fast,
             self._admit,
             self.open.discard,
             self._run,

@@ -6,7 +6,7 @@ It knows bytes only; what they say, and to whom, is decided by those who write (
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from manager.routing.arrival import EVENTS
@@ -18,12 +18,17 @@ KEEP_ALIVE_S: Final = 15.0
 
 
 class EventResponse:
-    """One such answer. Whatever is written must be whole events: comments may come in between."""
+    """One such answer.
+
+    Attributes:
+        is_amid: whether a part of an event was written whose rest follows; else comments may come in between.
+    """
 
     def __init__(self, incoming: Incoming, headers: Mapping[str, str]) -> None:
         self._incoming = incoming
         self._headers = {**headers, "X-Accel-Buffering": "no"}
         self._loop = asyncio.get_running_loop()
+        self.is_amid = False
         self._written_at = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._comment: asyncio.Task[None] | None = None
@@ -42,6 +47,15 @@ class EventResponse:
         """Write whole events; returns when the client keeps up."""
         self._written_at = self._loop.time()
         await self._incoming.write(data)
+
+    def put(self, data: bytes) -> bool:
+        """Write some of an event, or events; whether the client keeps up."""
+        self._written_at = self._loop.time()
+        return self._incoming.put(data)
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call this when the client keeps up again, or is gone."""
+        self._incoming.when_room(call)
 
     def close(self) -> None:
         """End it."""
@@ -67,7 +81,7 @@ class EventResponse:
         if self._incoming.is_gone:
             return
         left = self._written_at + KEEP_ALIVE_S - self._loop.time()
-        if left <= 0 and (self._comment is None or self._comment.done()):
+        if left <= 0 and not self.is_amid and (self._comment is None or self._comment.done()):
             self._comment = self._loop.create_task(self._fill(), name="keep-alive")
         self._wait(left if left > 0 else KEEP_ALIVE_S)
 

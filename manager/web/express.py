@@ -7,6 +7,7 @@ call goes and what is sent says `answers/dispatch.py`, how a response reads `leg
 
 from __future__ import annotations
 
+import time
 from typing import Final, Protocol
 
 from manager.answers.collect import answered
@@ -30,6 +31,9 @@ class Host(Protocol):
     def ended(self, exchange: Exchange) -> None:
         """A call is no longer under way here: answered, given up, or about to be taken over."""
 
+    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """A call is about to be answered by a response in one piece."""
+
     def failed(self, incoming: Incoming, fault: BaseException) -> None:
         """Answering went wrong."""
 
@@ -39,14 +43,16 @@ class Express:
 
     __slots__ = ("_exchange", "_host", "_incoming", "_sent")
 
-    def __init__(self, host: Host, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+    def __init__(
+        self, host: Host, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float
+    ) -> None:
         self._host = host
         self._incoming = incoming
         self._exchange = exchange
         self._sent: Sent | None = sent
         sent.underway.response.on_news = self._look
         incoming.on_gone = self._left
-        incoming.expect(min(PATIENCE_S, sent.underway.seconds), self._hand_over)
+        incoming.expect(min(patience_s, sent.underway.seconds), self._hand_over)
 
     def cancel(self) -> None:
         """The client said that it does not want it any more: nothing more is said (M-99)."""
@@ -76,13 +82,14 @@ class Express:
 
     def _look(self) -> None:
         """Something came of the answer."""
-        if self._sent is None:
+        sent = self._sent
+        if sent is None:
             return
         try:
-            self._settle(self._sent)
+            self._settle(sent)
         except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
-            if (sent := self._end()) is not None:
-                sent.underway.give_up()
+            self._end()
+            sent.underway.give_up()
             self._host.failed(self._incoming, fault)
 
     def _settle(self, sent: Sent) -> None:
@@ -91,14 +98,16 @@ class Express:
             if hasattr(response, "head") and not _is_small_json(response.head):
                 self._hand_over()
             return
+        came = time.monotonic()
         body = self._answer(response)
         if body is None:
             self._hand_over()
             return
         self._end()
-        sent.underway.slot.release("ok")
+        self._host.learn(self._incoming, self._exchange, sent)
         status = 200 if self._exchange.session is not None else response.head.status
         self._incoming.respond(status, body, self._exchange.headers)
+        sent.underway.slot.release("ok", came)
 
     def _answer(self, response: UpstreamResponse) -> bytes | None:
         """The body for the client; None where there is none that can be told at once."""

@@ -14,15 +14,17 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from manager.routing.bodies import Body, ChunkedBody, MeasuredBody
+from http_front.bodies import Body, ChunkedBody, MeasuredBody
+from http_front.deadline import Deadline
+from http_front.room import Room
+from manager.routing.answer_head import render_refusal
+from manager.routing.arrival import Arrival
 from manager.routing.door import DoorRefusal, RequestFacts
-from manager.routing.head import render_refusal
 from manager.routing.heads import Head, Refused
-from manager.web.deadline import Deadline
+from manager.web.fast_call import FastCall
 from manager.web.handed_over import HandedOver
 from manager.web.incoming import Incoming
 from manager.web.limits import FULL, LATE, SLOW
-from manager.web.room import Room
 from manager.web.shared import Shared
 
 MAX_PIPELINED: Final = 64 * 1024
@@ -46,6 +48,8 @@ class Front(asyncio.Protocol):
         self._incoming: Incoming | None = None
         self._handed: HandedOver | None = None
         self._is_known = self._is_sorting = self._is_served = False
+        self._is_fresh = False  # whether the next bytes begin a request
+        self._fast: FastCall | None = None
         self.deadline = Deadline(self._loop)
         self.room = Room()
         self.run = shared.run
@@ -64,6 +68,9 @@ class Front(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything."""
+        fast, self._fast = self._fast, None
+        if fast is not None and fast.is_under_way:
+            fast.let_go()
         self._take, self._ahead = _drop, b""
         self.deadline.close()
         self._shared.forget(self)
@@ -77,6 +84,12 @@ class Front(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Give the bytes to whom they are for."""
+        fast = self._fast
+        if fast is not None:
+            if fast.is_under_way:
+                fast.let_go()
+            elif self._is_fresh and fast.take_request(data):
+                return
         self._take(data)
 
     def eof_received(self) -> bool | None:
@@ -102,7 +115,8 @@ class Front(asyncio.Protocol):
     @property
     def is_idle(self) -> bool:
         """Whether nothing is being answered."""
-        return self._incoming is None and self._handed is None
+        is_fast = self._fast is not None and self._fast.is_under_way
+        return self._incoming is None and self._handed is None and not is_fast
 
     @property
     def is_handed_over(self) -> bool:
@@ -122,6 +136,7 @@ class Front(asyncio.Protocol):
     # -- heads --------------------------------------------------------------------------------------------
 
     def _take_head(self, data: bytes) -> None:
+        self._is_fresh = False
         is_first = not self._ahead
         self._ahead = data if is_first else self._ahead + data
         self._next(is_first=is_first)
@@ -163,6 +178,7 @@ class Front(asyncio.Protocol):
         if self._head.arrival is None or self._shared.serve is None:
             self._hand_over(raw, length)
         else:
+            self._raw = raw
             self._receive(length)
 
     def _wait_for_head(self, *, is_first: bool) -> None:
@@ -210,13 +226,34 @@ class Front(asyncio.Protocol):
             self._serve(body.body)
 
     def _serve(self, body: bytes) -> None:
-        self._take = self._take_ahead
-        self.deadline.drop()
-        head, serve = self._head, self._shared.serve
-        assert head.arrival is not None  # noqa: S101  narrows the types: `_next` has looked
+        arrival, serve = self._head.arrival, self._shared.serve
+        assert arrival is not None  # noqa: S101  narrows the types: `_next` has looked
         assert serve is not None  # noqa: S101
-        self._incoming = Incoming(self, head.arrival, head.framing, body)
-        serve(self._incoming)
+        self.deadline.drop()
+        if not self._goes_fast(arrival, body):
+            serve(self.begin(arrival, body))
+
+    def _goes_fast(self, arrival: Arrival, body: bytes) -> bool:
+        """Send the request where one like it was served before."""
+        path = self._shared.fast
+        if path is None or self._ahead or arrival not in path.routes:
+            return False
+        self._take = self._take_head
+        self._fast = self._fast or FastCall(self, self._transport, path)
+        return self._fast.take_body(path.routes[arrival], self._raw, body)
+
+    def begin(self, arrival: Arrival, body: bytes) -> Incoming:
+        """A request is answered the usual way from now on."""
+        self._take, self._is_fresh = self._take_ahead, False
+        self._incoming = Incoming(self, arrival, self._head.framing, body)
+        return self._incoming
+
+    def answered_fast(self, now: float) -> None:
+        """For the fast path: an answer was written."""
+        self._is_fresh = True
+        self.deadline.expect_at(now + self._shared.limits.keepalive_s, self._head_is_late)
+        if self.room.is_short:
+            self._transport.pause_reading()
 
     def _take_ahead(self, data: bytes) -> None:
         self._ahead += data
@@ -246,6 +283,8 @@ class Front(asyncio.Protocol):
             self._transport.pause_reading()
         elif self._ahead:
             self._next()
+        else:
+            self._is_fresh = True
 
     # -- requests that are the server's ---------------------------------------------------------------------
 

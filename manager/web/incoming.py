@@ -10,12 +10,14 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from email.utils import formatdate
 from functools import lru_cache
+from math import inf
 from typing import Any, Final, Protocol
 
+from http_front.deadline import Deadline
+from http_front.head import Framing
+from http_front.room import Room
+from manager.routing.answer_head import render_head
 from manager.routing.arrival import JSON, Arrival
-from manager.routing.head import Framing, render_head
-from manager.web.deadline import Deadline
-from manager.web.room import Room
 
 JOINED: Final = 64 * 1024
 """Bytes of a body up to which it is joined to its head."""
@@ -51,11 +53,13 @@ class Incoming:
         body: of the request, whole.
         on_gone: called when the client leaves before its answer is complete.
         is_begun: whether an answer has begun.
+        came: when the request was here as a whole (monotonic).
     """
 
-    __slots__ = ("_framing", "_is_chunked", "_line", "arrival", "body", "is_begun", "on_gone")
+    __slots__ = ("_framing", "_is_chunked", "_line", "arrival", "body", "came", "is_begun", "on_gone")
 
     def __init__(self, line: Line, arrival: Arrival, framing: Framing, body: bytes) -> None:
+        self.came = time.monotonic()
         self.arrival = arrival
         self.body = body
         self.on_gone: Callable[[], object] | None = None
@@ -63,6 +67,12 @@ class Incoming:
         self._line: Line | None = line
         self._framing = framing
         self._is_chunked = False
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether more such requests may follow on the connection, and come without asking first."""
+        framing = self._framing
+        return not framing.is_last and not framing.waits and framing.length is not None
 
     @property
     def is_gone(self) -> bool:
@@ -122,9 +132,18 @@ class Incoming:
 
     async def write(self, data: bytes) -> None:
         """Write some of the body, which is not empty; returns when the client keeps up."""
+        self.put(data)
+        await self._here().room.wait()
+
+    def put(self, data: bytes) -> bool:
+        """Write some of the body, which is not empty; whether the client keeps up."""
         line = self._here()
         line.send([b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data])
-        await line.room.wait()
+        return not line.room.is_short
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call this when the client keeps up again, or is gone."""
+        self._here().room.then(call)
 
     def finish(self) -> None:
         """End the body."""
@@ -145,16 +164,20 @@ class Incoming:
         return self._line
 
     def _head(self, status: int, kind: str | None, fields: Mapping[str, str], length: int | None) -> bytes:
-        lasting = _lasting_lines(status, kind, tuple(fields.items()), self._framing.is_last)
+        lasting = lasting_lines(status, kind, tuple(fields.items()), is_last=self._framing.is_last)
         own = b"" if length is None else b"\r\nContent-Length: %d" % length
         return b"%b%b\r\nDate: %b\r\n\r\n" % (lasting, own, date(int(time.time())))
 
 
 @lru_cache(maxsize=1024)  # answers to one client differ in their bodies alone
-def _lasting_lines(
-    status: int, kind: str | None, fields: tuple[tuple[str, str], ...], is_last: bool
+def lasting_lines(
+    status: int, kind: str | None, fields: tuple[tuple[str, str], ...], *, is_last: bool
 ) -> bytes:
-    """What does not change from one answer to the next, without the last line end."""
+    """What does not change from one answer to the next, without the last line end.
+
+    Raises:
+        ValueError: a field would break the head apart.
+    """
     said = [("Content-Type", kind)] if kind is not None else []
     ends = [("Connection", "close")] if is_last else []
     return render_head(status, [*said, *fields, *ends]).removesuffix(b"\r\n\r\n")
@@ -164,3 +187,21 @@ def _lasting_lines(
 def date(now: int) -> bytes:
     """A time in seconds since 1970, as HTTP writes it."""
     return formatdate(now, usegmt=True).encode()
+
+
+class DateLine:
+    """The end of a head that has the date in it, written once for each second."""
+
+    __slots__ = ("_line", "_until")
+
+    def __init__(self) -> None:
+        self._line = b""
+        self._until = -inf
+
+    def at(self, now: float) -> bytes:
+        """The line at monotonic time `now`, with the line end before it and the empty line behind it."""
+        if now >= self._until:
+            wall = time.time()
+            self._line = b"\r\nDate: %b\r\n\r\n" % date(int(wall))
+            self._until = now + 1 - wall % 1
+        return self._line

@@ -7,38 +7,37 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
 from manager.answers.dispatch import Dispatch, Sent, unknown_workspace
-from manager.answers.exchange import Exchange, Located, Reply
-from manager.answers.locate import locate
+from manager.answers.exchange import Exchange, Reply
 from manager.answers.sighting import sighting
-from manager.legacy.endpoint import UNKNOWN, LegacyEndpoint, NoSession
+from manager.legacy.endpoint import LegacyEndpoint, NoSession
 from manager.routing.arrival import METHODS
 from manager.routing.clients import Clients
 from manager.routing.json_scan import check_json
 from manager.routing.sessions import Session
 from manager.settings import Settings
-from manager.web import get_stream
-from manager.web.arrival import claims_of, exchange_of
+from manager.web import express
+from manager.web.arrival import exchange_of
 from manager.web.express import Express
+from manager.web.fast_path import FastPath
 from manager.web.faults import log_fault
 from manager.web.incoming import Incoming
 from manager.web.modern import ModernEndpoint
+from manager.web.session_routes import NOT_ALLOWED, SessionRoutes
 from manager.web.writer import Writer
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection, classify
 from protocol.jsonrpc import Request
-from protocol.versions import LEGACY_REVISIONS, Era
+from protocol.versions import Era
 
 _STOPPING: Final = Refusal(
     Reason.OVERLOADED, "the manager is stopping", "retry in a moment", delivered="no", retry_after_ms=1000
 )
-_NOT_ALLOWED: Final = b'{"error": "Method Not Allowed"}'
 
 OwnTask = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 """Runs something in a named task that somebody owns and ends."""
@@ -59,25 +58,38 @@ class McpRoutes:
         own_task: OwnTask,
         clients: Clients,
     ) -> None:
+        self.is_draining = False
         self._dispatch = dispatch
         self._legacy = legacy
         self._modern = modern
         self._limit = settings.response_limit
         self._own_task = own_task
         self._clients = clients
+        self.fast = FastPath(
+            self,
+            workspaces=dispatch.workspaces,
+            sessions=legacy.keeper.sessions,
+            clients=clients,
+            forwarder=dispatch.forwarder,
+            settings=settings,
+        )
+        self._of_session = SessionRoutes(legacy, dispatch.workspaces, lambda: self.is_draining)
         self._busy = 0
         self._idle: asyncio.Event | None = None
-        self.is_draining = False
 
     async def settled(self, seconds: float) -> bool:
         """Wait until no request is being answered, at most so many seconds; whether it came to that."""
         self._idle = self._idle or asyncio.Event()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while self._busy:
+                while self._is_busy:
                     self._idle.clear()
                     await self._idle.wait()
-        return not self._busy
+        return not self._is_busy
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._busy or self.fast.under_way)
 
     def serve(self, incoming: Incoming) -> None:
         """Answer a request. Whatever goes wrong, the caller gets an answer, or a connection that breaks."""
@@ -86,11 +98,11 @@ class McpRoutes:
                 case "POST":
                     self._post(incoming)
                 case "GET":
-                    incoming.run(self._guarded(incoming, self._get))
+                    incoming.run(self._guarded(incoming, self._of_session.get))
                 case "DELETE":
-                    incoming.run(self._guarded(incoming, self._delete))
+                    incoming.run(self._guarded(incoming, self._of_session.delete))
                 case _:
-                    incoming.respond(405, _NOT_ALLOWED, {"Allow": ", ".join(METHODS)})
+                    incoming.respond(405, NOT_ALLOWED, {"Allow": ", ".join(METHODS)})
         except Exception as fault:  # noqa: BLE001  the last line of defence
             self.failed(incoming, fault)
 
@@ -113,7 +125,11 @@ class McpRoutes:
     def _end(self) -> None:
         """Something ended that a stop waits for."""
         self._busy -= 1
-        if self._busy == 0 and self._idle is not None:
+        self.rested()
+
+    def rested(self) -> None:
+        """For the fast path: perhaps nothing is being answered any more."""
+        if self._idle is not None and not self._is_busy:
             self._idle.set()
 
     # -- POST ---------------------------------------------------------------------------------------------
@@ -147,7 +163,7 @@ class McpRoutes:
             incoming.respond(202)
             return
         exchange = exchange_of(incoming.arrival, inbound, inbound.message, None)
-        self._note(exchange)
+        self._note(exchange, incoming.came)
         if self._send_at_once(incoming, exchange) is None:
             self._work(incoming, exchange, partial(self._modern.answer, exchange))
 
@@ -181,20 +197,21 @@ class McpRoutes:
     def _in_session(self, incoming: Incoming, inbound: Inbound, message: Request, session: Session) -> None:
         exchange = exchange_of(incoming.arrival, inbound, message, session)
         exchange.headers[headers.SESSION] = session.id
-        self._note(exchange)
+        self._note(exchange, incoming.came)
         key = jsonrpc.id_key(message.id)
         if key in session.in_flight:
             text = "this id is still being answered in this session; use a new one"
             incoming.respond(400, jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, text))
             return
-        express = self._send_at_once(incoming, exchange)
-        if express is None:
+        sent = self._send_at_once(incoming, exchange)
+        if sent is None:
             self._own_work(incoming, exchange, session, partial(self._legacy.answer, exchange, session))
         else:
-            session.in_flight[key] = express.cancel
+            session.in_flight[key] = sent.cancel
 
-    def _note(self, exchange: Exchange) -> None:
-        client, exchange.seen = sighting(exchange, time.monotonic())
+    def _note(self, exchange: Exchange, came: float) -> None:
+        exchange.begun = came
+        client, exchange.seen = sighting(exchange, came)
         self._clients.note(client, exchange.seen)
 
     # -- the ways to an answer ----------------------------------------------------------------------------
@@ -204,8 +221,16 @@ class McpRoutes:
         sent = self._dispatch.forward_now(exchange) if exchange.accepts_json else None
         if sent is None:
             return None
+        return self.resume(incoming, exchange, sent, express.PATIENCE_S)
+
+    def resume(self, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
+        """Wait for the answer to a call that was sent, without a task for so long."""
         self._busy += 1
-        return Express(self, incoming, exchange, sent)
+        return Express(self, incoming, exchange, sent, patience_s)
+
+    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """A call is answered in one piece: the next one may take the fast path."""
+        self.fast.learn(incoming, exchange, sent)
 
     def ended(self, exchange: Exchange) -> None:
         """A call that was sent at once is not under way in this manner any more."""
@@ -253,46 +278,6 @@ class McpRoutes:
             self.failed(incoming, fault)
         finally:
             self._end()
-
-    # -- GET and DELETE -----------------------------------------------------------------------------------
-
-    async def _get(self, incoming: Incoming) -> None:
-        """A stream of a legacy session (M-5, M-29)."""
-        arrival = incoming.arrival
-        version = arrival.fields.get(headers.VERSION)
-        if arrival.session is None or (version is not None and version not in LEGACY_REVISIONS):
-            incoming.respond(405, _NOT_ALLOWED, {"Allow": "POST"})
-            return
-        session = self._legacy.session(arrival.session)
-        if isinstance(session, NoSession):
-            incoming.respond(session.status, session.body(None))
-            return
-        if not arrival.accepts_events:
-            incoming.respond(406, b'{"error":"Not Acceptable: accept text/event-stream"}')
-            return
-        located = await locate(self._dispatch.workspaces, claims_of(arrival, session))
-        heard = located.workspace.id if isinstance(located, Located) else None
-        # asked last: nobody would end a stream that is opened behind the end of its session or of all streams
-        if self._legacy.session(arrival.session) is not session:
-            incoming.respond(UNKNOWN.status, UNKNOWN.body(None))
-        elif self.is_draining:
-            text = b'{"error":"the manager is stopping; connect again in a moment"}'
-            incoming.respond(503, text, {"Retry-After": "1"})
-        else:
-            await get_stream.serve(incoming, self._legacy.keeper, session, heard)
-
-    async def _delete(self, incoming: Incoming) -> None:
-        """The end of a legacy session (M-31)."""
-        version = incoming.arrival.fields.get(headers.VERSION)
-        if version is not None and version not in LEGACY_REVISIONS:
-            incoming.respond(405, _NOT_ALLOWED, {"Allow": "POST"})
-            return
-        session = self._legacy.session(incoming.arrival.session)
-        if isinstance(session, NoSession):
-            incoming.respond(session.status, session.body(None))
-            return
-        await self._legacy.keeper.end(session)
-        incoming.respond(200, jsonrpc.dumps({"ok": True, "deleted": True, "sessionId": session.id}))
 
 
 def _id_of(inbound: Inbound) -> bytes | None:

@@ -1,74 +1,147 @@
 """A workspace server's event stream on its way through: cut between events only, ended where it has to be.
 
-Its bytes stay as they are. Who writes them, and what is said where no response came, is `writer.py`.
+Its bytes stay as they are. A large event is not kept back until it is whole, if its beginning says already
+that it is the response: who has begun to read that can only be told by a broken connection that the rest does
+not come. Who writes the bytes, and what is said where no response came, is `writer.py`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
-from typing import Final
+from collections.abc import Coroutine
+from typing import Any, Final
 
 from manager.answers.collect import is_response
 from manager.answers.exchange import Ending
+from manager.upstream.forward import COLLECTED
 from protocol import sse
 
+_LF: Final = 0x0A
 _LONGEST_BOUNDARY: Final = b"\r\n\r\n"
 _BOUNDARIES: Final = (b"\n\n", _LONGEST_BOUNDARY, b"\r\r")
+_BOUNDARY: Final = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 _HAS_DATA: Final = re.compile(rb"(?:^|[\r\n])data")
+_RESPONSE: Final = re.compile(
+    rb"(?:(?:event: ?message|(?:id|retry)?:[^\r\n]{0,256})(?:\r\n|\n|\r)){0,8}"
+    rb'data: ?\{"jsonrpc": ?"2\.0", ?"id": ?(?:-?[0-9]{1,32}|"[^"\\\r\n]{1,254}"), ?"(?:result|error)": ?\{'
+)
+"""How an event begins that nobody needs to read further to know it for a response."""
 
 
-async def until(chunks: AsyncGenerator[bytes], ending: Ending | None) -> AsyncGenerator[bytes]:
-    """The pieces of a body, until it ends or is to be ended."""
+async def until(work: Coroutine[Any, Any, None], ending: Ending | None) -> None:
+    """Do some work until it ends or is to be ended."""
     if ending is None:
-        async for chunk in chunks:
-            yield chunk
+        await work
         return
+    working = asyncio.create_task(work, name="stream")
     over = asyncio.create_task(ending.event.wait(), name="stream ending")
     try:
-        while True:
-            following = asyncio.ensure_future(anext(chunks, b""))
-            try:
-                await asyncio.wait({following, over}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                if not following.done():
-                    following.cancel()
-                    await asyncio.wait({following})
-            if following.cancelled() or not (chunk := following.result()):
-                return
-            yield chunk
+        await asyncio.wait({working, over}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         over.cancel()
+        if not working.done():
+            working.cancel()
+            await asyncio.wait({working})
+    if not working.cancelled():
+        working.result()
 
 
-class WholeEvents:
-    """Cuts a stream's bytes between events, and remembers the last ones to know whether it was answered."""
+class PassingEvents:
+    """Says of a stream's bytes which may go out now, and remembers whether a response was among them.
 
-    def __init__(self) -> None:
-        self._tail = bytearray()
+    Args:
+        limit: bytes of an event that is worth waiting for.
+
+    Attributes:
+        is_open: whether a part of an event is out whose end has not come.
+        size: bytes of the event that is not complete yet.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.is_open = False
+        self.size = 0
+        self._held = bytearray()
+        self._seam = b""  # the last bytes that are out of an open event: its boundary may have begun
         self._last = b""
-
-    @property
-    def waiting(self) -> int:
-        """Bytes of the event that is not complete yet."""
-        return len(self._tail)
+        self._is_answered = False
 
     @property
     def end_in_response(self) -> bool:
         """Whether a response was among the last events."""
-        return any(is_response(one.data) for one in sse.Decoder(len(self._last)).feed(self._last))
-
-    def take(self, chunk: bytes) -> bytes:
-        """Take the next bytes, and return all events that are complete now."""
-        searched = max(0, len(self._tail) - len(_LONGEST_BOUNDARY))
-        self._tail += chunk
-        end = max(
-            (found + len(one) for one in _BOUNDARIES if (found := self._tail.rfind(one, searched)) >= 0),
-            default=0,
+        return self._is_answered or any(
+            is_response(one.data) for one in sse.Decoder(len(self._last)).feed(self._last)
         )
-        whole = bytes(memoryview(self._tail)[:end])
-        del self._tail[:end]
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """Take the next bytes, and return those that may go out now."""
+        return self._continued(chunk) if self.is_open else self._whole(chunk)
+
+    def _whole(self, chunk: bytes) -> list[bytes]:
+        """All events that are complete now, and the beginning of one that need not be."""
+        data: bytes | bytearray = chunk
+        searched = max(0, len(self._held) - len(_LONGEST_BOUNDARY))
+        if self._held:
+            self._held += chunk
+            data = self._held
+        end = _last_end(data, searched)
+        whole, rest = bytes(data[:end]), data[end:] if end else data
         if _HAS_DATA.search(whole):
             self._last = whole
-        return whole
+        self.size = len(rest)
+        if not COLLECTED <= self.size <= self._limit or not _RESPONSE.match(rest):
+            if rest is not self._held:
+                self._held = bytearray(rest)
+            return [whole] if whole else []
+        self._held = bytearray()
+        self.is_open, self._seam = True, b""
+        begun = bytes(rest)
+        self._note(begun)
+        return [whole, begun] if whole else [begun]
+
+    def _continued(self, chunk: bytes) -> list[bytes]:
+        """More of an event that is partly out, and what follows it."""
+        seam = self._seam
+        end = _first_end(seam + chunk[: len(_LONGEST_BOUNDARY)]) - len(seam)
+        if end <= 0:
+            end = _first_end(chunk)
+        if end <= 0:
+            self.size += len(chunk)
+            self._note(chunk)
+            return [chunk]
+        self.is_open, self._is_answered = False, True
+        self.size = 0
+        rest = chunk[end:]
+        return [chunk[:end], *(self._whole(rest) if rest else [])]
+
+    def _note(self, out: bytes) -> None:
+        self._seam = (self._seam + out[-len(_LONGEST_BOUNDARY) :])[1 - len(_LONGEST_BOUNDARY) :]
+
+
+# Looking for one byte is a hundred times as fast as looking for two.
+
+
+def _last_end(data: bytes | bytearray, start: int) -> int:
+    """Where the last event ends; 0 where none does."""
+    if data.find(b"\r", start) >= 0:
+        return max((at + len(one) for one in _BOUNDARIES if (at := data.rfind(one, start)) >= 0), default=0)
+    at = data.rfind(b"\n", start)
+    while at > start:
+        if data[at - 1] == _LF:
+            return at + 1
+        at = data.rfind(b"\n", start, at)
+    return 0
+
+
+def _first_end(data: bytes) -> int:
+    """Where the first event ends; 0 where none does."""
+    if b"\r" in data:
+        found = _BOUNDARY.search(data)
+        return found.end() if found else 0
+    at = data.find(b"\n")
+    while at >= 0:
+        if data[at + 1 : at + 2] == b"\n":
+            return at + 2
+        at = data.find(b"\n", at + 1)
+    return 0

@@ -16,6 +16,7 @@ from aiohttp import web
 from manager.routing.door import DoorRules
 from manager.web.connections import Connections
 from manager.web.door import CONNECTIONS, install_door
+from manager.web.fast_path import FastPath
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
 from manager.web.peers import PeerCheck
@@ -86,6 +87,7 @@ async def listen(
     runner: web.AppRunner,
     sockets: Iterable[socket.socket],
     serve: Callable[[Incoming], None] | None = None,
+    fast: FastPath | None = None,
 ) -> list[asyncio.Server]:
     """Set the runner up and accept on these bound sockets, with the front on each connection.
 
@@ -93,10 +95,11 @@ async def listen(
 
     Args:
         serve: answers a request at an MCP route; without it, all requests are the application's.
+        fast: knows which of these requests need not be served.
     """
     await runner.setup()
     server = runner.server
     assert server is not None  # noqa: S101  set by setup()
-    factory = runner.app[CONNECTIONS].factory(server, serve)
+    factory = runner.app[CONNECTIONS].factory(server, serve, fast)
     loop = asyncio.get_running_loop()
     return [await loop.create_server(factory, sock=sock) for sock in sockets]

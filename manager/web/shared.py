@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from manager.routing.door import DoorRefusal, DoorRules
 from manager.routing.heads import Heads
+from manager.web.fast_path import FastPath
 from manager.web.faults import log_fault
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
@@ -23,8 +24,9 @@ class Shared:
     """Made once for them.
 
     `server` makes a protocol for a request that is not for an MCP route; `serve` answers one that is, and is
-    None where there are no such routes. `admit` takes a connection in, `forget` lets it go. `run` starts a
-    task that ends with the connections at the latest.
+    None where there are no such routes; `fast` knows which of these requests need not be served. `admit`
+    takes a connection in, `forget` lets it go. `run` starts a task that ends with the connections at the
+    latest.
     """
 
     heads: Heads
@@ -34,6 +36,7 @@ class Shared:
     peer_check: PeerCheck | None
     server: Callable[[], asyncio.Protocol]
     serve: Callable[[Incoming], None] | None
+    fast: FastPath | None
     admit: Callable[..., bool]
     forget: Callable[..., None]
     run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]

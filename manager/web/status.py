@@ -18,10 +18,11 @@ from manager.log import recent_lines, short
 from manager.routing.clients import Client, Clients, Seen
 from manager.routing.registrations import Registration
 from manager.routing.sessions import Session
+from manager.routing.timings import Percentiles, percentiles, summed
 from manager.routing.workspace_id import workspace_id
 from manager.store import Store
 from manager.upstream.externals import ExternalServers
-from manager.upstream.instance import Instance
+from manager.upstream.instance import Figures, Instance
 from manager.upstream.process import tail
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import jsonrpc
@@ -69,6 +70,7 @@ class Status:
             "instanceDetails": instances,
             "workspaces": len(self._workspaces),
             "workspaceDetails": [self._workspace(one) for one in self._workspaces],
+            "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
             "sessions": len(self._keeper.sessions),
             "sessionDetails": [self._session(one, clock) for one in self._keeper.sessions],
             "streams": len(self._keeper.streams),
@@ -94,9 +96,7 @@ class Status:
             "state": supervisor.life.state.value,
             "restarts": supervisor.life.restarts,
             "lastExitCode": supervisor.last_exit,
-            "calls": supervisor.figures.calls,
-            "errors": supervisor.figures.errors,
-            "inFlight": supervisor.figures.in_flight,
+            **_figures(supervisor.figures),
             "lastError": supervisor.figures.last_error,
             **({"stderrTail": tail(supervisor.log_file)} if looping else {}),
         }
@@ -125,9 +125,7 @@ class Status:
             "restarts": supervisor.life.restarts,
             "rssBytes": usage[0] if usage else None,
             "cpuSec": round(usage[1], 2) if usage else None,
-            "calls": figures.calls,
-            "errors": figures.errors,
-            "inFlight": figures.in_flight,
+            **_figures(figures),
             "streams": figures.streams,
             "tasks": figures.tasks,
             "lastError": figures.last_error,
@@ -188,6 +186,24 @@ class Status:
             **clock.stamps("lastSeen", session.seen),
             "lastSeenAgeSec": clock.age(session.seen),
         }
+
+
+def _figures(*figures: Figures) -> dict[str, Any]:
+    """Calls of one workspace, or of several together; percentiles are of the last five minutes (M-154)."""
+    lately = summed(one.timings.lately() for one in figures)
+    return {
+        "calls": sum(one.calls for one in figures),
+        "errors": sum(one.errors for one in figures),
+        "inFlight": sum(one.in_flight for one in figures),
+        "serverMs": _milliseconds(percentiles(lately.server)),
+        "managerMs": _milliseconds(percentiles(lately.manager)),
+    }
+
+
+def _milliseconds(found: Percentiles | None) -> dict[str, float] | None:
+    if found is None:
+        return None
+    return {"p50": round(found.p50 * 1000, 3), "p99": round(found.p99 * 1000, 3)}
 
 
 def _client(client: Client, requests: tuple[Seen, ...], clock: _Clock) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from typing import Any
 
 from manager.answers import dialect
-from manager.answers.collect import is_response, response_of, unusable
+from manager.answers.collect import begins_as_result, is_response, response_of, unusable
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.legacy.stream import Stream
 from manager.legacy.streams import Streams
@@ -23,7 +23,7 @@ from manager.upstream.forward import COLLECTED, Answer, InterruptedAnswerError
 from manager.web import event_response
 from manager.web.event_response import EventResponse
 from manager.web.incoming import Incoming
-from manager.web.passing_events import WholeEvents, until
+from manager.web.passing_events import PassingEvents, until
 from protocol import sse
 from protocol.errors import Reason, Refusal
 
@@ -97,7 +97,7 @@ class Writer:
         """Plain JSON when there is only the response, or the client takes nothing else."""
         async with aclosing(messages):  # a client that goes away ends the work behind them at once (M-43)
             async for message in messages:
-                if is_response(message):
+                if begins_as_result(message) or is_response(message):
                     await self._body(message)
                     return
                 if self._exchange.accepts_events:
@@ -130,9 +130,7 @@ class Writer:
         incoming = self._incoming
         incoming.start(answer.status, self._exchange.headers, JSON, answer.length)
         try:
-            async with aclosing(answer.chunks()) as chunks:
-                async for chunk in chunks:
-                    await incoming.write(chunk)
+            await answer.pour(incoming)
         except InterruptedAnswerError:
             incoming.abort()
         else:
@@ -144,23 +142,16 @@ class Writer:
         One that ends or breaks off without a response gets one from us.
         """
         out = await self._opened()
-        events = WholeEvents()
+        passing = _Passing(out, self._limit)
         problem = unusable(reply.answer.status)
         try:
-            async with (
-                aclosing(reply.answer.chunks()) as chunks,
-                aclosing(until(chunks, reply.ending)) as pieces,
-            ):
-                async for chunk in pieces:
-                    if whole := events.take(chunk):
-                        await out.write(whole)
-                    if events.waiting > self._limit:
-                        raise InterruptedAnswerError(
-                            Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
-                        )
+            await until(reply.answer.pour(passing), reply.ending)
         except InterruptedAnswerError as interrupted:
             problem = interrupted.refusal
-        if not events.end_in_response:
+        if passing.events.is_open:
+            out.abort()  # a part of the response is out, and nothing can be put in its place
+            return
+        if not passing.events.end_in_response:
             await self._send(self._last_word(reply, problem), answers=True)
         self._finish()
 
@@ -226,3 +217,25 @@ class Writer:
         except ConnectionError:
             if self._streams is None:
                 raise
+
+
+class _Passing:
+    """Where the bytes of a workspace server's events go."""
+
+    def __init__(self, out: EventResponse, limit: int) -> None:
+        self.events = PassingEvents(limit)
+        self.when_room = out.when_room
+        self._out = out
+        self._limit = limit
+
+    def put(self, data: bytes) -> bool:
+        """Take a piece of the stream; whether the client keeps up."""
+        has_room = True
+        for piece in self.events.take(data):
+            has_room = self._out.put(piece)
+        self._out.is_amid = self.events.is_open
+        if self.events.size > self._limit:
+            raise InterruptedAnswerError(
+                Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
+            )
+        return has_room

@@ -8,13 +8,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientError, web
 
+from manager.upstream.forward import COLLECTED
 from protocol import names
 from support.event_stream import next_event
 from support.front_door import BOTH, EVENTS, JSON
 from support.scene import Scene, scene
-from support.scripted_upstream import Received, event, result, stream
+from support.scripted_upstream import Received, cut, event, result, stream
 
 RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","content":[],"n":1.10}}'
 MODERN_PART = b'"resultType":"complete",'
@@ -84,6 +85,37 @@ async def test_an_event_cut_into_single_bytes_arrives_whole(play: Scene) -> None
             await asyncio.wait_for(response.content.readany(), 0.05)
         gate.set()
         assert await response.content.read() == whole[9:].replace(b"%(id)s", b"4")
+
+
+BIG = (
+    b'event: message\ndata: {"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","text":"'
+    + b"x" * COLLECTED
+)
+
+
+async def test_a_large_response_is_on_its_way_before_it_is_whole(play: Scene) -> None:
+    """The manager's memory does not grow with it; whatever else may come is held back as ever."""
+    client, gate = play.modern(), asyncio.Event()
+    play.upstream.plays["slow"] = stream(event(progress(1)) + BIG, gate, b'"}}\n\n')
+    body = client.body(names.TOOLS_CALL, {"name": "slow"}, 4)
+    async with asyncio.timeout(5), client.open(body) as response:
+        assert (await next_event(response)).data == json.dumps(progress(1)).encode()
+        begun = BIG.replace(b"%(id)s", b"4")
+        assert await response.content.readexactly(len(begun)) == begun
+        gate.set()
+        assert await response.content.read() == b'"}}\n\n'
+
+
+async def test_a_large_response_that_breaks_off_is_no_response(play: Scene) -> None:
+    """Nothing can be put in its place any more: only a broken connection tells."""
+    client = play.modern()
+    play.upstream.plays["slow"] = cut(BIG.replace(b"%(id)s", b"4"))
+    async with (
+        asyncio.timeout(5),
+        client.open(client.body(names.TOOLS_CALL, {"name": "slow"}, 4)) as response,
+    ):
+        with pytest.raises(ClientError):
+            await response.read()
 
 
 @ERAS

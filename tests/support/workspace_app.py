@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from aiohttp import ClientSession, web
+from aiohttp import ClientSession
 
 from protocol.launch import Launch
 from support.modern import SECRET, Caller
@@ -19,7 +20,7 @@ from workspace_server.config.model import Configuration
 from workspace_server.life import Life
 from workspace_server.source import Source
 from workspace_server.tasks.tasks import Tasks
-from workspace_server.web.app import make_app, make_runner
+from workspace_server.web.app import make_connections
 
 
 @dataclass(slots=True)
@@ -43,26 +44,29 @@ async def serving(
     tasks: Tasks | None = None,
     keep_alive_s: float = 15.0,
     drain_s: float = 5.0,
+    at_once: bool = True,
 ) -> AsyncIterator[Serving]:
-    """Serve these sources until the block ends."""
+    """Serve these sources until the block ends; `at_once` is whether the configuration is known so."""
     launch = Launch("ws-1", "/somewhere", "i-1", "nonce-1", SECRET, -1, 60.0, settings or {})
     in_force = configuration or Configuration()
 
     async def configure() -> Configuration:
         return in_force
 
-    life, toolset = Life(60.0, drain_s), Toolset(Registry(sources), configure)
+    life, toolset = (
+        Life(60.0, drain_s),
+        Toolset(Registry(sources), configure, lambda: in_force if at_once else None),
+    )
     calls = Calls(toolset, gate, tasks=tasks)
-    runner = make_runner(make_app(launch, "1.2.3", calls, life, keep_alive_s=keep_alive_s))
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    base = f"http://127.0.0.1:{site.port}"
+    connections = make_connections(launch, "1.2.3", calls, life, keep_alive_s=keep_alive_s)
+    sock = socket.create_server(("127.0.0.1", 0))
+    base = f"http://127.0.0.1:{sock.getsockname()[1]}"
+    await connections.listen(sock)
     try:
         async with ClientSession() as session:
             yield Serving(Caller(session, f"{base}/mcp"), toolset, life, session, base)
     finally:
         life.stop("the test is over")
-        await runner.cleanup()
+        await connections.close()
         await calls.close()
         await toolset.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -31,9 +31,10 @@ from workspace_server.calls.toolbox import CallersTools
 from workspace_server.catalog import schema_defaults
 from workspace_server.catalog.registry import Offered
 from workspace_server.catalog.toolset import Toolset
+from workspace_server.catalog.view import View
 from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.schemas import params
-from workspace_server.source import CallContext, CallOutcome, InvalidArguments, ToolError
+from workspace_server.source import CallContext, CallOutcome, InvalidArguments, ToolError, ToolResult
 from workspace_server.tasks.tasks import Tasks
 from workspace_server.tool_search import execute
 from workspace_server.tool_search.definitions import TOOL_SEARCH
@@ -43,6 +44,17 @@ MAX_DEPTH: Final = 4
 """How deep tools may call tools (T-78)."""
 OWN_TIME: Final = "ask for less in one call, or raise timeout_s where the tool or its server is configured"
 SEARCH: Final[str] = TOOL_SEARCH["name"]
+_OURS: Final = frozenset({SEARCH, execute.NAME})
+_ANSWERS: Final = ("requestState", "inputResponses")
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A call whose arguments fit, and what it is of."""
+
+    call: Call
+    offered: Offered
+    arguments: Mapping[str, Any]
 
 
 class Calls:
@@ -76,11 +88,35 @@ class Calls:
 
     async def call(self, asked: Asked) -> Outcome:
         """The answer to one `tools/call`."""
-        view = await self.toolset.current()
-        arguments = asked.inbound.params.get("arguments", msgspec.Raw(b"{}"))
-        if jsonrpc.bytes_of(arguments)[:1] != b"{":
-            return asked.invalid("params.arguments must be an object")
-        return await self.run(Call(asked, view, asked.inbound.name or "", arguments))
+        call = _call(asked, await self.toolset.for_call())
+        return call if isinstance(call, Rejection) else await self.run(call)
+
+    def call_now(self, asked: Asked, view: View) -> Outcome | None:
+        """The answer to a `tools/call` that waits for nothing; None where it has to be awaited.
+
+        It passes view, gate and checks like any other.
+        """
+        params, name = asked.inbound.params, asked.inbound.name or ""
+        offered = None if name in _OURS else view.get(name)
+        if offered is None or offered.tool.name not in offered.source.immediate:
+            return None
+        if not self._gate.is_open(offered, view.configuration) or any(one in params for one in _ANSWERS):
+            return None
+        call = _call(asked, view)
+        if isinstance(call, Rejection):
+            return call
+        checked = _check(call, offered)
+        return checked if not isinstance(checked, _Checked) else self._at_once(checked)
+
+    def _at_once(self, checked: _Checked) -> Outcome:
+        call, offered, arguments = checked.call, checked.offered, checked.arguments
+        started = time.monotonic()
+        try:
+            outcome = offered.source.call_now(offered.tool.name, arguments)
+        except Exception as fault:  # noqa: BLE001  as in `_bounded`
+            outcome = _failed(offered, fault)
+        outcomes.trace(call, offered, outcome, time.monotonic() - started)
+        return outcomes.answer(call, offered, outcome, self.toolset.note)
 
     async def run(self, call: Call) -> Outcome:
         """The answer to one call, however it was asked for."""
@@ -91,18 +127,10 @@ class Calls:
         offered = call.offered()
         if offered is None:
             return absent.answer(call)
-        arguments = msgspec.json.decode(call.arguments)
-        if (contradiction := _contradiction(call, offered, arguments)) is not None:
-            return contradiction
-        filled = schema_defaults.fill(offered, arguments)
-        if filled is not arguments:
-            call = replace(call, arguments=jsonrpc.raw(filled))
-        # loaded with the first call: compiling schemas takes a library that health answers need not wait for
-        from workspace_server.schemas import validation  # noqa: PLC0415
-
-        if problems := validation.validator_for(offered.schema).check(filled):
-            return encode_result(validation.invalid_arguments_result(offered.named_tool(), problems))
-        return await self._admitted(call, offered, filled)
+        checked = _check(call, offered)
+        if not isinstance(checked, _Checked):
+            return checked
+        return await self._admitted(checked.call, offered, checked.arguments)
 
     async def pass_on(self, call: Call, offered: Offered) -> Outcome:
         """The answer to a call whose arguments are left to the server: neither checked nor filled in."""
@@ -142,27 +170,18 @@ class Calls:
     async def _bounded(
         self, call: Call, offered: Offered, arguments: Mapping[str, Any], context: CallContext
     ) -> CallOutcome:
-        tool = offered.named_tool()
         seconds = call.longest_s(offered)
         try:
             async with Deadline(seconds, context) as (timed, limit):
                 toolbox = None if call.depth >= MAX_DEPTH else CallersTools(call, timed, self.run)
                 inside = replace(timed, toolbox=toolbox)
                 return await offered.source.call_tool(offered.tool.name, arguments, inside)
-        except ToolError as failure:
-            return error_result(tool, failure)
-        except InvalidArguments as refused:
-            from workspace_server.schemas import validation  # noqa: PLC0415  as in `run`
-
-            problem = validation.Problem(refused.pointer, "value", refused.message)
-            return validation.invalid_arguments_result(tool, [problem])
         except Exception as fault:  # noqa: BLE001  whatever a tool does, its caller gets an answer (T-177)
             if isinstance(fault, TimeoutError) and limit.expired():
                 text = f"{offered.name} did not finish within {seconds:g} s and was stopped"
                 step = OWN_TIME if offered.tool.timeout_s else None
                 return Refusal(Reason.CALL_TIMED_OUT, text, step, delivered="unknown")
-            log.fault("tool_failed", fault, tool=offered.name, source=offered.source.id)
-            return error_result(tool, ToolError(f"{offered.name} failed unexpectedly"))
+            return _failed(offered, fault)
 
     async def _find(self, call: Call) -> Outcome:
         view, arguments = call.view, msgspec.json.decode(call.arguments)
@@ -187,6 +206,43 @@ class Calls:
         if view.waits_for(name) is not None or view.unlisted_source(name) is not None:
             return absent.answer(call)
         return encode_result(execute.not_found(name, view.nearest(name)))
+
+
+def _call(asked: Asked, view: View) -> Call | Rejection:
+    arguments = asked.inbound.params.get("arguments", msgspec.Raw(b"{}"))
+    if jsonrpc.bytes_of(arguments)[:1] != b"{":
+        return asked.invalid("params.arguments must be an object")
+    return Call(asked, view, asked.inbound.name or "", arguments)
+
+
+def _check(call: Call, offered: Offered) -> _Checked | Outcome:
+    """The call with its defaults filled in, or what is wrong with its arguments."""
+    arguments = msgspec.json.decode(call.arguments)
+    if (contradiction := _contradiction(call, offered, arguments)) is not None:
+        return contradiction
+    filled = schema_defaults.fill(offered, arguments)
+    if filled is not arguments:
+        call = replace(call, arguments=jsonrpc.raw(filled))
+    # loaded with the first call: compiling schemas takes a library that health answers need not wait for
+    from workspace_server.schemas import validation  # noqa: PLC0415
+
+    if problems := validation.validator_for(offered.schema).check(filled):
+        return encode_result(validation.invalid_arguments_result(offered.named_tool(), problems))
+    return _Checked(call, offered, filled)
+
+
+def _failed(offered: Offered, fault: Exception) -> ToolResult:
+    """What a caller reads whose tool could not do it."""
+    tool = offered.named_tool()
+    if isinstance(fault, ToolError):
+        return error_result(tool, fault)
+    if isinstance(fault, InvalidArguments):
+        from workspace_server.schemas import validation  # noqa: PLC0415  as in `_check`
+
+        problem = validation.Problem(fault.pointer, "value", fault.message)
+        return validation.invalid_arguments_result(tool, [problem])
+    log.fault("tool_failed", fault, tool=offered.name, source=offered.source.id)
+    return error_result(tool, ToolError(f"{offered.name} failed unexpectedly"))
 
 
 def _contradiction(call: Call, offered: Offered, arguments: Mapping[str, Any]) -> Rejection | None:

@@ -17,6 +17,9 @@ from workspace_server.source import CallContext
 class Gate(Protocol):
     """Decides about one call just before it runs."""
 
+    def is_open(self, offered: Offered, configuration: Configuration) -> bool:
+        """Whether all calls of a tool are let through that bring no answers, whoever makes them."""
+
     async def admit(
         self,
         offered: Offered,
@@ -29,6 +32,10 @@ class Gate(Protocol):
 
 class OpenGate:
     """Lets everything through."""
+
+    def is_open(self, offered: Offered, configuration: Configuration) -> bool:
+        """See `Gate`."""
+        return True
 
     async def admit(
         self,
@@ -63,6 +70,11 @@ class Guard:
         self._limiter = limiter
         self._now = now
         self._wall = wall
+
+    def is_open(self, offered: Offered, configuration: Configuration) -> bool:
+        """See `Gate`."""
+        tool = offered.tool
+        return not tool.rated and approvals.policy(offered.name, tool, configuration.approvals) == "allow"
 
     async def admit(
         self,

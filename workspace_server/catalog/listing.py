@@ -49,6 +49,8 @@ class Listing:
         self._closed = False
         self._begun = 0
         self._seen: tuple[object, ...] | None = None
+        self._known: Sequence[Tool] | None = None
+        self._revision = -1
 
     def begin(self, now: float) -> int:
         """Ask the source for its list; returns the ticket of a listing that begins now or later.
@@ -59,6 +61,7 @@ class Listing:
         if self._task is not None or self._closed:
             return self._begun + 1
         if self.source.state not in _SILENT and (tools := self.source.known()) is not None:
+            self._known = tools
             self._take(tools, is_fresh=False)
             return self._begun
         self._start(now)
@@ -81,8 +84,16 @@ class Listing:
         source = self.source
         said = (tuple(source.issues()), source.withheld(), source.extras())
         seen = (self._listed, self._cause, self.stale, *said)
-        before, self._seen = self._seen, seen
+        before, self._seen, self._revision = self._seen, seen, source.revision
         return before != seen
+
+    @property
+    def is_as_seen(self) -> bool:
+        """Whether asking the source again would find its tools as they were at the last look."""
+        source = self.source
+        if self._task is not None or source.revision != self._revision:
+            return False
+        return self._listed == () if source.state in _SILENT else source.known() is self._known is not None
 
     def _start(self, now: float) -> None:
         self._begun += 1

@@ -117,6 +117,11 @@ class Registry:
         await asyncio.gather(*(source.refresh() for source in asked))
         return bool(asked)
 
+    @property
+    def is_as_seen(self) -> bool:
+        """Whether the last snapshot still shows the tools there are."""
+        return self._is_current and all(listing.is_as_seen for listing in self._listings)
+
     async def snapshot(self) -> Snapshot:
         """The table now. Sources that do not answer in time appear with their last list."""
         listings = self._listings

@@ -25,6 +25,7 @@ LOOK_S: Final = 1.0
 MAX_NOTES: Final = 200
 
 Configure = Callable[[], Awaitable[Configuration]]
+ConfigureNow = Callable[[], Configuration | None]
 Listener = Callable[[frozenset[Kind]], None]
 """Hears which lists changed."""
 
@@ -33,20 +34,31 @@ async def _defaults() -> Configuration:
     return Configuration()
 
 
+def _unknown() -> None:
+    """Nobody knows without waiting."""
+
+
 class Toolset:
     """What one workspace offers. Owns its registry.
 
     Args:
         registry: the sources.
         configure: the configuration in force; it may replace the registry's sources.
+        configure_now: the same, or None where it has to be waited for.
         look_s: seconds between two looks while somebody listens.
     """
 
     def __init__(
-        self, registry: Registry, configure: Configure = _defaults, *, look_s: float = LOOK_S
+        self,
+        registry: Registry,
+        configure: Configure = _defaults,
+        configure_now: ConfigureNow = _unknown,
+        *,
+        look_s: float = LOOK_S,
     ) -> None:
         self._registry = registry
         self._configure = configure
+        self._configure_now = configure_now
         self._look_s = look_s
         self._view = View()
         self._asked = self._seen = 0
@@ -85,6 +97,19 @@ class Toolset:
             self._seen, self._view = ticket, view
             self._compare()
         return view
+
+    def current_now(self) -> View | None:
+        """The tools of a request that has just come in, where nobody has to be asked; else None.
+
+        What else the sources offer, and issues, may be older.
+        """
+        configuration = self._configure_now()
+        is_last = configuration is self._view.configuration and self._registry.is_as_seen
+        return self._view if is_last else None
+
+    async def for_call(self) -> View:
+        """The same, whoever has to be asked."""
+        return self.current_now() or await self.current()
 
     def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
         """The sources, with how many of their tools can be called (T-1, T-13), and what else they offer.

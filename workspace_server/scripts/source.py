@@ -87,8 +87,10 @@ class ScriptSource(Source):
 
         So that all that a request wants to know of the disk is found out in one go.
         """
-        self._last = self._catalog.look()
+        before, self._last = self._last, self._catalog.look()
         self._is_followed = True
+        if self._last is not before:
+            self.revision += 1
 
     def known(self) -> Sequence[Tool] | None:
         """What the last look saw."""

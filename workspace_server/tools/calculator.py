@@ -48,6 +48,11 @@ TOOL = Tool(
 
 
 async def call(arguments: Mapping[str, Any]) -> ToolResult:
+    """As `call_now`."""
+    return call_now(arguments)
+
+
+def call_now(arguments: Mapping[str, Any]) -> ToolResult:
     """Compute `arguments["expression"]`: T the value, S `{value}` (T-131).
 
     A value without a fraction is an integer in S; beyond ±(2⁵³-1) it is the text.

@@ -1,36 +1,36 @@
-"""The HTTP face of a workspace server: three routes behind one door.
+"""The HTTP face of a workspace server: five routes behind one door.
 
-`POST /mcp` speaks revision 2026-07-28 only and keeps nothing between requests; health and lifeline are for
-the manager.
+`POST /mcp` speaks revision 2026-07-28 only and keeps nothing between requests; health, lifeline, inspect and
+refresh are for the manager.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
-from aiohttp import web
-
-from protocol import headers, inbound, jsonrpc, names
+from protocol import inbound, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection
 from protocol.jsonrpc import Notification, Request, Response
 from protocol.launch import Launch
 from protocol.versions import MODERN_REVISIONS, Era
+from workspace_server import log
 from workspace_server.calls.asked import Asked
 from workspace_server.calls.dispatch import Calls
 from workspace_server.life import Life
-from workspace_server.web import door, listen
+from workspace_server.web import listen
+from workspace_server.web.connections import Connections
+from workspace_server.web.heads import Head
+from workspace_server.web.incoming import Incoming
 from workspace_server.web.inspection import inspection
 from workspace_server.web.methods import Answer, Methods
 from workspace_server.web.pages import PAGE_SIZE
 from workspace_server.web.stream import Stream
 
 KEEP_ALIVE_S: Final = 15.0
-IDLE_CONNECTION_S: Final = 3600.0
-"""The manager keeps its connections; closing one under its hands would lose a call."""
-_SINGLE: Final = frozenset({headers.VERSION.lower(), headers.METHOD.lower(), headers.NAME.lower()})
 
 
 class Server:
@@ -52,8 +52,41 @@ class Server:
         self._life = life
         self._keep_alive_s = keep_alive_s
         self._methods = Methods(calls, version, int(launch.settings.get("page_size", PAGE_SIZE)))
+        self._pages: Mapping[str, Callable[[Incoming], Awaitable[None]]] = {
+            names.HEALTH_PATH: self._health,
+            names.LIFELINE_PATH: self._lifeline,
+            names.INSPECT_PATH: self._inspect,
+            names.REFRESH_PATH: self._refresh,
+        }
 
-    async def health(self, request: web.Request) -> web.Response:
+    def serve(self, incoming: Incoming) -> None:
+        """Answer a request that the door let in; what takes time goes on in a task."""
+        page = self._pages.get(incoming.head.path)
+        if page is not None:
+            incoming.run(_answered(partial(page, incoming), incoming))
+            return
+        message = _classify(incoming.head, incoming.body)
+        if isinstance(message, Rejection):
+            incoming.respond(message.status, message.body())
+        elif not isinstance(message.message, Request):
+            incoming.run(_answered(partial(self._note, message.message, incoming), incoming))
+        elif self._life.stopping:
+            answer = _stopping(message.message)
+            incoming.respond(answer.status, answer.body)
+        else:
+            self._mcp(message, message.message, incoming)
+
+    def _mcp(self, message: Inbound, request: Request, incoming: Incoming) -> None:
+        stream = Stream(incoming)
+        head = incoming.head
+        asked = Asked(request, message, head.fields, head.query, stream.notify)
+        answer = self._methods.answer_now(asked)
+        if answer is None:
+            incoming.run(_answered(partial(self._go_on, asked, stream), incoming))
+        else:
+            incoming.respond(answer.status, answer.body)
+
+    async def _health(self, incoming: Incoming) -> None:
         """Who this is and how its sources are; asks nobody, so it always answers at once (T-1, T-21)."""
         state = {
             "ok": not self._life.stopping,
@@ -66,50 +99,39 @@ class Server:
             "sources": self._toolset.sources(),
             "issues": [issue.as_json() for issue in self._toolset.issues()],
         }
-        return _json(state)
+        _show(incoming, state)
 
-    async def lifeline(self, request: web.Request) -> web.StreamResponse:
+    async def _lifeline(self, incoming: Incoming) -> None:
         """Held open by the manager for as long as it lives; ends when this server stops."""
-        stream = Stream(request)
+        stream = Stream(incoming)
         with self._life.held():
             await stream.keep_alive()
             self._toolset.touch()  # so that health can count tools before anybody has listed them
             await listen.until(self._life, stream, self._keep_alive_s)
-        return await stream.close()
+        stream.close()
 
-    async def inspect(self, request: web.Request) -> web.Response:
+    async def _inspect(self, incoming: Incoming) -> None:
         """All tools, the hidden ones with the reason."""
-        return _json(inspection(self._toolset, await self._toolset.current()))
+        _show(incoming, inspection(self._toolset, await self._toolset.current()))
 
-    async def refresh(self, request: web.Request) -> web.Response:
+    async def _refresh(self, incoming: Incoming) -> None:
         """Ask one source, or all, to look again (T-3, T-89)."""
-        identity = request.query.get("source")
-        return _json({"ok": await self._toolset.refresh(identity)})
+        _show(incoming, {"ok": await self._toolset.refresh(incoming.head.query.get("source"))})
 
-    async def mcp(self, request: web.Request) -> web.StreamResponse:
-        """One MCP message."""
-        message = _classify(request, await request.read())
-        stream = Stream(request)
-        if isinstance(message, Rejection):
-            return await stream.finish(message.status, message.body())
-        if not isinstance(message.message, Request):
-            await self._heard(message.message)
-            return web.Response(status=202)
-        if self._life.stopping:
-            answer = self._stopping(message.message)
-            return await stream.finish(answer.status, answer.body)
-        asked = Asked(message.message, message, request.headers, request.query, stream.notify)
-        if message.message.method == names.LISTEN:
-            told = self._toolset, self._methods.tasks
-            return await listen.serve(asked, stream, *told, self._life, self._keep_alive_s)
-        answer = await self._answer(asked)
-        return await stream.finish(answer.status, answer.body)
-
-    async def _heard(self, message: Notification | Response) -> None:
+    async def _note(self, message: Notification | Response, incoming: Incoming) -> None:
         """A call that waits for its client has no connection to be closed; what names it is its state."""
         if isinstance(message, Notification) and message.method == names.CANCELLED:
             state = jsonrpc.members_of(message.params).get("requestState", b"")
             await self._conversations.let_go(jsonrpc.text_of(state) or "")
+        incoming.respond(202)
+
+    async def _go_on(self, asked: Asked, stream: Stream) -> None:
+        if asked.request.method == names.LISTEN:
+            told = self._toolset, self._methods.tasks
+            await listen.serve(asked, stream, *told, self._life, self._keep_alive_s)
+            return
+        answer = await self._answer(asked)
+        await stream.finish(answer.status, answer.body)
 
     async def _answer(self, asked: Asked) -> Answer:
         try:
@@ -120,26 +142,40 @@ class Server:
             refusal = Refusal(Reason.WORKSPACE_SERVER_DIED, text, delivered="unknown")
             return Answer(503, refusal.as_error(asked.request.id))
 
-    def _stopping(self, request: Request) -> Answer:
-        text = "this workspace server is stopping"
-        refusal = Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text, delivered="no", retry_after_ms=1000)
-        return Answer(503, refusal.as_error(request.id))
+
+async def _answered(work: Callable[[], Awaitable[None]], incoming: Incoming) -> None:
+    """Whatever goes wrong, the caller hears of it, and the connection goes on or ends."""
+    try:
+        await work()
+    except ConnectionError:
+        pass  # the caller is gone
+    except Exception as fault:  # noqa: BLE001  nobody else would say so
+        log.fault("request_failed", fault, path=incoming.head.path)
+        if incoming.is_begun:
+            incoming.abort()
+        else:
+            text = "the workspace server failed; its log says why"
+            incoming.respond(500, jsonrpc.error(None, jsonrpc.INTERNAL_ERROR, text))
 
 
-def _json(value: Any) -> web.Response:
-    return web.Response(body=jsonrpc.dumps(value), content_type="application/json")
+def _show(incoming: Incoming, value: Any) -> None:
+    incoming.respond(200, jsonrpc.dumps(value))
 
 
-def _classify(request: web.Request, body: bytes) -> Inbound | Rejection:
+def _stopping(request: Request) -> Answer:
+    text = "this workspace server is stopping"
+    refusal = Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text, delivered="no", retry_after_ms=1000)
+    return Answer(503, refusal.as_error(request.id))
+
+
+def _classify(head: Head, body: bytes) -> Inbound | Rejection:
     """The message in a body, which must be modern and not contradict its headers."""
-    message = inbound.classify(request.headers, body)
+    message = inbound.classify(head.fields, body)
     if isinstance(message, Rejection):
         return message
     identity = None if isinstance(message.message, Notification) else message.message.id
-    counts = Counter(name.lower() for name, _ in request.headers.items())  # keys() names each only once
-    for name, count in counts.items():
-        if count > 1 and (name in _SINGLE or name.startswith(headers.PARAM_PREFIX)):
-            return Rejection(400, inbound.HEADER_MISMATCH, f"header {name} is sent {count} times", identity)
+    if head.repeated is not None:
+        return Rejection(400, inbound.HEADER_MISMATCH, head.repeated, identity)
     if message.era is Era.LEGACY or isinstance(message.message, Response):
         data = {"supported": list(MODERN_REVISIONS), "requested": message.revision}
         text = f"only revision {MODERN_REVISIONS[0]} is served here"
@@ -147,32 +183,13 @@ def _classify(request: web.Request, body: bytes) -> Inbound | Rejection:
     return message
 
 
-def make_app(
+def make_connections(
     launch: Launch,
     version: str,
     calls: Calls,
     life: Life,
     *,
     keep_alive_s: float = KEEP_ALIVE_S,
-) -> web.Application:
-    """The application; `keep_alive_s` is the time between comments on streams that have nothing to say."""
-    server = Server(launch, version, calls, life, keep_alive_s)
-    app = web.Application(middlewares=[door.make_middleware(launch.secret)], client_max_size=door.MAX_BODY)
-    app.router.add_post(names.MCP_PATH, server.mcp)
-    app.router.add_get(names.HEALTH_PATH, server.health, allow_head=False)
-    app.router.add_get(names.LIFELINE_PATH, server.lifeline, allow_head=False)
-    app.router.add_get(names.INSPECT_PATH, server.inspect, allow_head=False)
-    app.router.add_post(names.REFRESH_PATH, server.refresh)
-    return app
-
-
-def make_runner(app: web.Application) -> web.AppRunner:
-    """The runner of daemon and tests alike; a caller that leaves cancels its handler (row M16)."""
-    options: dict[str, Any] = {"access_log": None, "auto_decompress": False}
-    return web.AppRunner(
-        app,
-        handler_cancellation=True,
-        keepalive_timeout=IDLE_CONNECTION_S,
-        shutdown_timeout=2.0,
-        **options,
-    )
+) -> Connections:
+    """What serves a workspace; `keep_alive_s` is the time between comments on streams with nothing to say."""
+    return Connections(launch.secret, Server(launch, version, calls, life, keep_alive_s).serve)

@@ -1,6 +1,7 @@
-"""Who may come in: the checks that every request passes before any handler sees it.
+"""Who may come in: what every head must say before anything behind it is read. Pure.
 
-One middleware for all routes. What a JSON-RPC body says is judged later, in `protocol.inbound`.
+One door for all routes. What a JSON-RPC body says is judged later, in `protocol.inbound`; heads are read and
+remembered in `heads.py`.
 """
 
 from __future__ import annotations
@@ -9,68 +10,81 @@ import hmac
 from collections.abc import Mapping
 from typing import Final
 
-from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
-
-from protocol import headers, jsonrpc, names
+from http_front.framing import refuse_framing
+from http_front.head import RequestFacts
+from http_front.refusal import DoorRefusal
+from protocol import headers, names
 
 MAX_BODY: Final = 16 * 1024 * 1024
-_BROWSERS_SEND: Final = ("Origin", "Referer", "Sec-Fetch-Site")
+ROUTES: Final[Mapping[str, str]] = {
+    names.MCP_PATH: "POST",
+    names.HEALTH_PATH: "GET",
+    names.LIFELINE_PATH: "GET",
+    names.INSPECT_PATH: "GET",
+    names.REFRESH_PATH: "POST",
+}
+"""The paths there are, each with its method."""
+_BROWSERS_SEND: Final = (b"origin", b"referer", b"sec-fetch-site")
+_SECRET: Final = headers.SECRET.lower().encode()
+_STRANGER: Final = DoorRefusal(403, "the Host header must be the address of this server")
+_BROWSER: Final = DoorRefusal(403, "requests of web pages are not served")
+_NOT_THE_MANAGER: Final = DoorRefusal(401, "this server works for its manager only")
+_UNREADABLE: Final = DoorRefusal(415, "send the body as application/json, not compressed")
+_NOTHING_HERE: Final = DoorRefusal(404, "there is nothing here")
 
 
-def refusal(status: int, message: str, extra: Mapping[str, str] | None = None) -> web.Response:
-    """A refusal before any message was read: HTTP status and a JSON-RPC error without an id."""
-    body = jsonrpc.error(None, jsonrpc.INVALID_REQUEST, message)
-    return web.Response(status=status, body=body, content_type="application/json", headers=extra)
+class Door:
+    """The door of one instance.
+
+    Args:
+        port: where it listens on 127.0.0.1.
+        secret: opens it; health is open to everybody on this machine.
+    """
+
+    def __init__(self, port: int, secret: str) -> None:
+        self._host = f"127.0.0.1:{port}".encode()
+        self._secret = secret.encode()
+
+    def refuse(self, facts: RequestFacts) -> DoorRefusal | None:
+        """The first rule this request breaks, or None when it may go on (row M22)."""
+        fields: dict[bytes, bytes] = {}
+        for name, value in facts.headers:
+            key = name.lower()
+            # joined as HTTP joins lists: a second value can then never hide behind a good one
+            fields[key] = value if key not in fields else fields[key] + b", " + value
+        path = facts.target.partition("?")[0]
+        return (
+            self._stranger(fields)
+            or self._unauthorized(path, fields)
+            or _unreadable(facts.method, fields)
+            or _misdirected(facts.method, path)
+            or refuse_framing(fields, MAX_BODY)
+        )
+
+    def _stranger(self, fields: Mapping[bytes, bytes]) -> DoorRefusal | None:
+        """A browser, or a name that was made to point at this machine."""
+        if fields.get(b"host") != self._host:
+            return _STRANGER
+        return _BROWSER if any(name in fields for name in _BROWSERS_SEND) else None
+
+    def _unauthorized(self, path: str, fields: Mapping[bytes, bytes]) -> DoorRefusal | None:
+        if path == names.HEALTH_PATH:
+            return None
+        is_known = hmac.compare_digest(fields.get(_SECRET, b""), self._secret)
+        return None if is_known else _NOT_THE_MANAGER
 
 
-def make_middleware(secret: str) -> Middleware:
-    """The door of one instance, which only opens for this secret (health excepted)."""
-    expected = secret.encode()
-
-    @web.middleware
-    async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
-        refused = _stranger(request) or _unauthorized(request, expected) or _unreadable(request)
-        if refused is not None:
-            return refused
-        try:
-            return await handler(request)
-        except web.HTTPMethodNotAllowed as wrong:
-            allow = ", ".join(sorted(wrong.allowed_methods))
-            return refusal(405, f"{request.method} is not allowed here; use {allow}", {"Allow": allow})
-        except web.HTTPRequestEntityTooLarge:
-            return refusal(413, f"the body is larger than {MAX_BODY} bytes")
-        except web.HTTPException as problem:
-            return refusal(
-                problem.status, "there is nothing here" if problem.status == 404 else problem.reason
-            )
-
-    return door
-
-
-def _stranger(request: web.Request) -> web.Response | None:
-    """A browser, or a name that was made to point at this machine (row M22)."""
-    transport = request.transport
-    address = transport.get_extra_info("sockname") if transport is not None else None
-    if address is None or request.headers.getall("Host", []) != [f"127.0.0.1:{address[1]}"]:
-        return refusal(403, "the Host header must be the address of this server")
-    if any(name in request.headers for name in _BROWSERS_SEND):
-        return refusal(403, "requests of web pages are not served")
-    return None
-
-
-def _unauthorized(request: web.Request, expected: bytes) -> web.Response | None:
-    if request.path == names.HEALTH_PATH:
+def _unreadable(method: str, fields: Mapping[bytes, bytes]) -> DoorRefusal | None:
+    if method != "POST":
         return None
-    sent = request.headers.getall(headers.SECRET, [])
-    if len(sent) != 1 or not hmac.compare_digest(sent[0].encode("utf-8", "surrogateescape"), expected):
-        return refusal(401, "this server works for its manager only")
-    return None
+    kind = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
+    return None if kind == b"application/json" and b"content-encoding" not in fields else _UNREADABLE
 
 
-def _unreadable(request: web.Request) -> web.Response | None:
-    if request.method != "POST":
-        return None
-    if request.content_type != "application/json" or "Content-Encoding" in request.headers:
-        return refusal(415, "send the body as application/json, not compressed")
+def _misdirected(method: str, path: str) -> DoorRefusal | None:
+    allowed = ROUTES.get(path)
+    if allowed is None:
+        return _NOTHING_HERE
+    if method != allowed:
+        return DoorRefusal(405, f"{method} is not allowed here; use {allowed}", (("Allow", allowed),))
     return None

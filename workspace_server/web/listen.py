@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
-from aiohttp import web
 
 from protocol import jsonrpc, names
 from protocol.inbound import Rejection
@@ -70,18 +69,20 @@ class _News:
 
 async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
     asked: Asked, stream: Stream, toolset: Toolset, tasks: TaskMethods, life: Life, keep_alive_s: float
-) -> web.StreamResponse:
+) -> None:
     """Answer one listen request; returns when the server stops, and is cancelled when the caller leaves."""
     try:
         kinds, uris = _wanted(asked.inbound.params.get("notifications"))
     except ValueError as problem:
         refused = asked.invalid(str(problem))
-        return await stream.finish(refused.status, refused.body())
+        await stream.finish(refused.status, refused.body())
+        return
     meta = {names.META_SUBSCRIPTION: msgspec.Raw(asked.request.id)}
     news = _News()
     followed = await tasks.follow(asked, news.wake.set)
     if isinstance(followed, Rejection):
-        return await stream.finish(followed.status, followed.body())
+        await stream.finish(followed.status, followed.body())
+        return
     leave: list[Leave] = [toolset.listen(news.changed), life.on_stop(news.wake.set)]
     if followed is not None:
         leave.append(followed.end)
@@ -103,7 +104,7 @@ async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
         for end in leave:
             end()
     result: dict[str, Any] = {"resultType": "complete", "_meta": meta}
-    return await stream.finish(200, jsonrpc.result(asked.request.id, result))
+    await stream.finish(200, jsonrpc.result(asked.request.id, result))
 
 
 async def _follow(uris: Sequence[str], view: View, news: _News, leave: list[Leave]) -> list[str]:

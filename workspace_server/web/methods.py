@@ -78,20 +78,31 @@ class Methods:
 
     async def answer(self, asked: Asked) -> Answer:
         """The answer to one request; a fault of ours becomes -32603 and a log line."""
-        identity = asked.request.id
         try:
             outcome = await self._transparent.answer(asked)
             if outcome is None:
                 outcome = await self._gathered(asked)
-        except msgspec.DecodeError as error:
-            outcome = asked.invalid(f"params cannot be read: {error}")
         except Exception as fault:  # noqa: BLE001  the caller gets an answer with its id, whatever happens
-            log.fault("method_failed", fault, method=asked.request.method)
-            text = "the workspace server failed; its log says why"
-            outcome = Rejection(500, jsonrpc.INTERNAL_ERROR, text, identity)
+            outcome = _failed(asked, fault)
+        return self._written(asked, outcome)
+
+    def answer_now(self, asked: Asked) -> Answer | None:
+        """The same for a call that waits for nothing; None where it has to be awaited."""
+        if asked.request.method != names.TOOLS_CALL:
+            return None
+        try:
+            view = self._toolset.current_now()
+            if view is None or self._transparent.may_answer(asked, view):
+                return None
+            outcome = self._calls.call_now(asked, view)
+        except Exception as fault:  # noqa: BLE001  as in `answer`
+            outcome = _failed(asked, fault)
+        return None if outcome is None else self._written(asked, outcome)
+
+    def _written(self, asked: Asked, outcome: Outcome) -> Answer:
         if isinstance(outcome, Rejection):
             return Answer(outcome.status, outcome.body())
-        return Answer(200, jsonrpc.result(identity, self._finished(outcome)))
+        return Answer(200, jsonrpc.result(asked.request.id, self._finished(outcome)))
 
     async def _gathered(self, asked: Asked) -> Outcome:
         """The answer of the workspace as what it gathered."""
@@ -154,3 +165,11 @@ class Methods:
         shown, following = found
         result: dict[str, Any] = {member: list(shown), **_UNCACHED}
         return result if following is None else {**result, "nextCursor": following}
+
+
+def _failed(asked: Asked, fault: Exception) -> Rejection:
+    if isinstance(fault, msgspec.DecodeError):
+        return asked.invalid(f"params cannot be read: {fault}")
+    log.fault("method_failed", fault, method=asked.request.method)
+    text = "the workspace server failed; its log says why"
+    return Rejection(500, jsonrpc.INTERNAL_ERROR, text, asked.request.id)

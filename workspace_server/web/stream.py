@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any, Final
 
-from aiohttp import web
-
 from protocol import jsonrpc, sse
+from workspace_server.web.incoming import Incoming
 
 EVENT_HEADERS: Final = {
     "Content-Type": "text/event-stream",
@@ -20,11 +18,11 @@ EVENT_HEADERS: Final = {
 class Stream:
     """Becomes a stream of server-sent events with the first thing that is sent; `finish` ends either form."""
 
-    def __init__(self, request: web.Request) -> None:
-        self._request = request
-        self._response: web.StreamResponse | None = None
-        self._lock = asyncio.Lock()
-        self._finished = False
+    __slots__ = ("_incoming", "_is_finished")
+
+    def __init__(self, incoming: Incoming) -> None:
+        self._incoming = incoming
+        self._is_finished = False
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Send a notification; one that comes after the result goes nowhere."""
@@ -34,30 +32,23 @@ class Stream:
         """Send a comment, so that nobody in between takes the stream for dead."""
         await self._write(sse.KEEP_ALIVE)
 
-    async def finish(self, status: int, body: bytes) -> web.StreamResponse:
+    async def finish(self, status: int, body: bytes) -> None:
         """Send the JSON-RPC answer; `status` counts only if nothing was sent before."""
-        async with self._lock:
-            self._finished = True
-            if self._response is None:
-                return web.Response(status=status, body=body, content_type="application/json")
-            await self._response.write(sse.encode(sse.single_line(body)))
-            await self._response.write_eof()
-            return self._response
+        self._is_finished = True
+        if not self._incoming.is_begun:
+            self._incoming.respond(status, body)
+            return
+        await self._incoming.write(sse.encode(sse.single_line(body)))
+        self._incoming.finish()
 
-    async def close(self) -> web.StreamResponse:
+    def close(self) -> None:
         """End a stream of comments, which has no result."""
-        async with self._lock:
-            self._finished = True
-            if self._response is None:
-                return web.Response(status=204)
-            await self._response.write_eof()
-            return self._response
+        self._is_finished = True
+        self._incoming.finish()
 
     async def _write(self, data: bytes) -> None:
-        async with self._lock:
-            if self._finished:
-                return
-            if self._response is None:
-                self._response = web.StreamResponse(headers=EVENT_HEADERS)
-                await self._response.prepare(self._request)
-            await self._response.write(data)
+        if self._is_finished:
+            return
+        if not self._incoming.is_begun:
+            self._incoming.start(EVENT_HEADERS)
+        await self._incoming.write(data)

@@ -56,11 +56,10 @@ class Transparent:
             msgspec.DecodeError: parameters cannot be read.
         """
         method = asked.request.method
-        if headers.AS_IS not in asked.header or method in names.LEGACY_ONLY:
+        if not _means_one_server(asked):
             return None
-        if mode_of(asked.header, asked.query) is not Mode.NORMAL:
-            return None
-        view = await self._calls.toolset.current()
+        is_call = method == names.TOOLS_CALL
+        view = await (self._calls.toolset.for_call() if is_call else self._calls.toolset.current())
         source = self._sole(view)
         if source is None:
             return None
@@ -68,12 +67,16 @@ class Transparent:
             return await self._discover(asked, view, source)
         if method.startswith(f"{_OLDER_TASKS}/") and not await _is_of(source, Era.MODERN):
             return None
-        if method == names.TOOLS_CALL:
+        if is_call:
             outcome = await self._call(asked, view, source)
         else:
             found = await relayed.relay(self._calls, asked, view, source, asked.inbound.params)
             outcome = relayed.answer(asked, found)
         return await _finished(outcome, source)
+
+    def may_answer(self, asked: Asked, view: View) -> bool:
+        """Whether `answer` is to be asked about a call under this view."""
+        return _means_one_server(asked) and self._sole(view) is not None
 
     def _sole(self, view: View) -> Source | None:
         if view is not self._seen[0]:
@@ -104,6 +107,12 @@ class Transparent:
         if offered is None:
             return None
         return await self._calls.pass_on(Call(asked, view, name, arguments), offered)
+
+
+def _means_one_server(asked: Asked) -> bool:
+    if headers.AS_IS not in asked.header or asked.request.method in names.LEGACY_ONLY:
+        return False
+    return mode_of(asked.header, asked.query) is Mode.NORMAL
 
 
 def _known(view: View, name: str) -> Offered | None:

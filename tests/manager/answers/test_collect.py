@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from manager.answers.collect import Answered, is_response, messages_of, response_of
+from manager.answers.collect import LARGE, Answered, answered, is_response, messages_of, response_of
 from manager.upstream.forward import Answer
 from protocol.errors import Reason, Refusal
 from protocol.sse import encode
@@ -124,3 +124,29 @@ async def test_an_event_beyond_the_limit_is_refused() -> None:
 )
 def test_an_error_that_could_not_name_the_id_is_a_response(data: bytes, counts: bool) -> None:
     assert is_response(data) is counts
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"}}', True),
+        (b'{"jsonrpc":"2.0","id":"a b","result":{"t":"%b","u":{}}}', True),
+        (b'{"jsonrpc":"2.0","id":"\\u0031","result":{"t":"%b"}}', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"},"x":{}}', True),
+        (b'{"id":1,"jsonrpc":"2.0","result":{"t":"%b"}} ', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{},"t":"%b"}', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"},"error":{}}', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"},"method":"m"}', False),
+        (b'{"jsonrpc":"2.0","id":"\xff","result":{"t":"%b"}}', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"}}}', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"}', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":%b}}', False),
+    ],
+)
+def test_a_large_response_is_told_as_a_small_one_is(text: bytes, is_one: bool) -> None:
+    """It is read in another way, for speed."""
+    small, large = (answered(text % (b"x" * size)) for size in (1, LARGE))
+    assert (small is not None, large is not None) == (is_one, is_one)
+    if small is not None and large is not None:
+        assert list(large.members) == list(small.members)
+        assert bytes(large.members["id"]) == bytes(small.members["id"])

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from manager.cli import output
-from manager.cli.output import duration, printable, size, table
+from manager.cli.output import duration, latency, printable, size, table
 
 
 @pytest.mark.parametrize(
@@ -64,3 +64,11 @@ def test_duration_is_told_in_two_units_at_most(seconds: object, shown: str | Non
 @pytest.mark.parametrize(("count", "shown"), [(51_400_000, "51 MB"), (2_340_000_000, "2.3 GB"), ("x", None)])
 def test_size_is_told_in_megabytes(count: object, shown: str | None) -> None:
     assert size(count) == shown
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "shown"),
+    [(0.0374, "0.04 ms"), (1.25, "1.2 ms"), (12.4, "12 ms"), (2500, "2.5 s"), (None, None), ("1", None)],
+)
+def test_latencies_are_shown_as_precisely_as_they_matter(milliseconds: object, shown: str | None) -> None:
+    assert latency(milliseconds) == shown

@@ -18,6 +18,7 @@ STATUS: dict[str, Any] = {
     "uptimeSec": 7500,
     "address": "http://127.0.0.1:5/mcp",
     "sessions": 1,
+    "figures": {"calls": 3, "managerMs": {"p50": 0.061, "p99": 1.31}},
     "workspaceDetails": [
         {"id": "quiet-1", "root": "/srv/quiet", "state": "stopped"},
         {"id": "busy-2", "root": "/srv/busy", "state": "ready", "calls": 3},
@@ -33,6 +34,7 @@ STATUS: dict[str, Any] = {
             "restarts": 1,
             "calls": 3,
             "errors": 0,
+            "serverMs": {"p50": 12.4, "p99": 2500.0},
             "rssBytes": 51_000_000,
             "cpuSec": 0.25,
         },
@@ -98,14 +100,16 @@ def test_status_tells_state_address_and_problems(run: Any) -> None:
     ]
     assert "next step   lmtb doctor\n" in shown
     assert "4 known, 2 running" in shown
+    assert "own time    0.06 ms and 1.3 ms a call" in shown
 
 
 @pytest.mark.usefixtures("manager")
 def test_workspaces_are_joined_with_their_servers(run: Any) -> None:
     lines = run("workspaces").stdout.splitlines()
     rows = {line.split()[0]: line.split() for line in lines[1:]}
-    assert rows["busy-2"][1:] == ["ready", "22", "21001", "3", "0", "1", "51", "MB", "0.2", "s", "/srv/busy"]
-    assert rows["quiet-1"][1:] == ["stopped", *["-"] * 7, "/srv/quiet"]
+    counted, used = ["22", "21001", "3", "0"], ["1", "51", "MB", "0.2", "s"]
+    assert rows["busy-2"][1:] == ["ready", *counted, "12", "ms", "2.5", "s", *used, "/srv/busy"]
+    assert rows["quiet-1"][1:] == ["stopped", *["-"] * 9, "/srv/quiet"]
     assert list(rows) == ["quiet-1", "busy-2", "ill-3", "theirs-9"]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from http_front.head import RequestFacts
 from manager.routing.arrival import Arrival, arrival
-from manager.routing.door import RequestFacts
 from protocol import headers
 
 

@@ -41,6 +41,13 @@ def test_what_only_the_modern_era_has_is_cut_out_and_every_other_byte_stays() ->
     )
 
 
+def test_large_bodies_are_cut_in_the_same_places() -> None:
+    """They are not written anew."""
+    text = b"x" * 100_000
+    body = b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","text":"%b","ttlMs":1}}' % text
+    assert legacy(CALL, body) == b'{"jsonrpc":"2.0","id":1,"result":{"text":"%b"}}' % text
+
+
 def test_white_space_and_spelling_stay_where_the_bytes_are_not_compact() -> None:
     body = (
         b'{ "id" : 1,\r\n"result" : {"ttlMs" : 0 , "a":[ 1.0,"\\u00e9" ] ,\t"resultType":"complete", "b": {} ,'

@@ -285,6 +285,16 @@ async def test_connection_still_reads_when_the_last_byte_of_an_answer_fills_the_
     assert len(await first.read(LIMIT)) == HIGH_WATER + 1
 
 
+async def test_what_follows_a_large_body_belongs_to_no_call(serve, connect):
+    """The body is whole, and its connection of no use any more."""
+    body = b"x" * LIMIT
+    connection = await connect(
+        await serve(answering(OK + b"Content-Length: %d\r\n\r\n" % len(body) + body + b"HTTP/1.1 200 OK"))
+    )
+    assert await (await connection.exchange(GET, b"")).read(LIMIT) == body
+    await until(lambda: not connection.is_open)
+
+
 async def test_json_body_of_20_mb_is_read_whole(serve, connect):
     body = json.dumps({"text": "ä" * 3_500_000}).encode()
     assert len(body) > 20_000_000

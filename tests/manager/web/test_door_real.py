@@ -52,6 +52,7 @@ EXPECTED = {
     "/mcp/log": {"GET"},
     "/mcp/log/": {"GET"},
     "/mcp/health": {"GET"},
+    "/metrics": {"GET"},
     "/allocate": {"POST"},
 }
 ROUTES = [(method, path) for path, methods in EXPECTED.items() for method in sorted(methods)]

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientSession, TCPConnector
 
 from manager.answers.exchange import Unlocated
-from manager.web import mcp
+from manager.web import session_routes
 from protocol import names
 from support.front_door import LegacyClient
 from support.manager import RunningManager
@@ -54,7 +54,7 @@ async def test_no_stream_is_opened_for_a_session_that_ends_meanwhile(
                 assert ended.status == 200
             return Unlocated()
 
-        monkeypatch.setattr(mcp, "locate", while_it_ends)
+        monkeypatch.setattr(session_routes, "locate", while_it_ends)
         async with client.stream() as response:
             assert response.status == 404
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
 
 import pytest
 
 from manager.answers.exchange import Ending
-from manager.web.passing_events import WholeEvents, until
+from manager.upstream.forward import COLLECTED
+from manager.web.passing_events import PassingEvents, until
 
+LIMIT = 1024 * 1024
 NOTE = b'event: message\ndata: {"jsonrpc":"2.0","method":"m"}'
 RESPONSE = b'id: 7\ndata: {"jsonrpc":"2.0","id":1,"result":{}}'
 COMMENT = b": no data"
@@ -24,20 +25,20 @@ def pieces(whole: bytes, size: int) -> list[bytes]:
 def test_only_whole_events_come_out_and_all_of_their_bytes(size: int, end: bytes) -> None:
     parts = [part.replace(b"\n", end) + end + end for part in (COMMENT, NOTE, RESPONSE)]
     edges = {sum(map(len, parts[:count])) for count in range(4)}
-    events, out = WholeEvents(), b""
+    events, out = PassingEvents(LIMIT), b""
     for piece in pieces(b"".join(parts), size):
-        out += events.take(piece)
+        out += b"".join(events.take(piece))
         assert len(out) in edges
     assert out == b"".join(parts)
-    assert events.waiting == 0
+    assert events.size == 0
 
 
 def test_what_is_not_complete_waits() -> None:
-    events = WholeEvents()
-    assert events.take(NOTE) == b""
-    assert events.waiting == len(NOTE)
-    assert events.take(b"\n\n" + RESPONSE) == NOTE + b"\n\n"
-    assert events.waiting == len(RESPONSE)
+    events = PassingEvents(LIMIT)
+    assert events.take(NOTE) == []
+    assert events.size == len(NOTE)
+    assert events.take(b"\n\n" + RESPONSE) == [NOTE + b"\n\n"]
+    assert events.size == len(RESPONSE)
     assert not events.end_in_response
 
 
@@ -56,38 +57,87 @@ def test_what_is_not_complete_waits() -> None:
 )
 def test_it_is_known_whether_the_response_came(parts: list[bytes], answered: bool, size: int) -> None:
     """M-100: else the client is told so, and never twice."""
-    events = WholeEvents()
+    events = PassingEvents(LIMIT)
     for piece in pieces(b"".join(part + b"\n\n" for part in parts), size):
         events.take(piece)
     assert events.end_in_response is answered
+
+
+BIG = b'event: message\ndata: {"jsonrpc":"2.0","id":1,"result":{"text":"' + b"x" * COLLECTED
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("seam", range(-1, 5))
+def test_a_large_response_is_passed_before_it_is_whole(end: bytes, seam: int) -> None:
+    """Its end is seen wherever it is cut, and what follows is held to the same as ever."""
+    begun = NOTE.replace(b"\n", end) + end + end + BIG.replace(b"\n", end)
+    rest = b'"}}' + end + end
+    cut = len(rest) - len(end + end) + seam
+    events = PassingEvents(LIMIT)
+    assert b"".join(events.take(begun)) == begun
+    assert events.is_open
+    assert not events.end_in_response
+    out = b"".join(events.take(rest[:cut]))
+    assert events.is_open is (cut < len(rest))
+    out += b"".join(events.take(rest[cut:] + NOTE[:5])) if seam < 4 else b""
+    assert out == rest
+    assert not events.is_open
+    assert events.end_in_response
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        BIG.replace(b'"id":1', b'"method":"m"'),
+        BIG.replace(b'"id":1,', b""),
+        BIG.replace(b'"id":1', b'"id":null'),
+        BIG.replace(b'"result"', b'"params"'),
+        BIG.replace(b'"2.0"', b'"1.0"'),
+        b"x" * COLLECTED,
+    ],
+)
+def test_a_large_event_that_may_be_anything_waits_for_its_end(begun: bytes) -> None:
+    events = PassingEvents(LIMIT)
+    assert events.take(begun) == []
+    assert events.size == len(begun)
+    assert events.take(b"\n\n") == [begun + b"\n\n"]
+
+
+def test_a_response_is_kept_back_while_it_is_small() -> None:
+    """It can still be replaced, should its server die."""
+    events = PassingEvents(LIMIT)
+    assert events.take(BIG[: COLLECTED - 1]) == []
+    assert b"".join(events.take(b"xx")) == BIG[: COLLECTED - 1] + b"xx"
+
+
+def test_what_is_too_large_is_not_begun() -> None:
+    """It can still be refused."""
+    assert PassingEvents(len(BIG) - 1).take(BIG) == []
 
 
 async def test_a_stream_is_ended_between_two_pieces_and_its_source_closed() -> None:
     """At the manager's stop: what is on its way is not waited for."""
     is_closed = False
 
-    async def source() -> AsyncGenerator[bytes]:
+    async def work() -> None:
         nonlocal is_closed
         try:
-            yield b"one"
             await asyncio.Event().wait()
         finally:
             is_closed = True
 
     ending = Ending(asyncio.Event(), b"")
-    passed = until(source(), ending)
-    assert await anext(passed) == b"one"
-    following = asyncio.ensure_future(anext(passed, b"ended"))
+    passing = asyncio.ensure_future(until(work(), ending))
     await asyncio.sleep(0)
     ending.event.set()
-    assert await asyncio.wait_for(following, 5) == b"ended"
+    await asyncio.wait_for(passing, 5)
     assert is_closed
 
 
 @pytest.mark.parametrize("ending", [None, Ending(asyncio.Event(), b"")], ids=["its own", "may be ended"])
-async def test_a_stream_that_ends_by_itself_is_passed_whole(ending: Ending | None) -> None:
-    async def source() -> AsyncGenerator[bytes]:
-        yield b"one"
-        yield b"two"
+async def test_a_stream_that_ends_by_itself_ends_as_it_does(ending: Ending | None) -> None:
+    async def work() -> None:
+        raise ConnectionResetError
 
-    assert [piece async for piece in until(source(), ending)] == [b"one", b"two"]
+    with pytest.raises(ConnectionResetError):
+        await until(work(), ending)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, Protocol
 
-from manager.routing.door import DoorRefusal, body_too_large
+from http_front.refusal import DoorRefusal, body_too_large
 
 BROKEN: Final = DoorRefusal(400, "the body's framing is broken; send Content-Length or well-formed chunks")
 MAX_LINE: Final = 4096

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manager.routing.bodies import BROKEN, MAX_LINE, MAX_TRAILERS, ChunkedBody
+from http_front.bodies import BROKEN, MAX_LINE, MAX_TRAILERS, ChunkedBody
 
 WHOLE = b'5;name="a b"\r\nabcde\r\nA\r\n0123456789\r\n000\r\nX-Trailer: 1\r\n\r\nGET'
 CAP = 100

@@ -24,7 +24,11 @@ class Deadline:
 
     def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
         """From now on so long, then call this."""
-        self._at = self._loop.time() + seconds
+        self.expect_at(self._loop.time() + seconds, on_late)
+
+    def expect_at(self, at: float, on_late: Callable[[], None]) -> None:
+        """From now on until that monotonic time, then call this."""
+        self._at = at
         self._on_late = on_late
         if self._timer is None or self._timer.when() > self._at:
             self._set()

@@ -1,11 +1,10 @@
-"""The grammar of a request's head, and the answer that a refusal becomes."""
+"""The grammar of a request's head."""
 
 from __future__ import annotations
 
 import pytest
 
-from manager.routing.door import DoorRefusal, RequestFacts
-from manager.routing.head import MALFORMED, body_length, may_become_head, parse_head, render_refusal
+from http_front.head import MALFORMED, RequestFacts, body_length, may_become_head, parse_head
 
 HEAD = b"POST /mcp?cwd=%2Fa HTTP/1.1\r\nHost: h:1\r\nX-Empty:\r\nx-two:  a b \t\r\nx-two: \xc3\xb6\r\n\r\n"
 
@@ -80,13 +79,3 @@ def test_long_line_of_blanks_is_read_in_linear_time() -> None:
 )
 def test_body_length(headers: list[tuple[bytes, bytes]], expected: int | None) -> None:
     assert body_length(RequestFacts("POST", "/", headers)) == expected
-
-
-def test_refusal_announces_the_end_of_the_connection() -> None:
-    refusal = DoorRefusal(503, "full", (("Retry-After", "1"),))
-    head, _, body = render_refusal(refusal, None).partition(b"\r\n\r\n")
-    lines = head.split(b"\r\n")
-    assert lines[0] == b"HTTP/1.1 503 Service Unavailable"
-    assert {b"Connection: close", b"Retry-After: 1", b"Content-Length: 17"} <= set(lines)
-    assert body == b'{"error": "full"}'
-    assert render_refusal(refusal, RequestFacts("HEAD", "/", [])).endswith(b"\r\n\r\n")

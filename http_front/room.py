@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 
 class Room:
@@ -33,6 +34,13 @@ class Room:
         else:
             coming.set_exception(fault)
             coming.exception()  # seen: perhaps nobody waits
+
+    def then(self, call: Callable[[], None]) -> None:
+        """Call this when the client keeps up, or never will; soon where it does."""
+        if self._coming is None:
+            asyncio.get_running_loop().call_soon(call)
+        else:
+            self._coming.add_done_callback(lambda _: call())
 
     async def wait(self) -> None:
         """Return when the client keeps up.

@@ -1,7 +1,8 @@
 """The head of an HTTP/1.1 request as bytes: strict grammar, and the framing of the body behind it.
 
 Stricter than parsers are on purpose (RFC 9112 without its leniencies): no bare LF, no folded lines, no blank
-before a colon, no version but 1.0 and 1.1. What a well-formed head may say is judged by `door.py`.
+before a colon, no version but 1.0 and 1.1. What a well-formed head may say is for the door of
+whoever is asked.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Final
 
-from manager.routing.door import ANSWER_HEADERS, DoorRefusal, RequestFacts, refusal_body
+from http_front.refusal import DoorRefusal
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z\-]{0,31}) ([\x21\x22\x24-\x7e]+) HTTP/1\.([01])\r\n")
@@ -26,6 +26,19 @@ _START: Final = re.compile(
 MALFORMED: Final = DoorRefusal(
     400, "this is not a well-formed HTTP/1.1 request; speak plain HTTP/1.1 to this port"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFacts:
+    """The head of one request as it was received.
+
+    `target` is the request target undecoded, query included; `headers` are (name, value) pairs in order, so
+    that duplicates stay visible, values without the blanks around them.
+    """
+
+    method: str
+    target: str
+    headers: Iterable[tuple[bytes, bytes]]
 
 
 def may_become_head(begin: bytes | bytearray) -> bool:
@@ -84,30 +97,3 @@ def body_length(facts: RequestFacts) -> int | None:
         if key == b"transfer-encoding":
             return None
     return 0
-
-
-def render_refusal(refusal: DoorRefusal, facts: RequestFacts | None) -> bytes:
-    """The whole answer as bytes; it announces that the connection closes. HEAD gets no body."""
-    method, target = (facts.method, facts.target) if facts else ("", "")
-    body = refusal_body(refusal, method, target)
-    fields = [
-        ("Content-Type", "application/json; charset=utf-8"),
-        ("Content-Length", str(len(body))),
-        ("Connection", "close"),
-        *refusal.headers,
-    ]
-    head = render_head(refusal.status, fields)
-    return head if method == "HEAD" else head + body
-
-
-def render_head(status: int, fields: Iterable[tuple[str, str]]) -> bytes:
-    """The head of an answer, with what every answer of ours says.
-
-    Raises:
-        ValueError: a field would break the head apart.
-    """
-    lines = [f"{name}: {value}" for name, value in (*fields, *ANSWER_HEADERS)]
-    head = "\r\n".join([f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", *lines])
-    if head.count("\n") != len(lines) or head.count("\r") != len(lines) or "\0" in head:
-        raise ValueError("CR, LF or NUL in the head of an answer")
-    return head.encode("latin-1") + b"\r\n\r\n"

@@ -1,0 +1,29 @@
+"""Tells the C library that large pieces of memory come and go.
+
+By itself glibc hands the memory of each piece of an answer back to the system and takes it anew, page by
+page: that costs more than reading and writing the piece. What it may keep instead is bounded here.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from typing import Final
+
+KEPT: Final = 8 * 1024 * 1024
+"""Bytes of free memory that are kept."""
+LARGEST: Final = 4 * 1024 * 1024
+"""Bytes of a piece that may be taken from what is kept."""
+
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # mallopt(3)
+
+
+@cache
+def keep() -> bool:
+    """From now on keep some memory; done once. Whether there is a glibc that was told."""
+    if not sys.platform.startswith("linux"):
+        return False
+    import ctypes  # noqa: PLC0415  milliseconds that only those pay who have large answers
+
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    return mallopt is not None and bool(mallopt(_TRIM_THRESHOLD, KEPT) and mallopt(_MMAP_THRESHOLD, LARGEST))

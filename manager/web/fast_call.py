@@ -1,0 +1,181 @@
+"""The calls of one connection that are on the fast path, one after the other: sent, answered, or let go of.
+
+At any point such a call can go on the usual way: when its answer is not whole or not plain, late, or never
+comes, when its client leaves, cancels it or sends the next request early. Then it is as if it had gone there
+from the beginning.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from http_front.deadline import Deadline
+from manager.routing.arrival import Arrival
+from manager.routing.call_pattern import Filled
+from manager.upstream.connection import Connection
+from manager.upstream.response import UpstreamResponse
+from manager.web import express
+from manager.web.fast_path import FastPath
+from manager.web.fast_route import FastRoute
+from manager.web.incoming import Incoming
+
+_monotonic = time.monotonic
+
+
+class Line(Protocol):
+    """The connection of the client."""
+
+    deadline: Deadline
+
+    def begin(self, arrival: Arrival, body: bytes) -> Incoming:
+        """A request that is answered the usual way from now on."""
+
+    def answered_fast(self, now: float) -> None:
+        """An answer was written; the next request may follow."""
+
+
+class FastCall:
+    """What such calls need of a connection, and the one under way.
+
+    Attributes:
+        is_under_way: whether a call was sent and not answered.
+    """
+
+    __slots__ = (
+        "_begun",
+        "_body",
+        "_is_patient",
+        "_key",
+        "_last",
+        "_late",
+        "_line",
+        "_link",
+        "_path",
+        "_route",
+        "_sent",
+        "_transport",
+        "is_under_way",
+    )
+
+    def __init__(self, line: Line, transport: asyncio.Transport, path: FastPath) -> None:
+        self._line = line
+        self._transport = transport
+        self._path = path
+        self._last: FastRoute | None = None
+        self._route: FastRoute  # of the call under way
+        self._link: Connection
+        self._body = b""
+        self._key: str | int = 0
+        self._begun = self._sent = 0.0
+        self._is_patient = True
+        self._late: Callable[[], None] = self._is_late
+        self.is_under_way = False
+
+    # -- requests ------------------------------------------------------------------------------------------
+
+    def take_request(self, data: bytes) -> bool:
+        """Send a request like the last one; False where it is none, and nothing was done."""
+        route = self._last
+        self._begun = _monotonic()
+        if route is None or (start := route.body_at(data)) < 0:
+            return False
+        body = data[start:]
+        found = route.match(body)
+        return found is not None and self._send(route, body, found)
+
+    def take_body(self, routes: Sequence[FastRoute], head: bytes, body: bytes) -> bool:
+        """Send a request whose head has these routes; False where none of them fits, and nothing was done."""
+        self._begun = _monotonic()
+        for route in routes:
+            found = route.match(body)
+            if found is not None:
+                if not self._send(route, body, found):
+                    return False
+                route.comes_with(head)
+                self._last = route
+                return True
+        return False
+
+    def _send(self, route: FastRoute, body: bytes, found: Filled) -> bool:
+        now = self._begun
+        path, session = self._path, route.session
+        if not path.holds(route, now):
+            return False
+        if session is not None:
+            identity = found[0]
+            key = int(identity) if identity.isdigit() else identity[1:-1].decode()
+            if key in session.in_flight:
+                return False
+            self._key = key
+        link = route.instance.pool.take_now(now)
+        if link is None:
+            return False
+        if session is not None:
+            session.in_flight[key] = self.cancel
+            route.mark(session)
+        self._route, self._link, self._body = route, link, body
+        self.is_under_way = True
+        path.begin(route, now)
+        self._line.deadline.expect_at(now + express.PATIENCE_S, self._late)
+        link.begin_for(self, route.request(body, found))
+        self._sent = _monotonic()
+        return True
+
+    # -- answers (`response.Taker`) ------------------------------------------------------------------------
+
+    def take(self, data: bytes) -> bool:
+        """The answer begins: pass it on where it is whole, and plain."""
+        now, route = _monotonic(), self._route
+        body = route.answered(data)
+        if body is None:
+            return False
+        self._link.settle(now)
+        self.is_under_way = False
+        session = route.session
+        if session is not None:
+            session.in_flight.pop(self._key, None)
+        path = self._path
+        path.end(route)
+        self._transport.write(route.answer(body, path.date.at(now)))
+        self._line.answered_fast(now)
+        route.timings.ended(self._begun, self._sent, now, _monotonic())
+        return True
+
+    def respond(self) -> UpstreamResponse:
+        """Go on the usual way."""
+        self.is_under_way = False
+        route, link = self._route, self._link
+        response = UpstreamResponse(link)
+        incoming = self._line.begin(route.arrival, self._body)
+        patience_s = express.PATIENCE_S if self._is_patient else 0.0
+        resumed = self._path.resume(incoming, route, response, self._begun, self._sent, patience_s)
+        self._is_patient = True
+        if route.session is not None:
+            route.session.in_flight[self._key] = resumed.cancel
+        return response
+
+    def let_go(self) -> None:
+        """For the connection: the client left, or does not wait for its answer."""
+        self._link.let_respond()
+
+    def close(self) -> None:
+        """Nothing more will come."""
+        self._late = _nothing
+
+    def cancel(self) -> None:
+        """The client said that it does not want it any more (M-99)."""
+        session = self._route.session
+        self._link.let_respond()
+        if session is not None and (cancel := session.in_flight.get(self._key)) is not None:
+            cancel()
+
+    def _is_late(self) -> None:
+        self._is_patient = False
+        self._link.let_respond()
+
+
+def _nothing() -> None:
+    """Nothing is late."""

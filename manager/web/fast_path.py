@@ -1,0 +1,233 @@
+"""Which calls need no thought, since one like them was thought through: makes routes, and says if they hold.
+
+A call that went the usual way without a task (`express.py`) and came for the second time with its head leaves
+a route behind. What follows on it is compared (`fast_route.py`) and sent on (`fast_call.py`). Whatever is not
+as it was takes the usual way, at the beginning or from the middle: nothing is answered here that would not be
+answered there in the same words.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, Protocol
+
+from manager.answers.dispatch import Sent
+from manager.answers.exchange import Exchange, Located
+from manager.answers.outgoing import outgoing
+from manager.answers.sighting import sighting
+from manager.routing.arrival import Arrival
+from manager.routing.call_pattern import PROBE, CallPattern, probe_of
+from manager.routing.clients import Clients
+from manager.routing.ladder import decisive
+from manager.routing.sessions import Session, Sessions
+from manager.settings import Settings
+from manager.upstream.forward import Forwarder, Outgoing, Underway
+from manager.upstream.response import UpstreamResponse
+from manager.upstream.slot import Slot
+from manager.upstream.workspaces import Workspaces
+from manager.web.arrival import claims_of, exchange_of
+from manager.web.express import Express
+from manager.web.fast_route import FastRoute
+from manager.web.incoming import DateLine, Incoming
+from protocol import headers
+from protocol.inbound import Inbound, classify
+from protocol.jsonrpc import Request
+
+REMEMBERED: Final = 1024
+"""Heads whose routes are kept."""
+TOOLS: Final = 16
+"""Routes with the same head: tools that a session calls, in the era whose heads do not name them."""
+
+
+class Host(Protocol):
+    """Who answers requests the usual way."""
+
+    is_draining: bool
+
+    def resume(self, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
+        """Go on with a call that is under way."""
+
+    def rested(self) -> None:
+        """Nothing is under way on the fast path."""
+
+
+class FastPath:
+    """The routes of a manager.
+
+    Attributes:
+        routes: by what their heads say.
+        under_way: calls that were sent and not answered.
+        date: for the heads of answers.
+        figures: of all calls.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        workspaces: Workspaces,
+        sessions: Sessions,
+        clients: Clients,
+        forwarder: Forwarder,
+        settings: Settings,
+    ) -> None:
+        self.routes: dict[Arrival, list[FastRoute]] = {}
+        self.under_way = 0
+        self.date = DateLine()
+        self.figures = forwarder.figures
+        self._host = host
+        self._workspaces = workspaces
+        self._sessions = sessions
+        self._clients = clients
+        self._forwarder = forwarder
+        self._settings = settings
+        self._limit = settings.in_flight_limit
+        self._workspace_limit = settings.workspace_in_flight_limit
+        self._seen: set[Arrival] = set()
+
+    # -- a call --------------------------------------------------------------------------------------------
+
+    def holds(self, route: FastRoute, now: float) -> bool:
+        """Whether a call of this route goes where the last one went, at monotonic time `now`."""
+        if self._host.is_draining:
+            return False
+        workspace, session = route.located.workspace, route.session
+        if session is not None and not self._is_same(session, route, now):
+            return False
+        if route.folder is not None and self._workspaces.remembered(route.folder) is not workspace:
+            return False
+        in_flight = workspace.supervisor.figures.in_flight
+        if in_flight >= self._workspace_limit or self.figures.in_flight >= self._limit:
+            return False
+        return self._workspaces.ready_now(workspace) is route.instance
+
+    def _is_same(self, session: Session, route: FastRoute, now: float) -> bool:
+        if self._sessions.get(session.id, now) is not session:
+            return False
+        chosen = route.chosen
+        return (
+            chosen is not None
+            and session.workspace == chosen.workspace
+            and session.roots is chosen.roots
+            and session.log_level == chosen.log_level
+        )
+
+    def begin(self, route: FastRoute, now: float) -> None:
+        """A call is sent."""
+        self.under_way += 1
+        here, everywhere = route.located.workspace.supervisor.figures, self.figures
+        here.in_flight += 1
+        everywhere.in_flight += 1
+        here.calls += 1
+        everywhere.calls += 1
+        here.last_call_at = now
+        seen = route.note(now)
+        if seen is not None:
+            self._clients.note(route.client, seen)
+
+    def end(self, route: FastRoute) -> None:
+        """It is about to be answered."""
+        here, everywhere = route.located.workspace.supervisor.figures, self.figures
+        here.in_flight -= 1
+        everywhere.in_flight -= 1
+        here.last_outcome = everywhere.last_outcome = "ok"
+        self.under_way -= 1
+        if not self.under_way and self._host.is_draining:
+            self._host.rested()
+
+    def resume(
+        self,
+        incoming: Incoming,
+        route: FastRoute,
+        response: UpstreamResponse,
+        begun: float,
+        sent_at: float,
+        patience_s: float,
+    ) -> Express:
+        """Let a call go on the usual way; times are monotonic."""
+        exchange = _exchange(route.arrival, incoming.body, route.session)
+        assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
+        exchange.decided(route.located)
+        here = route.located.workspace.supervisor.figures
+        slot = Slot(here, self.figures, is_stream=False, begun=begun, is_counted=True)
+        slot.sent = sent_at
+        sent = Sent(route.located, Underway(response, slot, sent_at, self._settings.call_timeout_s))
+        self.under_way -= 1
+        return self._host.resume(incoming, exchange, sent, patience_s)
+
+    # -- routes --------------------------------------------------------------------------------------------
+
+    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """A call was answered that could have gone this way."""
+        arrival = incoming.arrival
+        if not exchange.is_tool_call or not incoming.is_repeatable:
+            return
+        if arrival not in self._seen:
+            if len(self._seen) >= REMEMBERED:
+                self._seen.clear()
+            self._seen.add(arrival)
+            return
+        found = self.routes.get(arrival, [])
+        # one that does not hold any more is not asked again
+        fresh = [one for one in found if one.match(incoming.body) is None][-TOOLS:]
+        route = self._route(arrival, exchange, sent)
+        if route is not None:
+            if len(self.routes) >= REMEMBERED:
+                self.routes.clear()
+            self.routes[arrival] = [*fresh, route]
+
+    def _route(self, arrival: Arrival, exchange: Exchange, sent: Sent) -> FastRoute | None:
+        session, workspace = exchange.session, sent.located.workspace
+        if session is not None and claims_of(arrival, session) != exchange.claims:
+            return None  # it chose something else meanwhile
+        instance = self._workspaces.ready_now(workspace)
+        claim = decisive(exchange.claims)
+        patterns = _patterns(arrival, exchange, sent.located)
+        if instance is None or claim is None or patterns is None:
+            return None
+        request = outgoing(exchange)
+        return FastRoute(
+            arrival,
+            exchange,
+            sent.located,
+            instance,
+            patterns=patterns,
+            upstream=self._forwarder.head(instance, request),
+            client=sighting(exchange, time.monotonic())[0],
+            folder=None if claim.is_id else str(claim.text),
+        )
+
+
+def _patterns(
+    arrival: Arrival, exchange: Exchange, located: Located
+) -> tuple[CallPattern, CallPattern | None] | None:
+    """How such calls come, and how they are sent on; None where another one shows that this is not so."""
+    came = probe_of(exchange.message.body)
+    if came is None:
+        return None
+    pattern, probe = came
+    other = _exchange(arrival, probe, exchange.session)
+    if other is None or other.claims != exchange.claims:
+        return None
+    other.decided(located)
+    sent, other_sent = outgoing(exchange), outgoing(other)
+    if _but_body(sent) != _but_body(other_sent):
+        return None
+    if sent.body == exchange.message.body and other_sent.body == probe:
+        return pattern, None
+    written = probe_of(sent.body)
+    return None if written is None or written[0].filled(PROBE) != other_sent.body else (pattern, written[0])
+
+
+def _but_body(sent: Outgoing) -> tuple[Any, ...]:
+    return sent.method, tuple(sent.headers), sent.target, sent.timed
+
+
+def _exchange(arrival: Arrival, body: bytes, session: Session | None) -> Exchange | None:
+    inbound = classify(arrival.fields, body)
+    if not isinstance(inbound, Inbound) or not isinstance(inbound.message, Request):
+        return None
+    exchange = exchange_of(arrival, inbound, inbound.message, session)
+    if session is not None:
+        exchange.headers[headers.SESSION] = session.id
+    return exchange

@@ -24,7 +24,7 @@ MANY = 64
 STATIC = "GET /static HTTP/1.1\r\nHost: bench\r\nX-Id: "
 COLUMNS = (
     "case", "µs/call nginx", "ours", "ratio", "calls/s nginx", "ours", "ratio", "p50 µs nginx", "ours",
-    "p99 µs nginx", "ours", "busy nginx", "ours", "RSS MB", "refused",
+    "p99 µs nginx", "ours", "busy nginx", "ours", "others", "RSS MB", "refused",
 )  # fmt: skip
 
 Found = dict[Case, dict[str, Measured]]
@@ -107,7 +107,7 @@ def text(found: Found, ceiling: Measured) -> str:
 
 wrk alone reaches {ceiling.rate:,.0f} calls/s where nginx answers two bytes by itself; it uses {load} of a
 processor then, nginx {server}. Busy is the share of their processor that nginx and the manager used: where
-it is near 100 %, they limit the calls, elsewhere the machine does."""
+it is near 100 %, they limit the calls, elsewhere the machine does. Others is what all other programs used."""
 
 
 def row(case: Case, theirs: Measured, ours: Measured) -> tuple[object, ...]:
@@ -116,6 +116,7 @@ def row(case: Case, theirs: Measured, ours: Measured) -> tuple[object, ...]:
         case.label, theirs.cpu, ours.cpu, f"**{ratio(ours.cpu, theirs.cpu):.2f}**",
         theirs.rate, ours.rate, f"{ratio(ours.rate, theirs.rate):.2f}",
         theirs.p50, ours.p50, theirs.p99, ours.p99, f"{theirs.busy:.0%}", f"{ours.busy:.0%}",
+        f"{max(ours.others, theirs.others):.0%}",
         ours.rss, int(theirs.refused + ours.refused),
     )  # fmt: skip
 

@@ -21,6 +21,7 @@ from protocol import headers, jsonrpc, names
 from protocol.inbound import modern_meta
 from scripts.benchmarks.cases import MODERN, REVISION
 from scripts.benchmarks.chain import ASKING, CLIENT, post
+from scripts.benchmarks.machine import busy_s
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import cores, cpu_ns, family, rss_mb, start
 from scripts.benchmarks.rounds import Measured
@@ -180,16 +181,18 @@ def measure(call: Call, connections: int, target: Target, plan: Plan) -> Measure
 def under(load: Callable[[], contextlib.AbstractContextManager[Running]], target: Target) -> Measured:
     """What a load shows of a target."""
     own = [pid for pid in family(target.pid) if pid not in target.behind] if target.pid else []
+    everybody = busy_s()
     before, before_alone, before_behind = cpu_ns(own), cpu_ns(own[:1]), cpu_ns(target.behind)
     with load() as running:
         told = running.wait()
     used, alone = cpu_ns(own) - before, cpu_ns(own[:1]) - before_alone
     behind = cpu_ns(target.behind) - before_behind
+    others = busy_s() - everybody - told.cpu_s - (used + behind) / 1e9
     return Measured(
         cpu=used / 1000 / max(1, told.calls), alone=alone / 1000 / max(1, told.calls),
         rate=told.calls / told.seconds, p50=told.p50, p99=told.p99,
         refused=told.refused, busy=used / 1e9 / told.seconds, load=told.cpu_s / told.seconds,
-        backend=behind / 1e9 / told.seconds, rss=rss_mb(own),
+        backend=behind / 1e9 / told.seconds, others=max(0.0, others) / told.seconds, rss=rss_mb(own),
     )  # fmt: skip
 
 

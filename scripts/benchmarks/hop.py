@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 from scripts.benchmarks import chain, nginx
 from scripts.benchmarks.cases import ALL, ERAS, QUICK, SIZES, Case
-from scripts.benchmarks.load import Call, Running, Target, answers, measure, pressing, script, under
+from scripts.benchmarks.contest import contest
+from scripts.benchmarks.load import Call, Running, Target, pressing, script, under
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import cores
-from scripts.benchmarks.rounds import Measured, as_data, in_turns, ratio
+from scripts.benchmarks.rounds import Measured, as_data, ratio
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.table import table
 
@@ -86,12 +87,11 @@ def run(plan: Plan) -> Section:
 
 
 def _measured(plan: Plan, case: Case, targets: Mapping[str, Target]) -> dict[str, Measured]:
-    call = Call(case.era, case.tool)
-    for each in targets.values():
-        answers(call, each, b"x" * SIZES[case.size])
     if case.connections > MANY:
         plan = replace(plan, seconds=2 * plan.seconds)
-    return in_turns(targets, plan.rounds, lambda name: measure(call, case.connections, targets[name], plan))
+    call = Call(case.era, case.tool)
+    players = {name: (call, each) for name, each in targets.items()}
+    return contest(players, case.connections, plan, b"x" * SIZES[case.size])
 
 
 def _static(plan: Plan, ready: Stage) -> contextlib.AbstractContextManager[Running]:

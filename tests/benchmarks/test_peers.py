@@ -14,7 +14,18 @@ from scripts.benchmarks.peers import OURS, figures, text
 from scripts.benchmarks.rounds import Measured
 
 ONE = Measured(
-    cpu=10, alone=10, rate=1200, p50=1, p99=2, refused=0, busy=1, load=0.1, backend=0.2, others=0, rss=40
+    cpu=10,
+    alone=10,
+    rate=1200,
+    p50=1,
+    p99=2,
+    refused=0,
+    busy=1,
+    load=0.1,
+    backend=0.2,
+    others=0,
+    size=500,
+    rss=40,
 )
 
 

@@ -63,7 +63,8 @@ class CallPattern:
         else:
             cut = body.rfind(middle, start, stop)
             identity, arguments = body[cut + len(middle) : stop], body[start:cut]
-        if cut < 0 or not is_plain_id(identity) or not arguments.isascii():
+        is_number = identity.isdigit() and identity[0] != _ZERO and len(identity) <= _LONGEST_NUMBER
+        if cut < 0 or not (is_number or is_plain_id(identity)) or not arguments.isascii():
             return None
         if not (arguments.startswith(b"{") and arguments.endswith(b"}")):
             return None

@@ -124,7 +124,10 @@ class Connection(asyncio.Protocol):
         """For a taker: the answer was whole. The connection is idle again."""
         self._taker = None
         self.idle_since = now
-        self._let_go(fit=True)
+        if self._transport.get_write_buffer_size() or self.on_idle is None:
+            self._let_go(fit=True)
+        else:
+            self.on_idle(self)
 
     def let_respond(self) -> None:
         """For a taker: it will not take the answer itself."""

@@ -244,7 +244,7 @@ class Connection(asyncio.Protocol):
         kind = next((value for name, value in self._headers if name == b"content-type"), b"")
         media_type = kind.split(b";")[0].strip().lower()
         head = ResponseHead(status, tuple(self._headers), length, media_type)
-        if self._keep_alive and length is not None:
+        if self._keep_alive and not self._until_eof:
             learned.remember(self._first, head)
         if self._response is not None:
             self._response.receive_head(head)

@@ -16,6 +16,9 @@ from protocol import sse
 KEEP_ALIVE_S: Final = 15.0
 """So long a silence is filled with a comment (M15, M-29)."""
 
+STREAM_FIELDS: Final = {"X-Accel-Buffering": "no"}
+"""What the head of such an answer says beside what all answers say."""
+
 
 class EventResponse:
     """One such answer.
@@ -26,7 +29,7 @@ class EventResponse:
 
     def __init__(self, incoming: Incoming, headers: Mapping[str, str]) -> None:
         self._incoming = incoming
-        self._headers = {**headers, "X-Accel-Buffering": "no"}
+        self._headers = {**headers, **STREAM_FIELDS}
         self._loop = asyncio.get_running_loop()
         self.is_amid = False
         self._written_at = 0.0

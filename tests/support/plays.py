@@ -46,6 +46,7 @@ PLAYS: dict[str, Play] = {
     "no JSON": fixed(b"{", 200),
     "a page": fixed(b"<p>", 502, "text/html"),
     "breaks off": broken_off(b'{"jsonrpc"', 500),
+    "stream of one event": stream(event(RESPONSE)),
     "stream": stream(event(PROGRESS), event(RESPONSE)),
     "stream without an end": cut(event(PROGRESS)),
 }

@@ -65,7 +65,7 @@ class Reader:
 
 
 def route(arrival: Arrival | None, *, is_in_session: bool = True) -> FastRoute:
-    own: dict[str, Any] = {} if is_in_session else {"session": None}
+    own: dict[str, Any] = {"accepts_events": True} | ({} if is_in_session else {"session": None})
     exchange = exchanges.legacy(BODY, headers={"Mcp-Session-Id": "s-1"}, **own)
     found = probe_of(BODY)
     assert found is not None
@@ -158,6 +158,8 @@ def test_a_head_without_a_length_is_never_known() -> None:
 # -- answers -----------------------------------------------------------------------------------------------
 
 RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}'
+PLAIN = RESULT.replace(b'"resultType":"complete",', b"")
+DATE = b"\r\nDate: a\r\n\r\n"
 
 
 @pytest.fixture(autouse=True)
@@ -168,6 +170,11 @@ def _known() -> Iterator[None]:
         learned.remember(response(b"{}", status), head_of)
     yield
     learned._heads.clear()
+
+
+def body_of(made: FastRoute, data: bytes) -> bytes | None:
+    answer = made.answer(data, DATE)
+    return None if answer is None else answer.partition(DATE)[2]
 
 
 def response(body: bytes, status: int = 200, length: int | None = None) -> bytes:
@@ -184,7 +191,7 @@ def test_an_answer_is_worded_as_its_era_has_it(is_in_session: bool) -> None:
     made = Reader(is_in_session=is_in_session).route
     expected = RESULT.replace(b'"resultType":"complete",', b"") if is_in_session else RESULT
     for _ in range(2):
-        assert made.answered(response(RESULT)) == expected
+        assert body_of(made, response(RESULT)) == expected
 
 
 @pytest.mark.parametrize(
@@ -210,21 +217,50 @@ def test_an_answer_is_worded_as_its_era_has_it(is_in_session: bool) -> None:
 )
 def test_any_other_answer_is_left_to_others(data: bytes) -> None:
     for made in (Reader().route, Reader(is_in_session=False).route):
-        assert made.answered(data) is None
-        assert made.answered(response(RESULT)) is not None
-        assert made.answered(data) is None
+        assert made.answer(data, DATE) is None
+        assert made.answer(response(RESULT), DATE) is not None
+        assert made.answer(data, DATE) is None
 
 
 def test_the_answers_head_tells_length_and_date() -> None:
     made = Reader().route
-    dates = [b"\r\nDate: a\r\n\r\n", b"\r\nDate: b\r\n\r\n"]
-    for date, body in [(dates[0], b"{}"), (dates[0], b"{ }"), (dates[1], b"{ }"), (dates[1], b"{}")]:
-        told, _, sent = made.answer(body, date).partition(b"\r\n\r\n")
+    dates = [DATE, DATE.replace(b"a", b"b")]
+    bodies = [PLAIN, PLAIN.replace(b"[]", b"[1]")]
+    for date, body in [
+        (dates[0], bodies[0]),
+        (dates[0], bodies[1]),
+        (dates[1], bodies[1]),
+        (dates[1], bodies[0]),
+    ]:
+        told, _, sent = (made.answer(response(body), date) or b"").partition(b"\r\n\r\n")
         assert told.endswith(b"\r\nContent-Length: %d%b" % (len(body), date[:-4]))
         assert told.startswith(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s-1\r\n"
         )
         assert sent == body
+
+
+EVENT = b"event: message\ndata: %b\n\n"
+
+
+@pytest.mark.parametrize("is_chunked", [True, False])
+def test_a_stream_of_one_event_stays_one_but_in_a_session(is_chunked: bool) -> None:
+    kind = b"text/event-stream"
+    stream = EVENT % RESULT
+    if is_chunked:
+        begin = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        learned.remember(begin, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None, kind))
+        data = b"%b%x\r\n%b\r\n0\r\n\r\n" % (begin, len(stream), stream)
+    else:
+        data = response(stream).replace(b"application/json", kind)
+        learned.remember(data, ResponseHead(200, ((b"content-length", b"1"),), len(stream), kind))
+    modern, legacy = Reader(is_in_session=False).route, Reader().route
+    for _ in range(2):
+        assert body_of(modern, data) == b"%x\r\n%b\r\n0\r\n\r\n" % (len(stream), stream)
+        assert body_of(legacy, data) == PLAIN
+    told = (modern.answer(data, DATE) or b"").partition(DATE)[0]
+    assert b"\r\nContent-Type: text/event-stream" in told
+    assert told.endswith(b"\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked")
 
 
 def test_of_calls_in_quick_succession_one_is_noted() -> None:

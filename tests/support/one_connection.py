@@ -22,30 +22,41 @@ from manager.web.fast_route import FastRoute
 from protocol import headers, names
 from support import modern
 from support.front_door import BOTH, JSON, Answer
+from support.plays import PLAIN_RESULT
 from support.scene import Scene
-from support.scripted_upstream import COMPLETE, result
 
 WITHIN_S = 10.0
 
 
-@contextlib.contextmanager
-def calls_known_again(*, ever: bool = True) -> Iterator[list[FastRoute]]:
-    """The routes of calls that are known again meanwhile; not `ever`: all calls are read."""
-    known: list[FastRoute] = []
-    begin = FastPath.begin
+class Known(list[FastRoute]):
+    """The routes of calls that were known again; `answered` of them without being read in either direction."""
 
-    def noted(self: FastPath, route: FastRoute, now: float) -> None:
+    answered = 0
+
+
+@contextlib.contextmanager
+def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
+    """The calls that are known again meanwhile; not `ever`: all calls are read."""
+    known = Known()
+    begin, end = FastPath.begin, FastPath.end
+
+    def begun(self: FastPath, route: FastRoute, now: float) -> None:
         known.append(route)
         begin(self, route, now)
 
+    def ended(self: FastPath, route: FastRoute) -> None:
+        known.answered += 1
+        end(self, route)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FastPath, "begin", noted)
+        patch.setattr(FastPath, "begin", begun)
+        patch.setattr(FastPath, "end", ended)
         if not ever:
             patch.setattr(FastPath, "holds", lambda *_: False)
         yield known
 
 
-async def sent(known: list[FastRoute], count: int) -> None:
+async def sent(known: Known, count: int) -> None:
     """Wait until so many calls were known again, and are on their way."""
     async with asyncio.timeout(WITHIN_S):
         while len(known) < count:
@@ -146,12 +157,12 @@ class OneConnection:
 
     async def warm(self, tool: str) -> None:
         """Call a tool until such calls are known, wherever they come from, and when they follow each other."""
-        self.play.upstream.plays[tool] = result(COMPLETE)
+        self.play.upstream.plays[tool] = PLAIN_RESULT
         with calls_known_again() as known:
             for _ in range(8):
                 answer = await self.call(tool, next(self._ids))
                 assert answer.status == 200, answer
-                if len(known) == 2:
+                if known.answered == 2:
                     return
         raise AssertionError("these calls are never known again")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from protocol import names
@@ -18,7 +19,13 @@ QUESTION: dict[str, Any] = {
 }
 SERVER: dict[str, Any] = {names.META_SERVER: {"name": "s", "version": "1"}}
 PLAIN = b'{"jsonrpc":"2.0","id":7,"result":{"content":[]}'
+PLAIN_RESULT = result(json.dumps(COMPLETE, separators=(",", ":")).encode())
+"""As servers of ours write it."""
 PLAYS: dict[str, Play] = {
+    "plain": PLAIN_RESULT,
+    "plain and signed": result(
+        json.dumps({**COMPLETE, "text": '"\u00e9', "_meta": SERVER}, separators=(",", ":")).encode()
+    ),
     "small": result(COMPLETE),
     "large": result({**COMPLETE, "text": "x" * 300_000}),
     "spaced": result(b'{ "resultType" : "complete", "content" : [ ], "n" : 1e400 }'),

@@ -15,9 +15,9 @@ from aiohttp import web
 
 from manager.upstream import workspaces
 from manager.web import express
-from manager.web.fast_route import FastRoute
 from protocol import names
-from support.one_connection import OneConnection, calls_known_again, connected, sent, warmed
+from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
+from support.plays import PLAIN_RESULT
 from support.scene import Scene, scene
 from support.scripted_upstream import COMPLETE, Received, ScriptedUpstream, held, never, result
 
@@ -34,7 +34,7 @@ async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]
 
 
 @pytest.fixture
-def known() -> Iterator[list[FastRoute]]:
+def known() -> Iterator[Known]:
     with calls_known_again() as found:
         yield found
 
@@ -50,7 +50,7 @@ async def another(play: Scene, root: Path, **members: Any) -> AsyncIterator[Scri
         yield server
 
 
-async def under_way(client: OneConnection, known: list[FastRoute], identity: Any = 7) -> asyncio.Task[Any]:
+async def under_way(client: OneConnection, known: Known, identity: Any = 7) -> asyncio.Task[Any]:
     """A call that is known again, on its way and not answered."""
     before = len(known)
     call = asyncio.create_task(client.call("t", identity))
@@ -75,7 +75,7 @@ async def figures(play: Scene) -> tuple[int, int]:
 # -- sessions ----------------------------------------------------------------------------------------------
 
 
-async def test_a_session_that_was_ended_is_unknown_at_once(play: Scene, known: list[FastRoute]) -> None:
+async def test_a_session_that_was_ended_is_unknown_at_once(play: Scene, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         delete = client.request(b"").replace(b"POST", b"DELETE", 1)
         assert (await client.send(delete)).status == 200
@@ -84,7 +84,7 @@ async def test_a_session_that_was_ended_is_unknown_at_once(play: Scene, known: l
         assert len(known) == count
 
 
-async def test_the_end_of_a_session_ends_its_calls(play: Scene, known: list[FastRoute]) -> None:
+async def test_the_end_of_a_session_ends_its_calls(play: Scene, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         play.upstream.plays["t"] = never
         call = await under_way(client, known)
@@ -93,7 +93,7 @@ async def test_the_end_of_a_session_ends_its_calls(play: Scene, known: list[Fast
     assert (await figures(play))[1] == 0
 
 
-async def test_a_session_expires_by_the_clock(play: Scene, known: list[FastRoute]) -> None:
+async def test_a_session_expires_by_the_clock(play: Scene, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         session = known[-1].session
         assert session is not None
@@ -103,7 +103,7 @@ async def test_a_session_expires_by_the_clock(play: Scene, known: list[FastRoute
         assert len(known) == count
 
 
-async def test_each_call_keeps_its_session_alive(play: Scene, known: list[FastRoute]) -> None:
+async def test_each_call_keeps_its_session_alive(play: Scene, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         session = known[-1].session
         assert session is not None
@@ -114,7 +114,7 @@ async def test_each_call_keeps_its_session_alive(play: Scene, known: list[FastRo
         assert session.seen >= seen + 100
 
 
-async def test_a_session_that_comes_back_is_another(play: Scene, known: list[FastRoute]) -> None:
+async def test_a_session_that_comes_back_is_another(play: Scene, known: Known) -> None:
     """M-26: under its own id, and with the workspace that it names then."""
     async with warmed(play, "legacy", "t") as client:
         await client.send(client.request(b"").replace(b"POST", b"DELETE", 1))
@@ -128,9 +128,7 @@ async def test_a_session_that_comes_back_is_another(play: Scene, known: list[Fas
         assert known[-1].session is not known[0].session
 
 
-async def test_a_session_may_choose_another_workspace(
-    play: Scene, known: list[FastRoute], tmp_path: Path
-) -> None:
+async def test_a_session_may_choose_another_workspace(play: Scene, known: Known, tmp_path: Path) -> None:
     async with warmed(play, "legacy", "t") as client, another(play, tmp_path / "b") as other:
         for server in (other, play.upstream, other):
             chosen = await client.call(names.HANDSHAKE, 1, {"cwd": str(server.root)})
@@ -142,7 +140,7 @@ async def test_a_session_may_choose_another_workspace(
         assert {one.located.workspace.root for one in known} == {str(other.root), str(play.upstream.root)}
 
 
-async def test_a_log_level_counts_from_the_next_call_on(play: Scene, known: list[FastRoute]) -> None:
+async def test_a_log_level_counts_from_the_next_call_on(play: Scene, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         for level in ("debug", "error", "debug"):
             body = {"jsonrpc": "2.0", "id": 1, "method": names.SET_LEVEL, "params": {"level": level}}
@@ -153,7 +151,7 @@ async def test_a_log_level_counts_from_the_next_call_on(play: Scene, known: list
     assert len(known) >= 5  # two to warm up, and one of each level
 
 
-async def test_a_session_may_call_several_tools(play: Scene, known: list[FastRoute]) -> None:
+async def test_a_session_may_call_several_tools(play: Scene, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         for name in ("t0", "t1", "t2"):
             play.upstream.plays[name] = result({"content": [{"type": "text", "text": name}]})
@@ -169,7 +167,7 @@ async def test_a_session_may_call_several_tools(play: Scene, known: list[FastRou
 
 @ERAS
 async def test_a_server_that_moved_gets_the_next_call(
-    era: str, play: Scene, known: list[FastRoute], tmp_path: Path
+    era: str, play: Scene, known: Known, tmp_path: Path
 ) -> None:
     """It registers anew with another address; the old one still listens."""
     async with another(play, tmp_path / "b") as first:
@@ -185,7 +183,7 @@ async def test_a_server_that_moved_gets_the_next_call(
 
 @ERAS
 async def test_a_root_that_is_gone_is_gone(
-    era: str, play: Scene, known: list[FastRoute], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    era: str, play: Scene, known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
         another(play, tmp_path / "b") as server,
@@ -213,7 +211,7 @@ async def dies(request: web.Request, received: Received) -> web.StreamResponse:
 
 @ERAS
 async def test_a_server_that_dies_during_a_call_is_told_and_forgotten(
-    era: str, play: Scene, known: list[FastRoute]
+    era: str, play: Scene, known: Known
 ) -> None:
     """M-97: the call is not sent again."""
     async with warmed(play, era, "t") as client:
@@ -223,7 +221,7 @@ async def test_a_server_that_dies_during_a_call_is_told_and_forgotten(
             answer = await client.call("t")
             assert (len(known), len(play.upstream.called("t"))) == (count + 1, arrived + 1)
             assert b"died during the call" in answer.body
-            play.upstream.plays["t"] = result(COMPLETE)
+            play.upstream.plays["t"] = PLAIN_RESULT
             for _ in range(2):
                 assert (await client.call("t")).result["content"] == COMPLETE["content"]
     assert (await figures(play))[1] == 0
@@ -235,12 +233,12 @@ async def test_a_server_that_dies_during_a_call_is_told_and_forgotten(
 @pytest.mark.parametrize("patience", [0.05, 5.0])
 @ERAS
 async def test_a_late_answer_comes_all_the_same(
-    era: str, patience: float, play: Scene, known: list[FastRoute], monkeypatch: pytest.MonkeyPatch
+    era: str, patience: float, play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(express, "PATIENCE_S", patience)
     async with warmed(play, era, "t") as client:
         gate = asyncio.Event()
-        play.upstream.plays["t"] = held(gate, result(COMPLETE))
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
         call = await under_way(client, known)
         await asyncio.sleep(0.12)  # it is late now, or not
         assert (await figures(play))[1] == 1
@@ -255,7 +253,7 @@ async def test_a_late_answer_comes_all_the_same(
 @pytest.mark.parametrize("patience", [0.03, 5.0])
 @pytest.mark.parametrize("identity", [7, "seven"])
 async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
-    identity: Any, patience: float, play: Scene, known: list[FastRoute], monkeypatch: pytest.MonkeyPatch
+    identity: Any, patience: float, play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-99."""
     monkeypatch.setattr(express, "PATIENCE_S", patience)
@@ -268,17 +266,15 @@ async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
         assert (await other.send(other.request(json.dumps(body).encode()))).status == 202
         assert ((await call).status, (await call).body) == (202, b"")
         await asyncio.wait_for(received.gone.wait(), 5)
-        play.upstream.plays["t"] = result(COMPLETE)
+        play.upstream.plays["t"] = PLAIN_RESULT
         assert (await client.call("t", identity)).status == 200  # the id is free again
     assert (await figures(play))[1] == 0
 
 
-async def test_a_cancellation_means_its_own_session_and_call_alone(
-    play: Scene, known: list[FastRoute]
-) -> None:
+async def test_a_cancellation_means_its_own_session_and_call_alone(play: Scene, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         gate = asyncio.Event()
-        play.upstream.plays["t"] = held(gate, result(COMPLETE))
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
         call = await under_way(client, known, 7)
         stranger = await connected(play, "legacy", "t")
         for sender, identity in ((other, "7"), (other, 8), (stranger, 7)):
@@ -292,13 +288,13 @@ async def test_a_cancellation_means_its_own_session_and_call_alone(
 @ERAS
 @pytest.mark.parametrize("patience", [0.03, 5.0])
 async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
-    era: str, patience: float, play: Scene, known: list[FastRoute], monkeypatch: pytest.MonkeyPatch
+    era: str, patience: float, play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-43, L15: at once, or after it was handed over."""
     monkeypatch.setattr(express, "PATIENCE_S", patience)
     gate = asyncio.Event()
     async with warmed(play, era, "t") as client:
-        play.upstream.plays["t"] = held(gate, result(COMPLETE))
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
         arrived = len(play.upstream.called("t"))
         call = await under_way(client, known)
         async with asyncio.timeout(5):
@@ -324,9 +320,7 @@ async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
 
 
 @ERAS
-async def test_figures_and_the_table_of_clients_know_of_it(
-    era: str, play: Scene, known: list[FastRoute]
-) -> None:
+async def test_figures_and_the_table_of_clients_know_of_it(era: str, play: Scene, known: Known) -> None:
     """M-154: nothing stays in flight."""
     async with warmed(play, era, "t") as client:
         (before, _), count = await figures(play), len(known)
@@ -344,14 +338,14 @@ async def test_figures_and_the_table_of_clients_know_of_it(
 
 
 @ERAS
-async def test_a_call_too_many_is_refused(era: str, tmp_path: Path, known: list[FastRoute]) -> None:
+async def test_a_call_too_many_is_refused(era: str, tmp_path: Path, known: Known) -> None:
     async with (
         scene(tmp_path, workspace_in_flight_limit=1) as crowded,
         warmed(crowded, era, "t") as client,
         client.other() as other,
     ):
         gate = asyncio.Event()
-        crowded.upstream.plays["t"] = held(gate, result(COMPLETE))
+        crowded.upstream.plays["t"] = held(gate, PLAIN_RESULT)
         call = await under_way(client, known, 7)
         refused = await other.call("t", 8)
         assert b"overloaded" in refused.body
@@ -361,14 +355,12 @@ async def test_a_call_too_many_is_refused(era: str, tmp_path: Path, known: list[
 
 
 @ERAS
-async def test_a_stop_waits_for_a_call_and_takes_no_more(
-    era: str, tmp_path: Path, known: list[FastRoute]
-) -> None:
+async def test_a_stop_waits_for_a_call_and_takes_no_more(era: str, tmp_path: Path, known: Known) -> None:
     """M-165."""
     async with scene(tmp_path) as ending, warmed(ending, era, "t") as client, client.other() as other:
         await other.call("t", 1)
         gate = asyncio.Event()
-        ending.upstream.plays["t"] = held(gate, result(COMPLETE))
+        ending.upstream.plays["t"] = held(gate, PLAIN_RESULT)
         call = await under_way(client, known)
         count = len(known)
         ending.manager.daemon.ask_to_stop("test")

@@ -9,16 +9,23 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from manager.routing.call_pattern import probe_of
 from manager.upstream import workspaces
-from manager.web.fast_route import FastRoute
+from manager.web import fast_path
 from support.front_door import Answer
-from support.one_connection import OneConnection, calls_known_again, connected, sent, warmed
-from support.plays import PLAIN, PLAYS
+from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
+from support.plays import PLAIN, PLAIN_RESULT, PLAYS
 from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, fixed, held, result
+from support.scripted_upstream import COMPLETE, fixed, held
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ALL_PLAYS = {**PLAYS, "for another request": fixed(PLAIN.replace(b":7", b":8") + b"}")}
+PASSED_ON = {
+    "legacy": {"plain", "plain and signed", "of the older era", "for another request"},
+    "modern": {"plain", "plain and signed", "of the older era", "for another request", "small", "signed"}
+    | {"signed and more", "structured otherwise", "cached", "spaced", "asks"},
+}
+"""What nobody has to read."""
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
@@ -52,8 +59,9 @@ async def test_every_answer_is_the_same(era: str, name: str, play: Scene) -> Non
         with calls_known_again() as known:
             fast = await client.call("t")
         assert len(known) == 1
+        assert known.answered == (name in PASSED_ON[era])
         assert same(fast) == same(await read_as_usual(client, "t"))
-        play.upstream.plays["t"] = result(COMPLETE)
+        play.upstream.plays["t"] = PLAIN_RESULT
         with calls_known_again() as known:
             assert (await client.call("t", 8)).result["content"] == COMPLETE["content"]
         assert (len(known) == 1) is (name not in ("breaks off", "stream without an end"))
@@ -119,18 +127,16 @@ async def test_ids_come_back_as_they_came(era: str, identity: Any, play: Scene) 
 
 
 @pytest.fixture
-def known() -> Iterator[list[FastRoute]]:
+def known() -> Iterator[Known]:
     with calls_known_again() as found:
         yield found
 
 
 @pytest.mark.parametrize("identity", [5, "five"])
-async def test_an_id_under_way_is_refused_a_second_time(
-    identity: Any, play: Scene, known: list[FastRoute]
-) -> None:
+async def test_an_id_under_way_is_refused_a_second_time(identity: Any, play: Scene, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         gate, before = asyncio.Event(), len(known)
-        play.upstream.plays["t"] = held(gate, result(COMPLETE))
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
         first = asyncio.create_task(client.call("t", identity))
         await sent(known, before + 1)
         assert (await other.call("t", identity)).status == 400
@@ -140,11 +146,58 @@ async def test_an_id_under_way_is_refused_a_second_time(
         assert (await other.call("t", identity)).status == 200
 
 
-async def test_a_number_and_a_text_are_two_ids(play: Scene, known: list[FastRoute]) -> None:
+async def test_a_number_and_a_text_are_two_ids(play: Scene, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         gate, before = asyncio.Event(), len(known)
-        play.upstream.plays["t"] = held(gate, result(COMPLETE))
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
         calls = [asyncio.create_task(one.call("t", name)) for one, name in [(client, 7), (other, "7")]]
         await sent(known, before + 1)
         gate.set()
         assert [(await one).message["id"] for one in calls] == [7, "7"]
+
+
+# -- learning ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def learned(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The bodies that were taken apart to learn from them."""
+    found: list[bytes] = []
+
+    def noted(body: bytes) -> Any:
+        found.append(body)
+        return probe_of(body)
+
+    monkeypatch.setattr(fast_path, "probe_of", noted)
+    return found
+
+
+@ERAS
+async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_from(
+    era: str, play: Scene, known: Known, learned: list[bytes]
+) -> None:
+    client = await connected(play, era, "t")
+    play.upstream.plays["t"] = PLAIN_RESULT
+    for number in range(150):
+        body = client.body(f"t{number}" if era == "legacy" else "t", 7, {"a": "\u00e9"})
+        assert (await client.send(client.request(body))).status == 200
+    assert len(learned) <= 2 * (fast_path.EAGER + 3)
+    assert not known
+    for _ in range(fast_path.RARELY + 2):
+        await client.call("t")
+    assert known.answered
+    client.close()
+
+
+@ERAS
+async def test_nothing_is_learned_from_a_call_that_was_known(
+    era: str, play: Scene, known: Known, learned: list[bytes]
+) -> None:
+    """Its answer was not plain, and went the usual way."""
+    async with warmed(play, era, "t") as client:
+        play.upstream.plays["t"] = PLAYS["error"]
+        learned.clear()
+        count = len(known)
+        for _ in range(3):
+            await client.call("t")
+        assert (len(known), learned) == (count + 3, [])

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from manager.upstream import workspaces
-from manager.web.fast_route import FastRoute
-from support.one_connection import OneConnection, calls_known_again, sent, warmed
+from support.one_connection import Known, OneConnection, calls_known_again, sent, warmed
+from support.plays import PLAIN_RESULT
 from support.scene import Scene, scene
 from support.scripted_upstream import COMPLETE, held, result
 
@@ -33,7 +33,7 @@ async def client(play: Scene, request: pytest.FixtureRequest) -> AsyncIterator[O
 
 
 @pytest.fixture
-def known(client: OneConnection) -> Iterator[list[FastRoute]]:
+def known(client: OneConnection) -> Iterator[Known]:
     """The calls that are known again from now on."""
     with calls_known_again() as found:
         yield found
@@ -47,7 +47,7 @@ async def ids(client: OneConnection, count: int) -> list[int]:
     return [(await client.answer()).message["id"] for _ in range(count)]
 
 
-async def is_known(client: OneConnection, known: list[FastRoute]) -> bool:
+async def is_known(client: OneConnection, known: Known) -> bool:
     """Whether the connection is as it was: a call on it is known again."""
     before = len(known)
     assert (await client.send(call(client, 99))).message["id"] == 99
@@ -58,23 +58,21 @@ async def is_known(client: OneConnection, known: list[FastRoute]) -> bool:
 
 
 @pytest.mark.parametrize("cut", [1, 10, -200, -90, -89, -30, -1])
-async def test_a_call_may_come_in_two_segments(
-    cut: int, client: OneConnection, known: list[FastRoute]
-) -> None:
+async def test_a_call_may_come_in_two_segments(cut: int, client: OneConnection, known: Known) -> None:
     raw = call(client, 5)
     assert (await client.send(raw[:cut], raw[cut:])).message["id"] == 5
     assert len(known) == 1
     assert await is_known(client, known)
 
 
-async def test_head_and_body_may_come_apart(client: OneConnection, known: list[FastRoute]) -> None:
+async def test_head_and_body_may_come_apart(client: OneConnection, known: Known) -> None:
     for identity in (5, 6):
         body = client.body("t", identity)
         assert (await client.send(client.head(len(body)), body)).message["id"] == identity
     assert len(known) == 2
 
 
-async def test_a_call_may_come_byte_by_byte(client: OneConnection, known: list[FastRoute]) -> None:
+async def test_a_call_may_come_byte_by_byte(client: OneConnection, known: Known) -> None:
     raw = call(client, 5)
     assert (await client.send(*(raw[at : at + 1] for at in range(len(raw))))).message["id"] == 5
     assert await is_known(client, known)
@@ -82,16 +80,14 @@ async def test_a_call_may_come_byte_by_byte(client: OneConnection, known: list[F
 
 @pytest.mark.parametrize("separator", [b"", b"\r\n"])
 async def test_calls_in_one_segment_are_answered_in_order(
-    separator: bytes, client: OneConnection, known: list[FastRoute]
+    separator: bytes, client: OneConnection, known: Known
 ) -> None:
     client.writer.write(separator.join(call(client, identity) for identity in (5, 6, 7)))
     assert await ids(client, 3) == [5, 6, 7]
     assert await is_known(client, known)
 
 
-async def test_a_call_that_begins_behind_another_is_completed(
-    client: OneConnection, known: list[FastRoute]
-) -> None:
+async def test_a_call_that_begins_behind_another_is_completed(client: OneConnection, known: Known) -> None:
     raw = call(client, 5) + call(client, 6)
     assert (await client.send(raw[:-20])).message["id"] == 5
     assert (await client.send(raw[-20:])).message["id"] == 6
@@ -100,11 +96,11 @@ async def test_a_call_that_begins_behind_another_is_completed(
 
 @pytest.mark.parametrize("size", [20, None])
 async def test_a_call_that_comes_early_waits_its_turn(
-    size: int | None, client: OneConnection, known: list[FastRoute]
+    size: int | None, client: OneConnection, known: Known
 ) -> None:
     """It comes while another is under way, in one piece or in two."""
     gate = asyncio.Event()
-    client.play.upstream.plays["t"] = held(gate, result(COMPLETE))
+    client.play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
     client.writer.write(call(client, 5))
     await sent(known, 1)
     raw = call(client, 6)
@@ -116,8 +112,8 @@ async def test_a_call_that_comes_early_waits_its_turn(
     assert await is_known(client, known)
 
 
-async def test_too_much_ahead_ends_the_connection(client: OneConnection, known: list[FastRoute]) -> None:
-    client.play.upstream.plays["t"] = held(asyncio.Event(), result(COMPLETE))
+async def test_too_much_ahead_ends_the_connection(client: OneConnection, known: Known) -> None:
+    client.play.upstream.plays["t"] = held(asyncio.Event(), PLAIN_RESULT)
     client.writer.write(call(client, 5))
     await sent(known, 1)
     client.writer.write(call(client, 6) * 500)
@@ -128,7 +124,7 @@ async def test_too_much_ahead_ends_the_connection(client: OneConnection, known: 
 # -- what comes between ------------------------------------------------------------------------------------
 
 
-async def test_other_requests_may_come_between(client: OneConnection, known: list[FastRoute]) -> None:
+async def test_other_requests_may_come_between(client: OneConnection, known: Known) -> None:
     host = client.lines[0]
     ping = client.body("t", 1).replace(b"tools/call", b"ping")
     between = {
@@ -148,7 +144,7 @@ async def test_other_requests_may_come_between(client: OneConnection, known: lis
     assert len(known) == len(between)
 
 
-async def test_a_call_of_too_many_values_is_refused(client: OneConnection, known: list[FastRoute]) -> None:
+async def test_a_call_of_too_many_values_is_refused(client: OneConnection, known: Known) -> None:
     """M-11."""
     assert (await client.call("t", 5, {"a": [1] * 200_001})).error["code"] == -32700
     assert (await client.call("t", 5, {"a": [1] * 2000})).status == 200
@@ -166,16 +162,14 @@ async def test_a_body_above_the_limit_is_refused(tmp_path_factory: pytest.TempPa
 
 
 @pytest.mark.parametrize("line", ["Connection: close", "Connection: keep-alive, close"])
-async def test_a_client_may_say_that_it_is_the_last(
-    line: str, client: OneConnection, known: list[FastRoute]
-) -> None:
+async def test_a_client_may_say_that_it_is_the_last(line: str, client: OneConnection, known: Known) -> None:
     answer = await client.send(client.request(client.body("t", 5), line))
     assert (answer.message["id"], answer.headers["Connection"]) == (5, "close")
     assert await client.reader.read() == b""
     assert known == []
 
 
-async def test_a_client_may_ask_before_it_sends(client: OneConnection, known: list[FastRoute]) -> None:
+async def test_a_client_may_ask_before_it_sends(client: OneConnection, known: Known) -> None:
     """However often: such a call is read each time."""
     body = client.body("t", 5)
     for _ in range(4):
@@ -186,7 +180,7 @@ async def test_a_client_may_ask_before_it_sends(client: OneConnection, known: li
     assert await is_known(client, known)
 
 
-async def test_chunks_may_come_instead_of_a_length(client: OneConnection, known: list[FastRoute]) -> None:
+async def test_chunks_may_come_instead_of_a_length(client: OneConnection, known: Known) -> None:
     body = client.body("t", 5)
     head = client.head(1, "Transfer-Encoding: chunked").replace(b"Content-Length: 1\r\n", b"")
     for _ in range(4):
@@ -194,7 +188,7 @@ async def test_chunks_may_come_instead_of_a_length(client: OneConnection, known:
     assert known == []
 
 
-async def test_a_call_of_an_old_http_is_the_last(client: OneConnection, known: list[FastRoute]) -> None:
+async def test_a_call_of_an_old_http_is_the_last(client: OneConnection, known: Known) -> None:
     for _ in range(4):
         async with client.other() as old:
             answer = await old.send(call(old, 5).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
@@ -216,7 +210,7 @@ async def test_a_call_of_an_old_http_is_the_last(client: OneConnection, known: l
     ],
 )
 async def test_the_door_stays_shut_on_a_connection_that_is_known(
-    line: str, status: int, client: OneConnection, known: list[FastRoute]
+    line: str, status: int, client: OneConnection, known: Known
 ) -> None:
     if "Session" in line and client.is_modern:
         line += "\r\n" + line
@@ -237,7 +231,7 @@ async def test_the_door_stays_shut_on_a_connection_that_is_known(
     ],
 )
 async def test_a_head_that_is_nearly_the_same_is_another(
-    old: bytes, new: bytes, status: int, client: OneConnection, known: list[FastRoute]
+    old: bytes, new: bytes, status: int, client: OneConnection, known: Known
 ) -> None:
     raw = call(client, 5)
     begin, found, end = raw.rpartition(old) if old.startswith(b"application") else raw.partition(old)
@@ -248,7 +242,7 @@ async def test_a_head_that_is_nearly_the_same_is_another(
 
 @pytest.mark.parametrize("by", [-1, 1, 40])
 async def test_a_length_that_lies_moves_nothing_but_the_liars_own_requests(
-    by: int, client: OneConnection, known: list[FastRoute]
+    by: int, client: OneConnection, known: Known
 ) -> None:
     body = client.body("t", 5)
     raw = client.head(len(body) + by) + body + call(client, 6)
@@ -258,9 +252,7 @@ async def test_a_length_that_lies_moves_nothing_but_the_liars_own_requests(
     assert known == []
 
 
-async def test_a_client_that_does_not_read_is_waited_for(
-    client: OneConnection, known: list[FastRoute]
-) -> None:
+async def test_a_client_that_does_not_read_is_waited_for(client: OneConnection, known: Known) -> None:
     """Answers do not pile up for it; when it reads, it gets all of them."""
     client.play.upstream.plays["t"] = result({**COMPLETE, "text": "x" * 60_000})
     before = len(client.play.upstream.received)

@@ -54,10 +54,7 @@ class Externals(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Workspace:
-    """A known project folder. `identity` is (device, inode) when it was last looked at.
-
-    `look` is the last look beside its calls.
-    """
+    """A known project folder. `identity` is (device, inode) at the last look; `look` is one beside calls."""
 
     id: str
     root: str
@@ -297,8 +294,5 @@ class Workspaces:
 
     async def close(self, *, keep: bool = False) -> None:
         """Stop every server of ours; with `keep` leave them running for the next manager."""
-        looks = [workspace.look for workspace in self if workspace.look is not None]
-        for look in looks:
-            look.cancel()
-        await asyncio.gather(*looks, return_exceptions=True)
+        await asyncio.gather(*(one.look for one in self if one.look is not None), return_exceptions=True)
         await asyncio.gather(*(workspace.supervisor.close(keep=keep) for workspace in self))

@@ -154,6 +154,7 @@ async def test_a_late_answer_comes_all_the_same(
     gate = asyncio.Event()
     play.upstream.plays["late"] = held(gate, result(COMPLETE))
     client = await client_of(play, era)
+    await client.call("echo")  # now a connection waits for the next call
     sent = sent_at_once(monkeypatch)
     call = asyncio.create_task(client.call("late"))
     await asyncio.sleep(0.2)  # it is late now

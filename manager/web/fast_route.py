@@ -55,7 +55,7 @@ class FastRoute:
         instance: its server.
         folder: the client's text that named the workspace, None where an id did.
         session: theirs, and what was `chosen` in it.
-        timings: of their workspace.
+        figures, timings: of their workspace.
     """
 
     __slots__ = (
@@ -83,6 +83,7 @@ class FastRoute:
         "_written",
         "arrival",
         "chosen",
+        "figures",
         "folder",
         "instance",
         "located",
@@ -113,7 +114,8 @@ class FastRoute:
         self.located = located
         self.instance = instance
         self.folder = folder
-        self.timings = located.workspace.supervisor.figures.timings
+        self.figures = located.workspace.supervisor.figures
+        self.timings = self.figures.timings
         self.session = exchange.session
         self.chosen = None if exchange.session is None else Chosen.of(exchange.session)
         self._exchange = exchange

@@ -129,7 +129,8 @@ async def test_calls_that_are_marked_anew_each_time_are_known_again(
     for number in range(20, 30):
         fast = await client.send(request(number))
         assert fast.message["id"] == number
-    assert known.answered == len(known) >= 8
+    assert len(known) >= 8
+    assert known.answered >= 7  # the first one may be the server's first answer ever, whose head is read
     with calls_known_again(ever=False):
         slow = await client.send(request(29))
     assert same(fast) == same(slow)

@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from urllib.parse import quote
 
-from protocol import headers, jsonrpc, names
+from protocol import names
 from scripts.benchmarks import chain, nginx
-from scripts.benchmarks.cases import REVISION
+from scripts.benchmarks.load import Call
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import READY_S, end, family, pss_mb, rss_mb, start
 from scripts.benchmarks.section import Section
@@ -24,7 +25,7 @@ from scripts.benchmarks.table import table
 WORKSPACES = 20
 REST_S = 3.0
 """Until a manager that just started has nothing to do any more."""
-CALCULATE = {"name": "calculator", "arguments": {"expression": "6 * 7"}}
+CALCULATE = Call("modern", "calculator", {"expression": "6 * 7"})
 
 
 def run(plan: Plan) -> Section:
@@ -101,12 +102,10 @@ def _workspaces(plan: Plan) -> tuple[dict[str, float], list[float]]:
 def _cold(one: chain.Manager, folder: Path) -> float:
     """Milliseconds from a handshake to the answer of a tool, in a project nobody knew."""
     project = chain.project(folder)
-    session = chain.opened_session(one.address())
-    fields = {headers.VERSION: REVISION, headers.SESSION: session}
+    handshake = Call("modern", names.HANDSHAKE, {"cwd": str(project)})
     began = time.perf_counter()
-    for number, call in enumerate(({"name": names.HANDSHAKE, "arguments": {"cwd": str(project)}}, CALCULATE)):
-        body = jsonrpc.request(str(number).encode(), names.TOOLS_CALL, call)
-        said, _ = chain.post(one.address(), body, fields)
+    chain.post(one.address(), handshake.body, handshake.fields(""))
+    said, _ = chain.post(one.address(f"/mcp?cwd={quote(str(project))}"), CALCULATE.body, CALCULATE.fields(""))
     took = (time.perf_counter() - began) * 1000
     if b"42" not in said:
         raise RuntimeError(f"the calculator answered {said[:300]!r}")

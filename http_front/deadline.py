@@ -1,62 +1,105 @@
-"""The one deadline of a connection, whatever it is waiting for now."""
+"""The one deadline of each connection, whatever it is waiting for now, and the one timer of them all."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 from math import inf
+from typing import Final
+
+GRAIN_S: Final = 0.1
+"""Deadlines closer to each other than this may be met together, so much later."""
+
+
+class Deadlines:
+    """The deadlines of many connections.
+
+    A timer that would ring too early is left as it is, and looks for what is next when it rings. So calls in
+    quick succession need no timers, and ten thousand idle connections need one.
+    """
+
+    __slots__ = ("_loop", "_open", "_rang", "_timer", "soonest")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._open: set[Deadline] = set()
+        self._rang = -inf
+        self._timer: asyncio.TimerHandle | None = None
+        self.soonest = inf  # when the timer rings
+
+    def now(self) -> float:
+        """Monotonic time."""
+        return self._loop.time()
+
+    def keep(self, one: Deadline) -> None:
+        """Look after a deadline."""
+        self._open.add(one)
+
+    def let_go(self, one: Deadline) -> None:
+        """It will never be met. Idempotent."""
+        self._open.discard(one)
+
+    def ring_at(self, at: float) -> None:
+        """One of them is sooner than any other."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.soonest = max(at, self._rang + GRAIN_S)
+        self._timer = self._loop.call_at(self.soonest, self._ring)
+
+    def _ring(self) -> None:
+        self._timer, self.soonest = None, inf
+        now = self._rang = self._loop.time()
+        try:
+            for one in [one for one in self._open if one.at <= now]:
+                one.meet(now)
+        finally:
+            following = min((one.at for one in self._open), default=inf)
+            if following < self.soonest:
+                self.ring_at(following)
 
 
 class Deadline:
     """Calls something after a time, unless something else comes to be expected.
 
-    A timer that would ring earlier is left as it is and set anew when it rings, so that calls in quick
-    succession need no timers.
+    Attributes:
+        at: when, in monotonic time; never where nothing is expected.
     """
 
-    __slots__ = ("_at", "_loop", "_on_late", "_timer")
+    __slots__ = ("_all", "_on_late", "at")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._at = inf
-        self._on_late: Callable[[], None] = self.drop
-        self._timer: asyncio.TimerHandle | None = None
+    def __init__(self, all_of_them: Deadlines) -> None:
+        self.at = inf
+        self._all = all_of_them
+        self._on_late: Callable[[], None] = _nothing
+        all_of_them.keep(self)
 
     def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
         """From now on so long, then call this."""
-        self.expect_at(self._loop.time() + seconds, on_late)
+        self.expect_at(self._all.now() + seconds, on_late)
 
     def expect_at(self, at: float, on_late: Callable[[], None]) -> None:
         """From now on until that monotonic time, then call this."""
-        self._at = at
+        self.at = at
         self._on_late = on_late
-        if self._timer is None or self._timer.when() > self._at:
-            self._set()
+        if at < self._all.soonest:
+            self._all.ring_at(at)
 
     def drop(self) -> None:
         """Nothing is expected any more."""
-        self._at = inf
+        self.at = inf
+        self._on_late = _nothing
 
     def close(self) -> None:
         """Nothing will ever be expected again."""
-        self._at = inf
-        self._on_late = _nothing
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self.drop()
+        self._all.let_go(self)
 
-    def _set(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self._loop.call_at(self._at, self._ring)
-
-    def _ring(self) -> None:
-        self._timer = None
-        if self._loop.time() >= self._at:
-            self._at = inf
-            self._on_late()
-        elif self._at != inf:
-            self._set()
+    def meet(self, now: float) -> None:
+        """For the timer: it may be late."""
+        if self.at <= now:
+            on_late = self._on_late
+            self.drop()
+            on_late()
 
 
 def _nothing() -> None:

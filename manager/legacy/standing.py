@@ -7,6 +7,7 @@ grows, and one whose client is away or slow loses nothing that matters.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Iterable
 from typing import Final
 
@@ -20,13 +21,18 @@ _CHANGED: Final = {method: jsonrpc.notification(method) for method in names.LIST
 
 
 class Standing:
-    """The one standing stream of a session, with or without a connection."""
+    """The one standing stream of a session, with or without a connection.
+
+    Nobody waits for news here: they are written when they come, by whom they come from. A client that does
+    not keep up gets the newest when it does.
+    """
+
+    __slots__ = ("_is_stirred", "_news", "stream")
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self._news: dict[str, bytes] = {}
-        self._stirred = asyncio.Event()
-        self._is_closed = False
+        self._news: dict[str, bytes] | None = None  # mostly there are none
+        self._is_stirred = False  # whether it is about to be delivered
 
     @property
     def is_open(self) -> bool:
@@ -40,10 +46,11 @@ class Standing:
 
     def tell(self, key: str, message: bytes) -> None:
         """Say this, now or to the next that listens; of messages with one key the newest is enough."""
-        self._news[key] = message
-        if len(self._news) > MAX_NEWS:
-            del self._news[next(one for one in self._news if one not in _CHANGED)]
-        self._stirred.set()
+        news = self._news = self._news or {}
+        news[key] = message
+        if len(news) > MAX_NEWS:
+            del news[next(one for one in news if one not in _CHANGED)]
+        self._stir()
 
     def announce_lists(self, methods: Iterable[str] = names.LISTS_CHANGED) -> None:
         """Say that lists changed, by default all."""
@@ -56,30 +63,45 @@ class Standing:
             return None
         return last.event if self.stream.lost <= last.event <= self.stream.sent else None
 
-    async def serve(self, outlet: Outlet, after: int | None = None) -> None:
-        """Write to a connection that has claimed the stream, until it is taken over or the stream closed.
+    def begin(self, outlet: Outlet, after: int | None = None) -> None:
+        """Begin to write to a connection that has claimed the stream.
 
         Args:
             after: the number of the last event the client has; None for a client that has none.
         """
         if after is None:
-            await self.stream.begin(outlet)
+            self.stream.begin(outlet)
         else:
-            await self.stream.resume(outlet, after)
-        while self.stream.outlet is outlet and not self._is_closed:
-            self._stirred.clear()
-            await self._deliver()
-            await self._stirred.wait()
+            self.stream.resume(outlet, after)
+        self._stir()
 
     def close(self) -> None:
-        """End it, with its session or with the manager."""
-        self._is_closed = True
-        self._stirred.set()
+        """End it in good order, with its session or with the manager."""
+        outlet = self.stream.outlet
+        self._deliver()
+        if outlet is not None and self.stream.leave(outlet):
+            with contextlib.suppress(ConnectionError):
+                outlet.close()
 
-    async def _deliver(self) -> None:
+    def _stir(self) -> None:
+        """Deliver soon: what is told in the meantime, or told anew, is delivered with it."""
+        if self._news and self.is_open and not self._is_stirred:
+            self._is_stirred = True
+            asyncio.get_running_loop().call_soon(self._deliver)
+
+    def _deliver(self) -> None:
         """Say what is new; what no connection took is still new."""
-        for key, message in list(self._news.items()):
-            if not await self.stream.send(message):
+        self._is_stirred = False
+        news = self._news or {}
+        for key, message in list(news.items()):
+            outlet = self.stream.outlet
+            if outlet is None:
                 return
-            if self._news.get(key) is message:
-                del self._news[key]
+            if outlet.is_full:
+                self._is_stirred = True
+                outlet.when_room(self._deliver)
+                return
+            if not self.stream.put(message):
+                return
+            del news[key]
+        self._news = None

@@ -7,6 +7,7 @@ where it was (L16). What a connection is in HTTP is `web/event_response.py`; all
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from manager.legacy.event_ids import EventId
@@ -23,26 +24,54 @@ start first; the official SDKs try once or twice, and then never again."""
 class Outlet(Protocol):
     """A connection that a stream is written to."""
 
-    async def write(self, data: bytes) -> None:
-        """Write whole events; returns when the client keeps up.
+    @property
+    def is_full(self) -> bool:
+        """Whether the client does not keep up."""
+
+    def put(self, data: bytes) -> object:
+        """Write whole events.
 
         Raises:
             ConnectionError: the client is gone.
         """
+
+    async def write(self, data: bytes) -> None:
+        """As `put`; returns when the client keeps up."""
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call this when the client keeps up again, or is gone."""
+
+    def close(self) -> None:
+        """End it in good order. Raises as `put` does."""
 
     def abort(self) -> None:
         """Cut it off: the stream goes on elsewhere."""
 
 
 class Stream:
-    """One stream. Sending is in order and takes turns with those who come back.
+    """One stream. What is sent is written at once, and so in order; who sends much waits for the client.
 
     Attributes:
         name: begins the ids of its events.
         sent: the number of its last event.
         outlet: who listens now. One that broke may stay until the next takes its place.
         kept, lost: see `replay.Origin`.
+        is_ended: whether nothing will follow.
     """
+
+    __slots__ = (
+        "_over",
+        "_replay",
+        "_request",
+        "_revision",
+        "_session",
+        "is_ended",
+        "kept",
+        "lost",
+        "name",
+        "outlet",
+        "sent",
+    )
 
     def __init__(
         self, session: str, name: str, revision: str, replay: Replay, request: bytes | None = None
@@ -50,18 +79,12 @@ class Stream:
         self.name = name
         self.sent = self.kept = self.lost = 0
         self.outlet: Outlet | None = None
+        self.is_ended = False
         self._session = session
-        self._is_numbered = numbers_events(revision)
-        self._is_primed = primes_streams(revision)
+        self._revision = revision
         self._replay = replay
         self._request = request
-        self._turn = asyncio.Lock()
-        self._over = asyncio.Event()
-
-    @property
-    def is_ended(self) -> bool:
-        """Whether nothing will follow."""
-        return self._over.is_set()
+        self._over: asyncio.Event | None = None  # there while somebody waits for the end
 
     # -- connections --------------------------------------------------------------------------------------
 
@@ -78,24 +101,22 @@ class Stream:
         self.outlet = None
         return True
 
-    async def begin(self, outlet: Outlet) -> None:
+    def begin(self, outlet: Outlet) -> None:
         """Write what a new stream begins with: where the revision knows it, an id to come back with."""
-        async with self._turn:
-            if self._is_primed and self.outlet is outlet:
-                self.sent += 1
-                await self._write(sse.prime(str(EventId(self.name, self.sent)), RETRY_MS))
+        if primes_streams(self._revision) and self.outlet is outlet:
+            self.sent += 1
+            _is_put(outlet, sse.prime(str(EventId(self.name, self.sent)), RETRY_MS))
 
-    async def resume(self, outlet: Outlet, after: int) -> None:
-        """Write what followed the event with this number, as far as it is still here, even if it ends now."""
-        async with self._turn:
-            for event in self._replay.after(self._session, self, after):
-                if not await _is_written(outlet, event):  # also where another one has taken its place
-                    return
+    def resume(self, outlet: Outlet, after: int) -> None:
+        """Write what followed the event with this number, as far as it is still here."""
+        for event in self._replay.after(self._session, self, after):
+            if not _is_put(outlet, event):  # also where another one has taken its place
+                return
 
     # -- what is said -------------------------------------------------------------------------------------
 
     async def send(self, data: bytes, *, answers: bool = False) -> bool:
-        """Send one message; it is out when this returns.
+        """Send one message, and wait until the client keeps up.
 
         Args:
             data: the message's JSON text.
@@ -104,37 +125,53 @@ class Stream:
         Returns:
             Whether there was a connection that took it. It is kept in either case.
         """
-        async with self._turn:
-            self.sent += 1
-            event = self._event(data)
-            if self._is_numbered:
-                kept = event if len(event) <= MAX_BYTES or not answers else self._event(self._too_large())
-                self._replay.keep(self._session, self, self.sent, kept)
-            return await self._write(event)
+        event = self._event(data, answers=answers)
+        if self.outlet is None:
+            return False
+        try:
+            await self.outlet.write(event)
+        except ConnectionError:
+            return False
+        return True
+
+    def put(self, data: bytes) -> bool:
+        """As `send`, but nobody waits."""
+        event = self._event(data)
+        return self.outlet is not None and _is_put(self.outlet, event)
 
     def end(self) -> None:
         """Nothing follows. Its connection is let go: it may serve other requests from now on. Idempotent."""
-        self._over.set()
+        self.is_ended = True
         self.outlet = None
+        if self._over is not None:
+            self._over.set()
 
     async def over(self) -> None:
         """Wait until nothing follows."""
-        await self._over.wait()
+        if not self.is_ended:
+            self._over = self._over or asyncio.Event()
+            await self._over.wait()
 
-    def _event(self, data: bytes) -> bytes:
-        identity = str(EventId(self.name, self.sent)) if self._is_numbered else None
+    def _event(self, data: bytes, *, answers: bool = False) -> bytes:
+        """The next event, which is kept where it can be asked for."""
+        self.sent += 1
+        event = self._numbered(data)
+        if numbers_events(self._revision):
+            kept = event if len(event) <= MAX_BYTES or not answers else self._numbered(self._too_large())
+            self._replay.keep(self._session, self, self.sent, kept)
+        return event
+
+    def _numbered(self, data: bytes) -> bytes:
+        identity = str(EventId(self.name, self.sent)) if numbers_events(self._revision) else None
         return sse.encode(sse.single_line(data), identity=identity)
 
     def _too_large(self) -> bytes:
         return lost_answer(self._request or b"null", "the answer was too large to be kept for later")
 
-    async def _write(self, data: bytes) -> bool:
-        return self.outlet is not None and await _is_written(self.outlet, data)
 
-
-async def _is_written(outlet: Outlet, data: bytes) -> bool:
+def _is_put(outlet: Outlet, data: bytes) -> bool:
     try:
-        await outlet.write(data)
+        outlet.put(data)
     except ConnectionError:
         return False
     return True

@@ -9,10 +9,12 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+from http_front.deadline import Deadlines
 from manager.routing.door import DoorRules
 from manager.routing.heads import Heads
 from manager.web.fast_path import FastPath
 from manager.web.front import Front
+from manager.web.heartbeats import Heartbeats
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
 from manager.web.peers import PeerCheck
@@ -46,6 +48,7 @@ class Connections:
             serve: answers a request at an MCP route; without it, all requests are the server's.
             fast: knows which of these requests need not be served.
         """
+        loop = asyncio.get_running_loop()
         shared = Shared(
             Heads(self.rules),
             self.rules,
@@ -58,6 +61,8 @@ class Connections:
             self._admit,
             self.open.discard,
             self._run,
+            Heartbeats(loop),
+            Deadlines(loop),
         )
         return lambda: Front(shared)
 

@@ -11,11 +11,12 @@ How many connections there are says `connections.py`. What an answer looks like 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Final, cast
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, cast
 
 from http_front.bodies import Body, ChunkedBody, MeasuredBody
 from http_front.deadline import Deadline
+from http_front.head import Framing
 from http_front.room import Room
 from manager.routing.answer_head import render_refusal
 from manager.routing.arrival import Arrival
@@ -23,6 +24,7 @@ from manager.routing.door import DoorRefusal, RequestFacts
 from manager.routing.heads import Head, Refused
 from manager.web.fast_call import FastCall
 from manager.web.handed_over import HandedOver
+from manager.web.heartbeats import Heartbeats
 from manager.web.incoming import Incoming
 from manager.web.limits import FULL, LATE, SLOW
 from manager.web.shared import Shared
@@ -37,22 +39,52 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 class Front(asyncio.Protocol):
     """One connection. `_take` is what the next bytes are given to, and says in which state it is."""
 
+    __slots__ = (
+        "_ahead",
+        "_body",
+        "_fast",
+        "_framing",
+        "_handed",
+        "_head",
+        "_incoming",
+        "_is_fresh",
+        "_is_known",
+        "_is_served",
+        "_is_sorting",
+        "_raw",
+        "_shared",
+        "_take",
+        "_transport",
+        "deadline",
+        "room",
+    )
+
+    _head: Head  # of a request whose body is on its way
+    _raw: bytes
+    _body: Body
+
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
-        self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._take: Callable[[bytes], None] = _drop
         self._ahead = b""  # bytes of requests to come
-        self._head: Head
-        self._body: Body
+        self._framing: Framing
         self._incoming: Incoming | None = None
         self._handed: HandedOver | None = None
         self._is_known = self._is_sorting = self._is_served = False
         self._is_fresh = False  # whether the next bytes begin a request
         self._fast: FastCall | None = None
-        self.deadline = Deadline(self._loop)
+        self.deadline = Deadline(shared.deadlines)
         self.room = Room()
-        self.run = shared.run
+
+    @property
+    def heartbeats(self) -> Heartbeats:
+        """What fills the silences of event streams."""
+        return self._shared.heartbeats
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that ends with the connections at the latest."""
+        return self._shared.run(work)
 
     # -- the loop -----------------------------------------------------------------------------------------
 
@@ -226,11 +258,14 @@ class Front(asyncio.Protocol):
             self._serve(body.body)
 
     def _serve(self, body: bytes) -> None:
-        arrival, serve = self._head.arrival, self._shared.serve
+        head, serve = self._head, self._shared.serve
+        arrival, self._framing = head.arrival, head.framing
         assert arrival is not None  # noqa: S101  narrows the types: `_next` has looked
         assert serve is not None  # noqa: S101
         self.deadline.drop()
-        if not self._goes_fast(arrival, body):
+        goes_fast = self._goes_fast(arrival, body)
+        del self._head, self._raw
+        if not goes_fast:
             serve(self.begin(arrival, body))
 
     def _goes_fast(self, arrival: Arrival, body: bytes) -> bool:
@@ -245,7 +280,7 @@ class Front(asyncio.Protocol):
     def begin(self, arrival: Arrival, body: bytes) -> Incoming:
         """A request is answered the usual way from now on."""
         self._take, self._is_fresh = self._take_ahead, False
-        self._incoming = Incoming(self, arrival, self._head.framing, body)
+        self._incoming = Incoming(self, arrival, self._framing, body)
         return self._incoming
 
     def answered_fast(self, now: float) -> None:
@@ -312,7 +347,7 @@ class Front(asyncio.Protocol):
     def message_done(self, *, is_last: bool) -> None:
         """For the door's middleware: the request that was handed over is answered."""
         if not is_last:
-            self._loop.call_soon(self._dismiss, self._handed)
+            asyncio.get_running_loop().call_soon(self._dismiss, self._handed)
 
     def _dismiss(self, handed: HandedOver | None) -> None:
         if handed is None or self._handed is not handed:

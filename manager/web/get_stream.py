@@ -14,7 +14,6 @@ from typing import Final
 from manager.legacy import event_ids
 from manager.legacy.event_ids import EventId
 from manager.legacy.keeper import Keeper
-from manager.legacy.standing import Standing
 from manager.legacy.stream import Stream, lost_answer
 from manager.routing.sessions import Session
 from manager.web.event_response import EventResponse
@@ -25,56 +24,88 @@ _CONFLICT: Final = b'{"error":"Conflict: this session has a stream already"}'
 _LOST: Final = "the connection broke, and the answer is not here any more"
 
 
+class _Listener(EventResponse):
+    """The connection of a session's standing stream. No task waits for it: what happens to it comes here."""
+
+    __slots__ = ("_keeper", "_session")
+
+    def __init__(self, incoming: Incoming, keeper: Keeper, session: Session) -> None:
+        super().__init__(incoming)
+        self._keeper = keeper
+        self._session = session
+
+    def close(self) -> None:
+        """End it; the session goes on."""
+        self.left()
+        super().close()
+
+    def left(self) -> None:
+        """Nothing can be written any more."""
+        self.forget()
+        self._keeper.news.close_stream(self._session, self)
+
+
 async def serve(incoming: Incoming, keeper: Keeper, session: Session, heard: str | None) -> None:
-    """Serve one GET to its end.
+    """Serve one GET: to its end, or until it is a standing stream.
 
     Args:
         heard: the workspace that its address means.
     """
     said = incoming.arrival.fields.get(headers.LAST_EVENT_ID)
     last = None if said is None else event_ids.parse(said)
-    out = EventResponse(incoming, {headers.SESSION: session.id})
     if last is None or last.is_standing:
-        after = keeper.streams.standing(session).followed(last)
-        standing = keeper.news.open_stream(session, out, heard, takes_over=after is not None)
-        if standing is None:
-            incoming.respond(409, _CONFLICT)
-            return
-        if after is None and said is not None:
-            keeper.news.missed_all(session)
-        await _stand(out, keeper, session, standing, after)
+        _stand(incoming, keeper, session, heard, last, is_again=said is not None)
         return
+    out = EventResponse(incoming)
     stream = keeper.streams.answering(session, last)
     if stream is not None:
-        await _resume(incoming, out, stream, last)
+        await _resume(incoming, out, stream, session, last)
     elif last.request is None:
         incoming.respond(204)
     else:
-        out.open()
+        out.open({headers.SESSION: session.id})
         following = EventId(last.stream, last.event + 1)
         await out.write(sse.encode(lost_answer(last.request, _LOST), identity=str(following)))
         out.close()
 
 
-async def _stand(
-    out: EventResponse, keeper: Keeper, session: Session, standing: Standing, after: int | None
+def _stand(
+    incoming: Incoming,
+    keeper: Keeper,
+    session: Session,
+    heard: str | None,
+    last: EventId | None,
+    *,
+    is_again: bool,
 ) -> None:
+    out = _Listener(incoming, keeper, session)
+    after = keeper.streams.standing(session).followed(last)
+    standing = keeper.news.open_stream(session, out, heard, takes_over=after is not None)
+    if standing is None:
+        incoming.respond(409, _CONFLICT)
+        return
+    if after is None and is_again:
+        keeper.news.missed_all(session)
     try:
-        out.open()
-        await standing.serve(out, after)
-        out.close()
-    finally:
-        keeper.news.close_stream(session, out)
+        out.open({headers.SESSION: session.id})
+    except ConnectionError:
+        out.left()
+        raise
+    incoming.on_gone = out.left
+    incoming.forget()
+    standing.begin(out, after)
 
 
-async def _resume(incoming: Incoming, out: EventResponse, stream: Stream, last: EventId) -> None:
+async def _resume(
+    incoming: Incoming, out: EventResponse, stream: Stream, session: Session, last: EventId
+) -> None:
     if stream.is_ended and last.event >= stream.sent:
         incoming.respond(204)
         return
-    out.open()  # first: from the claim on, events may be written to it
+    out.open({headers.SESSION: session.id})  # first: from the claim on, events may be written to it
     stream.claim(out)
     try:
-        await stream.resume(out, last.event)
+        stream.resume(out, last.event)
         await stream.over()
         out.close()
     finally:

@@ -18,6 +18,8 @@ from http_front.head import Framing
 from http_front.room import Room
 from manager.routing.answer_head import render_head
 from manager.routing.arrival import JSON, Arrival
+from manager.routing.door import RequestFacts
+from manager.web.heartbeats import Heartbeats
 
 JOINED: Final = 64 * 1024
 """Bytes of a body up to which it is joined to its head."""
@@ -29,12 +31,17 @@ class Line(Protocol):
     Attributes:
         deadline: what is called unless the request is answered in time.
         room: whether the client keeps up.
-        run: starts a task that ends with the connections at the latest.
     """
 
     deadline: Deadline
     room: Room
-    run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+
+    @property
+    def heartbeats(self) -> Heartbeats:
+        """What fills the silences of event streams."""
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that ends with the connections at the latest."""
 
     def send(self, pieces: Sequence[bytes]) -> None:
         """Hand bytes to the transport at once."""
@@ -46,33 +53,53 @@ class Line(Protocol):
         """Cut the connection off."""
 
 
+_FORGOTTEN: Final = Arrival(RequestFacts("GET", "/", ()), None)
+
+
 class Incoming:
     """A request and its answer: `respond`, or `start`, `write` and `finish`.
 
     Attributes:
         body: of the request, whole.
+        heartbeats: what fills its silences, where the answer is an event stream.
         on_gone: called when the client leaves before its answer is complete.
         is_begun: whether an answer has begun.
         came: when the request was here as a whole (monotonic).
     """
 
-    __slots__ = ("_framing", "_is_chunked", "_line", "arrival", "body", "came", "is_begun", "on_gone")
+    __slots__ = (
+        "_framing",
+        "_is_chunked",
+        "_line",
+        "arrival",
+        "body",
+        "came",
+        "heartbeats",
+        "is_begun",
+        "on_gone",
+    )
 
     def __init__(self, line: Line, arrival: Arrival, framing: Framing, body: bytes) -> None:
         self.came = time.monotonic()
         self.arrival = arrival
         self.body = body
+        self.heartbeats = line.heartbeats
         self.on_gone: Callable[[], object] | None = None
         self.is_begun = False
         self._line: Line | None = line
         self._framing = framing
         self._is_chunked = False
 
+    def forget(self) -> None:
+        """What the request said is of interest to nobody any more: its answer will take long."""
+        self.arrival, self.body = _FORGOTTEN, b""
+
     @property
     def is_repeatable(self) -> bool:
         """Whether more such requests may follow on the connection, and come without asking first."""
         framing = self._framing
-        return not framing.is_last and not framing.waits and framing.length is not None
+        is_plain = framing.length is not None and framing.knows_chunks
+        return is_plain and not framing.is_last and not framing.waits
 
     @property
     def is_gone(self) -> bool:
@@ -133,6 +160,15 @@ class Incoming:
     async def write(self, data: bytes) -> None:
         """Write some of the body, which is not empty; returns when the client keeps up."""
         self.put(data)
+        await self.room()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the client does not keep up."""
+        return self._line is not None and self._line.room.is_short
+
+    async def room(self) -> None:
+        """Return when the client keeps up."""
         await self._here().room.wait()
 
     def put(self, data: bytes) -> bool:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
+from http_front.deadline import Deadlines
 from manager.routing.door import DoorRefusal, DoorRules
 from manager.routing.heads import Heads
 from manager.web.fast_path import FastPath
 from manager.web.faults import log_fault
+from manager.web.heartbeats import Heartbeats
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
 from manager.web.peers import FOREIGN, PeerCheck
@@ -40,6 +42,8 @@ class Shared:
     admit: Callable[..., bool]
     forget: Callable[..., None]
     run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    heartbeats: Heartbeats
+    deadlines: Deadlines
 
     def stranger(self, transport: asyncio.BaseTransport) -> DoorRefusal | None:
         """Why the peer of a connection is not served; None where it is."""

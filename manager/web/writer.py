@@ -20,7 +20,7 @@ from manager.legacy.stream import Stream
 from manager.legacy.streams import Streams
 from manager.routing.arrival import JSON
 from manager.upstream.forward import COLLECTED, Answer, InterruptedAnswerError
-from manager.web import event_response
+from manager.web import heartbeats
 from manager.web.event_response import EventResponse
 from manager.web.incoming import Incoming
 from manager.web.passing_events import PassingEvents, until
@@ -47,19 +47,15 @@ class Writer:
         self._streams = streams
         self._events: EventResponse | None = None
         self._stream: Stream | None = None
-        self._choosing = asyncio.Lock()
         self._is_json = False
-        self._silence: asyncio.Task[None] | None = None
 
     async def answer(self, making: Coroutine[Any, Any, Reply]) -> None:
         """Wait for a reply, and write the whole of it."""
-        timer = asyncio.get_running_loop().call_later(event_response.KEEP_ALIVE_S, self._on_silence)
+        timer = asyncio.get_running_loop().call_later(heartbeats.SILENCE_S, self._break_silence)
         try:
             await self._write(await making)
         finally:
             timer.cancel()
-            if self._silence is not None:
-                self._silence.cancel()
             if self._stream is not None:
                 self._stream.end()
 
@@ -85,7 +81,7 @@ class Writer:
         """JSON, or an event where a stream is open already; there is no status then."""
         exchange = self._exchange
         is_json = exchange.accepts_json or not exchange.accepts_events or status != 200
-        if (is_json or not body) and await self._chooses_json():
+        if (is_json or not body) and self._chooses_json():
             self._incoming.respond(status, body, exchange.headers)
             return
         await self._send(body, answers=True)
@@ -114,7 +110,7 @@ class Writer:
                 return
             small = answer.length is not None and answer.length <= COLLECTED
             whole = small or answer.is_events or not self._exchange.accepts_json
-            if not whole and await self._chooses_json():
+            if not whole and self._chooses_json():
                 await self._relay_body(answer)
                 return
             body = await response_of(answer, self._limit)
@@ -141,7 +137,7 @@ class Writer:
 
         One that ends or breaks off without a response gets one from us.
         """
-        out = await self._opened()
+        out = self._opened()
         passing = _Passing(out, self._limit)
         problem = unusable(reply.answer.status)
         try:
@@ -163,48 +159,40 @@ class Writer:
 
     # -- the form, and the event stream ------------------------------------------------------------
 
-    async def _chooses_json(self) -> bool:
+    def _chooses_json(self) -> bool:
         """Settle for JSON; False where a stream is open already."""
-        async with self._choosing:
-            self._is_json = self._events is None
+        self._is_json = self._events is None
         return self._is_json
 
-    def _on_silence(self) -> None:
-        has_name = self._streams is None or self._exchange.session is not None  # the head carries it
-        if self._exchange.accepts_events and has_name:
-            self._silence = asyncio.create_task(self._break_silence(), name="silence")
-
-    async def _break_silence(self) -> None:
+    def _break_silence(self) -> None:
         """Open the stream; from then on it keeps itself alive."""
+        has_name = self._streams is None or self._exchange.session is not None  # the head carries it
+        if self._is_json or self._events is not None or not (self._exchange.accepts_events and has_name):
+            return
         with contextlib.suppress(ConnectionError):
-            async with self._choosing:
-                if self._is_json or self._events is not None:
-                    return
-                self._events = await self._open()
-            await self._events.write(sse.KEEP_ALIVE)
+            self._opened().fill()
 
-    async def _opened(self) -> EventResponse:
-        async with self._choosing:
-            if self._events is None:
-                self._events = await self._open()
+    def _opened(self) -> EventResponse:
+        if self._events is None:
+            self._events = self._open()
         return self._events
 
-    async def _open(self) -> EventResponse:
-        out = EventResponse(self._incoming, self._exchange.headers)
+    def _open(self) -> EventResponse:
+        out = EventResponse(self._incoming)
         session = self._exchange.session
         try:
-            out.open()
+            out.open(self._exchange.headers)
         except ConnectionError:
             if self._streams is None:
                 raise
         if self._streams is not None and session is not None:
             self._stream = self._streams.begin(session, self._exchange.message.id)
             self._stream.claim(out)
-            await self._stream.begin(out)
+            self._stream.begin(out)
         return out
 
     async def _send(self, message: bytes, *, answers: bool = False) -> None:
-        out = await self._opened()
+        out = self._opened()
         if self._stream is not None:
             await self._stream.send(message, answers=answers)
         else:

@@ -85,7 +85,7 @@ async def test_a_silent_stream_gets_a_comment_now_and_then(
     manager: RunningManager, http: ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-29: it must stay visible that somebody is there."""
-    monkeypatch.setattr("manager.web.event_response.KEEP_ALIVE_S", 0.02)
+    monkeypatch.setattr("manager.web.heartbeats.SILENCE_S", 0.02)
     client = await LegacyClient.connect(http, manager.address)
     async with client.stream() as stream:
         await priming(stream)

@@ -4,27 +4,52 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 from protocol import sse
 
 
 class Recorder:
-    """Takes events until it is `gone` or aborted; where there is a `gate`, only while that is set."""
+    """Takes events until it is `gone` or aborted; where there is a `gate`, it is full until that is set."""
 
     def __init__(self) -> None:
         self.written = b""
         self.gone = False
+        self.closed = False
         self.gate: asyncio.Event | None = None
         self._news = asyncio.Event()
+        self._waiting: set[asyncio.Task[None]] = set()
 
-    async def write(self, data: bytes) -> None:
-        if self.gate is not None:
-            await self.gate.wait()
+    @property
+    def is_full(self) -> bool:
+        return self.gate is not None and not self.gate.is_set()
+
+    def put(self, data: bytes) -> None:
         if self.gone:
             raise ConnectionResetError
         self.written += data
         self._news.set()
+
+    async def write(self, data: bytes) -> None:
+        self.put(data)
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.gone:
+            raise ConnectionResetError
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        async def wait() -> None:
+            assert self.gate is not None
+            await self.gate.wait()
+            call()
+
+        task = asyncio.create_task(wait())
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    def close(self) -> None:
+        self.closed = True
 
     def abort(self) -> None:
         self.gone = True

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from http_front.deadline import Deadlines
 from workspace_server.web.door import Door
 from workspace_server.web.front import Front
 from workspace_server.web.heads import Heads
@@ -34,12 +35,13 @@ class Connections:
 
     async def listen(self, sock: socket.socket) -> None:
         """Accept connections on a socket that is bound to 127.0.0.1, until `close`."""
-        heads = Heads(Door(sock.getsockname()[1], self._secret))
+        loop = asyncio.get_running_loop()
+        heads, deadlines = Heads(Door(sock.getsockname()[1], self._secret)), Deadlines(loop)
 
         def connect() -> Front:
-            return Front(heads, self._serve, self._open, self._tasks)
+            return Front(heads, self._serve, self._open, self._tasks, deadlines)
 
-        self._server = await asyncio.get_running_loop().create_server(connect, sock=sock, backlog=BACKLOG)
+        self._server = await loop.create_server(connect, sock=sock, backlog=BACKLOG)
 
     async def close(self) -> None:
         """Accept no more; end all connections, after what is being answered had its time. Idempotent."""

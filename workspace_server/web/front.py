@@ -12,7 +12,7 @@ from typing import Any, Final, cast
 
 from http_front.answer_head import render_head
 from http_front.bodies import Body, ChunkedBody, MeasuredBody
-from http_front.deadline import Deadline
+from http_front.deadline import Deadline, Deadlines
 from http_front.refusal import DoorRefusal
 from http_front.room import Room
 from protocol import jsonrpc
@@ -44,6 +44,7 @@ class Front(asyncio.Protocol):
         serve: answers a request; what takes time goes into `Incoming.run`.
         is_open: the connections there are.
         tasks: the work of answering that is under way.
+        deadlines: those of all connections.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Front(asyncio.Protocol):
         serve: Callable[[Incoming], None],
         is_open: set[Front],
         tasks: set[asyncio.Task[None]],
+        deadlines: Deadlines,
     ) -> None:
         self._heads = heads
         self._serve = serve
@@ -66,7 +68,7 @@ class Front(asyncio.Protocol):
         self._incoming: Incoming | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_sorting = False
-        self._deadline = Deadline(self._loop)
+        self._deadline = Deadline(deadlines)
         self.room = Room()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -176,11 +176,10 @@ async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk
     outlet = Recorder()
     standing = desk.keeper.news.open_stream(session, outlet)
     assert standing is not None
-    serving = asyncio.create_task(standing.serve(outlet))
-    await asyncio.sleep(0)
+    standing.begin(outlet)
     await desk.keeper.end(session)
     assert cancelled == [1, 2]
-    await asyncio.wait_for(serving, 5)
+    assert outlet.closed
     assert desk.keeper.get(session.id) is None
     assert await desk.saved() == {}
 
@@ -274,9 +273,8 @@ async def test_resources_that_may_have_changed_while_no_manager_ran_are_announce
     assert again is not None
     standing = desk.keeper.news.open_stream(again, outlet)
     assert standing is not None
-    serving = asyncio.create_task(standing.serve(outlet))
+    standing.begin(outlet)
     await outlet.count(4)
-    serving.cancel()
     assert {"uri": "a:b"} in [message.get("params") for message in outlet.messages]
 
 

@@ -65,7 +65,7 @@ class Desk:
     def heard(self) -> set[str]:
         """What waits for the session."""
         standing = self.streams.standing(self.session)
-        said, standing._news = standing._news, {}
+        said, standing._news = standing._news or {}, None
         return set(said)
 
     def subscribe(self, uri: str) -> None:

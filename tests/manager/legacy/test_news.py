@@ -38,11 +38,8 @@ class Office:
         outlet = Recorder()
         standing = self.news.open_stream(session, outlet)
         assert standing is not None
-        serving = asyncio.create_task(standing.serve(outlet))
-        for _ in range(20):
-            await asyncio.sleep(0)
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
+        standing.begin(outlet)
+        await asyncio.sleep(0)
         self.news.close_stream(session, outlet)
         return [one.get("params", {}).get("uri") or one["method"] for one in outlet.messages]
 

@@ -30,12 +30,10 @@ async def listener(standing: Standing, after: int | None = None) -> AsyncIterato
     """A client with the stream, which then goes away."""
     outlet = Recorder()
     standing.stream.claim(outlet)
-    serving = asyncio.create_task(standing.serve(outlet, after))
+    standing.begin(outlet, after)
     try:
         yield outlet
     finally:
-        serving.cancel()
-        await asyncio.gather(serving, return_exceptions=True)
         outlet.gone = True
         standing.stream.leave(outlet)
 
@@ -139,10 +137,37 @@ async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
     assert not standing.is_open
 
 
-async def test_a_closed_stream_ends() -> None:
-    standing, outlet = standing_of(), Recorder()
-    standing.stream.claim(outlet)
-    serving = asyncio.create_task(standing.serve(outlet))
-    await asyncio.sleep(0)
-    standing.close()
-    await asyncio.wait_for(serving, 5)
+async def test_a_closed_stream_ends_in_good_order() -> None:
+    standing = standing_of("2025-06-18")
+    async with listener(standing) as outlet:
+        standing.announce_lists()
+        standing.close()
+        assert outlet.closed
+        assert not standing.is_open
+    assert outlet.methods == ORDER
+
+
+async def test_a_client_that_does_not_keep_up_gets_the_newest_when_it_does() -> None:
+    """Whatever happens meanwhile, what waits for it does not grow."""
+    standing = standing_of("2025-06-18")
+    async with listener(standing) as outlet:
+        outlet.gate = asyncio.Event()
+        for number in range(100):
+            standing.tell("u", b'{"method":"%d"}' % number)
+            await asyncio.sleep(0)
+        assert outlet.messages == []
+        outlet.gate.set()
+        await outlet.count(1)
+    assert outlet.methods == ["99"]
+
+
+async def test_news_for_one_that_left_full_go_to_the_next() -> None:
+    standing = standing_of("2025-06-18")
+    async with listener(standing) as outlet:
+        outlet.gate = asyncio.Event()
+        standing.tell("u", b'{"method":"n"}')
+        await asyncio.sleep(0)
+        outlet.abort()
+    async with listener(standing) as following:
+        await following.count(1)
+    assert (outlet.methods, following.methods) == ([], ["n"])

@@ -31,7 +31,7 @@ async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager()
         for stream in (streams.standing(one).stream, streams.begin(one, b"1"), streams.begin(one, b"1")):
             outlet = Recorder()
             stream.claim(outlet)
-            await stream.begin(outlet)
+            stream.begin(outlet)
             await stream.send(b"{}")
             ids += outlet.ids
     assert len(ids) == len(set(ids)) == 12

@@ -23,8 +23,8 @@ async def serving(work: Callable[[EventResponse], Awaitable[None]]) -> AsyncIter
     """The client's side of a stream that was opened, and on which `work` is done."""
 
     async def answer(incoming: Incoming) -> None:
-        out = EventResponse(incoming, {"X-Own": "1"})
-        out.open()
+        out = EventResponse(incoming)
+        out.open({"X-Own": "1"})
         await work(out)
 
     async with (
@@ -49,15 +49,16 @@ async def test_nobody_in_between_keeps_it_back() -> None:
 
 async def test_each_silence_is_filled_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """M15, M-29: before an event and after it; nothing is left behind that could speak later."""
-    monkeypatch.setattr("manager.web.event_response.KEEP_ALIVE_S", 0.02)
+    monkeypatch.setattr("manager.web.heartbeats.SILENCE_S", 0.02)
     gates, ended = [asyncio.Event(), asyncio.Event()], asyncio.Event()
 
     async def work(out: EventResponse) -> None:
+        heartbeats = out.heartbeats
         await gates[0].wait()
         await out.write(EVENT)
         await gates[1].wait()
         out.close()
-        assert out._timer is None
+        assert len(heartbeats) == 0
         ended.set()
 
     async with serving(work) as response:
@@ -73,15 +74,16 @@ async def test_each_silence_is_filled_until_the_end(monkeypatch: pytest.MonkeyPa
 
 async def test_who_is_cut_off_notices(monkeypatch: pytest.MonkeyPatch) -> None:
     """No proper end that could be taken for the end of the stream; a late comment harms nobody."""
-    monkeypatch.setattr("manager.web.event_response.KEEP_ALIVE_S", 0.01)
+    monkeypatch.setattr("manager.web.heartbeats.SILENCE_S", 0.01)
     gate = asyncio.Event()
     is_told = False
 
     async def work(out: EventResponse) -> None:
         nonlocal is_told
+        heartbeats = out.heartbeats
         await gate.wait()
         out.abort()
-        assert out._timer is None
+        assert len(heartbeats) == 0
         with pytest.raises(ConnectionError):
             await out.write(EVENT)
         is_told = True

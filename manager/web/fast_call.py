@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from http_front.deadline import Deadline
@@ -50,7 +50,6 @@ class FastCall:
         "_is_patient",
         "_key",
         "_last",
-        "_late",
         "_line",
         "_link",
         "_path",
@@ -71,7 +70,6 @@ class FastCall:
         self._key: str | int = 0
         self._begun = self._sent = 0.0
         self._is_patient = True
-        self._late: Callable[[], None] = self._is_late
         self.is_under_way = False
 
     # -- requests ------------------------------------------------------------------------------------------
@@ -119,7 +117,7 @@ class FastCall:
         self._route, self._link, self._body = route, link, body
         self.is_under_way = True
         path.begin(route, now)
-        self._line.deadline.expect_at(now + express.PATIENCE_S, self._late)
+        self._line.deadline.expect_at(now + express.PATIENCE_S, self._is_late)
         link.begin_for(self, route.request(body, found))
         self._sent = _monotonic()
         return True
@@ -162,10 +160,6 @@ class FastCall:
         """For the connection: the client left, or does not wait for its answer."""
         self._link.let_respond()
 
-    def close(self) -> None:
-        """Nothing more will come."""
-        self._late = _nothing
-
     def cancel(self) -> None:
         """The client said that it does not want it any more (M-99)."""
         session = self._route.session
@@ -176,7 +170,3 @@ class FastCall:
     def _is_late(self) -> None:
         self._is_patient = False
         self._link.let_respond()
-
-
-def _nothing() -> None:
-    """Nothing is late."""

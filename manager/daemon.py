@@ -22,6 +22,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from manager import __version__, exit_codes, systemd
+from manager.answers.endings import Endings
 from manager.assembly import Parts, assemble
 from manager.legacy.keeper import Keeper
 from manager.lock import Held, Lock
@@ -79,7 +80,7 @@ class Daemon:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stop_asked = asyncio.Event()
         self._stop_forced = asyncio.Event()
-        self._streams_end = asyncio.Event()
+        self._streams_end = Endings()
         self._keep_servers = False
         self._started_at = time.monotonic()
 
@@ -289,7 +290,7 @@ class Daemon:
         routes.is_draining = True
         keeper.streams.close_all()
         keeper.abandon_questions()
-        self._streams_end.set()
+        self._streams_end.end_all()
         settled = self.own(routes.settled(self._settings.drain_s), "calls in flight")
         forced = self.own(self._stop_forced.wait(), "forced stop")
         await asyncio.wait({settled, forced}, return_when=asyncio.FIRST_COMPLETED)

@@ -16,7 +16,7 @@ from manager.answers.exchange import Exchange, Located
 from manager.answers.outgoing import outgoing
 from manager.answers.sighting import sighting
 from manager.routing.arrival import Arrival
-from manager.routing.call_pattern import PROBE, CallPattern, probe_of
+from manager.routing.call_pattern import Pattern, probe_of
 from manager.routing.clients import Clients
 from manager.routing.ladder import decisive
 from manager.routing.sessions import Session, Sessions
@@ -215,7 +215,7 @@ class FastPath:
 
 def _patterns(
     arrival: Arrival, exchange: Exchange, located: Located
-) -> tuple[CallPattern, CallPattern | None] | None:
+) -> tuple[Pattern, Pattern | None] | None:
     """How such calls come, and how they are sent on; None where another one shows that this is not so."""
     came = probe_of(exchange.message.body)
     if came is None:
@@ -231,7 +231,9 @@ def _patterns(
     if sent.body == exchange.message.body and other_sent.body == probe:
         return pattern, None
     written = probe_of(sent.body)
-    return None if written is None or written[0].filled(PROBE) != other_sent.body else (pattern, written[0])
+    if written is None or written[0].probe != pattern.probe or written[1] != other_sent.body:
+        return None
+    return pattern, written[0]
 
 
 def _but_body(sent: Outgoing) -> tuple[Any, ...]:

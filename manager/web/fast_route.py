@@ -15,7 +15,7 @@ import msgspec
 from manager.answers.exchange import Exchange, Located
 from manager.routing import plain_results
 from manager.routing.arrival import EVENTS, JSON, Arrival
-from manager.routing.call_pattern import CallPattern, Filled
+from manager.routing.call_pattern import Filled, Pattern
 from manager.routing.clients import Client, Seen
 from manager.routing.sessions import Session
 from manager.upstream import learned
@@ -97,7 +97,7 @@ class FastRoute:
         located: Located,
         instance: Instance,
         *,
-        patterns: tuple[CallPattern, CallPattern | None],
+        patterns: tuple[Pattern, Pattern | None],
         upstream: bytes,
         client: Client,
         folder: str | None,
@@ -165,11 +165,8 @@ class FastRoute:
 
     def request(self, body: bytes, found: Filled) -> bytes:
         """The request for the workspace server."""
-        written = self._written
-        if written is None:
-            return b"%b%d\r\n\r\n%b" % (self._upstream, len(body), body)
-        length = written.size + len(found[0]) + len(found[1])
-        return written.filled(found, b"%b%d\r\n\r\n" % (self._upstream, length))
+        sent = body if self._written is None else self._written.filled(found)
+        return b"%b%d\r\n\r\n%b" % (self._upstream, len(sent), sent)
 
     def mark(self, session: Session) -> None:
         """Leave in the session what each of its requests leaves there."""

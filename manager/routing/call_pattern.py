@@ -43,12 +43,13 @@ _PROBE_MARK: Final = b"593482716"
 class CallPattern:
     """The text around id and arguments, in the order in which the client writes the two."""
 
-    __slots__ = ("_begin", "_end", "_is_id_first", "_middle")
+    __slots__ = ("_begin", "_end", "_is_id_first", "_middle", "_sizes")
 
     def __init__(self, begin: bytes, middle: bytes, end: bytes, *, is_id_first: bool) -> None:
         self._begin = begin
         self._middle = middle
         self._end = end
+        self._sizes = len(begin), len(middle), len(end)
         self._is_id_first = is_id_first
 
     def match(self, body: bytes) -> Filled | None:
@@ -57,17 +58,18 @@ class CallPattern:
         What is matched is valid JSON, plain ASCII without lone surrogates, neither long nor deep (M-10,
         M-11); the arguments are an object.
         """
-        begin, middle, end = self._begin, self._middle, self._end
-        if not (body.startswith(begin) and body.endswith(end)) or len(body) > LONGEST:
+        if not (body.startswith(self._begin) and body.endswith(self._end)) or len(body) > LONGEST:
             return None
-        start, stop = len(begin), len(body) - len(end)
+        middle = self._middle
+        start, between, behind = self._sizes
+        stop = len(body) - behind
         # The place nearer to the id: an id cannot contain what stands beside it.
         if self._is_id_first:
             cut = body.find(middle, start, stop)
-            identity, arguments = body[start:cut], body[cut + len(middle) : stop]
+            identity, arguments = body[start:cut], body[cut + between : stop]
         else:
             cut = body.rfind(middle, start, stop)
-            identity, arguments = body[cut + len(middle) : stop], body[start:cut]
+            identity, arguments = body[cut + between : stop], body[start:cut]
         is_number = identity.isdigit() and identity[0] != _ZERO and len(identity) <= _LONGEST_NUMBER
         if cut < 0 or not (is_number or is_plain_id(identity)) or not arguments.isascii():
             return None

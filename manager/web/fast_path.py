@@ -102,8 +102,7 @@ class FastPath:
             return False
         if route.folder is not None and self._workspaces.remembered(route.folder) is not workspace:
             return False
-        in_flight = workspace.supervisor.figures.in_flight
-        if in_flight >= self._workspace_limit or self.figures.in_flight >= self._limit:
+        if route.figures.in_flight >= self._workspace_limit or self.figures.in_flight >= self._limit:
             return False
         return self._workspaces.ready_now(workspace) is route.instance
 
@@ -121,7 +120,7 @@ class FastPath:
     def begin(self, route: FastRoute, now: float) -> None:
         """A call is sent."""
         self.under_way += 1
-        here, everywhere = route.located.workspace.supervisor.figures, self.figures
+        here, everywhere = route.figures, self.figures
         here.in_flight += 1
         everywhere.in_flight += 1
         here.calls += 1
@@ -133,7 +132,7 @@ class FastPath:
 
     def end(self, route: FastRoute) -> None:
         """It is about to be answered."""
-        here, everywhere = route.located.workspace.supervisor.figures, self.figures
+        here, everywhere = route.figures, self.figures
         here.in_flight -= 1
         everywhere.in_flight -= 1
         here.last_outcome = everywhere.last_outcome = "ok"
@@ -155,8 +154,7 @@ class FastPath:
         exchange = _exchange(route.arrival, incoming.body, route.session)
         assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
         exchange.decided(route.located)
-        here = route.located.workspace.supervisor.figures
-        slot = Slot(here, self.figures, is_stream=False, begun=begun, is_counted=True)
+        slot = Slot(route.figures, self.figures, is_stream=False, begun=begun, is_counted=True)
         slot.sent = sent_at
         sent = Sent(route.located, Underway(response, slot, sent_at, self._settings.call_timeout_s))
         self.under_way -= 1

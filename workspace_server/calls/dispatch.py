@@ -259,9 +259,7 @@ def _failed(offered: Offered, fault: Exception) -> ToolResult:
 
 def _contradiction(call: Call, offered: Offered, arguments: Mapping[str, Any]) -> Rejection | None:
     """The answer to a call whose headers say something else than its arguments (M6)."""
-    if not call.is_direct or headers.UNMIRRORED in call.asked.header:
-        return None
-    if not offered.mirrored:
+    if not offered.mirrored or not call.is_direct or headers.UNMIRRORED in call.asked.header:
         return None
     problem = params.mismatch(call.asked.header, offered.mirrored, arguments)
     return None if problem is None else Rejection(400, HEADER_MISMATCH, problem, call.asked.request.id)

@@ -35,6 +35,8 @@ def apply(
 
 def fill(offered: Offered, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """The arguments with the defaults that the caller left out; the same object when there are none."""
+    if not offered.defaults:
+        return arguments
     missing = {key: value for key, value in offered.defaults.items() if key not in arguments}
     return {**arguments, **missing} if missing else arguments
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 import time
@@ -29,6 +30,7 @@ from manager.store import Store
 from manager.upstream.externals import ExternalServers
 from manager.upstream.forward import Forwarder
 from manager.upstream.surroundings import Surroundings
+from manager.upstream.templates import Templates
 from manager.upstream.workspaces import Workspaces
 from manager.web.mcp import McpRoutes, OwnTask
 from manager.web.measures import Measures
@@ -43,6 +45,7 @@ class Parts:
 
     store: Store
     externals: ExternalServers
+    templates: Templates
     workspaces: Workspaces
     keeper: Keeper
     listening: Listening
@@ -72,7 +75,10 @@ def assemble(
     """
     store = Store(paths.state_file, set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"))
     folders = Folders(str(paths.config_dir), str(paths.state_dir), str(paths.runtime_dir))
-    around = Surroundings(settings, store, paths.logs_dir, os.environ, folders, port)
+    templates = Templates(
+        os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
+    )
+    around = Surroundings(settings, store, paths.logs_dir, os.environ, folders, port, templates)
     examiner = FolderExaminer()
     externals = ExternalServers(around, examiner)
     workspaces = Workspaces(around, examiner, externals, home=_home(), windows=sys.platform == "win32")
@@ -97,6 +103,7 @@ def assemble(
     return Parts(
         store,
         externals,
+        templates,
         workspaces,
         keeper,
         listening,

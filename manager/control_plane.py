@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import urlencode
 
-import psutil
 from aiohttp import web
 
 from manager import __version__
@@ -63,6 +62,8 @@ class ControlPlane:
 
     def owns_process(self, pid: int) -> bool:
         """Whether a process of our user with this pid runs."""
+        import psutil  # noqa: PLC0415  slow to load, and rarely needed
+
         try:
             return sys.platform == "win32" or psutil.Process(pid).uids().real == os.getuid()
         except psutil.Error:

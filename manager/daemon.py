@@ -169,6 +169,7 @@ class Daemon:
         self._handle_signals()
         self.own(parts.externals.run(), "external servers")
         self.own(parts.listening.run(), "listening")
+        self.own(parts.templates.run(), "template")
         self.own(parts.measures.run(), "measures")
         self.own(self._keep_house(parts.keeper, parts.workspaces), "housekeeping")
         self._log.info("ready", address=address, pid=os.getpid(), version=__version__)

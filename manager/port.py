@@ -20,8 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import psutil
-
 from manager.peer import proc_net_name
 
 if TYPE_CHECKING:
@@ -149,6 +147,8 @@ async def _somebody_listens(host: str, port: int) -> bool:
 
 
 def _explain(host: str, port: int, listens: bool) -> PortTaken:
+    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+
     states: list[tuple[str, int | None]] = []
     with suppress(psutil.Error, OSError):  # not allowed to look: the explanation stays short
         states = [
@@ -166,6 +166,8 @@ def _explain(host: str, port: int, listens: bool) -> PortTaken:
 
 
 def _judge(states: list[tuple[str, int | None]], listens: bool) -> tuple[Kind, int | None]:
+    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+
     if listens:
         return "listener", next((pid for status, pid in states if status == psutil.CONN_LISTEN and pid), None)
     alive = [pid for status, pid in states if status not in {psutil.CONN_TIME_WAIT, psutil.CONN_LISTEN}]

@@ -17,6 +17,11 @@ class EventTooLarge(ValueError):
     """An event, or an unfinished line, is larger than the decoder's limit."""
 
 
+_EVENT_TYPE: Final = b"event: message\n"
+_DATA: Final = b"data: "
+_EVENT_END: Final = b"\n\n"
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """One event. `data` lines are joined by newlines."""
@@ -48,6 +53,19 @@ def single_line(body: bytes) -> bytes:
     if b"\n" not in body and b"\r" not in body:
         return body
     return body.replace(b"\r", b" ").replace(b"\n", b" ")
+
+
+def lone_message(stream: bytes) -> bytes | None:
+    """The data of a stream that is one event on one line, written as most write it; None for others."""
+    if not stream.endswith(_EVENT_END):
+        return None
+    begin = 0
+    if stream.startswith(_EVENT_TYPE):
+        begin = len(_EVENT_TYPE)
+    if not stream.startswith(_DATA, begin):
+        return None
+    data = stream[begin + len(_DATA) : -len(_EVENT_END)]
+    return None if b"\n" in data or b"\r" in data else data
 
 
 class Decoder:

@@ -42,8 +42,8 @@ LAYERS = (
     ("manager.upstream",),
     ("manager.routing",),
     ("manager.filesystem", "manager.lock", "manager.port", "manager.store"),
-    ("manager.exit_codes", "manager.folder", "manager.log", "manager.paths", "manager.peer", "manager.settings",
-     "manager.systemd"),
+    ("manager.certificates", "manager.collector", "manager.exit_codes", "manager.folder", "manager.log",
+     "manager.paths", "manager.peer", "manager.settings", "manager.systemd"),
 )  # fmt: skip
 """Arrows only fall. Only the lowest layer's modules may know each other."""
 
@@ -218,7 +218,10 @@ def test_exemptions_are_of_files_that_exist() -> None:
 def test_the_daemon_starts_without_what_it_rarely_needs() -> None:
     """In a fresh interpreter, as it is started: isolated, from the installed package."""
     # not `rich`: structlog takes it along where it happens to be installed, which a user's environment need not be
-    heavy = {"mcp", "mcp_types", "httpx2", "click", "prometheus_client"}
+    heavy = {
+        "mcp", "mcp_types", "httpx2", "click", "pydantic", "pydantic_core", "pydantic_settings", "psutil",
+        "cryptography", "tomlkit", "anyio", "jsonschema_rs", "platformdirs", "prometheus_client",
+    }  # fmt: skip
     program = "import sys, manager.daemon; print(manager.__file__); print(*sys.modules)"
     said = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=30
@@ -227,3 +230,40 @@ def test_the_daemon_starts_without_what_it_rarely_needs() -> None:
     loaded = {name.partition(".")[0] for name in said[1].split()}
     assert {"aiohttp", "msgspec"} <= loaded
     assert loaded & heavy == set()
+
+
+def test_serving_reads_no_certificates() -> None:
+    """They take as long as all the rest of aiohttp; it makes contexts of them that nobody here uses."""
+    program = (
+        "import os, sys\nfrom manager import certificates\nbefore = dict(os.environ)\n"
+        "with certificates.unread():\n    import manager.daemon\nassert dict(os.environ) == before\n"
+        "import gc, ssl\n"
+        "contexts = [one for one in gc.get_objects() if isinstance(one, ssl.SSLContext)]\n"
+        "print(len(contexts), sum(one.cert_store_stats()['x509'] for one in contexts))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=30
+    ).stdout.split()
+    assert said == ["2", "0"]
+
+
+def test_short_verbs_import_nothing_heavy() -> None:
+    program = (
+        "import sys\nsys.argv = ['lmtb', 'status']\nfrom manager.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    print(*sys.modules)"
+    )
+    nowhere = {"HOME": "/nonexistent", "LMTB_RUNTIME_DIR": "/nonexistent/run"}
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        env=nowhere,
+        check=True,
+    ).stdout.splitlines()
+    loaded = {name.partition(".")[0] for name in said[-1].split()}
+    assert {"click", "manager"} <= loaded
+    assert loaded & {
+        "aiohttp", "asyncio", "msgspec", "structlog", "psutil", "pydantic", "rich", "sqlite3", "ssl", "logging",
+        "hashlib", "subprocess", "tomllib",
+    } == set()  # fmt: skip

@@ -1,12 +1,16 @@
 """`python -I -m workspace_server`: one JSON line of orders on standard input, then serve until told to stop.
 
-`-I` keeps the workspace's own files out of the import path. There are no options: see `protocol.launch`.
+`-I` keeps the workspace's own files out of the import path. There are no options (see `protocol.launch`):
+the word behind is for people who look at processes. One such word makes it the template of servers
+(`template.py`).
 """
 
 from __future__ import annotations
 
 import os
 import sys
+
+from protocol.names import TEMPLATE
 
 STDERR = 2
 
@@ -19,6 +23,9 @@ def _tidy_streams() -> None:
 
 if __name__ == "__main__":
     _tidy_streams()
-    from workspace_server.process import main
+    if sys.argv[1:] == [TEMPLATE]:
+        from workspace_server.template import main
+    else:
+        from workspace_server.process import main
 
     main()

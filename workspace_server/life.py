@@ -6,9 +6,9 @@ It decides when to stop; closing the sources and the sockets is `process.py`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
-from typing import Final
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 DRAIN_S: Final = 30.0
 """How long calls in flight may take to finish after the order to stop."""
@@ -29,7 +29,8 @@ class Life:
         self._holders = 0
         self._stop = asyncio.Event()
         self._listeners: set[Callable[[], None]] = set()
-        self._calls: set[asyncio.Timeout] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._ended: set[asyncio.Task[Any]] = set()
         self._idle = asyncio.Event()
         self._idle.set()
         self._timer: asyncio.TimerHandle | None = None
@@ -70,22 +71,28 @@ class Life:
             if self._holders == 0:
                 self._count_down()
 
-    @asynccontextmanager
-    async def call(self) -> AsyncIterator[None]:
-        """A call in flight; stopping waits for it, and cancels it when the drain time is over.
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """A call in flight in this task; stopping waits for it, and cancels it when the drain time is over.
 
         Raises:
             TimeoutError: it was cancelled so.
         """
-        async with asyncio.timeout(None) as limit:
-            self._calls.add(limit)
-            self._idle.clear()
-            try:
-                yield
-            finally:
-                self._calls.discard(limit)
-                if not self._calls:
-                    self._idle.set()
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  narrows the type: calls are made in tasks
+        self._calls.add(task)
+        self._idle.clear()
+        try:
+            yield
+        except asyncio.CancelledError as cancelled:
+            if task in self._ended and not task.uncancel():
+                raise TimeoutError from cancelled
+            raise
+        finally:
+            self._ended.discard(task)
+            self._calls.discard(task)
+            if not self._calls:
+                self._idle.set()
 
     async def until_stopped(self) -> None:
         """Wait for the order to stop, and then for the calls in flight, at most the drain time."""
@@ -94,8 +101,9 @@ class Life:
             async with asyncio.timeout(self._drain_s):
                 await self._idle.wait()
         except TimeoutError:
-            for limit in self._calls:
-                limit.reschedule(self._loop.time())
+            self._ended = set(self._calls)
+            for task in self._ended:
+                task.cancel()
 
     def _count_down(self) -> None:
         self._timer = self._loop.call_later(self._grace_s, self.stop, "no manager holds the lifeline")

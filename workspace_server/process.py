@@ -10,7 +10,8 @@ import os
 import signal
 import socket
 import sys
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -18,7 +19,7 @@ import msgspec
 from protocol import launch as orders
 from protocol.launch import Launch
 from workspace_server import log
-from workspace_server.assembly import assemble
+from workspace_server.assembly import Parts, assemble
 from workspace_server.life import Life
 from workspace_server.version import version
 from workspace_server.web.app import make_connections
@@ -83,18 +84,25 @@ def _loop_factory() -> Any:
 
 async def serve(launch: Launch, sock: socket.socket) -> None:
     """Serve on a listening socket until the life ends; afterwards nothing that was started is left."""
-    life = Life(launch.grace_s)
-    parts = assemble(launch, os.environ)
-    connections = make_connections(launch, version(), parts.calls, life)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with suppress(NotImplementedError):
-            loop.add_signal_handler(number, life.stop, signal.Signals(number).name)
-    try:
-        await connections.listen(sock)
+    async with serving(launch, sock) as (life, parts):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with suppress(NotImplementedError):
+                loop.add_signal_handler(number, life.stop, signal.Signals(number).name)
         parts.start()
         await life.until_stopped()
         log.info("stopping", cause=life.cause)
+
+
+@asynccontextmanager
+async def serving(launch: Launch, sock: socket.socket) -> AsyncIterator[tuple[Life, Parts]]:
+    """Answer on a listening socket for as long as the block lasts."""
+    life = Life(launch.grace_s)
+    parts = assemble(launch, os.environ)
+    connections = make_connections(launch, version(), parts.calls, life)
+    try:
+        await connections.listen(sock)
+        yield life, parts
         await connections.close()
     finally:
         await parts.close()

@@ -16,6 +16,7 @@ from workspace_server.source import Tool, ToolError, ToolResult
 
 _ERROR_PREFIX = "Error: "
 _MAX_DEPTH = 100
+_SAFE = 1 << 62
 _MAX_BITS = 10_000  # no encoder writes integers of any length
 
 _ANSI = re.compile(
@@ -35,7 +36,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 def well_formed(text: str) -> str:
     """`text` with lone surrogates, which no encoder takes, replaced by U+FFFD."""
-    return _SURROGATE.sub("\ufffd", text)
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def clean_text(text: str) -> str:
@@ -51,6 +52,8 @@ def clean_text(text: str) -> str:
 
 def _json_value(value: object, depth: int = 0) -> Any:
     """`value` as JSON can carry it; what JSON has no word for becomes null or a string."""
+    if value.__class__ is int and -_SAFE < value < _SAFE:
+        return value
     if isinstance(value, str):
         return well_formed(value)
     if value is None or isinstance(value, bool):
@@ -61,7 +64,7 @@ def _json_value(value: object, depth: int = 0) -> Any:
         return value if math.isfinite(value) else None
     if depth == _MAX_DEPTH:
         return None
-    if isinstance(value, Mapping):
+    if isinstance(value, (dict, Mapping)):
         return {well_formed(str(key)): _json_value(item, depth + 1) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [_json_value(item, depth + 1) for item in value]
@@ -82,7 +85,7 @@ def encode_result(result: ToolResult) -> dict[str, Any]:
     An empty text gives no block when there are other blocks. Texts are cleaned (T-156) unless they are
     `verbatim` (T-129); structured values are not: a file's bytes matter to a machine.
     """
-    blocks = [_block(block) for block in result.blocks]
+    blocks = [_block(block) for block in result.blocks] if result.blocks else []
     if result.text or not blocks:
         text = well_formed(result.text) if result.verbatim else clean_text(result.text)
         blocks.insert(0, {"type": "text", "text": text})

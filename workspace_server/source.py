@@ -99,8 +99,7 @@ class Extras:
     templates: tuple[Entry, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ToolResult:
+class ToolResult(msgspec.Struct, frozen=True):
     """A `CallToolResult` that we author ourselves.
 
     `text` becomes one text block in front of `blocks`; `structured` becomes `structuredContent`, any JSON
@@ -112,7 +111,7 @@ class ToolResult:
     structured: Any = None
     is_error: bool = False
     blocks: tuple[Mapping[str, Any], ...] = ()
-    meta: Mapping[str, Any] = field(default_factory=dict)
+    meta: Mapping[str, Any] = msgspec.field(default_factory=dict)
     verbatim: bool = False
 
 
@@ -198,8 +197,10 @@ def never_parked() -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class CallContext:
+NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
+
+
+class CallContext(msgspec.Struct, frozen=True):
     """What a call knows beside its decoded arguments.
 
     Attributes:
@@ -217,11 +218,11 @@ class CallContext:
     notify: Notify = unheard
     ask: Ask = nobody
     is_parked: Callable[[], bool] = never_parked
-    arguments: msgspec.Raw = field(default_factory=lambda: msgspec.Raw(b"{}"))
-    params: Mapping[str, msgspec.Raw] = field(default_factory=dict)
+    arguments: msgspec.Raw = NO_ARGUMENTS
+    params: Mapping[str, msgspec.Raw] = msgspec.field(default_factory=dict)
     caller: str = ""
     client: str = ""
-    capabilities: Mapping[str, Any] = field(default_factory=dict)
+    capabilities: Mapping[str, Any] = msgspec.field(default_factory=dict)
     toolbox: Toolbox | None = None
 
     @property

@@ -19,6 +19,7 @@ from workspace_server.config.combine import apply_widening
 from workspace_server.config.load import Configurations
 from workspace_server.config.model import Configuration, RemoteServer, StdioServer
 from workspace_server.fresh import Fresh
+from workspace_server.glance import Glance
 from workspace_server.local_disk import are_local
 from workspace_server.making import Making
 from workspace_server.source import Source
@@ -46,8 +47,8 @@ class Looked:
 class Followed(Protocol):
     """A source that looks at files, which happens in one go with the configuration."""
 
-    def look(self) -> None:
-        """Look at the files now. Blocks."""
+    def look(self, glance: Glance) -> None:
+        """Look at the files now. `glance` hears what the source's tools depend on. Blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,16 @@ class Sources:
         around: what sources need of the world.
         builtin: the built-in sources, first in order while they are not switched off.
         make: makes the sources that read or start something.
+        glance: says when a look would find nothing new.
     """
 
     def __init__(
-        self, registry: Registry, around: Surroundings, builtin: Sequence[Source], make: Making
+        self,
+        registry: Registry,
+        around: Surroundings,
+        builtin: Sequence[Source],
+        make: Making,
+        glance: Glance | None = None,
     ) -> None:
         self._registry = registry
         self._around = around
@@ -95,7 +102,8 @@ class Sources:
         self._looked: Looked | None = None
         self._in_force = Configuration()
         self._made: dict[str, tuple[object, Source]] = {}
-        self._looks: list[Callable[[], None]] = []
+        self._looks: list[Callable[[Glance], None]] = []
+        self._glance = glance or Glance()
 
     async def configure(self) -> Configuration:
         """The configuration in force for a request that has just come in; the sources are those it names."""
@@ -126,22 +134,41 @@ class Sources:
         return self._store.verdicts(self._root, digests)
 
     def _look(self) -> Looked:
-        configuration = self._configurations.current()
+        glance = self._glance
+        if self._looked is not None and glance.is_same():
+            return self._looked
+        begun = glance.begin()
+        looked = self._look_closely(glance)
+        if looked == self._looked:
+            looked = self._looked
+        else:
+            glance.doubt()  # it has to be found again until somebody has acted on it
+        glance.end(begun)
+        return looked
+
+    def _look_closely(self, glance: Glance) -> Looked:
+        configuration = self._configurations.current(glance)
         for look in self._looks:
-            look()
-        items = self._items.all(configuration, self._path)
+            look(glance)
+        items = self._items.all(configuration, self._path, glance)
         verdicts = self.trusts({item.key: item.digest() for item in items}) if items else {}
         brings = bool(items) or os.path.lexists(self._own)
-        looked = Looked(configuration, verdicts, self._store.issue(self._root) if brings else None)
-        return self._looked if looked == self._looked and self._looked is not None else looked
+        issue = self._store.issue(self._root) if brings else None
+        for path in (self._own, *self._store.paths(self._root)):
+            glance.saw(path)
+        if issue is not None:
+            glance.doubt()
+        return Looked(configuration, verdicts, issue)
 
     def _learn(self, environ: Mapping[str, str]) -> None:
         """What the user's login shell sets gives placeholders a value and programs a path."""
         self._path = environ.get("PATH", self._path)
         self._environ.update({**environ, **self._environ, "PATH": self._path})
         self._configurations.forget()
+        self._glance.forget()
 
     def _apply(self, looked: Looked) -> None:
+        self._glance.forget()
         configuration, issues = looked.configuration, [looked.issue] if looked.issue is not None else []
         waiting = looked.verdicts.get(SETTINGS_KEY)
         if waiting == "trusted":

@@ -157,9 +157,10 @@ class Handshakes:
     async def _healthy(self, workspace: Workspace) -> Instance | Refusal:
         """A server that has just answered a health request; else it is restarted once (M-39, M-42)."""
         for _ in range(2):
+            asked = self._around.now()
             instance = await self._workspaces.ready(workspace, urgent=True)
-            if isinstance(instance, Refusal):
-                return instance
+            if isinstance(instance, Refusal) or (instance.last_ok is not None and instance.last_ok > asked):
+                return instance  # one that was just started has answered already
             failure = await self._silence(instance)
             if failure is None:
                 return instance

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import Any, get_args
+from functools import partial
+from typing import Any, Final, get_args
 
 import click
-from pydantic.fields import FieldInfo
 
-from manager import __version__, exit_codes
+from manager import __version__, certificates, collector, exit_codes
 from manager.cli.output import Failure, printable
 from manager.cli.reach import user_paths
-from manager.settings import ConfigurationError, Settings, load_settings
+from manager.settings import FIELDS, ConfigurationError, description, load_settings
+
+SETTLE_AFTER_S: Final = 1.0
+"""The first requests need not wait for the collector."""
 
 
-def _option(name: str, field: FieldInfo) -> click.Option:
+def _option(name: str) -> click.Option:
     """The option of a setting; None where it is not given, so that environment and file can speak."""
     words = name.replace("_", "-")
-    text = f"{field.description} [default: {field.default}]"
-    if field.annotation is bool:
+    text = f"{description(name)} [default: {FIELDS[name].default}]"
+    plain = get_args(FIELDS[name].type)[0]
+    if plain is bool:
         return click.Option([f"--{words}/--no-{words}"], default=None, help=text)
-    choices = get_args(field.annotation)
-    kind: Any = click.Choice([str(one) for one in choices]) if choices else field.annotation
+    choices = get_args(plain)
+    kind: Any = click.Choice([str(one) for one in choices]) if choices else plain
     return click.Option([f"--{words}"], type=kind, default=None, help=text)
 
 
@@ -42,15 +46,21 @@ def _run(banner: bool | None, **flags: Any) -> None:
             exit_code=exit_codes.HOPELESS,
             reason="configuration",
         ) from error
-    from manager.daemon import run  # noqa: PLC0415 - half a second that --help and mistakes need not wait for
+    collector.hold()
+    with certificates.unread():
+        from manager.daemon import run  # noqa: PLC0415 - what --help and mistakes need not wait for
 
     wanted = sys.stdout.isatty() if banner is None else banner
-    raise SystemExit(run(settings, paths, on_ready=_greet if wanted else None))
+    raise SystemExit(run(settings, paths, on_ready=partial(_is_ready, greets=wanted)))
 
 
-def _greet(address: str) -> None:
-    click.echo(banner_text(address))
-    sys.stdout.flush()
+def _is_ready(address: str, *, greets: bool) -> None:
+    import asyncio  # noqa: PLC0415 - it is there by now
+
+    asyncio.get_running_loop().call_later(SETTLE_AFTER_S, collector.settle)
+    if greets:
+        click.echo(banner_text(address))
+        sys.stdout.flush()
 
 
 def banner_text(address: str) -> str:
@@ -86,7 +96,7 @@ serve = click.Command(
             default=None,
             help="Say how to connect once it is ready. [default: on a terminal]",
         ),
-        *(_option(name, field) for name, field in Settings.model_fields.items()),
+        *(_option(name) for name in FIELDS),
     ],
 )
 """Built from the settings, so that no option can be missing or mean something else."""

@@ -19,7 +19,10 @@ LONGEST: Final = 16 * 1024
 MAX_BRACKETS: Final = 64
 """Opening brackets in arguments that are harmless, wherever they are (half of what `json_scan.py` allows)."""
 
-_TEXT_ID: Final = re.compile(rb'"[ !#-\[\]-~]{0,64}"')
+_TEXT: Final = rb'"[ !#-\[\]-~]{0,64}"'
+PLAIN_ID: Final = rb"0|[1-9][0-9]{0,14}|" + _TEXT
+"""The regular expression of what `is_plain_id` says."""
+_TEXT_ID: Final = re.compile(_TEXT)
 _LONGEST_NUMBER: Final = 15
 _ZERO: Final = ord("0")
 _BACKSLASH, _BRACE, _BRACKET = b"\\{["
@@ -46,10 +49,11 @@ class CallPattern:
     def match(self, body: bytes) -> Filled | None:
         """What a body fills into the pattern; None where it is none of these calls, or not a harmless one.
 
-        What is matched is valid JSON, plain ASCII without lone surrogates, and not deep (M-10, M-11).
+        What is matched is valid JSON, plain ASCII without lone surrogates, neither long nor deep (M-10,
+        M-11); the arguments are an object.
         """
         begin, middle, end = self._begin, self._middle, self._end
-        if not (body.startswith(begin) and body.endswith(end)):
+        if not (body.startswith(begin) and body.endswith(end)) or len(body) > LONGEST:
             return None
         start, stop = len(begin), len(body) - len(end)
         # The place nearer to the id: an id cannot contain what stands beside it.
@@ -59,7 +63,10 @@ class CallPattern:
         else:
             cut = body.rfind(middle, start, stop)
             identity, arguments = body[cut + len(middle) : stop], body[start:cut]
-        if cut < 0 or not is_plain_id(identity) or not arguments.isascii():
+        is_number = identity.isdigit() and identity[0] != _ZERO and len(identity) <= _LONGEST_NUMBER
+        if cut < 0 or not (is_number or is_plain_id(identity)) or not arguments.isascii():
+            return None
+        if not (arguments.startswith(b"{") and arguments.endswith(b"}")):
             return None
         if arguments.find(_BACKSLASH) >= 0 and b"\\u" in arguments:
             return None

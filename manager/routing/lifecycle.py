@@ -151,7 +151,7 @@ class Life:
     @property
     def is_serving(self) -> bool:
         """Whether calls may go to it."""
-        return self.state in {State.READY, State.SUSPECT}
+        return self.state is State.READY or self.state is State.SUSPECT
 
     def _move(self, event: Event) -> None:
         self.state = TRANSITIONS[self.state][event]

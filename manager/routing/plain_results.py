@@ -6,26 +6,27 @@ messages (`answers/collect.py`, `legacy_form.py`): here is only said that there 
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Final, Literal
 
 import msgspec
 
-from manager.routing.call_pattern import is_plain_id
+from manager.routing.call_pattern import PLAIN_ID
 from protocol import jsonrpc, names
 
 _Absent = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET
+_begins: Final = re.compile(rb'{"jsonrpc":"2\.0","id":(?:%b),"result":' % PLAIN_ID).match
+"""A response of its three members in their usual order, up to its result.
+
+If then one value reaches from there to the last byte, which is the bracket, nothing else is in it.
+"""
 _TYPE: Final = b'"resultType":"complete",'
+_TYPE_NAME: Final = b'"resultType"'
+_META_NAME: Final = b'"_meta"'
 _ENDS: Final = b"}}"
-
-
-class _Response(msgspec.Struct, gc=False):
-    jsonrpc: Literal["2.0"]
-    id: msgspec.Raw
-    result: msgspec.Raw
-    error: msgspec.Raw | _Absent = _UNSET
-    method: msgspec.Raw | _Absent = _UNSET
+_skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class _Result(msgspec.Struct, gc=False, rename={"meta": "_meta"}):
@@ -38,63 +39,62 @@ class _Result(msgspec.Struct, gc=False, rename={"meta": "_meta"}):
     structuredContent: msgspec.Raw | _Absent = _UNSET  # noqa: N815
 
 
-class _PlainResponse(msgspec.Struct, gc=False):
-    jsonrpc: Literal["2.0"]
-    id: msgspec.Raw
-    result: _Result
-    error: msgspec.Raw | _Absent = _UNSET
-    method: msgspec.Raw | _Absent = _UNSET
-
-
-_read: Final = msgspec.json.Decoder(_Response).decode
-_read_plain: Final = msgspec.json.Decoder(_PlainResponse).decode
+_read: Final = msgspec.json.Decoder(_Result).decode
 
 
 def as_it_is(body: bytes) -> bytes | None:
     """The body, where it is the response of a call that succeeded; None where somebody must read it."""
-    try:
-        read = _read(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    begin = _begins(body)
+    if begin is None or not body.endswith(b"}"):
         return None
-    if read.error is not _UNSET or read.method is not _UNSET or not is_plain_id(bytes(read.id)):
+    try:
+        _skip(body[begin.end() : -1])
+    except (msgspec.DecodeError, RecursionError):
         return None
     return body
 
 
 def in_session(body: bytes) -> bytes | None:
     """The same for a client of the era of sessions: without type of the result and name of the server."""
-    try:
-        read = _read_plain(body)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+    begin = _begins(body)
+    if begin is None or not body.endswith(_ENDS):
         return None
-    result = read.result
-    if read.error is not _UNSET or read.method is not _UNSET:
+    at = begin.end()
+    try:
+        result = _read(body[at:-1])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     if result.ttlMs is not _UNSET or result.cacheScope is not _UNSET:
         return None
     structured = result.structuredContent
     if structured is not _UNSET and bytes(structured)[:1] != b"{":
         return None
-    identity = bytes(read.id)
-    return _without(body, identity, result) if is_plain_id(identity) else None
+    return _without(body, at + 1, result) if body.startswith(b"{", at) else None
 
 
-def _without(body: bytes, identity: bytes, result: _Result) -> bytes | None:
-    """The body without the two, where they are first and last of several members; None where they are not."""
-    begin = b'{"jsonrpc":"2.0","id":%b,"result":{' % identity
-    if not body.startswith(begin):
-        return body if result.resultType is _UNSET and result.meta is _UNSET else None
-    start, stop = len(begin), len(body) - len(_ENDS)
+def _without(body: bytes, start: int, result: _Result) -> bytes | None:
+    """The body without the two, where they are first and last of several members; None where they are not.
+
+    Args:
+        start: where the members of the result begin.
+    """
+    if result.resultType is _UNSET and result.meta is _UNSET:
+        return body
+    begin, stop = body[:start], len(body) - len(_ENDS)
     if result.resultType is not _UNSET:
         if not body.startswith(_TYPE, start):
             return None
         start += len(_TYPE)
+        if body.find(_TYPE_NAME, start) >= 0:  # perhaps once more
+            return None
     if result.meta is not _UNSET:
         end = _server_alone(bytes(result.meta))
         if end is None or not body.endswith(end):
             return None
         stop -= len(end) - len(_ENDS)
-    return b"%b%b}}" % (begin, body[start:stop]) if start < stop else None
+        if body.find(_META_NAME, start, stop) >= 0:
+            return None
+    return begin + body[start:stop] + _ENDS if start < stop else None
 
 
 @lru_cache(maxsize=64)  # one server says the same with every result

@@ -97,7 +97,8 @@ class Sessions:
         if session is None or self._has_expired(session, now):
             return None
         session.seen = now
-        session.used = session.used or uses
+        if uses:
+            session.used = True
         return session
 
     def active(self, now: float, within_s: float) -> list[Session]:

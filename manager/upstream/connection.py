@@ -124,7 +124,10 @@ class Connection(asyncio.Protocol):
         """For a taker: the answer was whole. The connection is idle again."""
         self._taker = None
         self.idle_since = now
-        self._let_go(fit=True)
+        if self._transport.get_write_buffer_size() or self.on_idle is None:
+            self._let_go(fit=True)
+        else:
+            self.on_idle(self)
 
     def let_respond(self) -> None:
         """For a taker: it will not take the answer itself."""
@@ -241,7 +244,7 @@ class Connection(asyncio.Protocol):
         kind = next((value for name, value in self._headers if name == b"content-type"), b"")
         media_type = kind.split(b";")[0].strip().lower()
         head = ResponseHead(status, tuple(self._headers), length, media_type)
-        if self._keep_alive and length is not None:
+        if self._keep_alive and not self._until_eof:
             learned.remember(self._first, head)
         if self._response is not None:
             self._response.receive_head(head)

@@ -162,7 +162,7 @@ class ExternalServers:
 
     def _instance(self, record: Registration) -> Instance:
         known = self._instances.get(record.session_id)
-        if known is not None and (known.host, known.port, known.nonce) == (*record.address, record.nonce):
+        if known is not None and known.nonce == record.nonce and (known.host, known.port) == record.address:
             return known
         started = process.start_time(record.pid)
         instance = Instance(

@@ -125,14 +125,11 @@ class Launcher:
             folders=around.folders,
             manager_port=around.port,
         )
-        instance.process = process.spawn(
-            launch.encode(orders),
-            self._listener,
-            self._root,
-            self.log_file,
-            around.environ,
-            instance=instance.id,
+        start = process.Start(
+            launch.encode(orders), self._listener, self._root, self.log_file, around.environ, instance.id
         )
+        forked = None if around.templates is None else await around.templates.fork(start)
+        instance.process = forked or process.spawn(start)
         instance.pid = instance.process.pid
         await self._enter(instance)
 

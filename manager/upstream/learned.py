@@ -1,6 +1,7 @@
 """Heads of responses that the parser has read before: a server answers with the same one again and again.
 
-Two heads that differ in the digits of their one `Content-Length` alone are read alike. What is taken here is
+Two heads that differ in the digits of their one `Content-Length` alone are read alike; bodies in chunks need
+the very same head. What is taken here is
 a whole response in one piece; anything else goes to the parser, which also is the one to teach new heads.
 """
 
@@ -17,7 +18,11 @@ REMEMBERED: Final = 256
 LONGEST: Final = 2048
 """Bytes of a head that is remembered."""
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})(?=\r\n)")
+_SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,8})\r\n")
+_LINE_END: Final = b"\r\n"
 _END: Final = b"\r\n\r\n"
+MAX_CHUNKS: Final = 16
+"""Pieces of a body that comes in chunks, above which the parser is as quick."""
 
 _heads: dict[bytes, ResponseHead] = {}
 
@@ -27,7 +32,9 @@ def whole(data: bytes) -> tuple[ResponseHead, bytes] | None:
     end = data.find(_END, 0, LONGEST) + len(_END)
     digits = _LENGTH.search(data, 0, end)
     if digits is None:
-        return None
+        chunked = _heads.get(data[:end])
+        body = None if chunked is None else whole_chunks(data, end)
+        return None if chunked is None or body is None else (chunked, body)
     begin, behind = digits.span(1)
     length = int(data[begin:behind])
     known = _heads.get(data[:begin] + data[behind:end])
@@ -40,11 +47,26 @@ def remember(data: bytes, head: ResponseHead) -> None:
     """Learn the head that begins these data, which the parser read so; it keeps the connection alive."""
     end = data.find(_END, 0, LONGEST) + len(_END)
     found = _LENGTH.findall(data, 0, end)
-    if len(found) != 1 or int(found[0]) != head.content_length or not data.startswith(b"HTTP/1.1 "):
+    told = [head.content_length] if head.content_length is not None else []
+    if [int(one) for one in found] != told or end < len(_END) or not data.startswith(b"HTTP/1.1 "):
         return
     if len(_heads) >= REMEMBERED:
         _heads.clear()
     _heads[_LENGTH.sub(_without, data[:end], count=1)] = head
+
+
+def whole_chunks(data: bytes, start: int) -> bytes | None:
+    """The body in chunks from there on; None unless it ends with the data, without any trailer."""
+    pieces: list[bytes] = []
+    while len(pieces) < MAX_CHUNKS and (found := _SIZE.match(data, start)) is not None:
+        size, begin = int(found[1], 16), found.end()
+        start = begin + size + len(_LINE_END)
+        if not data.startswith(_LINE_END, begin + size):
+            return None
+        if not size:
+            return b"".join(pieces) if start == len(data) else None
+        pieces.append(data[begin : begin + size])
+    return None
 
 
 def _without(found: re.Match[bytes]) -> bytes:

@@ -6,14 +6,13 @@ however far they move away (new session, new group, no parent). The mark begins 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import Final
-
-import psutil
 
 from protocol import names
 
@@ -62,8 +61,7 @@ def marked(instance: str) -> list[int]:
     mark, own = _mark(instance), os.getpid()
     if sys.platform == "linux":
         return [pid for pid in _pids() if pid != own and _has(pid, mark.encode())]
-    others = (process for process in psutil.process_iter() if process.pid != own)
-    return [process.pid for process in others if _has_elsewhere(process, f"{instance}.")]
+    return [pid for pid in _marked_elsewhere(f"{instance}.") if pid != own]
 
 
 def _mark(instance: str) -> str:
@@ -82,8 +80,12 @@ def _has(pid: int, mark: bytes) -> bool:
     return environ.startswith(mark) or b"\0" + mark in environ
 
 
-def _has_elsewhere(process: psutil.Process, value: str) -> bool:
-    try:
-        return process.environ().get(names.CHILD_VARIABLE, "").startswith(value)
-    except (psutil.Error, OSError):
-        return False
+def _marked_elsewhere(value: str) -> list[int]:
+    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(names.CHILD_VARIABLE, "").startswith(value):
+                found.append(process.pid)
+    return found

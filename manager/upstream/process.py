@@ -2,7 +2,7 @@
 
 A process is recognised by its pid *and* its start time, so that a pid used again is never taken for ours.
 Its end is noticed at once through a pidfd where the system has them. When to start or stop one is
-`supervisor.py`.
+`supervisor.py`; one that is forked instead of started anew comes from `template.py`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
-
-import psutil
+from typing import IO, Final
 
 from protocol import names
 
@@ -28,8 +27,10 @@ _PASSED_ON: Final = (
     "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "SYSTEMROOT",
     "USERPROFILE", "TEMP", "DBUS_SESSION_BUS_ADDRESS", "CREDENTIALS_DIRECTORY",
 )  # fmt: skip
+SECRETS: Final = "LMTB_SECRET_"
 _LOG_LIMIT: Final = 1024 * 1024
 _POLL_S: Final = 0.5
+_REPORT_S: Final = 2.0
 TAIL_LINES: Final = 20
 
 
@@ -47,24 +48,73 @@ def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def start_time(pid: int) -> str | None:
     """A text that no two processes of one pid share, or None when there is no such (living) process."""
+    if sys.platform != "linux":
+        return _start_time_elsewhere(pid)
     try:
-        if sys.platform == "linux":
-            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-            boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-            return None if fields[0] in (b"Z", b"X") else f"{boot}:{int(fields[19])}"
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+    return None if fields[0] in (b"Z", b"X") else f"{boot}:{int(fields[19])}"
+
+
+def _start_time_elsewhere(pid: int) -> str | None:
+    import psutil  # noqa: PLC0415  slow to load, and rarely needed
+
+    try:
         return repr(psutil.Process(pid).create_time())
-    except (OSError, psutil.Error):
+    except psutil.Error:
         return None
 
 
-class Process:
-    """A workspace server's process: one we started (`popen`), or one a former manager started."""
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a workspace server begins with.
 
-    def __init__(self, pid: int, started: str, popen: subprocess.Popen[bytes] | None = None) -> None:
+    Attributes:
+        orders: the launch line for its standard input.
+        listener: the listening socket it inherits; nothing else is inherited.
+        root: its working folder.
+        log: file for its output; it outlives us, so a pipe would not do.
+        environ: our environment, of which named variables are passed on.
+        instance: marks the process and all it starts (see `leftovers.py`).
+    """
+
+    orders: bytes
+    listener: socket.socket
+    root: str
+    log: Path
+    environ: Mapping[str, str]
+    instance: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Its whole environment."""
+        return {**child_environment(self.environ), names.INSTANCE_VARIABLE: self.instance}
+
+
+class Process:
+    """A workspace server's process: one we started (`popen`), had forked, or one a former manager started.
+
+    Args:
+        pidfd: a descriptor of the process, where there is one already.
+        exited: where its exit code arrives if somebody else waits for it, None when it cannot be known.
+    """
+
+    def __init__(
+        self,
+        pid: int,
+        started: str,
+        popen: subprocess.Popen[bytes] | None = None,
+        *,
+        pidfd: int | None = None,
+        exited: asyncio.Future[int | None] | None = None,
+    ) -> None:
         self.pid = pid
         self.started = started
         self._popen = popen
-        self._pidfd = _open_pidfd(pid)
+        self._exited = exited
+        self._pidfd = _open_pidfd(pid) if pidfd is None else pidfd
         self._poller: select.poll | None = None
         self.exit_code: int | None = None
         self._gone = False
@@ -105,6 +155,9 @@ class Process:
         if self._popen is not None:
             self._sweep_group()  # while the unreaped leader still keeps the group's number ours
             self.exit_code = self._popen.wait()
+        elif self._exited is not None:
+            await asyncio.wait({self._exited}, timeout=_REPORT_S)
+            self.exit_code = self._exited.result() if self._exited.done() else None
         self._gone = True
         self.release()
         return self.exit_code
@@ -133,6 +186,8 @@ class Process:
 
     def usage(self) -> tuple[int, float] | None:
         """Resident bytes and CPU seconds, or None when it cannot be asked."""
+        import psutil  # noqa: PLC0415  slow to load, and rarely needed
+
         try:
             process = psutil.Process(self.pid)
             times = process.cpu_times()
@@ -141,49 +196,39 @@ class Process:
             return None
 
 
-def spawn(
-    orders: bytes,
-    listener: socket.socket,
-    root: str,
-    log: Path,
-    environ: Mapping[str, str],
-    *,
-    instance: str,
-) -> Process:
-    """Start a workspace server.
-
-    Args:
-        orders: the launch line for its standard input.
-        listener: the listening socket it inherits; nothing else is inherited.
-        root: its working folder. `-I` keeps that folder off the import path.
-        log: file for its output; it outlives us, so a pipe would not do.
-        environ: our environment, of which named variables are passed on.
-        instance: marks the process and all it starts (see `leftovers.py`).
+def spawn(start: Start) -> Process:
+    """Start a workspace server in a fresh interpreter; `-I` keeps its working folder off the import path.
 
     Raises:
         OSError: it could not be started.
     """
-    descriptor = _open_log(log)
+    output = open_log(start.log)
     try:
         popen = subprocess.Popen(
-            [sys.executable, "-I", "-m", "workspace_server"],
+            [sys.executable, "-I", "-m", "workspace_server", start.instance],
             stdin=subprocess.PIPE,
-            stdout=descriptor,
-            stderr=descriptor,
-            pass_fds=(listener.fileno(),),
+            stdout=output,
+            stderr=output,
+            pass_fds=(start.listener.fileno(),),
             start_new_session=True,
-            cwd=root,
-            env={**child_environment(environ), names.INSTANCE_VARIABLE: instance},
+            cwd=start.root,
+            env=start.environment,
         )
     finally:
-        os.close(descriptor)
+        os.close(output)
     assert popen.stdin is not None  # noqa: S101  narrows the type: a pipe was asked for
-    with contextlib.suppress(BrokenPipeError), popen.stdin as orders_pipe:
-        orders_pipe.write(orders)
+    give_orders(popen.stdin, start.orders)
     return Process(popen.pid, start_time(popen.pid) or "", popen)
 
 
-def _open_log(log: Path) -> int:
+def give_orders(pipe: IO[bytes], orders: bytes) -> None:
+    """Write the orders to a server's standard input, and close it."""
+    with contextlib.suppress(BrokenPipeError), pipe:
+        pipe.write(orders)
+
+
+def open_log(log: Path) -> int:
+    """A descriptor for a server's output, which the caller closes."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     try:
         if log.exists() and log.stat().st_size > _LOG_LIMIT:

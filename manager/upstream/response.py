@@ -123,6 +123,11 @@ class UpstreamResponse:
             self._connection.resume_reading()
         return pieces
 
+    @property
+    def is_events(self) -> bool:
+        """Whether it is known to be an event stream."""
+        return hasattr(self, "head") and self.head.content_type == b"text/event-stream"
+
     def whole(self) -> bytes | None:
         """The whole body, where all of it is here and nobody has read of it; it is not taken out."""
         if self._connection is not None or self._cause is not None:

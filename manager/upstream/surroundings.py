@@ -12,6 +12,7 @@ from typing import Any
 
 from manager.settings import Settings
 from manager.store import Store
+from manager.upstream.templates import Templates
 from protocol.launch import Folders
 
 
@@ -19,7 +20,8 @@ from protocol.launch import Folders
 class Surroundings:
     """What every supervisor needs of the world around it; clock and chance, too, so that tests own them.
 
-    `folders` and `port` are handed on to workspace servers (see `protocol.launch.Launch`).
+    `folders` and `port` are handed on to workspace servers (see `protocol.launch.Launch`); these are forked
+    where there are `templates`.
     """
 
     settings: Settings
@@ -28,6 +30,7 @@ class Surroundings:
     environ: Mapping[str, str]
     folders: Folders | None = None
     port: int = 0
+    templates: Templates | None = None
     now: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.SystemRandom)
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep

@@ -7,11 +7,15 @@ It needs no task, and no timer of its own (`heartbeats.py`): there may be thousa
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from manager.routing.arrival import EVENTS
 from manager.web.heartbeats import Heartbeats
 from manager.web.incoming import Incoming
 from protocol import sse
+
+STREAM_FIELDS: Final = {"X-Accel-Buffering": "no"}
+"""What the head of such an answer says beside what all answers say."""
 
 
 class EventResponse:
@@ -33,7 +37,7 @@ class EventResponse:
         Raises:
             ConnectionError: the client is gone; so do `write`, `put` and `close`.
         """
-        self._incoming.start(200, {**headers, "X-Accel-Buffering": "no"}, EVENTS)
+        self._incoming.start(200, {**headers, **STREAM_FIELDS}, EVENTS)
         self.heartbeats.note(self)
 
     @property

@@ -32,7 +32,7 @@ class Host(Protocol):
         """A call is no longer under way here: answered, given up, or about to be taken over."""
 
     def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
-        """A call is about to be answered by a response in one piece."""
+        """A call is about to be answered, by a response in one piece or an event stream."""
 
     def failed(self, incoming: Incoming, fault: BaseException) -> None:
         """Answering went wrong."""
@@ -96,18 +96,23 @@ class Express:
         response = sent.underway.response
         if not response.has_ended:
             if hasattr(response, "head") and not _is_small_json(response.head):
-                self._hand_over()
+                self._pass_on(sent)
             return
         came = time.monotonic()
         body = self._answer(response)
         if body is None:
-            self._hand_over()
+            self._pass_on(sent)
             return
         self._end()
         self._host.learn(self._incoming, self._exchange, sent)
         status = 200 if self._exchange.session is not None else response.head.status
         self._incoming.respond(status, body, self._exchange.headers)
         sent.underway.slot.release("ok", came)
+
+    def _pass_on(self, sent: Sent) -> None:
+        if sent.underway.response.is_events:
+            self._host.learn(self._incoming, self._exchange, sent)
+        self._hand_over()
 
     def _answer(self, response: UpstreamResponse) -> bytes | None:
         """The body for the client; None where there is none that can be told at once."""

@@ -128,18 +128,17 @@ class FastCall:
 
     def take(self, data: bytes) -> bool:
         """The answer begins: pass it on where it is whole, and plain."""
-        now, route = _monotonic(), self._route
-        body = route.answered(data)
-        if body is None:
+        now, route, path = _monotonic(), self._route, self._path
+        answer = route.answer(data, path.date.at(now))
+        if answer is None:
             return False
         self._link.settle(now)
         self.is_under_way = False
         session = route.session
         if session is not None:
             session.in_flight.pop(self._key, None)
-        path = self._path
         path.end(route)
-        self._transport.write(route.answer(body, path.date.at(now)))
+        self._transport.write(answer)
         self._line.answered_fast(now)
         route.timings.ended(self._begun, self._sent, now, _monotonic())
         return True
@@ -151,7 +150,9 @@ class FastCall:
         response = UpstreamResponse(link)
         incoming = self._line.begin(route.arrival, self._body)
         patience_s = express.PATIENCE_S if self._is_patient else 0.0
-        resumed = self._path.resume(incoming, route, response, self._begun, self._sent, patience_s)
+        resumed = self._path.resume(
+            incoming, route, response, begun=self._begun, sent_at=self._sent, patience_s=patience_s
+        )
         self._is_patient = True
         if route.session is not None:
             route.session.in_flight[self._key] = resumed.cancel

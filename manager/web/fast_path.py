@@ -37,6 +37,12 @@ REMEMBERED: Final = 1024
 """Heads whose routes are kept."""
 TOOLS: Final = 16
 """Routes with the same head: tools that a session calls, in the era whose heads do not name them."""
+EAGER: Final = 32
+RARELY: Final = 64
+"""From so many calls on that came with one head and were not known, only each so many-th is learned from.
+
+There are clients that write something new into each call: to learn from all would cost more than it saves.
+"""
 
 
 class Host(Protocol):
@@ -83,7 +89,7 @@ class FastPath:
         self._settings = settings
         self._limit = settings.in_flight_limit
         self._workspace_limit = settings.workspace_in_flight_limit
-        self._seen: set[Arrival] = set()
+        self._unknown: dict[Arrival, int] = {}
 
     # -- a call --------------------------------------------------------------------------------------------
 
@@ -140,6 +146,7 @@ class FastPath:
         incoming: Incoming,
         route: FastRoute,
         response: UpstreamResponse,
+        *,
         begun: float,
         sent_at: float,
         patience_s: float,
@@ -158,23 +165,30 @@ class FastPath:
     # -- routes --------------------------------------------------------------------------------------------
 
     def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
-        """A call was answered that could have gone this way."""
+        """A call was answered that could have gone this way, or has."""
         arrival = incoming.arrival
         if not exchange.is_tool_call or not incoming.is_repeatable:
             return
-        if arrival not in self._seen:
-            if len(self._seen) >= REMEMBERED:
-                self._seen.clear()
-            self._seen.add(arrival)
-            return
         found = self.routes.get(arrival, [])
-        # one that does not hold any more is not asked again
-        fresh = [one for one in found if one.match(incoming.body) is None][-TOOLS:]
+        known = next((one for one in found if one.match(incoming.body) is not None), None)
+        if known is not None and self.holds(known, time.monotonic()):
+            return
+        if not self._is_worth_learning(arrival):
+            return
+        fresh = [one for one in found if one is not known][-TOOLS:]
         route = self._route(arrival, exchange, sent)
         if route is not None:
             if len(self.routes) >= REMEMBERED:
                 self.routes.clear()
             self.routes[arrival] = [*fresh, route]
+
+    def _is_worth_learning(self, arrival: Arrival) -> bool:
+        """Whether to learn from a call that was not known, which is noted here."""
+        count = self._unknown.get(arrival, 0)
+        if not count and len(self._unknown) >= REMEMBERED:
+            self._unknown.clear()
+        self._unknown[arrival] = count + 1
+        return bool(count) and (count < EAGER or not count % RARELY)
 
     def _route(self, arrival: Arrival, exchange: Exchange, sent: Sent) -> FastRoute | None:
         session, workspace = exchange.session, sent.located.workspace
@@ -195,6 +209,7 @@ class FastPath:
             upstream=self._forwarder.head(instance, request),
             client=sighting(exchange, time.monotonic())[0],
             folder=None if claim.is_id else str(claim.text),
+            longest=self._settings.body_limit,
         )
 
 

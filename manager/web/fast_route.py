@@ -14,7 +14,7 @@ import msgspec
 
 from manager.answers.exchange import Exchange, Located
 from manager.routing import plain_results
-from manager.routing.arrival import JSON, Arrival
+from manager.routing.arrival import EVENTS, JSON, Arrival
 from manager.routing.call_pattern import CallPattern, Filled
 from manager.routing.clients import Client, Seen
 from manager.routing.sessions import Session
@@ -22,7 +22,9 @@ from manager.upstream import learned
 from manager.upstream.forward import COLLECTED
 from manager.upstream.instance import Instance
 from manager.web.arrival import sent_cwd
+from manager.web.event_response import STREAM_FIELDS
 from manager.web.incoming import lasting_lines
+from protocol import sse
 
 NOTED_S: Final = 0.01
 """Of calls in quick succession one in this time is noted for the table of clients."""
@@ -66,14 +68,17 @@ class FastRoute:
         "_head",
         "_head_size",
         "_heard",
+        "_is_events",
         "_known",
         "_known_size",
         "_length",
+        "_longest",
         "_noted_at",
         "_pattern",
         "_rest",
         "_sent_cwd",
         "_size",
+        "_stream_lasting",
         "_upstream",
         "_written",
         "arrival",
@@ -96,11 +101,13 @@ class FastRoute:
         upstream: bytes,
         client: Client,
         folder: str | None,
+        longest: int,
     ) -> None:
         """Args:
         exchange: one of these calls.
         patterns: as the client writes them, and as the server gets them, None where that is the same.
         upstream: the head of requests to the server up to the digits of the length.
+        longest: bytes of a body that the door lets in.
         """
         self.arrival = arrival
         self.located = located
@@ -113,6 +120,7 @@ class FastRoute:
         self._pattern, self._written = patterns
         self._upstream = upstream
         self._client = client
+        self._longest = longest
         self._sent_cwd = sent_cwd(exchange.claims)
         self._heard = located.heard
         self._noted_at = 0.0
@@ -120,7 +128,9 @@ class FastRoute:
         self._head_size = self._known_size = self._length = 0
         self._size = -1
         self._date = b""
+        self._is_events = False
         self._answer_lasting = _answer_lasting(exchange.headers)
+        self._stream_lasting = _stream_lasting(exchange.headers)
 
     # -- requests -------------------------------------------------------------------------------------------
 
@@ -144,7 +154,7 @@ class FastRoute:
         if stop < 0 or not data.startswith(self._rest, stop):
             return -1
         digits, start = data[len(begin) : stop], stop + len(self._rest)
-        if not digits.isdigit() or start + int(digits) != len(data):
+        if not digits.isdigit() or start + int(digits) != len(data) or int(digits) > self._longest:
             return -1
         self._head, self._head_size, self._size = data[:start], start, len(data)
         return start
@@ -183,28 +193,52 @@ class FastRoute:
 
     # -- answers --------------------------------------------------------------------------------------------
 
-    def answered(self, data: bytes) -> bytes | None:
-        """The body for the client, where the data are a whole answer that needs no thought."""
-        if len(data) == self._known_size and data.startswith(self._known):
-            body = data[len(self._known) :]
-        else:
-            found = learned.whole(data)
-            if found is None:
-                return None
-            head, body = found
-            is_json = head.status == 200 and head.content_type == b"application/json"
-            if not is_json or not 0 < len(body) <= COLLECTED:
-                return None
-            self._known, self._known_size = data[: len(data) - len(body)], len(data)
-        return plain_results.as_it_is(body) if self.session is None else plain_results.in_session(body)
+    def answer(self, data: bytes, date: bytes) -> bytes | None:
+        """The answer to the client, where the data are a whole answer of the server that needs no thought.
 
-    def answer(self, body: bytes, date: bytes) -> bytes:
-        """The answer to the client, with this line for the date."""
+        Args:
+            date: the line of the head that tells it.
+        """
+        body, is_events = self._body_of(data)
+        message = sse.lone_message(body) if is_events else body
+        if message is None or (is_events and not self._exchange.accepts_events):
+            return None
+        if self.session is not None:
+            fitting = plain_results.in_session(message)
+            return None if fitting is None else self._json(fitting, date)
+        if plain_results.as_it_is(message) is None:
+            return None
+        return self._events(body, date) if is_events else self._json(body, date)
+
+    def _body_of(self, data: bytes) -> tuple[bytes, bool]:
+        """The body of a whole answer, and whether it is an event stream; empty where it is neither."""
+        if len(data) == self._known_size and data.startswith(self._known):
+            return data[len(self._known) :], self._is_events
+        found = learned.whole(data)
+        if found is None or found[0].status != 200 or len(found[1]) > COLLECTED:
+            return b"", False
+        head, body = found
+        self._is_events = head.content_type == b"text/event-stream"
+        if not self._is_events and head.content_type != b"application/json":
+            return b"", False
+        if head.content_length is not None:
+            self._known, self._known_size = data[: len(data) - len(body)], len(data)
+        return body, self._is_events
+
+    def _json(self, body: bytes, date: bytes) -> bytes:
         if len(body) != self._length or date is not self._date:
             self._length, self._date = len(body), date
             self._answer_head = b"%b%d%b" % (self._answer_lasting, len(body), date)
         return self._answer_head + body
 
+    def _events(self, body: bytes, date: bytes) -> bytes:
+        return b"%b%b%x\r\n%b\r\n0\r\n\r\n" % (self._stream_lasting, date, len(body), body)
+
 
 def _answer_lasting(fields: Mapping[str, str]) -> bytes:
     return lasting_lines(200, JSON, tuple(fields.items()), is_last=False) + b"\r\nContent-Length: "
+
+
+def _stream_lasting(fields: Mapping[str, str]) -> bytes:
+    said = {**fields, **STREAM_FIELDS, "Transfer-Encoding": "chunked"}
+    return lasting_lines(200, EVENTS, tuple(said.items()), is_last=False)

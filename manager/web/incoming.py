@@ -98,7 +98,8 @@ class Incoming:
     def is_repeatable(self) -> bool:
         """Whether more such requests may follow on the connection, and come without asking first."""
         framing = self._framing
-        return not framing.is_last and not framing.waits and framing.length is not None
+        is_plain = framing.length is not None and framing.knows_chunks
+        return is_plain and not framing.is_last and not framing.waits
 
     @property
     def is_gone(self) -> bool:

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from scripts.benchmarks import (
@@ -53,7 +54,12 @@ def asked(words: list[str]) -> argparse.Namespace:
     option = said.add_argument
     option("--quick", action="store_true", help="nginx only, under a minute; fails on a broken limit")
     option("--only", default="", metavar="SECTION,…", help="only these sections")
-    option("--cases", default="", metavar="WORDS", help="only cases with all these words in their labels")
+    option(
+        "--cases",
+        default="",
+        metavar="WORDS",
+        help="only cases (of the hop) with all these words in their labels",
+    )
     option("--rounds", type=int, metavar="N", help="5 where nothing is said, 3 with --quick")
     option("--seconds", type=int, default=1, metavar="S", help="of each round")
     option("--write-docs", action="store_true", help="put the results into the documents")
@@ -70,7 +76,8 @@ def measured(chosen: list[str], plan: Plan) -> list[Section]:
     for name in chosen:
         began, busy, own = time.monotonic(), machine.busy_s(), machine.own_s()
         try:
-            found.append(SECTIONS[name](plan))
+            (plan.folder / name).mkdir()
+            found.append(SECTIONS[name](replace(plan, folder=plan.folder / name)))
         except (RuntimeError, OSError, TimeoutError) as fault:
             plan.say(f"{name} failed: {fault}")
             continue
@@ -85,7 +92,7 @@ def run(wanted: argparse.Namespace, plan: Plan, versions: dict[str, str]) -> int
     where = machine.described() | versions | {"lm-tools-bridge": chain.version()}
     print(report.machine_text(where, plan), flush=True)
     chosen = [one for one in SECTIONS if one in wanted.only.split(",") or not wanted.only]
-    chosen = ["hop"] if plan.quick else chosen
+    chosen = ["hop"] if plan.quick or (plan.words and not wanted.only) else chosen
     found = measured(chosen, plan)
     whole = len(found) == len(SECTIONS) and not plan.words
     print(f"## targets\n\n{report.targets_text(found, whole=whole)}", flush=True)

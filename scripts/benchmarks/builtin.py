@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from scripts.benchmarks import chain, nginx
 from scripts.benchmarks.cases import ERAS
-from scripts.benchmarks.load import Call, Target, answers, measure
+from scripts.benchmarks.contest import contest
+from scripts.benchmarks.load import Call, Target
 from scripts.benchmarks.plan import ROOT, Plan
 from scripts.benchmarks.processes import cores, patiently, running
-from scripts.benchmarks.rounds import Measured, as_data, in_turns, ratio
+from scripts.benchmarks.rounds import Measured, as_data, ratio
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.table import table
 
@@ -71,16 +72,11 @@ def run(plan: Plan) -> Section:
         players = [stack.enter_context(_ours(plan)), *(stack.enter_context(_sdk(plan, form)) for form in SDK)]
         for era, number in cases:
             plan.say(f"builtin: {era} c={number}")
-            found[era, number] = _measured(plan, era, number, {each[era].name: each[era] for each in players})
+            call = Call(era, TOOL, ARGUMENTS)
+            named = {each[era].name: (call, each[era]) for each in players}
+            found[era, number] = contest(named, number, plan, ANSWER)
     data = {f"{era} c={number}": as_data(each) for (era, number), each in found.items()}
     return Section("builtin", table(COLUMNS, rows(found)), data, figures(found))
-
-
-def _measured(plan: Plan, era: str, number: int, targets: Mapping[str, Target]) -> dict[str, Measured]:
-    call = Call(era, TOOL, ARGUMENTS)
-    for each in targets.values():
-        answers(call, each, ANSWER)
-    return in_turns(targets, plan.rounds, lambda name: measure(call, number, targets[name], plan))
 
 
 def rows(found: Found) -> Iterator[tuple[object, ...]]:

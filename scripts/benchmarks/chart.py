@@ -11,9 +11,11 @@ from scripts.benchmarks.table import figure
 
 WIDTH, HEIGHT = 340.0, 190.0
 """Of a panel's drawing area."""
-LEFT, TOP, GAP_X, GAP_Y, BOTTOM = 64.0, 78.0, 56.0, 66.0, 44.0
+LEFT, TOP, GAP_X, GAP_Y, BOTTOM = 64.0, 78.0, 72.0, 66.0, 44.0
 RIGHT = 24.0
 TICKS = 4
+INSET = 22.0
+"""From the edges of the drawing area to the first and the last point."""
 
 STYLE = """
 text { font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #57606a }
@@ -65,7 +67,7 @@ class Scale:
         """Where a point is drawn."""
         span = math.log(self.most / self.least) if self.most > self.least else 1.0
         along = math.log(point[0] / self.least) / span
-        return self.x + along * WIDTH, self.y + HEIGHT * (1 - point[1] / self.top)
+        return self.x + INSET + along * (WIDTH - 2 * INSET), self.y + HEIGHT * (1 - point[1] / self.top)
 
 
 def nice_top(value: float) -> float:
@@ -137,7 +139,7 @@ def _line(line: Line, scale: Scale) -> list[str]:
 def _legend(right: float, y: float, lines: Sequence[Line]) -> list[str]:
     drawn, x = [], right
     for line in reversed(lines):
-        x -= 7 * len(line.name) + 38
+        x -= 7 * len(line.name) + 46
         drawn.append(f'<path class="{"muted " * line.muted}line" d="M{x:.1f} {y - 4:.1f}h22"/>')
         drawn.append(_text(x + 28, y, line.name))
     return drawn

@@ -21,6 +21,7 @@ from protocol import headers, jsonrpc, names
 from protocol.inbound import modern_meta
 from scripts.benchmarks.cases import MODERN, REVISION
 from scripts.benchmarks.chain import ASKING, CLIENT, post
+from scripts.benchmarks.machine import busy_s
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import cores, cpu_ns, family, rss_mb, start
 from scripts.benchmarks.rounds import Measured
@@ -37,7 +38,7 @@ request = function()
 end
 {delay}
 done = function(summary, latency, requests)
-  io.write(string.format("RESULT %d %d %f %f %d\\n", summary.requests, summary.duration,
+  io.write(string.format("RESULT %d %d %d %f %f %d\\n", summary.requests, summary.duration, summary.bytes,
     latency:percentile(50), latency:percentile(99),
     summary.errors.status + summary.errors.connect + summary.errors.read + summary.errors.timeout))
 end
@@ -115,6 +116,7 @@ class Told:
 
     calls: int
     seconds: float
+    size: float
     p50: float
     p99: float
     refused: int
@@ -153,11 +155,11 @@ def pressing(folder: Path, url: str, lua: str, connections: int, seconds: int) -
 
 def read(said: str, cpu_s: float) -> Told:
     """Wrk's own words, read."""
-    found = re.search(r"RESULT (\d+) (\d+) ([\d.]+) ([\d.]+) (\d+)", said)
+    found = re.search(r"RESULT (\d+) (\d+) (\d+) ([\d.]+) ([\d.]+) (\d+)", said)
     if found is None:
         raise RuntimeError(f"wrk said: {said}")
-    calls, duration, p50, p99, refused = (float(one) for one in found.groups())
-    return Told(int(calls), duration / 1e6, p50, p99, int(refused), cpu_s)
+    calls, duration, size, p50, p99, refused = (float(one) for one in found.groups())
+    return Told(int(calls), duration / 1e6, size / max(1, calls), p50, p99, int(refused), cpu_s)
 
 
 def path() -> str:
@@ -180,25 +182,33 @@ def measure(call: Call, connections: int, target: Target, plan: Plan) -> Measure
 def under(load: Callable[[], contextlib.AbstractContextManager[Running]], target: Target) -> Measured:
     """What a load shows of a target."""
     own = [pid for pid in family(target.pid) if pid not in target.behind] if target.pid else []
+    everybody = busy_s()
     before, before_alone, before_behind = cpu_ns(own), cpu_ns(own[:1]), cpu_ns(target.behind)
     with load() as running:
         told = running.wait()
     used, alone = cpu_ns(own) - before, cpu_ns(own[:1]) - before_alone
     behind = cpu_ns(target.behind) - before_behind
+    others = busy_s() - everybody - told.cpu_s - (used + behind) / 1e9
     return Measured(
         cpu=used / 1000 / max(1, told.calls), alone=alone / 1000 / max(1, told.calls),
         rate=told.calls / told.seconds, p50=told.p50, p99=told.p99,
         refused=told.refused, busy=used / 1e9 / told.seconds, load=told.cpu_s / told.seconds,
-        backend=behind / 1e9 / told.seconds, rss=rss_mb(own),
+        backend=behind / 1e9 / told.seconds, others=max(0.0, others) / told.seconds,
+        size=told.size, rss=rss_mb(own),
     )  # fmt: skip
 
 
-def answers(call: Call, target: Target, expected: bytes) -> None:
-    """Fail unless the target gives a call the whole answer.
+def answers(call: Call, target: Target, expected: bytes) -> int:
+    """The size of the target's answer to a call, its head included.
 
     Raises:
-        RuntimeError: it does not; the message holds what came instead.
+        RuntimeError: it does not hold what is expected; the message says what came instead.
     """
-    said, _ = post(target.urls[0], call.body, call.fields(target.sessions[0]))
+    said, fields = post(target.urls[0], call.body, call.fields(target.sessions[0]))
     if expected not in said:
         raise RuntimeError(f"{target.name} answered {call.tool} with {said[:500]!r}")
+    return (
+        len("HTTP/1.1 200 OK\r\n\r\n")
+        + sum(len(f"{name}: {value}\r\n") for name, value in fields.items())
+        + len(said)
+    )

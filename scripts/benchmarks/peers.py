@@ -13,12 +13,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from scripts.benchmarks import chain, hop, nginx
+from scripts.benchmarks.contest import contest
 from scripts.benchmarks.installing import Absent, installed, version
 from scripts.benchmarks.load import Call, Target, answers, measure
 from scripts.benchmarks.peer import PEERS, SERVER, TOOL, Peer
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import cores, descendants, patiently, running
-from scripts.benchmarks.rounds import Measured, as_data, in_turns, ratio
+from scripts.benchmarks.rounds import Measured, as_data, ratio
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.table import table
 
@@ -50,17 +51,9 @@ def run(plan: Plan) -> Section:
             measure(call, max(CONNECTIONS), target, replace(plan, seconds=WARM_UP_S))
         for number in CONNECTIONS:
             plan.say(f"peers: c={number}")
-            found[number] = _measured(plan, number, company.players)
+            found[number] = contest(company.players, number, plan, EXPECTED)
     data = {f"c={number}": as_data(each) for number, each in found.items()}
     return Section("peers", text(found, company.absent), data, figures(found, company.peers))
-
-
-def _measured(plan: Plan, number: int, players: Mapping[str, tuple[Call, Target]]) -> dict[str, Measured]:
-    def one(name: str) -> Measured:
-        call, target = players[name]
-        return measure(call, number, target, plan)
-
-    return in_turns(players, plan.rounds, one)
 
 
 @contextlib.contextmanager

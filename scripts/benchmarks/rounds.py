@@ -17,7 +17,8 @@ class Measured:
     cpu: µs of processor time for each call, of the measured process and descendants; alone: without them.
     rate: calls a second.
     p50, p99: latencies in µs. refused: calls that failed. busy, load, backend: shares of a processor that the
-    measured ones, the load generator and the server behind used. rss: MB of memory afterwards.
+    measured ones, the load generator, the server behind and all others used. size: bytes of an
+    answer. rss: MB of memory afterwards.
     """
 
     cpu: float
@@ -29,6 +30,8 @@ class Measured:
     busy: float
     load: float
     backend: float
+    others: float
+    size: float
     rss: float
 
 

@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """What sharing saves: processes and memory of N clients with M stdio servers, through us and each on its own.
 
 Usage: .venv/bin/python -m scripts.benchmarks.sharing [clients [servers]]   (8 and 6 where nothing is said)

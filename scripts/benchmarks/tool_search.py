@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """How long `tool_search` takes: medians in milliseconds for 1,000, 2,000 and 10,000 tools.
 
 Usage: .venv/bin/python -m scripts.benchmarks.tool_search [tools ...]

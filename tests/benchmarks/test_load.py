@@ -8,6 +8,7 @@ import re
 import pytest
 
 from scripts.benchmarks.cases import ALL, QUICK
+from scripts.benchmarks.contest import alike
 from scripts.benchmarks.load import ID, Call, Target, Told, heads_of, read, script
 from scripts.benchmarks.processes import Cores
 
@@ -39,7 +40,9 @@ def test_ids_keep_their_length_so_that_the_head_stays_true() -> None:
 
 
 def test_what_wrk_says_is_read() -> None:
-    assert read("noise\nRESULT 500 2000000 12.5 99.0 3\n", 1.5) == Told(500, 2.0, 12.5, 99.0, 3, 1.5)
+    assert read("noise\nRESULT 500 2000000 50000 12.5 99.0 3\n", 1.5) == Told(
+        500, 2.0, 100, 12.5, 99.0, 3, 1.5
+    )
     with pytest.raises(RuntimeError, match="unable to connect"):
         read("unable to connect", 0)
 
@@ -56,3 +59,9 @@ def test_what_is_measured_shares_its_processor_only_where_there_is_one(
     available: list[int], measured: int, load: int, backend: int
 ) -> None:
     assert Cores.of(available) == Cores(frozenset({measured}), frozenset({load}), frozenset({backend}))
+
+
+@pytest.mark.parametrize(("size", "same"), [(500, True), (540, True), (800, False), (300, False), (0, True)])
+def test_refusals_are_told_from_answers_by_their_size(size: float, same: bool) -> None:
+    """Where nobody answered at all, there is nothing to tell."""
+    assert alike(size, 500) is same

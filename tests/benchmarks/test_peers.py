@@ -13,7 +13,20 @@ from scripts.benchmarks.peer import PEERS, SERVER, RestCall
 from scripts.benchmarks.peers import OURS, figures, text
 from scripts.benchmarks.rounds import Measured
 
-ONE = Measured(cpu=10, alone=10, rate=1200, p50=1, p99=2, refused=0, busy=1, load=0.1, backend=0.2, rss=40)
+ONE = Measured(
+    cpu=10,
+    alone=10,
+    rate=1200,
+    p50=1,
+    p99=2,
+    refused=0,
+    busy=1,
+    load=0.1,
+    backend=0.2,
+    others=0,
+    size=500,
+    rss=40,
+)
 
 
 def test_every_proxy_serves_the_same_server_on_the_port_it_is_given(tmp_path: Path) -> None:

@@ -14,7 +14,20 @@ from scripts.benchmarks.rounds import Measured
 from scripts.benchmarks.section import Section
 from scripts.benchmarks.starting import at_share
 
-ONE = Measured(cpu=10, alone=10, rate=100, p50=60, p99=90, refused=0, busy=1, load=0.1, backend=0.2, rss=40)
+ONE = Measured(
+    cpu=10,
+    alone=10,
+    rate=100,
+    p50=60,
+    p99=90,
+    refused=0,
+    busy=1,
+    load=0.1,
+    backend=0.2,
+    others=0,
+    size=500,
+    rss=40,
+)
 CHEAP, SLOW = Case("modern", "json", "200B", 16), Case("legacy", "json", "200B", 1)
 
 

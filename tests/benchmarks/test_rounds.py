@@ -6,7 +6,20 @@ from dataclasses import replace
 
 from scripts.benchmarks.rounds import Measured, in_turns, median, ratio
 
-ONE = Measured(cpu=10, alone=10, rate=100, p50=1, p99=2, refused=0, busy=0.5, load=0.1, backend=0.2, rss=40)
+ONE = Measured(
+    cpu=10,
+    alone=10,
+    rate=100,
+    p50=1,
+    p99=2,
+    refused=0,
+    busy=0.5,
+    load=0.1,
+    backend=0.2,
+    others=0,
+    size=500,
+    rss=40,
+)
 
 
 def test_all_are_measured_in_turns() -> None:

@@ -12,9 +12,12 @@ from support.manager_home import ManagerHome, manager_home
 
 
 @pytest.fixture
-async def home(tmp_path: Path) -> AsyncIterator[ManagerHome]:
-    """Folders of a user on which managers can be started; nothing of them may outlive the test."""
-    async with manager_home(tmp_path / "user") as made:
+async def home(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[ManagerHome]:
+    """Folders of a user on which managers can be started; nothing of them may outlive the test.
+
+    Workspace servers are started anew, unless a test is one of those that are run with forked ones as well.
+    """
+    async with manager_home(tmp_path / "user", forks=getattr(request, "param", False)) as made:
         yield made
 
 

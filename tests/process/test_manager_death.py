@@ -16,7 +16,7 @@ from aiohttp import ClientError, ClientSession
 
 from support.front_door import LegacyClient
 from support.manager import make_project
-from support.manager_home import ManagerHome, until
+from support.manager_home import BOTH_WAYS, ManagerHome, until
 from support.scripted_upstream import ScriptedUpstream
 
 SUM = {"expression": "6*7"}
@@ -34,6 +34,7 @@ async def keep_calling(client: LegacyClient, count: Iterator[int], tool: str) ->
     return answered
 
 
+@BOTH_WAYS
 async def test_sessions_bindings_and_servers_survive_and_no_call_is_repeated(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
@@ -83,6 +84,7 @@ async def test_sessions_bindings_and_servers_survive_and_no_call_is_repeated(
     await home.emptied(5)
 
 
+@BOTH_WAYS
 async def test_servers_end_themselves_when_no_manager_comes_back(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:

@@ -29,7 +29,7 @@ from support.families import (
     user_tool,
 )
 from support.manager import make_project
-from support.manager_home import ManagerHome, until
+from support.manager_home import BOTH_WAYS, ManagerHome, until
 from support.patience import within
 
 RESTLESS = (
@@ -62,6 +62,7 @@ async def inspected(home: ManagerHome, project: Path) -> dict[str, dict[str, Any
     return {one["id"]: one for one in answer["sources"]}
 
 
+@BOTH_WAYS
 async def test_what_a_killed_workspace_server_leaves_is_ended_at_once(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
@@ -98,6 +99,7 @@ async def test_what_a_killed_workspace_server_leaves_is_ended_at_once(
     assert not script_copies(home)  # of the one that was cut off, either: the next one swept them away
 
 
+@BOTH_WAYS
 async def test_children_are_kept_while_a_manager_may_come_back(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
@@ -120,6 +122,7 @@ async def test_children_are_kept_while_a_manager_may_come_back(
     assert not home.processes()
 
 
+@BOTH_WAYS
 async def test_nothing_is_left_when_a_manager_was_killed_whether_its_servers_live_or_not(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:

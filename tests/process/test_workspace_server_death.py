@@ -14,7 +14,7 @@ from aiohttp import ClientSession
 
 from support.front_door import Answer, LegacyClient
 from support.manager import make_project
-from support.manager_home import ManagerHome, until
+from support.manager_home import BOTH_WAYS, ManagerHome, until
 from support.patience import within
 
 SUM = {"expression": "6*7"}
@@ -60,6 +60,7 @@ def has_ended(pid: int) -> bool:
         os.close(descriptor)
 
 
+@BOTH_WAYS
 async def test_a_kill_during_a_call_is_told_at_once_and_the_next_call_is_served(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol import sse
-from protocol.sse import Decoder, Event, EventTooLarge, encode, single_line
+from protocol.sse import Decoder, Event, EventTooLarge, encode, lone_message, single_line
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), max_size=8)
 FIELDS = st.one_of(
@@ -113,3 +113,29 @@ def test_an_event_beyond_the_limit_is_a_fault_before_memory_is(piece: bytes) -> 
 def test_the_limit_is_for_one_event_not_for_the_stream() -> None:
     decoder = Decoder(limit=100)
     assert sum(len(decoder.feed(b"data: " + b"x" * 80 + b"\n\n")) for _ in range(50)) == 50
+
+
+@pytest.mark.parametrize("begin", [b"event: message\ndata: ", b"data: "])
+def test_the_message_of_a_stream_of_one_event_is_found_without_reading_it(begin: bytes) -> None:
+    stream = begin + b'{"a":1}\n\n'
+    assert lone_message(stream) == read(stream)[0].data == b'{"a":1}'
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"",
+        b"data: 1",
+        b"data: 1\n",
+        b"data:1\n\n",
+        b"data: 1\r\n\r\n",
+        b"data: 1\ndata: 2\n\n",
+        b"data: 1\rdata: 2\n\n",
+        b"data: 1\n\ndata: 2\n\n",
+        b": comment\ndata: 1\n\n",
+        b"id: 1\ndata: 1\n\n",
+        b"event: other\ndata: 1\n\n",
+    ],
+)
+def test_other_streams_have_to_be_read(stream: bytes) -> None:
+    assert lone_message(stream) is None

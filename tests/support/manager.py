@@ -13,8 +13,14 @@ from manager.daemon import Daemon
 from manager.paths import Paths
 from manager.settings import Settings
 
-QUICK: dict[str, Any] = {"http_port": 0, "match_wait_s": 0.0, "announce_hold_s": 0.05, "grace_s": 5.0}
-"""Settings that keep tests short. Each can be overridden."""
+QUICK: dict[str, Any] = {
+    "http_port": 0,
+    "match_wait_s": 0.0,
+    "announce_hold_s": 0.05,
+    "grace_s": 5.0,
+    "fork_servers": False,
+}
+"""Settings that keep tests short; a template takes half a second. Each can be overridden."""
 
 
 @dataclass

@@ -19,12 +19,17 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from manager.client import Control, ManagerFault, NoManager
 from manager.paths import Paths
+from manager.upstream.templates import POSSIBLE
+from protocol.names import TEMPLATE
 
 QUICK: dict[str, object] = {"match_wait_s": 0, "announce_hold_s": 0.05, "grace_s": 5}
 """Settings that keep tests short. Each can be overridden."""
+BOTH_WAYS = pytest.mark.parametrize("home", [False, True], indirect=True, ids=["started", "forked"])
+"""Marks tests whose `home` makes managers that start servers anew, and managers that fork them."""
 START_S = 20.0
 STOP_S = 20.0
 
@@ -71,16 +76,18 @@ class Said:
 
 
 class ManagerHome:
-    """One user's folders, on which managers are started."""
+    """One user's folders, on which managers are started; `forks` is whether their servers may be forked."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, forks: bool = False) -> None:
         self.folder = folder
+        self._forks = forks
         self._environ = {
             **{name: os.environ[name] for name in ("PATH", "SSL_CERT_FILE") if name in os.environ},
             "HOME": str(folder / "home"),
             "LMTB_CONFIG_DIR": str(folder / "config"),
             "LMTB_STATE_DIR": str(folder / "state"),
             "LMTB_RUNTIME_DIR": str(folder / "run"),
+            "LMTB_FORK_SERVERS": str(forks),
         }
         (folder / "home").mkdir(parents=True)
         self.paths = Paths.of_user(self._environ)
@@ -112,9 +119,11 @@ class ManagerHome:
         return self._managers[-1]
 
     async def start(self, **options: Any) -> ManagerProcess:
-        """Start a manager and wait until it answers on its control socket."""
+        """Start a manager and wait until it answers on its control socket, and can fork if it may."""
         manager = await self.launch(**options)
         await self.ready(manager)
+        if self._forks and POSSIBLE:
+            await until(lambda: "template.ready" in manager.log.read_text(), START_S, manager.log.read_text)
         return manager
 
     async def ready(self, manager: ManagerProcess) -> None:
@@ -161,7 +170,11 @@ class ManagerHome:
 
     def servers(self) -> set[int]:
         """Process ids of all workspace servers, known to a manager or not."""
-        return set(self.processes("workspace_server"))
+        return set(self.processes("workspace_server")) - self.templates()
+
+    def templates(self) -> set[int]:
+        """Process ids of all templates, from which servers are forked."""
+        return set(self.processes(f"workspace_server {TEMPLATE}"))
 
     async def emptied(self, within_s: float) -> None:
         """Wait until nothing is left of these folders.
@@ -188,9 +201,9 @@ class ManagerHome:
 
 
 @contextlib.asynccontextmanager
-async def manager_home(folder: Path) -> AsyncIterator[ManagerHome]:
+async def manager_home(folder: Path, *, forks: bool = False) -> AsyncIterator[ManagerHome]:
     """Folders for managers. At the end all of them are stopped, and none may have left a process behind."""
-    home = ManagerHome(folder)
+    home = ManagerHome(folder, forks=forks)
     try:
         yield home
     finally:

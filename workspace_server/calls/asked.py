@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -21,8 +20,7 @@ Outcome = Mapping[str, Any] | msgspec.Raw | Rejection
 """Members of a result that we author, a third party's whole result as its bytes, or an error."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
+class Asked(msgspec.Struct, frozen=True):
     """A request whose envelope is in order.
 
     `inbound` holds the members of the parameters as the bytes that came. `header` is case-insensitive.

@@ -11,11 +11,12 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from protocol import asking, inbound, jsonrpc, names
 from workspace_server.source import CALL_ENDED, CallContext, CallOutcome, RpcError, nobody

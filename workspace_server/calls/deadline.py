@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from types import TracebackType
 
 import msgspec
+from msgspec.structs import replace
 
 from workspace_server.source import CallContext, RpcError
 

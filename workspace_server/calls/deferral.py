@@ -5,10 +5,11 @@ Between the rounds of a call (`held.py`), which come before a task, and the task
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from protocol import jsonrpc, tasks
 from protocol.inbound import Rejection
@@ -29,9 +30,10 @@ def missing(call: Call, offered: Offered) -> Rejection | None:
 
     Programs of our own wait as long as it takes.
     """
+    if offered.tool.task != "required" or call.within is not None:
+        return None
     context = call.context()
-    waits = call.within is not None or context.client == OWN_CLIENT
-    if offered.tool.task != "required" or waits or _knows_tasks(context):
+    if context.client == OWN_CLIENT or _knows_tasks(context):
         return None
     return tasks.missing(call.asked.request.id, offered.name)
 

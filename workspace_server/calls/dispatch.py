@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from protocol import headers, jsonrpc
 from protocol.errors import Reason, Refusal
@@ -34,7 +34,14 @@ from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import View
 from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.schemas import params
-from workspace_server.source import CallContext, CallOutcome, InvalidArguments, ToolError, ToolResult
+from workspace_server.source import (
+    NO_ARGUMENTS,
+    CallContext,
+    CallOutcome,
+    InvalidArguments,
+    ToolError,
+    ToolResult,
+)
 from workspace_server.tasks.tasks import Tasks
 from workspace_server.tool_search import execute
 from workspace_server.tool_search.definitions import TOOL_SEARCH
@@ -45,11 +52,9 @@ MAX_DEPTH: Final = 4
 OWN_TIME: Final = "ask for less in one call, or raise timeout_s where the tool or its server is configured"
 SEARCH: Final[str] = TOOL_SEARCH["name"]
 _OURS: Final = frozenset({SEARCH, execute.NAME})
-_ANSWERS: Final = ("requestState", "inputResponses")
 
 
-@dataclass(frozen=True, slots=True)
-class _Checked:
+class _Checked(msgspec.Struct, frozen=True):
     """A call whose arguments fit, and what it is of."""
 
     call: Call
@@ -96,11 +101,10 @@ class Calls:
 
         It passes view, gate and checks like any other.
         """
-        params, name = asked.inbound.params, asked.inbound.name or ""
-        offered = None if name in _OURS else view.get(name)
-        if offered is None or offered.tool.name not in offered.source.immediate:
+        offered = view.get(asked.inbound.name or "")
+        if offered is None or not is_immediate(asked, view):
             return None
-        if not self._gate.is_open(offered, view.configuration) or any(one in params for one in _ANSWERS):
+        if not self._gate.is_open(offered, view.configuration):
             return None
         call = _call(asked, view)
         if isinstance(call, Rejection):
@@ -208,8 +212,17 @@ class Calls:
         return encode_result(execute.not_found(name, view.nearest(name)))
 
 
+def is_immediate(asked: Asked, view: View) -> bool:
+    """Whether a call under this view is of a tool that only computes, and brings no answers."""
+    name, params = asked.inbound.name or "", asked.inbound.params
+    offered = None if name in _OURS else view.get(name)
+    if offered is None or offered.tool.name not in offered.source.immediate:
+        return False
+    return "requestState" not in params and "inputResponses" not in params
+
+
 def _call(asked: Asked, view: View) -> Call | Rejection:
-    arguments = asked.inbound.params.get("arguments", msgspec.Raw(b"{}"))
+    arguments = asked.inbound.params.get("arguments", NO_ARGUMENTS)
     if jsonrpc.bytes_of(arguments)[:1] != b"{":
         return asked.invalid("params.arguments must be an object")
     return Call(asked, view, asked.inbound.name or "", arguments)
@@ -223,10 +236,9 @@ def _check(call: Call, offered: Offered) -> _Checked | Outcome:
     filled = schema_defaults.fill(offered, arguments)
     if filled is not arguments:
         call = replace(call, arguments=jsonrpc.raw(filled))
-    # loaded with the first call: compiling schemas takes a library that health answers need not wait for
-    from workspace_server.schemas import validation  # noqa: PLC0415
+    if problems := offered.arguments.check(filled):
+        from workspace_server.schemas import validation  # noqa: PLC0415  loaded with the first call
 
-    if problems := validation.validator_for(offered.schema).check(filled):
         return encode_result(validation.invalid_arguments_result(offered.named_tool(), problems))
     return _Checked(call, offered, filled)
 
@@ -249,5 +261,7 @@ def _contradiction(call: Call, offered: Offered, arguments: Mapping[str, Any]) -
     """The answer to a call whose headers say something else than its arguments (M6)."""
     if not call.is_direct or headers.UNMIRRORED in call.asked.header:
         return None
-    problem = params.mismatch(call.asked.header, offered.schema, arguments)
+    if not offered.mirrored:
+        return None
+    problem = params.mismatch(call.asked.header, offered.mirrored, arguments)
     return None if problem is None else Rejection(400, HEADER_MISMATCH, problem, call.asked.request.id)

@@ -5,7 +5,7 @@ Results of our own are held to their output schema; a third party's are passed o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -19,7 +19,7 @@ from workspace_server.calls.asked import Outcome
 from workspace_server.calls.call import Call
 from workspace_server.catalog.registry import Offered
 from workspace_server.results import encode_result, error_result, refusal_result
-from workspace_server.source import CallOutcome, RpcError, Tool, ToolError, ToolResult
+from workspace_server.source import CallOutcome, RpcError, ToolError, ToolResult
 
 Note = Callable[[Issue], None]
 
@@ -33,7 +33,7 @@ def answer(call: Call, offered: Offered, outcome: CallOutcome, note: Note) -> Ou
         case Refusal():
             return encode_result(refusal_result(tool, outcome))
         case ToolResult():
-            if outcome.is_error or not _broken_promise(tool, outcome.structured, required=True):
+            if outcome.is_error or not _broken_promise(offered, outcome.structured, required=True):
                 return encode_result(outcome)
             log.error("output_schema_mismatch", tool=offered.name, source=offered.source.id)
             failed = ToolError(f"the result of {offered.name} does not fit its output schema")
@@ -58,26 +58,22 @@ def _look_over(offered: Offered, result: msgspec.Raw, note: Note) -> None:
         return
     structured = members.get("structuredContent")
     value = None if structured is None else msgspec.json.decode(structured)
-    if structured is not None and _broken_promise(offered.named_tool(), value, required=False):
+    if structured is not None and _broken_promise(offered, value, required=False):
         text = f"A result of {offered.name} did not fit its output schema"
         details = f"source {offered.source.id}"
         issue = Issue("warning", "schema", "OUTPUT_SCHEMA_MISMATCH", text, offered.name, details)
         note(issue)
 
 
-def _broken_promise(tool: Tool, structured: Any, *, required: bool) -> bool:
+def _broken_promise(offered: Offered, structured: Any, *, required: bool) -> bool:
     """Whether structured content does not fit the output schema of its tool, where there is one (T-176)."""
-    schema = tool.definition.get("outputSchema")
-    if not isinstance(schema, Mapping):
-        return False
-    if structured is None and required:
-        return True
-    from workspace_server.schemas import validation  # noqa: PLC0415  as in `Calls.run`
-
     try:
-        return bool(validation.validator_for(schema).check(structured))
+        promised = offered.results
     except ValueError:
         return required
+    if promised is None:
+        return False
+    return required if structured is None else bool(promised.check(structured))
 
 
 def trace(call: Call, offered: Offered, outcome: CallOutcome, seconds: float) -> None:

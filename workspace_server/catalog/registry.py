@@ -9,23 +9,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 from protocol.issues import Issue
+from protocol.mirrored import Mirrored, annotated
 from workspace_server import log, naming
 from workspace_server.catalog import offerings
 from workspace_server.catalog.listing import Listing
 from workspace_server.catalog.offerings import Offerings
 from workspace_server.source import Source, Tool
 
+if TYPE_CHECKING:
+    from workspace_server.schemas.validation import Validator
+
 CLOSE_S: Final = 10.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Offered:
     """One tool as it is offered: its name here, its definition under that name, and who runs it.
 
-    `defaults` are values for arguments that a caller leaves out (T-31); the definition shows them.
+    `defaults` are values for arguments that a caller leaves out (T-31); the definition shows them. What holds
+    for all calls of it is worked out once.
     """
 
     name: str
@@ -36,7 +42,31 @@ class Offered:
 
     def named_tool(self) -> Tool:
         """The tool under its offered name, for texts that mention it."""
+        return self._named
+
+    @cached_property
+    def _named(self) -> Tool:
         return Tool(self.name, self.definition, self.tool.visibility, self.tool.keywords)
+
+    @cached_property
+    def mirrored(self) -> tuple[Mirrored, ...]:
+        """The arguments that headers repeat (row M6)."""
+        return tuple(annotated(self.schema))
+
+    @cached_property
+    def arguments(self) -> Validator:
+        """What its arguments are held to. Raises `ValueError` where its schema cannot be served (T-18)."""
+        return _validator(self.schema)
+
+    @cached_property
+    def results(self) -> Validator | None:
+        """What its structured results are held to; None where it promises nothing (T-176).
+
+        Raises:
+            ValueError: its schema cannot be served.
+        """
+        schema = self.definition.get("outputSchema")
+        return _validator(schema) if isinstance(schema, Mapping) else None
 
     @property
     def schema(self) -> Mapping[str, Any]:
@@ -120,7 +150,12 @@ class Registry:
     @property
     def is_as_seen(self) -> bool:
         """Whether the last snapshot still shows the tools there are."""
-        return self._is_current and all(listing.is_as_seen for listing in self._listings)
+        if not self._is_current:
+            return False
+        for listing in self._listings:  # noqa: SIM110  asked with every call, and a generator costs as much again
+            if not listing.is_as_seen:
+                return False
+        return True
 
     async def snapshot(self) -> Snapshot:
         """The table now. Sources that do not answer in time appear with their last list."""
@@ -195,6 +230,13 @@ async def _close(listing: Listing) -> None:
         await asyncio.wait_for(listing.close(), CLOSE_S)
     except Exception as fault:  # noqa: BLE001  the others must be closed all the same
         log.fault("source_close_failed", fault, source=listing.source.id)
+
+
+def _validator(schema: Mapping[str, Any]) -> Validator:
+    # loaded with the first call: compiling schemas takes a library that health answers need not wait for
+    from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
+
+    return validator_for(schema)
 
 
 def _offer(entry: naming.Named[Tool]) -> Offered:

@@ -27,8 +27,6 @@ from workspace_server.children.spawn import Command, Spawned, StartFailed, refus
 __all__ = ["MARK", "Child", "Command", "StartFailed", "WriteFailed"]
 
 MARK: Final = names.CHILD_VARIABLE
-_INSTANCE: Final = os.environ.get(names.INSTANCE_VARIABLE, "")
-"""Begins every mark, so that the manager finds what a server that was killed has left."""
 START_S: Final = 30.0
 _DIES_S: Final = 2.0
 _LOOK_S: Final = 0.02
@@ -91,7 +89,8 @@ class Child:
         Raises:
             StartFailed: missing, not executable, folder gone, limits not possible. Nothing is left of it.
         """
-        marker = f"{_INSTANCE}.{os.urandom(16).hex()}"
+        # begins with the server's instance, so that the manager finds what one that was killed has left
+        marker = f"{os.environ.get(names.INSTANCE_VARIABLE, '')}.{os.urandom(16).hex()}"
         child = cls(spawn(command, marker, stdin), name or command.argv[0], marker)
         if on_stderr is not None:
             child._lines = LineLimiter(on_stderr)

@@ -126,11 +126,10 @@ class WriteEnd(End):
                 have been written in part then, so every later write fails, too.
         """
         deadline = self._loop.time() + timeout_s
-        try:
-            async with asyncio.timeout_at(deadline):
-                await self._turn.acquire()
-        except TimeoutError:
-            raise WriteFailed("it does not read its standard input") from None
+        if self._turn.locked():
+            await self._wait_for_turn(deadline)
+        else:
+            await self._turn.acquire()  # at once
         try:
             left = self._put(memoryview(data))
         except BaseException:
@@ -142,6 +141,13 @@ class WriteEnd(End):
         self._rest = asyncio.create_task(self._finish(left, deadline), name="write to child")
         self._rest.add_done_callback(self._finished)
         await asyncio.shield(self._rest)
+
+    async def _wait_for_turn(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._turn.acquire()
+        except TimeoutError:
+            raise WriteFailed("it does not read its standard input") from None
 
     async def _finish(self, left: memoryview, deadline: float) -> None:
         try:

@@ -12,6 +12,7 @@ Who reads them: `toml_file.py`, `mcp_json.py`, `editor_settings.py`. Who wins: `
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -28,6 +29,7 @@ from workspace_server.config.model import Configuration, Origin, RemoteServer, S
 from workspace_server.config.notes import Notes
 from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE
 from workspace_server.config.variables import Variables
+from workspace_server.glance import Glance
 
 USER_FILE: Final = "workspace.toml"
 WORKSPACE_FILE: Final = ".lm-tools-bridge/workspace.toml"
@@ -75,11 +77,14 @@ class Configurations:
         self._removed: list[str] = []
         self._current: Configuration | None = None
 
-    def current(self) -> Configuration:
+    def current(self, glance: Glance | None = None) -> Configuration:
         """The configuration now; the same object as before while no file changed.
 
         A file that cannot be read keeps what it said last, with an issue. What an untrusted workspace would
         widen is in `widening`; see `apply_widening`.
+
+        Args:
+            glance: hears what the configuration depends on.
         """
         self._follow_project()
         imported = [file for _, file in self._imported]
@@ -90,7 +95,24 @@ class Configurations:
         if self._current is None or any(changed):
             self._tidy()
             self._current = self._combined()
+        if glance is not None:
+            self._show(glance)
         return self._current
+
+    def _show(self, glance: Glance) -> None:
+        glance.saw(os.fspath(self._root))  # project files come and go in it
+        imported = [file for _, file in self._imported]
+        files: list[WatchedFile[Any]] = [
+            self._user,
+            self._ours,
+            self._editor,
+            *imported,
+            *self._named.values(),
+        ]
+        for file in files:
+            glance.saw(os.fspath(file.path))
+            if file.problem is not None:
+                glance.doubt()  # why it cannot be read may pass without a trace
 
     def forget(self) -> None:
         """The environment that placeholders get their values from has changed: read everything as new."""

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from protocol import headers
-from protocol.mirrored import annotated, value_at
+from protocol.mirrored import Mirrored, value_at
 
 _DECIMAL: Final = re.compile(r"(-?(?:0|[1-9]\d{0,400}))(?:\.0+)?")
 
 
 def mismatch(
-    header: Mapping[str, str], schema: Mapping[str, Any], arguments: Mapping[str, Any]
+    header: Mapping[str, str], mirrored: Iterable[Mirrored], arguments: Mapping[str, Any]
 ) -> str | None:
     """What is wrong with the mirrored headers of one call, or None when they agree with its arguments.
 
     Args:
         header: the request's headers, case-insensitive, duplicates already refused.
-        schema: the tool's `inputSchema`.
+        mirrored: the arguments that headers repeat, as the tool's `inputSchema` says.
         arguments: the arguments; null counts as absent.
     """
-    for one in annotated(schema):
+    for one in mirrored:
         name, path = one.header, ".".join(one.path)
         value = value_at(arguments, one.path)
         sent = header.get(name)

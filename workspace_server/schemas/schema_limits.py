@@ -214,6 +214,8 @@ class Cost:
 
     def evaluations(self, values_per_level: list[int]) -> int:
         """Upper bound for an instance with that many values at each depth, the root's being 0."""
+        if len(values_per_level) == 2 and len(self._levels) > 1:
+            return values_per_level[0] * self._levels[0] + values_per_level[1] * self._levels[1]
         last = len(self._levels) - 1
         return sum(count * self._levels[min(level, last)] for level, count in enumerate(values_per_level))
 

@@ -39,6 +39,7 @@ _OVER_BUDGET = (
     jsonschema_rs.ValidationErrorKind.BacktrackLimitExceeded,
     jsonschema_rs.ValidationErrorKind.RegexEngineFailure,
 )
+_NESTED = (dict, list, tuple)
 _UNKNOWN = {"additionalProperties", "unevaluatedProperties"}
 
 
@@ -90,6 +91,8 @@ class Validator:
         An empty list where all is well, or where the check would take too long. Never raises.
         """
         given = dict(arguments or {})
+        if self._fits_at_a_glance(given):
+            return []
         measured = _measure(given)
         if isinstance(measured, Problem):
             return [measured]
@@ -112,6 +115,17 @@ class Validator:
             for problem in wording.problems(error)
         ]
         return sorted(dict.fromkeys(problems), key=_rank)[:MAX_PROBLEMS]
+
+    def _fits_at_a_glance(self, given: dict[str, Any]) -> bool:
+        """Whether all is well with a few plain values; False where it takes a closer look to know."""
+        if self._engine is None or any(isinstance(value, _NESTED) for value in given.values()):
+            return False
+        if self._cost.evaluations([1, len(given)]) > MAX_EVALUATIONS:
+            return False
+        try:
+            return self._engine.is_valid(given)
+        except (ValueError, RecursionError, OverflowError, TypeError):
+            return False
 
 
 def _python_takes(pattern: str) -> bool:

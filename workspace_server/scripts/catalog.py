@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from workspace_server.glance import Glance
 from workspace_server.scripts import bundle as bundles
 from workspace_server.scripts.bundle import Bundle, Unreadable
 from workspace_server.scripts.folders import MANIFEST, Survey, Tree
@@ -83,12 +84,14 @@ class Catalog:
         self._last = Snapshot()
         self._is_empty = False
 
-    def look(self) -> Snapshot:
-        """The tools now; the same object while nothing changes."""
+    def look(self, glance: Glance | None = None) -> Snapshot:
+        """The tools now; the same object while nothing changes. `glance` hears what they depend on."""
         with self._lock:
             folders = (*self._folders, *self._library_folders)
             was_empty, self._is_empty = self._is_empty, not any(map(os.path.lexists, folders))
             if was_empty and self._is_empty:
+                if glance is not None:
+                    _saw_all(glance, map(os.fspath, folders))
                 return self._last
             self._tree.begin()
             draft = Draft(str(self._root))
@@ -106,7 +109,18 @@ class Catalog:
             snapshot = draft.done()
             if snapshot != self._last:
                 self._last = snapshot
+            if glance is not None:
+                self._show(glance)
             return self._last
+
+    def _show(self, glance: Glance) -> None:
+        _saw_all(glance, map(os.fspath, (*self._folders, *self._library_folders)))
+        _saw_all(glance, self._tree.looked_at)
+        scripts = [entry.current for entry in self._entries.values()]
+        is_plain = all(isinstance(one, Script) and one.manifest.cwd is None for one in scripts)
+        is_read = all(isinstance(one.bundle, Bundle) for one in self._libraries.values())
+        if not (is_plain and is_read and self._tree.has_no_links):
+            glance.doubt()  # what stands in has its time, and what a link leads to is elsewhere
 
     def confirm(self, listed: Script) -> bool:
         """Whether a tool that is about to run is still what was listed, and may run (T-63)."""
@@ -206,6 +220,11 @@ class Catalog:
             return ["trusted"] * len(scripts)
         verdicts = self._trust({one.item.key: one.item.digest() for one in scripts})
         return [verdicts.get(one.item.key, "never") for one in scripts]
+
+
+def _saw_all(glance: Glance, paths: Iterable[str]) -> None:
+    for path in paths:
+        glance.saw(path)
 
 
 def working_folder(root: Path, cwd: str) -> Path | None:

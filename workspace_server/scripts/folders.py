@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -99,6 +99,18 @@ class Tree:
     def forget(self) -> None:
         """Forget the folders that this look did not come by."""
         self._known = {path: known for path, known in self._known.items() if known.look == self._look}
+
+    @property
+    def looked_at(self) -> Iterator[str]:
+        """The folders and files that are known."""
+        for path, listing in self._known.items():
+            yield path
+            yield from (file for _, file in listing.files)
+
+    @property
+    def has_no_links(self) -> bool:
+        """Whether nothing among them is a link."""
+        return not any(listing.links for listing in self._known.values())
 
     def walk(self, root: Path) -> Walk:
         """The tools below `root`, at any depth; none where it is missing."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from protocol.errors import Reason, Refusal
 from protocol.issues import Issue
+from workspace_server.glance import Glance
 from workspace_server.scripts import schema
 from workspace_server.scripts.bundle import Bundle
 from workspace_server.scripts.catalog import Catalog, Trust, working_folder
@@ -82,12 +83,12 @@ class ScriptSource(Source):
         async with self._slots.place() as refusal:
             return refusal or await self._call(name, arguments, context)
 
-    def look(self) -> None:
+    def look(self, glance: Glance) -> None:
         """Look at the files now; from then on every list is the caller's last look. Blocks.
 
         So that all that a request wants to know of the disk is found out in one go.
         """
-        before, self._last = self._last, self._catalog.look()
+        before, self._last = self._last, self._catalog.look(glance)
         self._is_followed = True
         if self._last is not before:
             self.revision += 1

@@ -11,7 +11,7 @@ import asyncio
 import itertools
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -65,7 +65,7 @@ class Running:
         """What the source gets. It does not hear of tasks: one call is one task."""
         given = self._given
         meta = {**given.meta, "progressToken": jsonrpc.raw(_ANY)} if self._is_deaf else given.meta
-        return replace(
+        return msgspec.structs.replace(
             given,
             ask=self._ask,
             is_parked=self._is_parked,
@@ -198,7 +198,7 @@ class Running:
         params["inputResponses"] = jsonrpc.raw(answers)
         if "requestState" in asked:
             params["requestState"] = asked["requestState"]
-        return replace(context, params=params)
+        return msgspec.structs.replace(context, params=params)
 
 
 def _sentence(params: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,8 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from itertools import islice
+from typing import NamedTuple
 
 MAX_LENGTH = 1_000
 _MAX_NESTING = 50
@@ -25,17 +26,14 @@ class Refused(Exception):
     """Why an expression has no value, in words for the one who wrote it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str  # "number", "name", "operator" or "end"
-    text: str
-    position: int  # 1-based, in characters
-
-
 _TOKEN = re.compile(
-    r"(?P<space>[ \t\r\n]+)|(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
-    r"|(?P<name>[A-Za-z_][A-Za-z0-9_]*)|(?P<operator>\*\*|//|[-+*/%(),])"
+    r"[ \t\r\n]*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+    r"|[A-Za-z_][A-Za-z0-9_]*|\*\*|//|[-+*/%(),]|\Z|.)",
+    re.DOTALL,
 )
+_STRANGE = re.compile(r"[^ \t\r\n0-9A-Za-z_.+*/%(),-]")
+_NUMBERS_BEGIN = frozenset("0123456789.")
+_OPERATORS = frozenset({"**", "//", "-", "+", "*", "/", "%", "(", ")", ","})
 _HINTS = {
     "^": "; write ** for a power",
     "×": "; write *",
@@ -59,18 +57,20 @@ _TOKEN_HINTS = {
 }
 
 
-def _tokens(expression: str) -> list[_Token]:
-    found = []
-    at = 0
-    while at < len(expression):
-        match = _TOKEN.match(expression, at)
-        if match is None:
-            char = expression[at]
-            raise Refused(f"Unexpected character {char!r} at position {at + 1}{_HINTS.get(char, '')}")
-        if match.lastgroup != "space":
-            found.append(_Token(str(match.lastgroup), match.group(), at + 1))
-        at = match.end()
-    return [*found, _Token("end", "", at + 1)]
+def _tokens(expression: str) -> list[str]:
+    """Its tokens; the end is an empty one. Where one stands says `_position`."""
+    tokens: list[str] = _TOKEN.findall(expression)
+    if _STRANGE.search(expression) or "." in tokens:
+        index = next(at for at, text in enumerate(tokens) if text == "." or _STRANGE.match(text))
+        char = tokens[index]
+        at = _position(expression, index)
+        raise Refused(f"Unexpected character {char!r} at position {at}{_HINTS.get(char, '')}")
+    return tokens
+
+
+def _position(expression: str, index: int) -> int:
+    """Where a token stands: 1-based, in characters."""
+    return next(islice(_TOKEN.finditer(expression), index, None)).start(1) + 1
 
 
 def _bounded(value: Number | complex) -> Number:
@@ -148,13 +148,15 @@ _FUNCTIONS: dict[str, tuple[int, int, Callable[..., Number]]] = {
 _NAMES = (*_CONSTANTS, *_FUNCTIONS)
 
 
-@dataclass(frozen=True, slots=True)
-class _Operation:
-    """One step of a parsed expression: takes `arity` values off the stack and puts one on it."""
+class _Operation(NamedTuple):
+    """One step of a parsed expression: takes `arity` values off the stack and puts one on it.
+
+    `sign` is the index of the token it is written with.
+    """
 
     apply: Callable[..., Number]
     arity: int
-    sign: _Token
+    sign: int
 
 
 class _Parser:
@@ -163,53 +165,55 @@ class _Parser:
     Nothing is computed here, so a mistake in the text is reported before one in the arithmetic.
     """
 
-    def __init__(self, tokens: list[_Token]) -> None:
+    def __init__(self, expression: str, tokens: list[str]) -> None:
+        self._text = expression
         self._tokens = tokens
         self._next = 0
+        self._token = tokens[0]
         self._nesting = 0
         self.steps: list[Number | _Operation] = []
 
     def read(self) -> list[Number | _Operation]:
         self._expression(0)
-        if self._peek().kind != "end":
-            raise self._unexpected(self._peek())
+        if self._token:
+            raise self._unexpected()
         return self.steps
 
-    def _peek(self) -> _Token:
-        return self._tokens[self._next]
+    def _advance(self) -> None:
+        self._next += 1
+        self._token = self._tokens[self._next]
 
     def _accept(self, text: str) -> bool:
-        if self._peek().text != text:
+        if self._token != text:
             return False
-        self._next += 1
+        self._advance()
         return True
 
-    def _unexpected(self, token: _Token) -> Refused:
-        if token.kind == "end":
-            return Refused("Expression is incomplete")
-        follows_value = self._follows_value(token)
-        hint = _TOKEN_HINTS.get((token.text, follows_value), "")
-        if token.text.startswith("_"):
-            hint = _TOKEN_HINTS[",", True]
-        elif follows_value and (token.kind != "operator" or token.text == "("):
-            hint = "; an operator is missing before it"
-        return Refused(f"Unexpected '{token.text}' at position {token.position}{hint}")
+    def _place(self, index: int) -> int:
+        return _position(self._text, index)
 
-    def _follows_value(self, token: _Token) -> bool:
-        index = self._tokens.index(token)
-        return index > 0 and (
-            self._tokens[index - 1].kind != "operator" or self._tokens[index - 1].text == ")"
-        )
+    def _unexpected(self) -> Refused:
+        text, index = self._token, self._next
+        if not text:
+            return Refused("Expression is incomplete")
+        before = self._tokens[index - 1] if index else "("
+        follows_value = before not in _OPERATORS or before == ")"
+        hint = _TOKEN_HINTS.get((text, follows_value), "")
+        if text.startswith("_"):
+            hint = _TOKEN_HINTS[",", True]
+        elif follows_value and (text not in _OPERATORS or text == "("):
+            hint = "; an operator is missing before it"
+        return Refused(f"Unexpected '{text}' at position {self._place(index)}{hint}")
 
     def _expression(self, weakest: int) -> None:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
-            position = self._peek().position
+            position = self._place(self._next)
             raise Refused(f"Expression is nested too deeply at position {position}; split it into steps")
         self._operand()
-        while (rule := _BINARY.get(self._peek().text)) is not None and rule[0] >= weakest:
-            sign = self._peek()
-            self._next += 1
+        while (rule := _BINARY.get(self._token)) is not None and rule[0] >= weakest:
+            sign = self._next
+            self._advance()
             strength, apply = rule
             # A power binds to the right, and its exponent may carry a minus.
             self._expression(_NEGATION if apply is _power else strength + 1)
@@ -217,47 +221,48 @@ class _Parser:
         self._nesting -= 1
 
     def _operand(self) -> None:
-        token = self._peek()
-        if token.kind == "number":
-            self._next += 1
-            self.steps.append(int(token.text) if token.text.isdigit() else _decimal(token))
-        elif token.kind == "name":
-            self._next += 1
-            self._name(token)
+        token, index = self._token, self._next
+        if token[:1] in _NUMBERS_BEGIN:
+            self._advance()
+            self.steps.append(int(token) if token.isdigit() else self._decimal(token, index))
         elif self._accept("-"):
             self._expression(_NEGATION)
-            self.steps.append(_Operation(operator.neg, 1, token))
+            self.steps.append(_Operation(operator.neg, 1, index))
         elif self._accept("("):
             self._expression(0)
             self._close()
+        elif not token or token in _OPERATORS:
+            raise self._unexpected()
         else:
-            raise self._unexpected(token)
+            self._advance()
+            self._name(token, index)
 
     def _close(self) -> None:
         if not self._accept(")"):
-            raise self._unexpected(self._peek())
+            raise self._unexpected()
 
-    def _name(self, token: _Token) -> None:
-        name, at = token.text, token.position
+    def _name(self, name: str, index: int) -> None:
         if name in _CONSTANTS:
             self.steps.append(_CONSTANTS[name])
             return
         if name not in _FUNCTIONS:
             close = difflib.get_close_matches(name.lower(), _NAMES, n=1)
             guess = f" did you mean {close[0]}?" if close else ""
+            at = self._place(index)
             raise Refused(
                 f"Unknown name '{cut(name)}' at position {at};{guess} known are {', '.join(_NAMES)}"
             )
         if not self._accept("("):
-            raise Refused(f"'{name}' at position {at} is a function; write {name}(…)")
+            raise Refused(f"'{name}' at position {self._place(index)} is a function; write {name}(…)")
         given = self._arguments()
         least, most, function = _FUNCTIONS[name]
         if not least <= given <= most:
             wanted = (
                 str(least) if least == most else f"{least} or {most}" if most == 2 else f"at least {least}"
             )
+            at = self._place(index)
             raise Refused(f"{name} at position {at} takes {wanted} argument(s), got {given}")
-        self.steps.append(_Operation(function, given, token))
+        self.steps.append(_Operation(function, given, index))
 
     def _arguments(self) -> int:
         if self._accept(")"):
@@ -270,15 +275,14 @@ class _Parser:
         self._close()
         return given
 
+    def _decimal(self, token: str, index: int) -> float:
+        value = float(token)
+        if math.isinf(value):
+            raise Refused(f"Number is too large at position {self._place(index)}")
+        return value
 
-def _decimal(token: _Token) -> float:
-    value = float(token.text)
-    if math.isinf(value):
-        raise Refused(f"Number is too large at position {token.position}")
-    return value
 
-
-def _run(steps: list[Number | _Operation]) -> Number:
+def _run(expression: str, tokens: list[str], steps: list[Number | _Operation]) -> Number:
     stack: list[Number] = []
     for step in steps:
         if not isinstance(step, _Operation):
@@ -291,10 +295,11 @@ def _run(steps: list[Number | _Operation]) -> Number:
         except ZeroDivisionError as error:
             raise Refused("Division by zero") from error
         except OverflowError as error:
-            raise Refused(f"Result is too large at position {step.sign.position}") from error
+            at = _position(expression, step.sign)
+            raise Refused(f"Result is too large at position {at}") from error
         except ValueError as error:
             given = cut(", ".join(number_text(value) for value in values))
-            where = f"'{step.sign.text}' at position {step.sign.position}"
+            where = f"'{tokens[step.sign]}' at position {_position(expression, step.sign)}"
             raise Refused(f"Result of {where} is not a real number for {given}") from error
     return stack[0]
 
@@ -311,7 +316,8 @@ def evaluate(expression: str) -> Number:
         )
     if not expression.strip():
         raise Refused("Expression is empty; write one such as 2 + 2")
-    return _run(_Parser(_tokens(expression)).read())
+    tokens = _tokens(expression)
+    return _run(expression, tokens, _Parser(expression, tokens).read())
 
 
 def number_text(value: Number) -> str:

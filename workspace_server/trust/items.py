@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.config.model import Configuration, Origin, RemoteServer, StdioServer
+from workspace_server.glance import Glance
 from workspace_server.trust.item import Item, hashed
 from workspace_server.trust.program import Reader
 from workspace_server.trust.redaction import origin, redacted, redacted_url, shortened
@@ -46,23 +47,24 @@ class ItemMaker:
         self._reader = Reader(self._root)
         self._made: dict[str, Item] = {}
 
-    def all(self, configuration: Configuration, path: str) -> list[Item]:
+    def all(self, configuration: Configuration, path: str, glance: Glance | None = None) -> list[Item]:
         """Every item of a configuration, servers that are switched off left out.
 
         Args:
             configuration: what the user and the workspace configured.
             path: the PATH its programs are started with.
+            glance: hears what the items depend on.
         """
-        items = [self.stdio(one, path) for one in configuration.stdio if _counts(one)]
+        items = [self.stdio(one, path, glance) for one in configuration.stdio if _counts(one)]
         items += [self.remote(one) for one in configuration.remote if _counts(one)]
         settings = self.settings(configuration)
         return items if settings is None else [*items, settings]
 
-    def stdio(self, server: StdioServer, path: str) -> Item:
+    def stdio(self, server: StdioServer, path: str, glance: Glance | None = None) -> Item:
         """The item of a server that is a program: its words, the program, and the files it names."""
         cwd = server.cwd or str(self._root)
         raw = server.raw or {"command": list(server.command), "env": dict(server.env)}
-        named = self._reader.named(server.command, cwd, path)
+        named = self._reader.named(server.command, cwd, path, glance)
         written = redacted(raw, lambda argument: self._reader.is_file(argument, cwd))
         facts = {
             "from": self._relative(server.origin),

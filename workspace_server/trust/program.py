@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from workspace_server.glance import Glance
 from workspace_server.stamps import Stamp, is_settled, stamp_of
 from workspace_server.trust.item import file_name
 
@@ -45,12 +46,21 @@ class Reader:
         self._root = os.path.realpath(root)
         self._known: dict[tuple[str, bool], tuple[Stamp, bytes | str]] = {}
 
-    def named(self, command: Sequence[str], cwd: str, path: str) -> Named:
-        """What `command`, started in `cwd` with the search path `path`, names."""
+    def named(self, command: Sequence[str], cwd: str, path: str, glance: Glance | None = None) -> Named:
+        """What `command`, started in `cwd` with the search path `path`, names.
+
+        `glance` hears what that depends on.
+        """
         program = _locate(command[0], cwd, path) if command else None
+        if glance is not None and command:
+            for place in _places(command[0], path):
+                glance.saw(place)
         named = Named(program)
         for written in [program or "", *command[1:]]:
             for candidate in _candidates(written):
+                if glance is not None:
+                    glance.saw(os.path.join(cwd, candidate))  # noqa: PTH118  as in `_add`
+                    glance.saw(os.path.dirname(os.path.join(cwd, candidate)))  # noqa: PTH118, PTH120  may be a link
                 self._add(candidate, cwd, named)
         return named
 
@@ -109,12 +119,21 @@ def _candidates(argument: str) -> dict[str, None]:
 def _locate(name: str, cwd: str, path: str) -> str | None:
     if os.sep in name:
         return os.path.join(cwd, name)  # noqa: PTH118  as in `_add`
-    # entries that depend on the current folder would find programs of the workspace
-    entries = [entry for entry in path.split(os.pathsep) if os.path.isabs(entry)]  # noqa: PTH117  texts, not paths
+    entries = _entries(path)
     try:
         return shutil.which(name, path=os.pathsep.join(entries)) if entries else None
     except ValueError:
         return None
+
+
+def _entries(path: str) -> list[str]:
+    # entries that depend on the current folder would find programs of the workspace
+    return [entry for entry in path.split(os.pathsep) if os.path.isabs(entry)]  # noqa: PTH117  texts, not paths
+
+
+def _places(name: str, path: str) -> list[str]:
+    """Where a program of this name may be found."""
+    return [] if os.sep in name else [f"{entry}/{name}" for entry in _entries(path)]
 
 
 def _read(path: str, stamp: Stamp, room: int) -> tuple[Stamp, bytes | str]:

@@ -80,6 +80,12 @@ class TrustStore:
             return Issue("warning", "trust", "TRUST_FOLDER_REPLACED", message, details=trust_command(root))
         return None
 
+    def paths(self, root: Path) -> tuple[str, ...]:
+        """What verdicts and issues depend on: the folder that may be trusted, the store, and the record."""
+        known = self._identities.get(str(root))
+        record = () if known is None else (str(self._folder / _name(known.path)),)
+        return (str(root), str(self._folder.parent), str(self._folder), *record)
+
     def recorded(self, root: Path) -> Mapping[str, Recorded]:
         """What was trusted at this path, by item key; empty where nothing was or nobody can tell.
 

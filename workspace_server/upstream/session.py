@@ -168,8 +168,7 @@ class Session:
         number, client, era = self.exchange.number(), Client(context), self.greeting.era
         sent = messages.relayed(params, client, self._meta(context.capabilities), number, era)
         try:
-            async with _deadline(method, timeout_s), self._level.wanted(self._level_of(client)):
-                answer = await self.exchange.ask(number, method, sent, client)
+            answer = await self._asked(number, method, sent, client, timeout_s)
         except BrokenAnswer:
             what = "something that is no valid JSON in UTF-8 (NaN, Infinity, half a character)"
             return self._unreadable(method, what)
@@ -177,6 +176,15 @@ class Session:
             return messages.translated(answer, method, era)
         result = messages.completed(answer, method if era is Era.LEGACY else names.TOOLS_CALL)
         return result or self._unreadable(method, "a result that is no object")
+
+    async def _asked(
+        self, number: int, method: str, sent: Mapping[str, Any], client: Client, timeout_s: float | None
+    ) -> msgspec.Raw | RpcError:
+        level = self._level_of(client)
+        if level is None and timeout_s is None:  # as with nearly all calls
+            return await self.exchange.ask(number, method, sent, client)
+        async with _deadline(method, timeout_s), self._level.wanted(level):
+            return await self.exchange.ask(number, method, sent, client)
 
     async def subscribe(self, uri: str) -> RpcError | None:
         """Hear of this resource from now on (`on_update`); the server's refusal, if it refuses.

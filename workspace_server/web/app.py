@@ -135,7 +135,7 @@ class Server:
 
     async def _answer(self, asked: Asked) -> Answer:
         try:
-            async with self._life.call():
+            with self._life.call():
                 return await self._methods.answer(asked)
         except TimeoutError:
             text = "this workspace server stopped before the call was done"

@@ -6,7 +6,6 @@ Envelopes were checked in `protocol.inbound`; `subscriptions/listen`, which does
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +14,7 @@ from protocol import jsonrpc, names, tasks
 from protocol.inbound import Rejection
 from protocol.versions import MODERN_REVISIONS
 from workspace_server import log
+from workspace_server.calls import dispatch
 from workspace_server.calls.asked import Asked, Outcome
 from workspace_server.calls.dispatch import Calls
 from workspace_server.catalog.view import mode_of
@@ -22,6 +22,7 @@ from workspace_server.naming import sort_key
 from workspace_server.web import completion, pages, prompts, resources
 from workspace_server.web.tasks import TaskMethods
 from workspace_server.web.transparent import Transparent
+from workspace_server.web.turn import ThisTurn
 
 _UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 INSTRUCTIONS: Final = (
@@ -39,8 +40,7 @@ _CAPABILITIES: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(msgspec.Struct, frozen=True):
     """What goes back: HTTP status and the JSON-RPC body."""
 
     status: int
@@ -60,6 +60,7 @@ class Methods:
         self._toolset = calls.toolset
         self._calls = calls
         self._transparent = Transparent(calls)
+        self._view = ThisTurn(self._toolset.current_now)
         self._page_size = page_size
         self._server_info = {"name": names.WORKSPACE_SERVER, "version": version}
         self.tasks = TaskMethods(calls, self._finished)
@@ -90,8 +91,10 @@ class Methods:
         """The same for a call that waits for nothing; None where it has to be awaited."""
         if asked.request.method != names.TOOLS_CALL:
             return None
+        if not dispatch.is_immediate(asked, self._toolset.last):
+            return None  # not worth a look that would have to be repeated
         try:
-            view = self._toolset.current_now()
+            view = self._view.get()
             if view is None or self._transparent.may_answer(asked, view):
                 return None
             outcome = self._calls.call_now(asked, view)

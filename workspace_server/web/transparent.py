@@ -76,7 +76,7 @@ class Transparent:
 
     def may_answer(self, asked: Asked, view: View) -> bool:
         """Whether `answer` is to be asked about a call under this view."""
-        return _means_one_server(asked) and self._sole(view) is not None
+        return self._sole(view) is not None and _means_one_server(asked)
 
     def _sole(self, view: View) -> Source | None:
         if view is not self._seen[0]:

@@ -68,3 +68,53 @@ def test_what_does_not_begin_with_just_this_head_teaches_nothing(data: bytes) ->
     learned.remember(data, HEAD)
     assert learned.whole(data) is None
     assert learned.whole(message(b"{}")) is None
+
+
+# -- bodies in chunks --------------------------------------------------------------------------------------
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = ResponseHead(
+    200,
+    ((b"content-type", b"text/event-stream"), (b"transfer-encoding", b"chunked")),
+    None,
+    b"text/event-stream",
+)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "body"),
+    [
+        (b"0\r\n\r\n", b""),
+        (b"3\r\nabc\r\n0\r\n\r\n", b"abc"),
+        (b"1\r\na\r\n0A\r\n0123456789\r\n0\r\n\r\n", b"a0123456789"),
+    ],
+)
+def test_a_body_in_chunks_is_known_again_with_the_same_head(chunks: bytes, body: bytes) -> None:
+    learned.remember(STREAM + chunks, CHUNKED)
+    assert learned.whole(STREAM + chunks) == (CHUNKED, body)
+    assert learned.whole(STREAM.replace(b"200", b"201") + chunks) is None
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        b"",
+        b"3\r\nabc\r\n",
+        b"3\r\nabc\r\n0\r\n",
+        b"3\r\nabcd\r\n0\r\n\r\n",
+        b"3\r\nab\r\n0\r\n\r\n",
+        b"3;x=y\r\nabc\r\n0\r\n\r\n",
+        b"3 \r\nabc\r\n0\r\n\r\n",
+        b"+3\r\nabc\r\n0\r\n\r\n",
+        b"\r\nabc\r\n0\r\n\r\n",
+        b"3\r\nabc\r\n0\r\nT: x\r\n\r\n",
+        b"3\r\nabc\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        b"0\r\n\r\n0\r\n\r\n",
+        b"fffffffff\r\n",
+        b"1\r\na\r\n" * learned.MAX_CHUNKS + b"0\r\n\r\n",
+    ],
+    ids=str,
+)
+def test_chunks_that_are_not_whole_or_not_plain_are_the_parsers(chunks: bytes) -> None:
+    learned.remember(STREAM, CHUNKED)
+    assert learned.whole(STREAM + chunks) is None

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manager.upstream.process import Process, child_environment, spawn, start_time, tail
+from manager.upstream.process import Process, Start, child_environment, spawn, start_time, tail
 from protocol import names
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and descriptors of POSIX")
@@ -41,7 +41,7 @@ class Stage:
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "executable", str(self._program))
             given = dict(os.environ) if environ is None else environ
-            process = spawn(orders, self._listener, str(self.root), self.log, given, instance="i-7")
+            process = spawn(Start(orders, self._listener, str(self.root), self.log, given, "i-7"))
         self.started.append(process)
         return process
 
@@ -111,7 +111,7 @@ async def test_it_gets_orders_root_and_socket_and_nothing_else(stage: Stage) -> 
     finally:
         os.close(stranger)
     said = await stage.said()
-    assert said[:3] == ["-I -m workspace_server", str(stage.root.resolve()), '{"secret":"hunter2"}']
+    assert said[:3] == ["-I -m workspace_server i-7", str(stage.root.resolve()), '{"secret":"hunter2"}']
     assert said[3 : said.index("fds")] == [f"{names.INSTANCE_VARIABLE}=i-7"]
     descriptors = set(said[said.index("fds") + 1 :])
     assert str(stage._listener.fileno()) in descriptors

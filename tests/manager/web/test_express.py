@@ -12,57 +12,25 @@ import pytest_asyncio
 
 from manager.answers.dispatch import Dispatch
 from manager.answers.exchange import Exchange
+from manager.upstream import workspaces
 from manager.web import express
 from protocol import names
 from support.front_door import BOTH, EVENTS, JSON, Answer, Client
+from support.plays import PLAYS
 from support.scene import Scene, scene
-from support.scripted_upstream import (
-    COMPLETE,
-    Play,
-    broken_off,
-    cut,
-    error,
-    event,
-    fixed,
-    held,
-    never,
-    result,
-    stream,
-)
+from support.scripted_upstream import COMPLETE, held, never, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
-RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","content":[]}}'
-PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
-QUESTION = {
-    "resultType": "input_required",
-    "inputRequests": {
-        "q": {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}
-    },
-    "requestState": "s",
-}
-PLAYS: dict[str, Play] = {
-    "small": result(COMPLETE),
-    "large": result({**COMPLETE, "text": "x" * 300_000}),
-    "spaced": result(b'{ "resultType" : "complete", "content" : [ ], "n" : 1e400 }'),
-    "error": error(-32602, "no such tool", {"k": 1}),
-    "error with a status": error(-32021, "missing", {"requiredCapabilities": {}}, status=400),
-    "asks": result(QUESTION),
-    "nothing": fixed(b"", 202),
-    "no message": fixed(b"[1]"),
-    "no JSON": fixed(b"{", 200),
-    "a page": fixed(b"<p>", 502, "text/html"),
-    "breaks off": broken_off(b'{"jsonrpc"', 500),
-    "stream": stream(event(PROGRESS), event(RESPONSE)),
-    "stream without an end": cut(event(PROGRESS)),
-}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
-    async with scene(tmp_path_factory.mktemp("express")) as running:
-        running.upstream.plays |= PLAYS
-        yield running
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
+        async with scene(tmp_path_factory.mktemp("express")) as running:
+            running.upstream.plays |= PLAYS
+            yield running
 
 
 async def client_of(play: Scene, era: str, accept: str | None = BOTH) -> Client:
@@ -154,7 +122,7 @@ async def test_a_late_answer_comes_all_the_same(
     gate = asyncio.Event()
     play.upstream.plays["late"] = held(gate, result(COMPLETE))
     client = await client_of(play, era)
-    await client.call("echo")  # now a connection waits for the next call
+    await client.call("small")  # nothing has to be looked at now
     sent = sent_at_once(monkeypatch)
     call = asyncio.create_task(client.call("late"))
     await asyncio.sleep(0.2)  # it is late now

@@ -166,7 +166,7 @@ def test_question_hides_what_must_not_be_echoed_and_says_what_it_leaves_out() ->
 
 async def test_arguments_that_name_a_member_twice_are_not_asked_about(approvals: Approvals) -> None:
     """The person would see one value, the tool might take the other."""
-    context = replace(context_of(), arguments=msgspec.Raw(b'{"a":{"cmd":"rm","cmd":"ls"}}'))
+    context = msgspec.structs.replace(context_of(), arguments=msgspec.Raw(b'{"a":{"cmd":"rm","cmd":"ls"}}'))
     assert isinstance(await decide(approvals, context, arguments={"a": {"cmd": "ls"}}), BadAnswer)
 
 
@@ -257,7 +257,7 @@ async def test_no_change_of_a_state_is_accepted(approvals: Approvals) -> None:
     ]
     for one in forged:
         assert isinstance(await decide(approvals, context_of(state=one, answer=YES)), BadAnswer), one
-    not_text = replace(context_of(answer=YES), params={"requestState": msgspec.Raw(b"5")})
+    not_text = msgspec.structs.replace(context_of(answer=YES), params={"requestState": msgspec.Raw(b"5")})
     assert isinstance(await decide(approvals, not_text), BadAnswer)
 
 

@@ -8,6 +8,7 @@ import pytest
 from multidict import CIMultiDict
 
 from protocol import headers
+from protocol.mirrored import annotated
 from workspace_server.schemas.params import mismatch
 
 SCHEMA = {
@@ -39,7 +40,7 @@ SCHEMA = {
 )
 def test_headers_that_repeat_the_arguments_pass(header: dict[str, str], arguments: dict[str, Any]) -> None:
     """M6."""
-    assert mismatch(CIMultiDict(header), SCHEMA, arguments) is None
+    assert mismatch(CIMultiDict(header), annotated(SCHEMA), arguments) is None
 
 
 @pytest.mark.parametrize(
@@ -58,4 +59,4 @@ def test_headers_that_repeat_the_arguments_pass(header: dict[str, str], argument
 )
 def test_headers_that_say_something_else_are_found(header: dict[str, str], arguments: dict[str, Any]) -> None:
     """M6."""
-    assert mismatch(CIMultiDict(header), SCHEMA, arguments) is not None
+    assert mismatch(CIMultiDict(header), annotated(SCHEMA), arguments) is not None

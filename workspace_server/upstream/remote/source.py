@@ -92,7 +92,7 @@ class RemoteSource(ForeignSource):
         """One call; one that its server refuses over its headers is made again with fresh ones (row C6)."""
         if not self._offers(name) and self.forwards:
             wrapped = {"name": name, "arguments": context.arguments}
-            name, context = EXECUTE, replace(context, arguments=jsonrpc.raw(wrapped))
+            name, context = EXECUTE, msgspec.structs.replace(context, arguments=jsonrpc.raw(wrapped))
         outcome = await super().forward(name, context)
         if isinstance(outcome, RpcError) and outcome.code == HEADER_MISMATCH:
             self.lists.ask([TOOLS])

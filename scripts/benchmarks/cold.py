@@ -1,0 +1,172 @@
+"""How long a workspace takes that was not there: from the handshake to a tool's answer; and what it weighs.
+
+Usage: python -m scripts.benchmarks.cold [number of workspaces, 30 by default]
+Half of them by a manager that forks its servers, half by one that starts each anew, in turns. What is timed
+is a stateless handshake, which starts the server, and a call of `calculator`, on one connection. Memory is
+the proportional share (PSS) of manager, template and servers together: what each further server adds. Linux
+only.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from manager.client import Control, ManagerFault, NoManager
+from manager.paths import Paths
+from protocol import headers, names
+from protocol.versions import MODERN_REVISIONS
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+READY_S: Final = 30.0
+META: Final = {names.META_VERSION: MODERN_REVISIONS[0], names.META_CAPABILITIES: {}}
+
+
+@dataclass
+class Manager:
+    """A manager in folders of its own, and what was measured of it."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+    port: int
+    times: list[float] = field(default_factory=list)
+    weights: list[int] = field(default_factory=list)
+
+    def cold(self) -> None:
+        """Add one workspace."""
+        project = self.folder / f"project-{len(self.times)}"
+        (project / ".git").mkdir(parents=True)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port)
+        connection.connect()
+        began = time.perf_counter()
+        call(connection, "/mcp", names.HANDSHAKE, {"cwd": str(project)})
+        answer = call(connection, f"/mcp?cwd={quote(str(project))}", "calculator", {"expression": "6 * 7"})
+        self.times.append(1000 * (time.perf_counter() - began))
+        assert answer["result"]["structuredContent"] == {"value": 42}, answer
+        connection.close()
+
+    def weigh(self) -> None:
+        """Note what manager, template and servers weigh together, in KiB."""
+        self.weights.append(sum(pss(pid) for pid in family(str(self.folder))))
+
+
+def call(
+    connection: http.client.HTTPConnection, target: str, tool: str, arguments: dict[str, str]
+) -> dict[str, Any]:
+    """The answer to a stateless call."""
+    params = {"name": tool, "arguments": arguments, "_meta": META}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": names.TOOLS_CALL, "params": params})
+    fields = {
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+        headers.VERSION: MODERN_REVISIONS[0],
+        headers.METHOD: names.TOOLS_CALL,
+        headers.NAME: tool,
+    }
+    connection.request("POST", target, body, fields)
+    response = connection.getresponse()
+    text = response.read()
+    assert response.status == 200, text
+    answer: dict[str, Any] = json.loads(text.rpartition(b"data:")[2] if text.startswith(b"event") else text)
+    return answer
+
+
+def family(home: str) -> list[int]:
+    """All processes of a home."""
+    mark, found = f"HOME={home}".encode(), []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def pss(pid: int) -> int:
+    """The proportional share of a process, in KiB."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+
+
+@contextmanager
+def manager(folder: Path, *, forks: bool) -> Iterator[Manager]:
+    """A manager for as long as the block lasts; ready to fork, if it is to."""
+    folder.mkdir()
+    places = {f"LMTB_{one}_DIR": str(folder / one.lower()) for one in ("CONFIG", "STATE", "RUNTIME")}
+    environ = {"PATH": os.environ["PATH"], "HOME": str(folder), **places, "LMTB_FORK_SERVERS": str(forks)}
+    log = folder / "manager.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-m", "manager", "serve", "--http-port", "0"],
+            env=environ,
+            cwd=ROOT,
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        control = Control(Paths.of_user(environ).control_socket)
+        port = int(patiently(lambda: address(control), log).removesuffix("/mcp").rpartition(":")[2])
+        patiently(lambda: not forks or "template.ready" in log.read_text(), log)
+        yield Manager(process, folder, port)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def address(control: Control) -> str:
+    """The endpoint; empty until there is one."""
+    try:
+        return str(control.get("/status")["address"])
+    except (NoManager, ManagerFault):
+        return ""
+
+
+def patiently(look: Callable[[], Any], log: Path) -> Any:
+    """What is looked for, as soon as it is there."""
+    deadline = time.monotonic() + READY_S
+    while not (found := look()):
+        assert time.monotonic() < deadline, log.read_text()
+        time.sleep(0.02)
+    return found
+
+
+def main() -> None:
+    """Measure and print."""
+    number = int(sys.argv[1]) if len(sys.argv) > 1 else 30
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        manager(Path(folder, "forks"), forks=True) as forking,
+        manager(Path(folder, "starts"), forks=False) as starting,
+    ):
+        both = {"forked": forking, "started anew": starting}
+        for _ in range(number // 2):
+            for one in both.values():
+                one.cold()
+                time.sleep(1.5)  # a server opens its internal channel a second later
+                one.weigh()
+        for kind, one in both.items():
+            p95 = statistics.quantiles(one.times, n=20)[-1]
+            added = statistics.median(b - a for a, b in pairwise(one.weights)) / 1024
+            print(
+                f"{kind:>12}: first answer p50 {statistics.median(one.times):.1f} ms, p95 {p95:.1f} ms;"
+                f" each further workspace {added:.1f} MiB"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,199 @@
+"""Calls that differ in id and arguments alone: what matches the pattern of one means the same as if it were read."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from manager.routing.call_pattern import LONGEST, MAX_BRACKETS, CallPattern, is_plain_id, probe_of
+from manager.routing.json_scan import check_json
+from protocol import jsonrpc
+from protocol.jsonrpc import Request
+
+PYTHON = b'{"method":"tools/call","params":{"name":"t","arguments":%b},"jsonrpc":"2.0","id":%b}'
+TYPESCRIPT = b'{"jsonrpc":"2.0","id":%b,"method":"tools/call","params":{"name":"t","arguments":%b}}'
+META_LAST = (
+    b'{"jsonrpc":"2.0","id":%b,"method":"tools/call",'
+    b'"params":{"name":"t","arguments":%b,"_meta":{"arguments":{},"id":1}}}'
+)
+META_FIRST = (
+    b'{"method":"tools/call","params":{"_meta":{"io/x":[1]},"name":"t","arguments":%b},'
+    b'"more":"\\"id\\":1","jsonrpc":"2.0","id":%b}'
+)
+SPACED = (
+    b'{ "jsonrpc": "2.0",\r\n"id":%b, "method": "tools/call", "params": {"arguments":%b , "name": "t"} }\n'
+)
+FRAMES = {
+    "Python": (PYTHON, False),
+    "TypeScript": (TYPESCRIPT, True),
+    "meta last": (META_LAST, True),
+    "meta first": (META_FIRST, False),
+    "spaced": (SPACED, True),
+}
+EACH = pytest.mark.parametrize("frame", FRAMES)
+
+
+def written(frame: str, identity: bytes, arguments: bytes) -> bytes:
+    """A call in the manner of one client."""
+    text, is_id_first = FRAMES[frame]
+    return text % ((identity, arguments) if is_id_first else (arguments, identity))
+
+
+def pattern_of(frame: str) -> CallPattern:
+    found = probe_of(written(frame, b"7", b'{"a":1}'))
+    assert found is not None
+    return found[0]
+
+
+def read(body: bytes) -> tuple[Request, dict[str, Any]]:
+    """A call as everybody else reads it, without the two values."""
+    assert check_json(body) is None
+    message = jsonrpc.parse(body)
+    assert isinstance(message, Request), message
+    whole = json.loads(body)
+    del whole["id"], whole["params"]["arguments"]
+    return message, whole
+
+
+# what an attacker, or bad luck, writes: the frame's own words, at the wrong places
+DECOYS = [b'"id":', b'"arguments":', b'","params":{', b'},"jsonrpc":"2.0","id":', b'"name":"t"', b"}}", b"7"]
+PIECES = st.sampled_from(
+    [*DECOYS, b'"', b"\\", b"{", b"}", b"[", b",", b":", b" ", b"\n", b"\xe9", b"\\u0041"]
+)
+TEXTS = st.lists(PIECES, max_size=8).map(b"".join)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS.map(lambda text: text.decode("latin-1")),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["id", "arguments", "name", '"id":1', "x"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+ARGUMENTS = (
+    VALUES.map(lambda value: json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode())
+    | VALUES.map(lambda value: json.dumps({"a": value}).encode())
+    | TEXTS
+    | TEXTS.map(lambda text: b"{%b}" % text)
+)
+IDS = st.integers().map(b"%d".__mod__) | TEXTS.map(lambda text: b'"%b"' % text) | TEXTS
+
+
+@EACH
+@given(identity=IDS, arguments=ARGUMENTS)
+@example(b'"x"', b'{"id":2,"arguments":{"id":3}}')
+@example(b"1", b'{"a":1},"jsonrpc":"2.0","id":2,"x":{}')
+@example(b'1,"method":"tools/call","params":{"name":"u","arguments":{}},"x":2', b"{}")
+@example(b"1", b'{}},"params":{"name":"u","arguments":{}')
+@example(b"1", b' {"a":1} ')
+@example(b"1", b"{}{}")
+@example(b"1", b'{"a":NaN}')
+def test_what_matches_is_read_the_same(frame: str, identity: bytes, arguments: bytes) -> None:
+    body = written(frame, identity, arguments)
+    pattern = pattern_of(frame)
+    found = pattern.match(body)
+    if found is None:
+        return
+    message, rest = read(body)
+    assert found == (message.id, jsonrpc.bytes_of(jsonrpc.members_of(message.params)["arguments"]))
+    assert rest == read(written(frame, b"7", b'{"a":1}'))[1]
+    assert pattern.filled(found) == body
+    assert pattern.size == len(body) - len(found[0]) - len(found[1])
+
+
+@given(
+    frame=st.sampled_from(sorted(FRAMES)),
+    identity=st.integers(0, 10**15 - 1).map(b"%d".__mod__)
+    | st.from_regex(rb'"[a-z0-9 -]{0,64}"', fullmatch=True),
+    arguments=st.dictionaries(st.sampled_from(["id", "arguments", "a"]), VALUES, max_size=4).map(
+        lambda value: json.dumps(value).encode()
+    ),
+)
+def test_every_ordinary_call_matches(frame: str, identity: bytes, arguments: bytes) -> None:
+    assume(b"\\u" not in arguments)
+    found = pattern_of(frame).match(written(frame, identity, arguments))
+    assert found == (identity, arguments)
+
+
+@given(
+    frame=st.sampled_from(sorted(FRAMES)),
+    cut=st.integers(0, 400),
+    inserted=st.binary(max_size=3),
+    dropped=st.integers(0, 3),
+)
+def test_a_body_that_is_changed_anywhere_matches_only_as_another_call(
+    frame: str, cut: int, inserted: bytes, dropped: int
+) -> None:
+    """One that can be read, and reads the same but for the two values."""
+    whole = written(frame, b"7", b'{"a":"b"}')
+    body = whole[:cut] + inserted + whole[cut + dropped :]
+    if pattern_of(frame).match(body) is not None:
+        assert read(body)[1] == read(whole)[1]
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        *(b"01", b"-1", b"1.0", b"1e3", b"null", b"true", b"9" * 16, b"", b" 1", b"1\n", "٣".encode()),
+        *(b'"\\u0041"', b'"\xc3\xa9"', b'"a"b"', b'"%b"' % (b"x" * 65)),
+    ],
+)
+def test_an_odd_id_is_left_to_others(identity: bytes) -> None:
+    assert not is_plain_id(identity)
+    assert pattern_of("TypeScript").match(written("TypeScript", identity, b"{}")) is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    {
+        "not ASCII": '{"a":"é"}'.encode(),
+        "not UTF-8": b'{"a":"\xff"}',
+        "escapes": b'{"a":"\\u0041"}',
+        "a lone surrogate": b'{"a":"\\ud800"}',
+        "deep": b'{"a":' + b"[" * MAX_BRACKETS + b"]" * MAX_BRACKETS + b"}",
+        "very deep": b'{"a":' + b"[" * 8000 + b"]" * 8000 + b"}",
+        "long": b'{"a":"' + b"x" * LONGEST + b'"}',
+        "many values": b'{"a":[' + b"1," * 200_000 + b"1]}",
+        "no object": b"[1]",
+        "nothing": b"",
+        "two": b"{},{}",
+        "a control character": b'{"a":"\n"}',
+    }.items(),
+    ids=lambda one: one[0],
+)
+@EACH
+def test_odd_arguments_are_left_to_others(frame: str, arguments: tuple[str, bytes]) -> None:
+    """M-10, M-11: whatever is refused is refused where all messages are read."""
+    assert pattern_of(frame).match(written(frame, b"7", arguments[1])) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}',
+        b'{"jsonrpc":"2.0","id":1,"method":"tools/call"}',
+        b'{"jsonrpc":"2.0","method":"tools/call","params":{"name":"t","arguments":{}}}',
+        TYPESCRIPT % (b"-1", b"{}"),
+        TYPESCRIPT % (b"1", b"[]"),
+        TYPESCRIPT % (b"1", b'{"a":{"b":"\xc3\xa9"}}'),
+        b'{"id":1,"x":{"id":1},"jsonrpc":"2.0","method":"m","params":{"arguments":{}}}',
+        b'{"id":1,"jsonrpc":"2.0","method":"m","params":{"arguments":{},"x":{"arguments":{}}}}',
+        b'{"\\u0069d":1,"jsonrpc":"2.0","method":"m","params":{"arguments":{}}}',
+        b'{"id" :1,"jsonrpc":"2.0","method":"m","params":{"arguments":{}}}',
+        b'{"id":1,"jsonrpc":"2.0","method":"m","params":{"x":{"id":2},"argument\\u0073":{}},"x":{"arguments":{}}}',
+        TYPESCRIPT % (b"1", b'{"a":"' + b"x" * LONGEST + b'"}'),
+        b"[]",
+        b"",
+    ],
+)
+def test_a_call_whose_two_values_cannot_be_told_apart_has_no_pattern(body: bytes) -> None:
+    assert probe_of(body) is None
+
+
+def test_a_pattern_knows_no_other_tool() -> None:
+    pattern = pattern_of("TypeScript")
+    assert pattern.match(written("TypeScript", b"1", b"{}").replace(b'"t"', b'"u"')) is None
+    assert pattern.match(written("Python", b"1", b"{}")) is None

@@ -1,0 +1,203 @@
+"""Calls that are known again: the same answers, and the same for the server, as if each had been read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from manager.routing.call_pattern import probe_of
+from manager.upstream import workspaces
+from manager.web import fast_path
+from support.front_door import Answer
+from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
+from support.plays import PLAIN, PLAIN_RESULT, PLAYS
+from support.scene import Scene, scene
+from support.scripted_upstream import COMPLETE, fixed, held
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+ALL_PLAYS = {**PLAYS, "for another request": fixed(PLAIN.replace(b":7", b":8") + b"}")}
+PASSED_ON = {
+    "legacy": {"plain", "plain and signed", "of the older era", "for another request"},
+    "modern": {"plain", "plain and signed", "of the older era", "for another request", "small", "signed"}
+    | {"signed and more", "structured otherwise", "cached", "spaced", "asks"},
+}
+"""What nobody has to read."""
+ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
+        async with scene(tmp_path_factory.mktemp("fast")) as running:
+            yield running
+
+
+def same(answer: Answer) -> tuple[Any, ...]:
+    """What must be alike, order and spelling included: all but the time, and ids that are drawn."""
+    fields = [(name, value) for name, value in answer.headers.items() if name != "Date"]
+    return answer.status, fields, answer.messages if answer.is_stream else answer.body
+
+
+async def read_as_usual(client: OneConnection, tool: str, **options: Any) -> Answer:
+    with calls_known_again(ever=False) as known:
+        answer = await client.call(tool, **options)
+    assert known == []
+    return answer
+
+
+@ERAS
+@pytest.mark.parametrize("name", ALL_PLAYS)
+async def test_every_answer_is_the_same(era: str, name: str, play: Scene) -> None:
+    """M-27, M-28, M-89, M-100: status, fields and bytes."""
+    async with warmed(play, era, "t") as client:
+        play.upstream.plays["t"] = ALL_PLAYS[name]
+        with calls_known_again() as known:
+            fast = await client.call("t")
+        assert len(known) == 1
+        assert known.answered == (name in PASSED_ON[era])
+        assert same(fast) == same(await read_as_usual(client, "t"))
+        play.upstream.plays["t"] = PLAIN_RESULT
+        with calls_known_again() as known:
+            assert (await client.call("t", 8)).result["content"] == COMPLETE["content"]
+        assert (len(known) == 1) is (name not in ("breaks off", "stream without an end"))
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"a": 1},
+        {"id": 7, "arguments": {"name": "u"}},
+        {"a": '\\"},"jsonrpc":"2.0","id":1'},
+        {"a": [[{}], "\n"]},
+    ],
+    ids=str,
+)
+async def test_what_a_workspace_gets_is_the_same(era: str, arguments: Any, play: Scene) -> None:
+    """Every byte, and all fields in their order."""
+    own = ("Traceparent: 00-1-2-03", "X-MCP-Tool-Mode: all", "Cookie: secret", "Mcp-Param-A: 1")
+    async with warmed(play, era, "t", *own) as client:
+        with calls_known_again() as known:
+            fast = await client.call("t", 7, arguments)
+        slow = await read_as_usual(client, "t", arguments=arguments)
+    assert len(known) == 1
+    one, other = play.upstream.called("t")[-2:]
+    assert (one.body, one.target, one.headers) == (other.body, other.target, other.headers)
+    assert same(fast) == same(slow)
+
+
+@pytest.mark.parametrize("meta", ['{"progressToken":1}', '{"x":{"id":1,"arguments":{}}}', "{}", "null"])
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_what_a_client_adds_to_a_call_crosses_unchanged(meta: str, is_first: bool, play: Scene) -> None:
+    """The manager's own part is put in without reading the rest."""
+    client = await connected(play, "legacy", "t")
+    members = [f'"_meta":{meta}', '"name":"t"', '"arguments":{"a":[1]}']
+    params = ",".join(members if is_first else members[::-1])
+    body = f'{{"method":"tools/call","params":{{{params}}},"jsonrpc":"2.0","id":7}}'.encode()
+    request = client.request(body)
+    with calls_known_again() as known:
+        for _ in range(3):
+            await client.send(request)
+        assert len(known) == 1
+    with calls_known_again(ever=False):
+        await client.send(request)
+    one, other = play.upstream.called("t")[-2:]
+    assert one.body == other.body
+    client.close()
+
+
+# -- ids ---------------------------------------------------------------------------------------------------
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "identity", [0, 7, 10**15 - 1, 10**15, -1, "", "7", "x y", "\u00e9", '"', "x" * 64, "x" * 65]
+)
+async def test_ids_come_back_as_they_came(era: str, identity: Any, play: Scene) -> None:
+    async with warmed(play, era, "t") as client:
+        for _ in range(2):  # free again at once
+            answer = await client.call("t", identity)
+            assert (answer.status, answer.message["id"]) == (200, identity)
+        assert same(answer) == same(await read_as_usual(client, "t", identity=identity))
+
+
+@pytest.fixture
+def known() -> Iterator[Known]:
+    with calls_known_again() as found:
+        yield found
+
+
+@pytest.mark.parametrize("identity", [5, "five"])
+async def test_an_id_under_way_is_refused_a_second_time(identity: Any, play: Scene, known: Known) -> None:
+    async with warmed(play, "legacy", "t") as client, client.other() as other:
+        gate, before = asyncio.Event(), len(known)
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        first = asyncio.create_task(client.call("t", identity))
+        await sent(known, before + 1)
+        assert (await other.call("t", identity)).status == 400
+        assert len(known) == before + 1
+        gate.set()
+        assert (await first).status == 200
+        assert (await other.call("t", identity)).status == 200
+
+
+async def test_a_number_and_a_text_are_two_ids(play: Scene, known: Known) -> None:
+    async with warmed(play, "legacy", "t") as client, client.other() as other:
+        gate, before = asyncio.Event(), len(known)
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        calls = [asyncio.create_task(one.call("t", name)) for one, name in [(client, 7), (other, "7")]]
+        await sent(known, before + 1)
+        gate.set()
+        assert [(await one).message["id"] for one in calls] == [7, "7"]
+
+
+# -- learning ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def learned(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The bodies that were taken apart to learn from them."""
+    found: list[bytes] = []
+
+    def noted(body: bytes) -> Any:
+        found.append(body)
+        return probe_of(body)
+
+    monkeypatch.setattr(fast_path, "probe_of", noted)
+    return found
+
+
+@ERAS
+async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_from(
+    era: str, play: Scene, known: Known, learned: list[bytes]
+) -> None:
+    client = await connected(play, era, "t")
+    play.upstream.plays["t"] = PLAIN_RESULT
+    for number in range(150):
+        body = client.body(f"t{number}" if era == "legacy" else "t", 7, {"a": "\u00e9"})
+        assert (await client.send(client.request(body))).status == 200
+    assert len(learned) <= 2 * (fast_path.EAGER + 3)
+    assert not known
+    for _ in range(fast_path.RARELY + 2):
+        await client.call("t")
+    assert known.answered
+    client.close()
+
+
+@ERAS
+async def test_nothing_is_learned_from_a_call_that_was_known(
+    era: str, play: Scene, known: Known, learned: list[bytes]
+) -> None:
+    """Its answer was not plain, and went the usual way."""
+    async with warmed(play, era, "t") as client:
+        play.upstream.plays["t"] = PLAYS["error"]
+        learned.clear()
+        count = len(known)
+        for _ in range(3):
+            await client.call("t")
+        assert (len(known), learned) == (count + 3, [])

@@ -1,0 +1,196 @@
+"""One connection of a client that calls tools: every byte, and every segment, is the test's own.
+
+Its calls have the same head but for the length, and differ in id and arguments: the manager knows them again
+(`manager/web/fast_path.py`). Which of them it did, says `calls_known_again`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterator
+from typing import Any, Self
+
+import pytest
+from multidict import CIMultiDict
+
+from manager.web.fast_path import FastPath
+from manager.web.fast_route import FastRoute
+from protocol import headers, names
+from support import modern
+from support.front_door import BOTH, JSON, Answer
+from support.plays import PLAIN_RESULT
+from support.scene import Scene
+
+WITHIN_S = 10.0
+
+
+class Known(list[FastRoute]):
+    """The routes of calls that were known again; `answered` of them without being read in either direction."""
+
+    answered = 0
+
+
+@contextlib.contextmanager
+def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
+    """The calls that are known again meanwhile; not `ever`: all calls are read."""
+    known = Known()
+    begin, end = FastPath.begin, FastPath.end
+
+    def begun(self: FastPath, route: FastRoute, now: float) -> None:
+        known.append(route)
+        begin(self, route, now)
+
+    def ended(self: FastPath, route: FastRoute) -> None:
+        known.answered += 1
+        end(self, route)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FastPath, "begin", begun)
+        patch.setattr(FastPath, "end", ended)
+        if not ever:
+            patch.setattr(FastPath, "holds", lambda *_: False)
+        yield known
+
+
+async def sent(known: Known, count: int) -> None:
+    """Wait until so many calls were known again, and are on their way."""
+    async with asyncio.timeout(WITHIN_S):
+        while len(known) < count:
+            await asyncio.sleep(0.001)
+
+
+class OneConnection:
+    """A client of either era, at the pure door where it is modern, else with a session.
+
+    Attributes:
+        lines: the lines of its heads, without those about the body.
+        path: of its requests.
+        port: where it is connected.
+    """
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def __init__(self, play: Scene, path: str, *lines: str) -> None:
+        self.play = play
+        self.path = path
+        self.port = play.manager.port
+        self.lines = [f"Host: 127.0.0.1:{self.port}", f"Accept: {BOTH}", f"Content-Type: {JSON}", *lines]
+        self.is_modern = any(headers.METHOD in line for line in lines)
+        self._ids = itertools.count(1000)
+
+    async def open(self) -> None:
+        """Connect, again where it was connected before."""
+        self.reader, self.writer = await asyncio.open_connection("127.0.0.1", self.port)
+
+    def close(self) -> None:
+        """Leave, without a word."""
+        self.writer.transport.abort()
+
+    @contextlib.asynccontextmanager
+    async def other(self) -> AsyncIterator[Self]:
+        """Another connection of the same client."""
+        twin = copy.copy(self)
+        await twin.open()
+        try:
+            yield twin
+        finally:
+            twin.close()
+
+    # -- bytes ------------------------------------------------------------------------------------------
+
+    def body(self, tool: str, identity: Any = 7, arguments: Any = None) -> bytes:
+        """A call."""
+        params = {
+            "name": tool,
+            "arguments": arguments or {},
+            **({"_meta": modern.META} if self.is_modern else {}),
+        }
+        call = {"jsonrpc": "2.0", "id": identity, "method": names.TOOLS_CALL, "params": params}
+        return json.dumps(call, separators=(",", ":"), ensure_ascii=False).encode()
+
+    def head(self, length: int | str, *extra: str) -> bytes:
+        """The head of a request."""
+        lines = [f"POST {self.path} HTTP/1.1", *self.lines, f"Content-Length: {length}", *extra]
+        return "\r\n".join([*lines, "", ""]).encode()
+
+    def request(self, body: bytes, *extra: str) -> bytes:
+        """A whole request; `extra` are more lines of its head."""
+        return self.head(len(body), *extra) + body
+
+    async def answer(self) -> Answer:
+        """The next answer."""
+        async with asyncio.timeout(WITHIN_S):
+            head = (await self.reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            line, *fields = head[:-4].split("\r\n")
+            told = CIMultiDict(tuple(field.split(": ", 1)) for field in fields)  # type: ignore[misc]
+            return Answer(int(line.split()[1]), told, await self._body(told))
+
+    async def _body(self, told: CIMultiDict[str]) -> bytes:
+        if "Content-Length" in told:
+            return await self.reader.readexactly(int(told["Content-Length"]))
+        body = b""
+        while size := int(await self.reader.readline(), 16):
+            body += await self.reader.readexactly(size)
+            await self.reader.readline()
+        await self.reader.readline()
+        return body
+
+    async def send(self, raw: bytes, *more: bytes) -> Answer:
+        """Send pieces, each given time to arrive alone, and read one answer."""
+        self.writer.write(raw)
+        for piece in more:
+            for _ in range(3):
+                await asyncio.sleep(0)
+            self.writer.write(piece)
+        return await self.answer()
+
+    # -- calls ------------------------------------------------------------------------------------------
+
+    async def call(self, tool: str, identity: Any = 7, arguments: Any = None) -> Answer:
+        """Call a tool."""
+        return await self.send(self.request(self.body(tool, identity, arguments)))
+
+    async def warm(self, tool: str) -> None:
+        """Call a tool until such calls are known, wherever they come from, and when they follow each other."""
+        self.play.upstream.plays[tool] = PLAIN_RESULT
+        with calls_known_again() as known:
+            for _ in range(8):
+                answer = await self.call(tool, next(self._ids))
+                assert answer.status == 200, answer
+                if known.answered == 2:
+                    return
+        raise AssertionError("these calls are never known again")
+
+
+async def connected(play: Scene, era: str, tool: str, *lines: str) -> OneConnection:
+    """A client of an era. `tool` is the only one that a modern client's head names."""
+    if era == "modern":
+        body = modern.body_of(names.TOOLS_CALL, {"name": tool})
+        own = [
+            f"{name}: {value}"
+            for name, value in modern.headers_of(body, None).items()
+            if name != "Content-Type"
+        ]
+        client = OneConnection(play, play.pure_url.removeprefix(play.manager.base), *own, *lines)
+    else:
+        session = await play.legacy()
+        own = [f"{headers.SESSION}: {session.session}", f"{headers.VERSION}: {session.revision}"]
+        client = OneConnection(play, names.MCP_PATH, *own, *lines)
+    await client.open()
+    return client
+
+
+@contextlib.asynccontextmanager
+async def warmed(play: Scene, era: str, tool: str, *lines: str) -> AsyncIterator[OneConnection]:
+    """A client of an era, whose calls of a tool are known already."""
+    client = await connected(play, era, tool, *lines)
+    try:
+        await client.warm(tool)
+        yield client
+    finally:
+        client.close()

@@ -29,7 +29,7 @@ from manager.lock import Held, Lock
 from manager.log import configure, logger
 from manager.paths import Paths, UnsafePathError, make_private
 from manager.peer import peer_uid
-from manager.port import PortTaken, bind_fixed
+from manager.port import PortTaken, bind_fixed, private_socket
 from manager.routing.door import DoorRules
 from manager.settings import Settings
 from manager.upstream.workspaces import Workspaces
@@ -204,13 +204,7 @@ class Daemon:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # no await before it is put back: it is the whole process's, and children inherit it
-        mask = os.umask(0o177)
-        try:
-            door.bind(str(path))
-        finally:
-            os.umask(mask)
+        door = private_socket(path)
         stack.callback(path.unlink, missing_ok=True)
         await web.SockSite(runner, door, backlog=CONTROL_BACKLOG).start()
 

@@ -90,7 +90,8 @@ def registered(one: Manager, projects: Sequence[Path], port: int, pid: int) -> I
 
     def keep() -> None:
         while not stop.wait(1.0):
-            beat()
+            with contextlib.suppress(NoManager, ManagerFault):  # busy, or about to end
+                beat()
 
     def all_ready() -> bool:
         return [each["state"] for each in one.control.get("/list")["instances"]] == ["ready"] * len(beats)

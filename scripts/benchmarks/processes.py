@@ -131,11 +131,6 @@ def rss_mb(pids: Iterable[int]) -> float:
     return sum(_kib(Path(f"/proc/{pid}/status"), "VmRSS") for pid in pids) / 1024
 
 
-def pss_mb(pids: Iterable[int]) -> float:
-    """The memory that processes have now; what they share is counted once."""
-    return sum(_kib(Path(f"/proc/{pid}/smaps_rollup"), "Pss") for pid in pids) / 1024
-
-
 def _kib(file: Path, name: str) -> int:
     with contextlib.suppress(OSError):
         if found := re.search(rf"^{name}:\s+(\d+) kB", file.read_text(), re.MULTILINE):

@@ -1,8 +1,9 @@
 """Growth: what a call costs and how much memory there is, as sessions and workspaces become many.
 
 One manager grows step by step. At each step it is measured in turns with nginx, and its processor time is
-compared in relation to nginx's, because the weather changes between steps. Every call has another session or
-workspace than the one before. What the manager does by itself, for heartbeats of many servers, is taken off.
+compared in relation to nginx's, because the weather changes between steps. Kept: each connection stays with
+its session and workspace, as clients do. In turns: every call has another session or workspace than the one
+before. What the manager does by itself, for heartbeats of many servers, is taken off.
 """
 
 from __future__ import annotations
@@ -29,17 +30,21 @@ CALL = Call("legacy", "200B.json")
 
 @dataclass(frozen=True)
 class Step:
-    """What was found at one size. `others` is nginx."""
+    """What was found at one size."""
 
     number: int
-    ours: Measured
-    others: Measured
+    nginx: Measured
+    kept: Measured
+    in_turns: Measured
     memory: float
 
-    @property
-    def times(self) -> float:
-        """Processor time of a call, in relation to nginx's."""
-        return ratio(self.ours.cpu, self.others.cpu)
+    def beside(self, first: Step, kind: str) -> float:
+        """Processor time of a call beside that at the first step, both in relation to nginx's."""
+        now, then = (
+            ratio(getattr(self, kind).cpu, self.nginx.cpu),
+            ratio(getattr(first, kind).cpu, first.nginx.cpu),
+        )
+        return ratio(now, then)
 
 
 def run(plan: Plan) -> Section:
@@ -53,7 +58,10 @@ def run(plan: Plan) -> Section:
             "workspaces": list(_workspaces(plan, yardstick, behind, backend)),
         }
     data = {name: [asdict(one) for one in steps] for name, steps in series.items()}
-    figures = {f"growth {name}": ratio(steps[-1].times, steps[0].times) for name, steps in series.items()}
+    figures = {
+        f"growth {name} {kind}": steps[-1].beside(steps[0], kind)
+        for name, steps in series.items() for kind in ("kept", "in_turns")
+    }  # fmt: skip
     drawn = picture(series)
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "growth.svg").write_text(drawn)
@@ -93,26 +101,31 @@ def _workspaces(plan: Plan, yardstick: Target, behind: int, backend: int) -> Ite
 
 def _step(plan: Plan, yardstick: Target, ours: Target, number: int) -> Step:
     answers(CALL, ours, b"x" * 200)
-    targets = {"nginx": replace(yardstick, sessions=ours.sessions), "ours": ours}
+    plain = replace(yardstick, sessions=ours.sessions)
+    targets = {"nginx": plain, "kept": replace(ours, kept=True), "in_turns": ours}
     time.sleep(IDLE_S)  # sessions are written down behind the answer
     own = family(ours.pid)
     before = cpu_ns(own)
     time.sleep(IDLE_S)
     idle = (cpu_ns(own) - before) / 1000 / IDLE_S
     found = in_turns(targets, plan.rounds, lambda name: measure(CALL, CONNECTIONS, targets[name], plan))
-    alone = found["ours"]
-    called = replace(alone, cpu=alone.cpu - idle / max(1.0, alone.rate))
-    return Step(number, called, found["nginx"], rss_mb([ours.pid]))
+    kept, turns = (
+        replace(one, cpu=one.cpu - idle / max(1.0, one.rate)) for one in (found["kept"], found["in_turns"])
+    )
+    return Step(number, found["nginx"], kept, turns, rss_mb([ours.pid]))
 
 
 def text(series: dict[str, list[Step]]) -> str:
     """The table."""
     rows = [
-        (f"{one.number:,} {name}", one.ours.cpu, one.others.cpu, f"{one.times:.2f}",
-         f"{ratio(one.times, steps[0].times):.2f}", one.ours.rate, one.memory)
+        (f"{one.number:,} {name}", one.nginx.cpu, one.kept.cpu, f"{one.beside(steps[0], 'kept'):.2f}",
+         one.in_turns.cpu, f"{one.beside(steps[0], 'in_turns'):.2f}", one.kept.rate, one.memory)
         for name, steps in series.items() for one in steps
     ]  # fmt: skip
-    columns = ("of", "µs/call ours", "nginx", "ratio", "beside the first", "calls/s ours", "RSS MB")
+    columns = (
+        "of", "µs/call nginx", "ours, kept", "beside the first", "ours, in turns", "beside the first",
+        "calls/s ours, kept", "RSS MB",
+    )  # fmt: skip
     return table(columns, rows)
 
 
@@ -122,8 +135,8 @@ def picture(series: dict[str, list[Step]]) -> str:
         "Growth of one manager",
         [
             [chart.Panel("calls a second", name, [
-                chart.Line("manager", [(one.number, one.ours.rate) for one in steps]),
-                chart.Line("nginx", [(one.number, one.others.rate) for one in steps], muted=True),
+                chart.Line("manager", [(one.number, one.kept.rate) for one in steps]),
+                chart.Line("nginx", [(one.number, one.nginx.rate) for one in steps], muted=True),
             ]) for name, steps in series.items()],
             [chart.Panel("memory, MB", name, [
                 chart.Line("manager", [(one.number, one.memory) for one in steps]),

@@ -30,10 +30,15 @@ ID = b"1000000"
 """Stands where the load counts: in a session, no two calls may have one id at the same time."""
 
 COUNTING = """
-local id, turn = {id}, 0
+local id, threads = {id}, 1
+turn = 0
+setup = function(thread)
+  thread:set("turn", threads)
+  threads = threads + 1
+end
 request = function()
   id = id + 1
-  turn = turn % #heads + 1
+  {turn}
   return heads[turn] .. id .. behind
 end
 {delay}
@@ -44,12 +49,15 @@ done = function(summary, latency, requests)
 end
 """
 
+NEXT, KEEP = "turn = turn % #heads + 1", "turn = (turn - 1) % #heads + 1"
+
 
 @dataclass(frozen=True)
 class Target:
     """Somebody to be called: the addresses to take in turns, the sessions likewise, and the process it is.
 
-    `behind` are processes that answer for it and are not counted as its own.
+    `behind` are processes that answer for it and are not counted as its own. `kept`: each connection stays
+    with one address and session, as a client does; otherwise every call has the next.
     """
 
     name: str
@@ -57,6 +65,7 @@ class Target:
     urls: Sequence[str]
     sessions: Sequence[str] = ("",)
     behind: Sequence[int] = ()
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,13 +100,16 @@ def head(url: str, fields: Mapping[str, str], length: int) -> str:
     return "\r\n".join([*lines, "", ""])
 
 
-def script(heads: Sequence[str], body: bytes, delay_ms: int = 0) -> str:
-    """The load as wrk wants it: one of the heads, then the body with the next id."""
+def script(heads: Sequence[str], body: bytes, *, delay_ms: int = 0, kept: bool = False) -> str:
+    """The load as wrk wants it: one of the heads, then the body with the next id.
+
+    `kept`: each thread stays with a head of its own.
+    """
     before, _, behind = body.decode().partition(ID.decode())
     listed = ",\n".join(json.dumps(each + before) for each in heads)
     delay = f"delay = function() return {delay_ms} end" if delay_ms else ""
     texts = f"local heads = {{\n{listed}\n}}\nlocal behind = {json.dumps(behind)}\n"
-    return texts + COUNTING.format(id=ID.decode(), delay=delay)
+    return texts + COUNTING.format(id=ID.decode(), delay=delay, turn=KEEP if kept else NEXT)
 
 
 def heads_of(target: Target, call: Call) -> list[str]:
@@ -138,12 +150,24 @@ class Running:
 
 
 @contextlib.contextmanager
-def pressing(folder: Path, url: str, lua: str, connections: int, seconds: int) -> Iterator[Running]:
+def pressing(
+    folder: Path, url: str, lua: str, connections: int, seconds: int, *, threads: int = 1
+) -> Iterator[Running]:
     """A load for as long as it lasts, at most as long as the block."""
     file = folder / f"load-{connections}.lua"
     file.write_text(lua)
     out = file.with_suffix(".out")
-    command = (path(), "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "20s", "-s", str(file), url)
+    command = (
+        path(),
+        f"-t{threads}",
+        f"-c{connections}",
+        f"-d{seconds}s",
+        "--timeout",
+        "20s",
+        "-s",
+        str(file),
+        url,
+    )
     one = start(*command, on=cores().load, log=out)
     try:
         yield Running(one, out)
@@ -175,8 +199,14 @@ def version() -> str:
 
 def measure(call: Call, connections: int, target: Target, plan: Plan) -> Measured:
     """One round."""
-    lua = script(heads_of(target, call), call.body)
-    return under(lambda: pressing(plan.folder, target.urls[0], lua, connections, plan.seconds), target)
+    heads = heads_of(target, call)
+    if target.kept:
+        heads = heads[:: max(1, len(heads) // connections)]
+    lua = script(heads, call.body, kept=target.kept)
+    threads = connections if target.kept else 1
+    return under(
+        lambda: pressing(plan.folder, target.urls[0], lua, connections, plan.seconds, threads=threads), target
+    )
 
 
 def under(load: Callable[[], contextlib.AbstractContextManager[Running]], target: Target) -> Measured:

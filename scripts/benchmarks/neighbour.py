@@ -45,7 +45,7 @@ def _beside(plan: Plan, target: Target, large: list[Told]) -> Measured:
     lua = script(heads_of(target, LARGE), LARGE.body)
     with pressing(plan.folder, target.urls[0], lua, STREAMS, seconds + AROUND_S) as streams:
         time.sleep(BEFORE_S)
-        small = script(heads_of(target, SMALL), SMALL.body, PAUSE_MS)
+        small = script(heads_of(target, SMALL), SMALL.body, delay_ms=PAUSE_MS)
         found = under(lambda: pressing(plan.folder, target.urls[0], small, CONNECTIONS, seconds), target)
         large.append(streams.wait())
     return found

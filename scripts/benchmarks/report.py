@@ -58,8 +58,9 @@ def save(where: Machine, found: Sequence[Section], plan: Plan) -> Path:
 
 def write_documents(where: Machine, found: Sequence[Section], plan: Plan, *, whole: bool) -> None:
     """Put it between the marks of the documents; of a run in parts, only these parts."""
-    if plan.quick:
+    if plan.quick or whole:
         documents.write(ROOT / "README.md", {"quick": quick_text(figures_of(found))})
+    if plan.quick:
         return
     texts = {one.name: f"{one.text}\n\n{machine_text(where, plan)}" for one in found}
     if whole:

@@ -45,8 +45,14 @@ TARGETS = (
     ),
     Target("large memory", "memory of the manager, results of 1 MB beside those of 200 B", 1.25, " ×"),
     Target("neighbour", "small calls beside four streams of 1 MB, p99", 1.0, TIMES),
-    Target("growth workspaces", "processor time of a call, 100 workspaces beside 1", 1.1, " ×"),
-    Target("growth sessions", "processor time of a call, 10,000 sessions beside 10", 1.1, " ×"),
+    *(
+        Target(f"growth {name} {kind}", f"processor time of a call, {much}, {how}", 1.1, " ×")
+        for name, much in (
+            ("workspaces", "100 workspaces beside 1"),
+            ("sessions", "10,000 sessions beside 10"),
+        )
+        for kind, how in (("kept", "connections stay with theirs"), ("in_turns", "another with every call"))
+    ),
     Target("session KiB", "memory of an idle session", 1.0, " KiB"),
     Target("stream KiB", "memory of an open stream, its connection included", 4.0, " KiB"),
     Target("builtin json", f"{SDK}, JSON", 5, " ×", at_least=True),

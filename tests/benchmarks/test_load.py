@@ -35,7 +35,7 @@ def test_ids_keep_their_length_so_that_the_head_stays_true() -> None:
     body = Call("legacy", "tool").body
     lua = script(["HEAD"], body)
     assert body.count(ID) == 1
-    assert re.search(r"id, turn = (\d+), 0", lua)[1] == ID.decode()  # type: ignore[index]
+    assert re.search(r"id, threads = (\d+), 1", lua)[1] == ID.decode()  # type: ignore[index]
     assert lua.count("HEAD") == 1
 
 
@@ -65,3 +65,8 @@ def test_what_is_measured_shares_its_processor_only_where_there_is_one(
 def test_refusals_are_told_from_answers_by_their_size(size: float, same: bool) -> None:
     """Where nobody answered at all, there is nothing to tell."""
     assert alike(size, 500) is same
+
+
+def test_connections_stay_with_their_session_where_they_are_kept() -> None:
+    assert "turn = turn % #heads + 1" in script(["A", "B"], Call("legacy", "tool").body)
+    assert "turn = (turn - 1) % #heads + 1" in script(["A", "B"], Call("legacy", "tool").body, kept=True)

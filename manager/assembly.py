@@ -12,6 +12,7 @@ from pathlib import Path
 
 from manager.answers.catalog import Catalog
 from manager.answers.dispatch import Dispatch
+from manager.answers.endings import Endings
 from manager.answers.greeting import Greetings
 from manager.answers.handshake import Handshakes
 from manager.answers.lists import Lists
@@ -62,7 +63,7 @@ def assemble(
     address: str,
     own_task: OwnTask,
     stop: Callable[[str, bool], None],
-    streams_end: asyncio.Event,
+    streams_end: Endings,
 ) -> Parts:
     """Put the manager together.
 
@@ -70,7 +71,7 @@ def assemble(
         port, address: where it will be reached.
         own_task: runs something in a task of the daemon's.
         stop: begins the stop, for a reason, keeping the workspace servers or not.
-        streams_end: set when standing streams are to end.
+        streams_end: ends standing streams.
     """
     store = Store(paths.state_file, set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"))
     folders = Folders(str(paths.config_dir), str(paths.state_dir), str(paths.runtime_dir))

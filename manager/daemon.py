@@ -22,13 +22,14 @@ from typing import Any, Final
 from aiohttp import web
 
 from manager import __version__, exit_codes, systemd
+from manager.answers.endings import Endings
 from manager.assembly import Parts, assemble
 from manager.legacy.keeper import Keeper
 from manager.lock import Held, Lock
 from manager.log import configure, logger
 from manager.paths import Paths, UnsafePathError, make_private
 from manager.peer import peer_uid
-from manager.port import PortTaken, bind_fixed
+from manager.port import PortTaken, bind_fixed, private_socket
 from manager.routing.door import DoorRules
 from manager.settings import Settings
 from manager.upstream.workspaces import Workspaces
@@ -79,7 +80,7 @@ class Daemon:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stop_asked = asyncio.Event()
         self._stop_forced = asyncio.Event()
-        self._streams_end = asyncio.Event()
+        self._streams_end = Endings()
         self._keep_servers = False
         self._started_at = time.monotonic()
 
@@ -203,13 +204,7 @@ class Daemon:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # no await before it is put back: it is the whole process's, and children inherit it
-        mask = os.umask(0o177)
-        try:
-            door.bind(str(path))
-        finally:
-            os.umask(mask)
+        door = private_socket(path)
         stack.callback(path.unlink, missing_ok=True)
         await web.SockSite(runner, door, backlog=CONTROL_BACKLOG).start()
 
@@ -289,7 +284,7 @@ class Daemon:
         routes.is_draining = True
         keeper.streams.close_all()
         keeper.abandon_questions()
-        self._streams_end.set()
+        self._streams_end.end_all()
         settled = self.own(routes.settled(self._settings.drain_s), "calls in flight")
         forced = self.own(self._stop_forced.wait(), "forced stop")
         await asyncio.wait({settled, forced}, return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""Listening sockets: the manager's fixed port, and ports for the workspace servers it starts.
+"""Listening sockets: the fixed port, those of the workspace servers it starts, and the private one.
 
 The fixed port lies in Linux's ephemeral range, so a bind can fail because of an outgoing connection that
 happens to sit on it, or of its TIME_WAIT remains (60 s): such a bind is tried again. A program that *listens*
@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable
@@ -203,3 +204,15 @@ def _proc_net_rows() -> list[list[str]]:
         with suppress(OSError):  # no tcp6 where IPv6 is off
             lines += Path(f"/proc/net/{table}").read_text("ascii").splitlines()[1:]
     return [line.split() for line in lines]
+
+
+def private_socket(path: Path) -> socket.socket:
+    """A unix socket bound to this path, which is the user's alone from its first moment on."""
+    door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    # nothing is awaited before it is put back: it is the whole process's, and children inherit it
+    mask = os.umask(0o177)
+    try:
+        door.bind(str(path))
+    finally:
+        os.umask(mask)
+    return door

@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from manager.routing import large_members
 from manager.upstream.forward import Answer, InterruptedAnswerError
 from protocol import jsonrpc, sse
 from protocol.errors import Reason, Refusal
@@ -64,9 +65,9 @@ def _large_result(data: bytes) -> Answered | None:
     begin = _RESULT.match(data)
     if begin is None or not data.endswith(b"}") or not jsonrpc.is_valid_id(begin[1]):
         return None
-    text = msgspec.Raw(memoryview(data)[begin.end() : -1])
-    result = jsonrpc.members_of(text)
-    members = {"jsonrpc": msgspec.Raw(b'"2.0"'), "id": msgspec.Raw(begin[1]), "result": text}
+    text = memoryview(data)[begin.end() : -1]
+    result = large_members.of(data, begin.end(), len(data) - 1)
+    members = {"jsonrpc": msgspec.Raw(b'"2.0"'), "id": msgspec.Raw(begin[1]), "result": msgspec.Raw(text)}
     return Answered(data, members, result) if result else None
 
 

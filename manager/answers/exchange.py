@@ -5,12 +5,12 @@ The writer (`web/writer.py`) turns a reply into HTTP; nothing here knows sockets
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
+from manager.answers.endings import Endings
 from manager.routing.clients import Seen
 from manager.routing.ladder import Claims, Source
 from manager.routing.sessions import Session
@@ -143,10 +143,18 @@ class Events:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a stream without an end of its own ends: when `event` is set, with the response `farewell`."""
+    """How a stream without an end of its own ends: when `endings` say so, with the response `farewell`."""
 
-    event: asyncio.Event
+    endings: Endings
     farewell: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """An event stream with this one message, on which nothing follows until it is ended."""
+
+    message: bytes
+    ending: Ending
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,3 +172,5 @@ class Relayed:
 
 
 Reply = Plain | Events | Relayed
+AnyReply = Reply | Quiet
+"""With what only the stateless era knows."""

@@ -1,13 +1,14 @@
-"""What all calls of one tool by one client have in common: everything but their id and their arguments.
+"""What all calls of one tool by one client have in common: all but their id, their arguments and their marks.
 
 A client writes its calls alike, whatever its order of members. Once a message was read and judged, another
-that differs in these two values alone is known to mean the same: it is compared with the pattern instead of
+that differs in these values alone is known to mean the same: it is compared with the pattern instead of
 being read. What the pattern does not explain to the byte, is not matched, and is read as any other message.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -23,27 +24,32 @@ _TEXT: Final = rb'"[ !#-\[\]-~]{0,64}"'
 PLAIN_ID: Final = rb"0|[1-9][0-9]{0,14}|" + _TEXT
 """The regular expression of what `is_plain_id` says."""
 _TEXT_ID: Final = re.compile(_TEXT)
+_mark: Final = re.compile(PLAIN_ID).match
 _LONGEST_NUMBER: Final = 15
 _ZERO: Final = ord("0")
 _BACKSLASH, _BRACE, _BRACKET = b"\\{["
 _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-Filled = tuple[bytes, bytes]
-"""Id and arguments of a message, as JSON text: the two values in which it differs from others."""
-PROBE: Final[Filled] = (b"482716593", b'{"probe":[482716593]}')
+Filled = tuple[bytes, ...]
+"""Id and arguments of a message as JSON text, and its marks: the values in which it differs from others."""
+MARKS: Final = (b'"claudecode/toolUseId":', b'"progressToken":')
+"""Members which clients write into each call anew. They mean nothing on the way to the workspace server."""
+_PROBE: Final[Filled] = (b"482716593", b'{"probe":[482716593]}')
+_PROBE_MARK: Final = b"593482716"
 """Values that no call has."""
 
 
 class CallPattern:
     """The text around id and arguments, in the order in which the client writes the two."""
 
-    __slots__ = ("_begin", "_end", "_is_id_first", "_middle")
+    __slots__ = ("_begin", "_end", "_is_id_first", "_middle", "_sizes")
 
     def __init__(self, begin: bytes, middle: bytes, end: bytes, *, is_id_first: bool) -> None:
         self._begin = begin
         self._middle = middle
         self._end = end
+        self._sizes = len(begin), len(middle), len(end)
         self._is_id_first = is_id_first
 
     def match(self, body: bytes) -> Filled | None:
@@ -52,17 +58,18 @@ class CallPattern:
         What is matched is valid JSON, plain ASCII without lone surrogates, neither long nor deep (M-10,
         M-11); the arguments are an object.
         """
-        begin, middle, end = self._begin, self._middle, self._end
-        if not (body.startswith(begin) and body.endswith(end)) or len(body) > LONGEST:
+        if not (body.startswith(self._begin) and body.endswith(self._end)) or len(body) > LONGEST:
             return None
-        start, stop = len(begin), len(body) - len(end)
+        middle = self._middle
+        start, between, behind = self._sizes
+        stop = len(body) - behind
         # The place nearer to the id: an id cannot contain what stands beside it.
         if self._is_id_first:
             cut = body.find(middle, start, stop)
-            identity, arguments = body[start:cut], body[cut + len(middle) : stop]
+            identity, arguments = body[start:cut], body[cut + between : stop]
         else:
             cut = body.rfind(middle, start, stop)
-            identity, arguments = body[cut + len(middle) : stop], body[start:cut]
+            identity, arguments = body[cut + between : stop], body[start:cut]
         is_number = identity.isdigit() and identity[0] != _ZERO and len(identity) <= _LONGEST_NUMBER
         if cut < 0 or not (is_number or is_plain_id(identity)) or not arguments.isascii():
             return None
@@ -79,17 +86,83 @@ class CallPattern:
             return None
         return identity, arguments
 
-    def filled(self, found: Filled, head: bytes = b"") -> bytes:
-        """The message with these values, behind a head."""
+    def filled(self, found: Filled) -> bytes:
+        """The message with these values."""
         identity, arguments = found
         if self._is_id_first:
-            return b"".join((head, self._begin, identity, self._middle, arguments, self._end))
-        return b"".join((head, self._begin, arguments, self._middle, identity, self._end))
+            return b"".join((self._begin, identity, self._middle, arguments, self._end))
+        return b"".join((self._begin, arguments, self._middle, identity, self._end))
 
     @property
-    def size(self) -> int:
-        """Bytes of the text around the two values."""
-        return len(self._begin) + len(self._middle) + len(self._end)
+    def probe(self) -> Filled:
+        """Values that no call has."""
+        return _PROBE
+
+    def marked(self) -> CallPattern | MarkedPattern:
+        """The same for calls that have other marks, where there are any."""
+        before, behind = [self._begin], [self._end]
+        (before if self._is_id_first else behind).append(self._middle)
+        found = [name for name in MARKS if sum(piece.count(name) for piece in (*before, *behind)) == 1]
+        bare = [_bare(piece, found) for piece in (self._begin, self._middle, self._end)]
+        if not found or None in bare:
+            return self
+        begin, middle, end = (piece or b"" for piece in bare)
+        marks = tuple((name, any(name in piece for piece in behind)) for name in found)
+        return MarkedPattern(CallPattern(begin, middle, end, is_id_first=self._is_id_first), marks)
+
+
+class MarkedPattern:
+    """The same where calls differ in marks, too: what is left of one without them is matched."""
+
+    __slots__ = ("_marks", "_pattern")
+
+    def __init__(self, pattern: CallPattern, marks: tuple[tuple[bytes, bool], ...]) -> None:
+        """Args:
+        marks: the name of each, which the pattern has once, and whether it comes behind the arguments.
+        """
+        self._pattern = pattern
+        self._marks = marks
+
+    def match(self, body: bytes) -> Filled | None:
+        """As `CallPattern.match`."""
+        marks = []
+        for name, is_behind in self._marks:
+            # The place farther from the arguments: they alone might contain the name.
+            at = body.rfind(name) if is_behind else body.find(name)
+            found = _mark(body, at + len(name)) if at >= 0 else None
+            if found is None:
+                return None
+            marks.append(found[0])
+            body = body[: found.start()] + body[found.end() :]
+        bare = self._pattern.match(body)
+        return None if bare is None else (*bare, *marks)
+
+    def filled(self, found: Filled) -> bytes:
+        """As `CallPattern.filled`."""
+        body = self._pattern.filled(found[:2])
+        for (name, is_behind), mark in zip(self._marks, found[2:], strict=True):
+            at = (body.rfind(name) if is_behind else body.find(name)) + len(name)
+            body = body[:at] + mark + body[at:]
+        return body
+
+    @property
+    def probe(self) -> Filled:
+        """As `CallPattern.probe`."""
+        return (*_PROBE, *(_PROBE_MARK for _ in self._marks))
+
+
+Pattern = CallPattern | MarkedPattern
+
+
+def _bare(piece: bytes, names: Sequence[bytes]) -> bytes | None:
+    """The text without the values of marks; None where one has no plain value."""
+    for name in names:
+        if (at := piece.find(name)) >= 0:
+            found = _mark(piece, at + len(name))
+            if found is None or piece[found.end() : found.end() + 1] not in {b",", b"}"}:
+                return None
+            piece = piece[: found.start()] + piece[found.end() :]
+    return piece
 
 
 def is_plain_id(identity: bytes) -> bool:
@@ -99,7 +172,7 @@ def is_plain_id(identity: bytes) -> bool:
     return _TEXT_ID.fullmatch(identity) is not None
 
 
-def probe_of(body: bytes) -> tuple[CallPattern, bytes] | None:
+def probe_of(body: bytes) -> tuple[Pattern, bytes] | None:
     """The pattern of a message, and another message of it.
 
     Both values are looked for in the text and others put in their places: where these are what a reader then
@@ -119,9 +192,10 @@ def probe_of(body: bytes) -> tuple[CallPattern, bytes] | None:
     pattern = _around(body, (identity, len(read.filled[0])), (arguments, len(read.filled[1])))
     if pattern is None:
         return None
-    probe = pattern.filled(PROBE)
-    expected = _Read(PROBE, read.rest)
-    return (pattern, probe) if _Read.of(probe) == expected and pattern.match(body) == read.filled else None
+    if _Read.of(pattern.filled(_PROBE)) != _Read(_PROBE, read.rest) or pattern.match(body) != read.filled:
+        return None
+    marked = pattern.marked()
+    return marked, marked.filled(marked.probe)
 
 
 def _around(body: bytes, identity: tuple[int, int], arguments: tuple[int, int]) -> CallPattern | None:

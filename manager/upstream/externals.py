@@ -46,6 +46,7 @@ class ExternalServers:
         self.registrations = Registrations()
         self.leases = Leases()
         self._instances: dict[str, Instance] = {}
+        self._now: dict[str, Instance | bool] = {}  # what `ready_now` says until anything is told
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watched: set[int] = set()
@@ -123,10 +124,13 @@ class ExternalServers:
 
         Whether it still runs is not asked: its connections tell.
         """
-        record = self.registrations.for_root(root)
-        if record is None:
-            return False
-        return self._instance(record) if record.state is State.READY else True
+        known = self._now.get(root)
+        if known is None:
+            record = self.registrations.for_root(root)
+            is_ready = record is not None and record.state is State.READY
+            known = self._instance(record) if record is not None and is_ready else record is not None
+            self._now[root] = known
+        return known
 
     def serving(self, root: str) -> Instance | None:
         """The server that holds this root and is not in doubt, without asking it anything."""
@@ -215,6 +219,8 @@ class ExternalServers:
         self._took(self.registrations.exited(pid))
 
     def _took(self, changes: Iterable[Change]) -> None:
+        """For whatever was told to the registrations."""
+        self._now.clear()
         for change in changes:
             logger().info(
                 "external", server=short(change.session_id), state=change.after.value, cause=change.cause

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -94,7 +94,7 @@ class Answer:
                 body = await self._response.read(self._settings.response_limit)
             await self.aclose("ok")
         except (UpstreamFailure, ResponseTooLarge, TimeoutError) as failure:
-            return await self._failed(failure)
+            return self._failed(failure)
         finally:
             await self.aclose("cancelled")
         return body
@@ -116,7 +116,7 @@ class Answer:
                     return
                 yield chunk
         except (UpstreamFailure, TimeoutError) as failure:
-            raise InterruptedAnswerError(await self._failed(failure)) from failure
+            raise InterruptedAnswerError(self._failed(failure)) from failure
         finally:
             await self.aclose("cancelled")
 
@@ -135,24 +135,40 @@ class Answer:
                     raise fault
             await self.aclose("ok")
         except (UpstreamFailure, TimeoutError) as failure:
-            raise InterruptedAnswerError(await self._failed(failure)) from failure
+            raise InterruptedAnswerError(self._failed(failure)) from failure
         finally:
             flow.stop()
             await self.aclose("cancelled")
+
+    def follow(self, sink: Sink, on_end: Callable[[Refusal | None], None]) -> Flow:
+        """As `pour`, where there is no deadline, but nobody waits: `on_end` is told how it ended."""
+        return Flow(self._response, sink, partial(self._followed, on_end))
+
+    def _followed(self, on_end: Callable[[Refusal | None], None], fault: Exception | None) -> None:
+        if fault is None:
+            self._slot.release("ok")
+        on_end(None if fault is None else self._failed(fault))
+
+    def leave(self, outcome: str = "cancelled") -> None:
+        """Let go of it. Idempotent; the first outcome counts."""
+        self._slot.release(outcome)
+        self._response.abandon()
 
     def answered(self) -> None:
         """Its response is known: the call is in flight no longer, whatever the end of the body brings."""
         self._slot.release("ok")
 
     async def aclose(self, outcome: str = "cancelled") -> None:
-        """Let go of it. Idempotent; the first outcome counts."""
-        self._slot.release(outcome)
-        await self._response.aclose()
+        """As `leave`."""
+        self.leave(outcome)
 
-    async def _failed(self, failure: Exception) -> Refusal:
-        refusal = refusal_of(failure, self._settings)
+    def _failed(self, failure: Exception) -> Refusal:
+        if isinstance(failure, InterruptedAnswerError):
+            refusal = failure.refusal
+        else:
+            refusal = refusal_of(failure, self._settings)
         self._slot.fail(refusal)
-        await self._response.aclose()
+        self._response.abandon()
         return refusal
 
 

@@ -165,17 +165,28 @@ class UpstreamResponse:
         """
         size, announced = 0, self.head.content_length or 0
         pieces: list[bytes] = []
-        while True:
-            has_ended = self.has_ended
-            new = self.take()
-            pieces += new
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def look() -> None:
+            nonlocal size
+            has_ended, new = self.has_ended, self.take()
+            pieces.extend(new)
             size += sum(map(len, new))
-            if max(size, announced) > limit:
-                self.abandon()
-                raise ResponseTooLarge(limit)
-            if has_ended:
-                break
-            await self._news()
+            if (has_ended or max(size, announced) > limit) and not done.done():
+                done.set_result(None)
+
+        self.on_news = look
+        look()
+        try:
+            await done
+        except asyncio.CancelledError:
+            self.abandon()
+            raise
+        finally:
+            self.on_news = None
+        if max(size, announced) > limit:
+            self.abandon()
+            raise ResponseTooLarge(limit)
         self._raise_failure()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 

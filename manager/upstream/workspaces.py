@@ -27,6 +27,8 @@ from protocol.errors import Reason, Refusal
 
 ROOT_CHECK_S: Final = 1.0
 """How long it is believed that a root still exists."""
+LOOK_AGAIN_S: Final = 0.8
+"""After this the root of a busy workspace is looked at beside its calls, so that none of them has to wait."""
 SHOWN_WORKSPACES: Final = 10
 REMEMBERED: Final = 1024
 """How many ambient folders, which come with every request, are remembered for `ROOT_CHECK_S`."""
@@ -52,7 +54,7 @@ class Externals(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Workspace:
-    """A known project folder. `identity` is (device, inode) when it was last looked at."""
+    """A known project folder. `identity` is (device, inode) at the last look; `look` is one beside calls."""
 
     id: str
     root: str
@@ -60,6 +62,7 @@ class Workspace:
     identity: FolderIdentity | None = None
     seen_at: float = float("-inf")
     used_at: float = 0.0
+    look: asyncio.Task[bool] | None = None
 
 
 class Workspaces:
@@ -229,8 +232,11 @@ class Workspaces:
         """The server of a workspace, None where anything must be waited for (`ready`)."""
         now = self._around.now()
         workspace.used_at = now
-        if workspace.identity is None or now - workspace.seen_at > ROOT_CHECK_S:
+        age = now - workspace.seen_at
+        if workspace.identity is None or age > ROOT_CHECK_S:
             return None
+        if age > LOOK_AGAIN_S and (workspace.look is None or workspace.look.done()):
+            workspace.look = asyncio.create_task(self._look_at(workspace), name=f"look {workspace.id}")
         external = self._externals.ready_now(workspace.root)
         if isinstance(external, bool):
             return None if external else workspace.supervisor.ready_now()
@@ -288,4 +294,5 @@ class Workspaces:
 
     async def close(self, *, keep: bool = False) -> None:
         """Stop every server of ours; with `keep` leave them running for the next manager."""
+        await asyncio.gather(*(one.look for one in self if one.look is not None), return_exceptions=True)
         await asyncio.gather(*(workspace.supervisor.close(keep=keep) for workspace in self))

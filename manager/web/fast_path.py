@@ -16,7 +16,7 @@ from manager.answers.exchange import Exchange, Located
 from manager.answers.outgoing import outgoing
 from manager.answers.sighting import sighting
 from manager.routing.arrival import Arrival
-from manager.routing.call_pattern import PROBE, CallPattern, probe_of
+from manager.routing.call_pattern import Pattern, probe_of
 from manager.routing.clients import Clients
 from manager.routing.ladder import decisive
 from manager.routing.sessions import Session, Sessions
@@ -102,8 +102,7 @@ class FastPath:
             return False
         if route.folder is not None and self._workspaces.remembered(route.folder) is not workspace:
             return False
-        in_flight = workspace.supervisor.figures.in_flight
-        if in_flight >= self._workspace_limit or self.figures.in_flight >= self._limit:
+        if route.figures.in_flight >= self._workspace_limit or self.figures.in_flight >= self._limit:
             return False
         return self._workspaces.ready_now(workspace) is route.instance
 
@@ -121,7 +120,7 @@ class FastPath:
     def begin(self, route: FastRoute, now: float) -> None:
         """A call is sent."""
         self.under_way += 1
-        here, everywhere = route.located.workspace.supervisor.figures, self.figures
+        here, everywhere = route.figures, self.figures
         here.in_flight += 1
         everywhere.in_flight += 1
         here.calls += 1
@@ -133,7 +132,7 @@ class FastPath:
 
     def end(self, route: FastRoute) -> None:
         """It is about to be answered."""
-        here, everywhere = route.located.workspace.supervisor.figures, self.figures
+        here, everywhere = route.figures, self.figures
         here.in_flight -= 1
         everywhere.in_flight -= 1
         here.last_outcome = everywhere.last_outcome = "ok"
@@ -155,8 +154,7 @@ class FastPath:
         exchange = _exchange(route.arrival, incoming.body, route.session)
         assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
         exchange.decided(route.located)
-        here = route.located.workspace.supervisor.figures
-        slot = Slot(here, self.figures, is_stream=False, begun=begun, is_counted=True)
+        slot = Slot(route.figures, self.figures, is_stream=False, begun=begun, is_counted=True)
         slot.sent = sent_at
         sent = Sent(route.located, Underway(response, slot, sent_at, self._settings.call_timeout_s))
         self.under_way -= 1
@@ -215,7 +213,7 @@ class FastPath:
 
 def _patterns(
     arrival: Arrival, exchange: Exchange, located: Located
-) -> tuple[CallPattern, CallPattern | None] | None:
+) -> tuple[Pattern, Pattern | None] | None:
     """How such calls come, and how they are sent on; None where another one shows that this is not so."""
     came = probe_of(exchange.message.body)
     if came is None:
@@ -231,7 +229,9 @@ def _patterns(
     if sent.body == exchange.message.body and other_sent.body == probe:
         return pattern, None
     written = probe_of(sent.body)
-    return None if written is None or written[0].filled(PROBE) != other_sent.body else (pattern, written[0])
+    if written is None or written[0].probe != pattern.probe or written[1] != other_sent.body:
+        return None
+    return pattern, written[0]
 
 
 def _but_body(sent: Outgoing) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ import msgspec
 from manager.answers.exchange import Exchange, Located
 from manager.routing import plain_results
 from manager.routing.arrival import EVENTS, JSON, Arrival
-from manager.routing.call_pattern import CallPattern, Filled
+from manager.routing.call_pattern import Filled, Pattern
 from manager.routing.clients import Client, Seen
 from manager.routing.sessions import Session
 from manager.upstream import learned
@@ -55,7 +55,7 @@ class FastRoute:
         instance: its server.
         folder: the client's text that named the workspace, None where an id did.
         session: theirs, and what was `chosen` in it.
-        timings: of their workspace.
+        figures, timings: of their workspace.
     """
 
     __slots__ = (
@@ -83,6 +83,7 @@ class FastRoute:
         "_written",
         "arrival",
         "chosen",
+        "figures",
         "folder",
         "instance",
         "located",
@@ -97,7 +98,7 @@ class FastRoute:
         located: Located,
         instance: Instance,
         *,
-        patterns: tuple[CallPattern, CallPattern | None],
+        patterns: tuple[Pattern, Pattern | None],
         upstream: bytes,
         client: Client,
         folder: str | None,
@@ -113,7 +114,8 @@ class FastRoute:
         self.located = located
         self.instance = instance
         self.folder = folder
-        self.timings = located.workspace.supervisor.figures.timings
+        self.figures = located.workspace.supervisor.figures
+        self.timings = self.figures.timings
         self.session = exchange.session
         self.chosen = None if exchange.session is None else Chosen.of(exchange.session)
         self._exchange = exchange
@@ -165,11 +167,8 @@ class FastRoute:
 
     def request(self, body: bytes, found: Filled) -> bytes:
         """The request for the workspace server."""
-        written = self._written
-        if written is None:
-            return b"%b%d\r\n\r\n%b" % (self._upstream, len(body), body)
-        length = written.size + len(found[0]) + len(found[1])
-        return written.filled(found, b"%b%d\r\n\r\n" % (self._upstream, length))
+        sent = body if self._written is None else self._written.filled(found)
+        return b"%b%d\r\n\r\n%b" % (self._upstream, len(sent), sent)
 
     def mark(self, session: Session) -> None:
         """Leave in the session what each of its requests leaves there."""
@@ -218,12 +217,13 @@ class FastRoute:
         if found is None or found[0].status != 200 or len(found[1]) > COLLECTED:
             return b"", False
         head, body = found
-        self._is_events = head.content_type == b"text/event-stream"
-        if not self._is_events and head.content_type != b"application/json":
+        is_events = head.content_type == b"text/event-stream"
+        if not is_events and head.content_type != b"application/json":
             return b"", False
         if head.content_length is not None:
             self._known, self._known_size = data[: len(data) - len(body)], len(data)
-        return body, self._is_events
+            self._is_events = is_events
+        return body, is_events
 
     def _json(self, body: bytes, date: bytes) -> bytes:
         if len(body) != self._length or date is not self._date:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from manager.answers.dispatch import Dispatch, Sent, unknown_workspace
-from manager.answers.exchange import Exchange, Reply
+from manager.answers.exchange import AnyReply, Exchange
 from manager.answers.sighting import sighting
 from manager.legacy.endpoint import LegacyEndpoint, NoSession
 from manager.routing.arrival import METHODS
@@ -41,7 +41,7 @@ _STOPPING: Final = Refusal(
 
 OwnTask = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
 """Runs something in a named task that somebody owns and ends."""
-Make = Callable[[], Coroutine[Any, Any, Reply]]
+Make = Callable[[], Coroutine[Any, Any, AnyReply]]
 """Begins the making of a reply."""
 
 

@@ -5,7 +5,6 @@ All else goes on to `answers/dispatch.py`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 from typing import Any, Final
@@ -14,12 +13,15 @@ import msgspec
 
 from manager.answers import dialect
 from manager.answers.dispatch import Dispatch
+from manager.answers.endings import Endings
 from manager.answers.exchange import (
+    AnyReply,
     Ending,
     Events,
     Exchange,
     Located,
     Plain,
+    Quiet,
     Relayed,
     Reply,
 )
@@ -43,12 +45,12 @@ _KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged
 class ModernEndpoint:
     """The modern side of the MCP endpoint."""
 
-    def __init__(self, dispatch: Dispatch, greetings: Greetings, stopping: asyncio.Event) -> None:
+    def __init__(self, dispatch: Dispatch, greetings: Greetings, endings: Endings) -> None:
         self._dispatch = dispatch
         self._greetings = greetings
-        self._stopping = stopping
+        self._endings = endings
 
-    async def answer(self, exchange: Exchange) -> Reply:
+    async def answer(self, exchange: Exchange) -> AnyReply:
         """The reply to a modern request."""
         method = exchange.message.method
         if method in names.LEGACY_ONLY:
@@ -71,26 +73,31 @@ class ModernEndpoint:
         }
         return Plain(dialect.result(exchange, value))
 
-    async def _listen(self, exchange: Exchange) -> Reply:
+    async def _listen(self, exchange: Exchange) -> AnyReply:
         """A workspace's own stream at a pure door; at the fixed door lists never change (M18, M20)."""
         located = await locate(self._dispatch.workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return dialect.refuse(exchange, located)
         exchange.decided(located)
         if not isinstance(located, Located):
-            return _undeclared(exchange) or Events(self._quiet_stream(exchange))
+            return _undeclared(exchange) or self._quiet(exchange)
         reply = await self._dispatch.forward(exchange, located)
         if isinstance(reply, Relayed):
-            return replace(reply, ending=Ending(self._stopping, self._completed(exchange)))
+            return replace(reply, ending=Ending(self._endings, self._completed(exchange)))
         return reply
 
-    async def _quiet_stream(self, exchange: Exchange) -> AsyncGenerator[bytes]:
+    def _quiet(self, exchange: Exchange) -> AnyReply:
+        if not exchange.accepts_events:
+            return Events(self._end_of_stream(exchange))
         identity = msgspec.Raw(exchange.message.id)
         wanted = jsonrpc.members_of(exchange.params.get("notifications", b"{}"))
         honoured = {kind: True for kind in _KINDS if jsonrpc.bytes_of(wanted.get(kind, _FALSE)) == b"true"}
         meta = {names.META_SUBSCRIPTION: identity}
-        yield jsonrpc.notification(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
-        await self._stopping.wait()
+        message = jsonrpc.notification(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
+        return Quiet(message, Ending(self._endings, self._completed(exchange)))
+
+    async def _end_of_stream(self, exchange: Exchange) -> AsyncGenerator[bytes]:
+        await self._endings.wait()
         yield self._completed(exchange)
 
     def _completed(self, exchange: Exchange) -> bytes:

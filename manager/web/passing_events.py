@@ -7,15 +7,15 @@ not come. Who writes the bytes, and what is said where no response came, is `wri
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from manager.answers.collect import is_response
-from manager.answers.exchange import Ending
-from manager.upstream.forward import COLLECTED
+from manager.upstream.forward import COLLECTED, InterruptedAnswerError
+from manager.web.event_response import EventResponse
 from protocol import sse
+from protocol.errors import Reason, Refusal
 
 _LF: Final = 0x0A
 _LONGEST_BOUNDARY: Final = b"\r\n\r\n"
@@ -29,24 +29,6 @@ _RESPONSE: Final = re.compile(
 """How an event begins that nobody needs to read further to know it for a response."""
 
 
-async def until(work: Coroutine[Any, Any, None], ending: Ending | None) -> None:
-    """Do some work until it ends or is to be ended."""
-    if ending is None:
-        await work
-        return
-    working = asyncio.create_task(work, name="stream")
-    over = asyncio.create_task(ending.event.wait(), name="stream ending")
-    try:
-        await asyncio.wait({working, over}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        over.cancel()
-        if not working.done():
-            working.cancel()
-            await asyncio.wait({working})
-    if not working.cancelled():
-        working.result()
-
-
 class PassingEvents:
     """Says of a stream's bytes which may go out now, and remembers whether a response was among them.
 
@@ -58,11 +40,13 @@ class PassingEvents:
         size: bytes of the event that is not complete yet.
     """
 
+    __slots__ = ("_held", "_is_answered", "_last", "_limit", "_seam", "is_open", "size")
+
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self.is_open = False
         self.size = 0
-        self._held = bytearray()
+        self._held: bytearray | bytes = b""
         self._seam = b""  # the last bytes that are out of an open event: its boundary may have begun
         self._last = b""
         self._is_answered = False
@@ -81,20 +65,20 @@ class PassingEvents:
     def _whole(self, chunk: bytes) -> list[bytes]:
         """All events that are complete now, and the beginning of one that need not be."""
         data: bytes | bytearray = chunk
-        searched = max(0, len(self._held) - len(_LONGEST_BOUNDARY))
-        if self._held:
-            self._held += chunk
-            data = self._held
+        held = self._held
+        searched = max(0, len(held) - len(_LONGEST_BOUNDARY))
+        if held:
+            data = bytearray(held) if isinstance(held, bytes) else held
+            data += chunk
         end = _last_end(data, searched)
         whole, rest = bytes(data[:end]), data[end:] if end else data
         if _HAS_DATA.search(whole):
             self._last = whole
         self.size = len(rest)
         if not COLLECTED <= self.size <= self._limit or not _RESPONSE.match(rest):
-            if rest is not self._held:
-                self._held = bytearray(rest)
+            self._held = rest  # a second piece makes it one that grows
             return [whole] if whole else []
-        self._held = bytearray()
+        self._held = b""
         self.is_open, self._seam = True, b""
         begun = bytes(rest)
         self._note(begun)
@@ -145,3 +129,34 @@ def _first_end(data: bytes) -> int:
             return at + 2
         at = data.find(b"\n", at + 1)
     return 0
+
+
+class Passing:
+    """Where the bytes of a workspace server's events go: to a client, as far as they may."""
+
+    __slots__ = ("_limit", "_out", "events")
+
+    def __init__(self, out: EventResponse, limit: int) -> None:
+        self.events = PassingEvents(limit)
+        self._out = out
+        self._limit = limit
+
+    def put(self, data: bytes) -> bool:
+        """Take a piece of the stream; whether the client keeps up.
+
+        Raises:
+            InterruptedAnswerError: an event is too large.
+        """
+        has_room = True
+        for piece in self.events.take(data):
+            has_room = self._out.put(piece)
+        self._out.is_amid = self.events.is_open
+        if self.events.size > self._limit:
+            raise InterruptedAnswerError(
+                Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
+            )
+        return has_room
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call this when the client keeps up again, or is gone."""
+        self._out.when_room(call)

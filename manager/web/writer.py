@@ -15,7 +15,7 @@ from typing import Any
 
 from manager.answers import dialect
 from manager.answers.collect import begins_as_result, is_response, response_of, unusable
-from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
+from manager.answers.exchange import AnyReply, Ending, Events, Exchange, Plain, Quiet, Relayed
 from manager.legacy.stream import Stream
 from manager.legacy.streams import Streams
 from manager.routing.arrival import JSON
@@ -23,9 +23,10 @@ from manager.upstream.forward import COLLECTED, Answer, InterruptedAnswerError
 from manager.web import heartbeats
 from manager.web.event_response import EventResponse
 from manager.web.incoming import Incoming
-from manager.web.passing_events import PassingEvents, until
+from manager.web.listen_stream import ListenStream
+from manager.web.passing_events import Passing
 from protocol import sse
-from protocol.errors import Reason, Refusal
+from protocol.errors import Refusal
 
 
 class Writer:
@@ -49,7 +50,7 @@ class Writer:
         self._stream: Stream | None = None
         self._is_json = False
 
-    async def answer(self, making: Coroutine[Any, Any, Reply]) -> None:
+    async def answer(self, making: Coroutine[Any, Any, AnyReply]) -> None:
         """Wait for a reply, and write the whole of it."""
         timer = asyncio.get_running_loop().call_later(heartbeats.SILENCE_S, self._break_silence)
         try:
@@ -66,7 +67,7 @@ class Writer:
         else:
             self._finish()
 
-    async def _write(self, reply: Reply) -> None:
+    async def _write(self, reply: AnyReply) -> None:
         match reply:
             case Plain():
                 await self._body(reply.body, reply.status)
@@ -74,6 +75,10 @@ class Writer:
                 await self._messages(reply.messages)
             case Relayed():
                 await self._relay(reply)
+            case Quiet():
+                out = self._opened()
+                out.put(sse.encode(reply.message))
+                ListenStream(self._incoming, out, reply.ending, self._exchange.message.id)
 
     # -- one message -------------------------------------------------------------------------------
 
@@ -104,9 +109,13 @@ class Writer:
 
     async def _relay(self, reply: Relayed) -> None:
         answer = reply.answer
+        passes = answer.is_events and self._exchange.accepts_events
+        if passes and reply.ending is not None:
+            self._listen(answer, reply.ending)
+            return
         try:
-            if answer.is_events and self._exchange.accepts_events:
-                await self._relay_events(reply)
+            if passes:
+                await self._relay_events(answer)
                 return
             small = answer.length is not None and answer.length <= COLLECTED
             whole = small or answer.is_events or not self._exchange.accepts_json
@@ -132,30 +141,30 @@ class Writer:
         else:
             incoming.finish()
 
-    async def _relay_events(self, reply: Relayed) -> None:
-        """An event stream as it is, flushed event by event; an unfinished event is never handed out.
-
-        One that ends or breaks off without a response gets one from us.
-        """
+    async def _relay_events(self, answer: Answer) -> None:
+        """An event stream as it is, flushed event by event. One without a response gets one from us."""
         out = self._opened()
-        passing = _Passing(out, self._limit)
-        problem = unusable(reply.answer.status)
+        passing = Passing(out, self._limit)
+        problem = unusable(answer.status)
         try:
-            await until(reply.answer.pour(passing), reply.ending)
+            await answer.pour(passing)
         except InterruptedAnswerError as interrupted:
             problem = interrupted.refusal
         if passing.events.is_open:
             out.abort()  # a part of the response is out, and nothing can be put in its place
             return
         if not passing.events.end_in_response:
-            await self._send(self._last_word(reply, problem), answers=True)
+            await self._send(dialect.refusal(self._exchange, problem), answers=True)
         self._finish()
 
-    def _last_word(self, reply: Relayed, problem: Refusal) -> bytes:
-        """The response for a stream that brought none: its regular end, or what went wrong."""
-        if reply.ending is not None and reply.ending.event.is_set():
-            return reply.ending.farewell
-        return dialect.refusal(self._exchange, problem)
+    def _listen(self, answer: Answer, ending: Ending) -> None:
+        try:
+            out = self._opened()
+        except ConnectionError:
+            answer.leave()
+            raise
+        identity = self._exchange.message.id
+        ListenStream(self._incoming, out, ending, identity, answer=answer, limit=self._limit)
 
     # -- the form, and the event stream ------------------------------------------------------------
 
@@ -205,25 +214,3 @@ class Writer:
         except ConnectionError:
             if self._streams is None:
                 raise
-
-
-class _Passing:
-    """Where the bytes of a workspace server's events go."""
-
-    def __init__(self, out: EventResponse, limit: int) -> None:
-        self.events = PassingEvents(limit)
-        self.when_room = out.when_room
-        self._out = out
-        self._limit = limit
-
-    def put(self, data: bytes) -> bool:
-        """Take a piece of the stream; whether the client keeps up."""
-        has_room = True
-        for piece in self.events.take(data):
-            has_room = self._out.put(piece)
-        self._out.is_amid = self.events.is_open
-        if self.events.size > self._limit:
-            raise InterruptedAnswerError(
-                Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
-            )
-        return has_room

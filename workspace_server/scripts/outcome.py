@@ -5,12 +5,13 @@ Running it is `runner.py`; how a Python script says what it returns is `library/
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from protocol.errors import Reason, Refusal
 from workspace_server.results import error_result
@@ -85,7 +86,7 @@ def _text(value: object) -> str:
 def _failed(tool: Tool, text: str, code: int) -> ToolResult:
     exit_code: int | str = code if code >= 0 else _signal_name(-code)
     result = error_result(tool, ToolError(text, {"exitCode": exit_code}))
-    return dataclasses.replace(result, meta={**result.meta, META_EXIT_CODE: exit_code})
+    return replace(result, meta={**result.meta, META_EXIT_CODE: exit_code})
 
 
 def _signal_name(number: int) -> str:
@@ -122,7 +123,7 @@ def _told(tool: Tool, text: str, dropped: int) -> ToolResult:
         failed = error_result(
             tool, ToolError(f"the result of {tool.name} is not JSON, as its schema promises")
         )
-        return dataclasses.replace(failed, meta={**failed.meta, **meta})
+        return replace(failed, meta={**failed.meta, **meta})
     return ToolResult(text, structured=value, meta=meta)
 
 

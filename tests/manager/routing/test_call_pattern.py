@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from manager.routing.call_pattern import LONGEST, MAX_BRACKETS, CallPattern, is_plain_id, probe_of
+from manager.routing.call_pattern import LONGEST, MARKS, MAX_BRACKETS, Pattern, is_plain_id, probe_of
 from manager.routing.json_scan import check_json
 from protocol import jsonrpc
 from protocol.jsonrpc import Request
@@ -27,7 +27,17 @@ META_FIRST = (
 SPACED = (
     b'{ "jsonrpc": "2.0",\r\n"id":%b, "method": "tools/call", "params": {"arguments":%b , "name": "t"} }\n'
 )
+MARKED_BEHIND = (
+    b'{"method":"tools/call","params":{"name":"t","arguments":%b,'
+    b'"_meta":{"claudecode/toolUseId":"toolu_1","progressToken":7}},"jsonrpc":"2.0","id":%b}'
+)
+MARKED_BEFORE = (
+    b'{"jsonrpc":"2.0","id":%b,"method":"tools/call",'
+    b'"params":{"_meta":{"progressToken":"7","x":1},"name":"t","arguments":%b}}'
+)
 FRAMES = {
+    "marked behind": (MARKED_BEHIND, False),
+    "marked before": (MARKED_BEFORE, True),
     "Python": (PYTHON, False),
     "TypeScript": (TYPESCRIPT, True),
     "meta last": (META_LAST, True),
@@ -43,24 +53,37 @@ def written(frame: str, identity: bytes, arguments: bytes) -> bytes:
     return text % ((identity, arguments) if is_id_first else (arguments, identity))
 
 
-def pattern_of(frame: str) -> CallPattern:
+def pattern_of(frame: str) -> Pattern:
     found = probe_of(written(frame, b"7", b'{"a":1}'))
     assert found is not None
     return found[0]
 
 
 def read(body: bytes) -> tuple[Request, dict[str, Any]]:
-    """A call as everybody else reads it, without the two values."""
+    """A call as everybody else reads it, without the two values and its marks."""
     assert check_json(body) is None
     message = jsonrpc.parse(body)
     assert isinstance(message, Request), message
     whole = json.loads(body)
     del whole["id"], whole["params"]["arguments"]
+    if "_meta" in whole["params"]:
+        found = {one for one in whole["params"]["_meta"] if b'"%b":' % one.encode() in MARKS}
+        whole["params"]["_meta"] = {k: v for k, v in whole["params"]["_meta"].items() if k not in found}
     return message, whole
 
 
 # what an attacker, or bad luck, writes: the frame's own words, at the wrong places
-DECOYS = [b'"id":', b'"arguments":', b'","params":{', b'},"jsonrpc":"2.0","id":', b'"name":"t"', b"}}", b"7"]
+DECOYS = [
+    *MARKS,
+    b'"progressToken":7}',
+    b'"id":',
+    b'"arguments":',
+    b'","params":{',
+    b'},"jsonrpc":"2.0","id":',
+    b'"name":"t"',
+    b"}}",
+    b"7",
+]
 PIECES = st.sampled_from(
     [*DECOYS, b'"', b"\\", b"{", b"}", b"[", b",", b":", b" ", b"\n", b"\xe9", b"\\u0041"]
 )
@@ -98,10 +121,9 @@ def test_what_matches_is_read_the_same(frame: str, identity: bytes, arguments: b
     if found is None:
         return
     message, rest = read(body)
-    assert found == (message.id, jsonrpc.bytes_of(jsonrpc.members_of(message.params)["arguments"]))
+    assert found[:2] == (message.id, jsonrpc.bytes_of(jsonrpc.members_of(message.params)["arguments"]))
     assert rest == read(written(frame, b"7", b'{"a":1}'))[1]
     assert pattern.filled(found) == body
-    assert pattern.size == len(body) - len(found[0]) - len(found[1])
 
 
 @given(
@@ -115,7 +137,8 @@ def test_what_matches_is_read_the_same(frame: str, identity: bytes, arguments: b
 def test_every_ordinary_call_matches(frame: str, identity: bytes, arguments: bytes) -> None:
     assume(b"\\u" not in arguments)
     found = pattern_of(frame).match(written(frame, identity, arguments))
-    assert found == (identity, arguments)
+    assert found is not None
+    assert found[:2] == (identity, arguments)
 
 
 @given(
@@ -132,6 +155,40 @@ def test_a_body_that_is_changed_anywhere_matches_only_as_another_call(
     body = whole[:cut] + inserted + whole[cut + dropped :]
     if pattern_of(frame).match(body) is not None:
         assert read(body)[1] == read(whole)[1]
+
+
+VALUES_OF_MARKS = st.sampled_from([b"0", b"1", b"77", b'"toolu_2"', b'""', b'"progressToken"', b"9" * 15])
+
+
+@given(one=VALUES_OF_MARKS, other=VALUES_OF_MARKS, arguments=ARGUMENTS)
+def test_calls_with_other_marks_match(one: bytes, other: bytes, arguments: bytes) -> None:
+    body = written("marked behind", b"8", arguments)
+    body = other.join(one.join(body.rsplit(b'"toolu_1"', 1)).rsplit(b"7", 1))
+    found = pattern_of("marked behind").match(body)
+    if found is not None:
+        assert found == (b"8", arguments, one, other)
+        assert read(body)[1] == read(written("marked behind", b"7", b"{}"))[1]
+        assert pattern_of("marked behind").filled(found) == body
+    else:
+        assert pattern_of("TypeScript").match(written("TypeScript", b"8", arguments)) is None
+
+
+@pytest.mark.parametrize(
+    "mark", [b"1.5", b"-1", b'"\\u0041"', b'"\xc3\xa9"', b"null", b"{}", b" 1", b"01", b'"a"b"', b"1,2"]
+)
+def test_an_odd_mark_is_left_to_others(mark: bytes) -> None:
+    body = written("marked behind", b"8", b"{}")
+    assert pattern_of("marked behind").match(body.replace(b'"toolu_1"', mark)) is None
+
+
+@pytest.mark.parametrize("mark", [b"1.5", b"-1", b"null", b"{}", b" 1", b'{"progressToken":1}'])
+def test_a_mark_that_is_odd_from_the_beginning_is_a_part_of_the_pattern(mark: bytes) -> None:
+    body = written("marked before", b"8", b"{}")
+    odd = body.replace(b'"7"', mark)
+    found = probe_of(odd)
+    assert found is not None
+    assert found[0].match(odd) == (b"8", b"{}")
+    assert found[0].match(body) is None
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from httptools import HttpParserError, HttpResponseParser
+from hypothesis import given
+from hypothesis import strategies as st
 
 from manager.upstream import learned
 from manager.upstream.response import ResponseHead
@@ -118,3 +121,45 @@ def test_a_body_in_chunks_is_known_again_with_the_same_head(chunks: bytes, body:
 def test_chunks_that_are_not_whole_or_not_plain_are_the_parsers(chunks: bytes) -> None:
     learned.remember(STREAM, CHUNKED)
     assert learned.whole(STREAM + chunks) is None
+
+
+class Parsed:
+    """What the parser makes of a response; `is_whole` where it ends."""
+
+    def __init__(self, data: bytes) -> None:
+        self.body = b""
+        self.is_whole = False
+        try:
+            HttpResponseParser(self).feed_data(data)
+        except HttpParserError:
+            self.is_whole = False
+
+    def on_body(self, piece: bytes) -> None:
+        self.body += piece
+
+    def on_message_complete(self) -> None:
+        self.is_whole = not self.is_whole  # a second one would be one too many
+
+
+CHUNK = st.tuples(
+    st.sampled_from([b"1", b"2", b"0", b"00", b"A", b"a", b"+1", b"0x1", b"", b"1;x", b" 1", b"fffffffff"]),
+    st.sampled_from([b"\r\n", b"\r\n", b"\n", b"\r", b""]),
+    st.sampled_from([b"", b"x", b"xy", b"x" * 10, b"\r\n", b"0\r\n\r\n"]),
+    st.sampled_from([b"\r\n", b"\r\n", b"\n", b""]),
+).map(b"".join)
+
+
+@given(
+    chunks=st.lists(
+        CHUNK | st.binary(min_size=1, max_size=9).map(lambda one: b"%x\r\n%b\r\n" % (len(one), one))
+    ),
+    end=st.sampled_from([b"0\r\n\r\n", b"0\r\n\r\n", b"0\r\nX: y\r\n\r\n", b"0\r\n", b"", b"0\r\n\r\nx"]),
+)
+def test_chunks_are_joined_as_the_parser_joins_them(chunks: list[bytes], end: bytes) -> None:
+    begin = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    learned._heads.clear()
+    learned.remember(begin, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None))
+    data = begin + b"".join(chunks) + end
+    found, parsed = learned.whole(data), Parsed(data)
+    if found is not None:
+        assert (found[1], True) == (parsed.body, parsed.is_whole)

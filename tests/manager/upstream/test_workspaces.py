@@ -18,7 +18,7 @@ from manager.store import Store
 from manager.upstream.instance import Instance
 from manager.upstream.supervisor import Supervisor
 from manager.upstream.surroundings import Surroundings
-from manager.upstream.workspaces import ROOT_CHECK_S, Workspace, Workspaces
+from manager.upstream.workspaces import LOOK_AGAIN_S, ROOT_CHECK_S, Workspace, Workspaces
 from protocol.errors import Reason, Refusal
 from support.manager import make_project
 
@@ -40,6 +40,9 @@ class NoExternals:
 
     async def ready(self, root: str) -> Instance | Refusal | None:
         return None
+
+    def ready_now(self, root: str) -> bool:
+        return False
 
     def registering(self) -> asyncio.Event:
         return self.changed
@@ -97,6 +100,24 @@ async def test_a_disk_that_hangs_stops_no_server(world: World, request: pytest.F
     world.now += ROOT_CHECK_S + 1
     assert await world.workspaces.ready(workspace) is before
     assert before.is_alive
+
+
+async def test_a_busy_workspace_is_looked_at_beside_its_calls(world: World) -> None:
+    workspace = await world.known("proj")
+    server = await world.workspaces.ready(workspace)
+    for _ in range(3):
+        world.now += LOOK_AGAIN_S + 0.1
+        assert world.workspaces.ready_now(workspace) is server
+        assert workspace.look is not None
+        assert await workspace.look is True
+    Path(workspace.root).rename(world.folder / "elsewhere")
+    world.now += LOOK_AGAIN_S + 0.1
+    assert world.workspaces.ready_now(workspace) is server
+    assert await workspace.look is False
+    assert world.workspaces.ready_now(workspace) is None
+    refusal = await world.workspaces.ready(workspace)
+    assert isinstance(refusal, Refusal)
+    assert refusal.reason is Reason.WORKSPACE_GONE
 
 
 async def test_no_server_is_started_on_a_disk_that_hangs(

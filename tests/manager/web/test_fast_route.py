@@ -258,6 +258,8 @@ def test_a_stream_of_one_event_stays_one_but_in_a_session(is_chunked: bool) -> N
     for _ in range(2):
         assert body_of(modern, data) == b"%x\r\n%b\r\n0\r\n\r\n" % (len(stream), stream)
         assert body_of(legacy, data) == PLAIN
+        assert body_of(modern, response(RESULT)) == RESULT
+        assert body_of(legacy, response(RESULT)) == PLAIN
     told = (modern.answer(data, DATE) or b"").partition(DATE)[0]
     assert b"\r\nContent-Type: text/event-stream" in told
     assert b"\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n" in told

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
-from manager.answers.exchange import Ending
 from manager.upstream.forward import COLLECTED
-from manager.web.passing_events import PassingEvents, until
+from manager.web.passing_events import PassingEvents
 
 LIMIT = 1024 * 1024
 NOTE = b'event: message\ndata: {"jsonrpc":"2.0","method":"m"}'
@@ -113,31 +110,3 @@ def test_a_response_is_kept_back_while_it_is_small() -> None:
 def test_what_is_too_large_is_not_begun() -> None:
     """It can still be refused."""
     assert PassingEvents(len(BIG) - 1).take(BIG) == []
-
-
-async def test_a_stream_is_ended_between_two_pieces_and_its_source_closed() -> None:
-    """At the manager's stop: what is on its way is not waited for."""
-    is_closed = False
-
-    async def work() -> None:
-        nonlocal is_closed
-        try:
-            await asyncio.Event().wait()
-        finally:
-            is_closed = True
-
-    ending = Ending(asyncio.Event(), b"")
-    passing = asyncio.ensure_future(until(work(), ending))
-    await asyncio.sleep(0)
-    ending.event.set()
-    await asyncio.wait_for(passing, 5)
-    assert is_closed
-
-
-@pytest.mark.parametrize("ending", [None, Ending(asyncio.Event(), b"")], ids=["its own", "may be ended"])
-async def test_a_stream_that_ends_by_itself_ends_as_it_does(ending: Ending | None) -> None:
-    async def work() -> None:
-        raise ConnectionResetError
-
-    with pytest.raises(ConnectionResetError):
-        await until(work(), ending)

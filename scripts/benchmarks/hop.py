@@ -107,7 +107,8 @@ def text(found: Found, ceiling: Measured) -> str:
 
 wrk alone reaches {ceiling.rate:,.0f} calls/s where nginx answers two bytes by itself; it uses {load} of a
 processor then, nginx {server}. Busy is the share of their processor that nginx and the manager used: where
-it is near 100 %, they limit the calls, elsewhere the machine does. Others is what all other programs used."""
+it is near 100 %, they limit the calls, elsewhere the machine does. Others is what all other programs used.
+RSS is the manager's, with the template of workspace servers."""
 
 
 def row(case: Case, theirs: Measured, ours: Measured) -> tuple[object, ...]:

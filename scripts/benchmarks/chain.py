@@ -51,7 +51,11 @@ def environment(folder: Path) -> dict[str, str]:
 
 @contextlib.contextmanager
 def manager(folder: Path, on: frozenset[int], **settings: object) -> Iterator[Manager]:
-    """A manager for as long as the block lasts."""
+    """A manager for as long as the block lasts.
+
+    Args:
+        settings: give `fork_servers` where no server of ours is called: its template would be counted.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     environ = environment(folder) | {f"LMTB_{name.upper()}": str(value) for name, value in settings.items()}
     control = Control(Paths.of_user(environ).control_socket)

@@ -75,7 +75,9 @@ def _sessions(plan: Plan, yardstick: Target, behind: int, backend: int) -> Itera
     project = chain.project(plan.folder / "growing")
     limits = {"session_limit": population.MANY}
     with (
-        chain.manager(plan.folder / "growing-sessions", cores().measured, **limits) as one,
+        chain.manager(
+            plan.folder / "growing-sessions", cores().measured, fork_servers=False, **limits
+        ) as one,
         chain.registered(one, [project], backend, behind),
     ):
         url = one.address(f"/w/{one.workspace(project)}/mcp")
@@ -89,7 +91,7 @@ def _sessions(plan: Plan, yardstick: Target, behind: int, backend: int) -> Itera
 def _workspaces(plan: Plan, yardstick: Target, behind: int, backend: int) -> Iterator[Step]:
     """A hundred sessions, ever more workspaces."""
     projects = [chain.project(plan.folder / "workspaces" / f"p{number}") for number in range(max(WORKSPACES))]
-    with chain.manager(plan.folder / "growing-workspaces", cores().measured) as one:
+    with chain.manager(plan.folder / "growing-workspaces", cores().measured, fork_servers=False) as one:
         ids = population.sessions(one.port, max(WORKSPACES))
         for number in WORKSPACES:
             plan.say(f"growth: {number} workspaces")

@@ -55,7 +55,7 @@ def stage(plan: Plan) -> Iterator[Stage]:
     with contextlib.ExitStack() as stack:
         behind, backend = stack.enter_context(nginx.server(plan.folder, on.backend))
         yardstick, port = stack.enter_context(nginx.proxy(plan.folder, backend, on.measured))
-        one = stack.enter_context(chain.manager(plan.folder / "manager", on.measured))
+        one = stack.enter_context(chain.manager(plan.folder / "manager", on.measured, fork_servers=False))
         stack.enter_context(chain.registered(one, [project], backend, behind))
         sessions = [chain.bound_session(one, project)]
         pure = one.address(f"/w/{one.workspace(project)}/mcp")

@@ -21,7 +21,7 @@ def run(plan: Plan) -> Section:
     """Measure each."""
     number = min(NUMBER, population.allow_files())
     limits = {"connection_limit": population.MANY, "session_limit": population.MANY}
-    with chain.manager(plan.folder / "memory", cores().measured, **limits) as one:
+    with chain.manager(plan.folder / "memory", cores().measured, fork_servers=False, **limits) as one:
         population.sessions(one.port, FIRST)
         plan.say(f"memory: {number:,} sessions")
         base = settled(one.pid)

@@ -167,6 +167,7 @@ class ScriptedUpstream:
         tools: what `tools/list` shows.
         received: every POST, oldest first; `health_asked` counts health requests.
         is_healthy: whether it echoes its nonce.
+        is_silent: whether it renews nothing.
         secret: what the manager gave it at its registration.
         port: where it listens; set before serving, a port to take, else one the system chooses.
     """
@@ -180,6 +181,7 @@ class ScriptedUpstream:
         self.session_id = f"external-{secrets.token_hex(4)}"
         self.nonce = secrets.token_hex(8)
         self.is_healthy = True
+        self.is_silent = False
         self.health_asked = 0
         self.secret: str | None = None
         self.port = 0
@@ -266,7 +268,8 @@ class ScriptedUpstream:
     async def _renew(self) -> None:
         while True:
             await asyncio.sleep(HEARTBEAT_EVERY_S)
-            await self.heartbeat()
+            if not self.is_silent:
+                await self.heartbeat()
 
     async def _health(self, request: web.Request) -> web.StreamResponse:
         self.health_asked += 1

@@ -94,7 +94,7 @@ def _without(body: bytes, start: int, result: _Result) -> bytes | None:
         stop -= len(end) - len(_ENDS)
         if body.find(_META_NAME, start, stop) >= 0:
             return None
-    return begin + body[start:stop] + _ENDS if start < stop else None
+    return b"".join((begin, body[start:stop], _ENDS)) if start < stop else None
 
 
 @lru_cache(maxsize=64)  # one server says the same with every result

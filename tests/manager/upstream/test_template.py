@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -73,7 +74,11 @@ class Server:
     def descriptors(self) -> list[str]:
         """What its descriptors are, without the numbers that differ from one process to the other."""
         folder = Path(f"/proc/{self.process.pid}/fd")
-        return sorted(link.readlink().name.partition("[")[0] for link in folder.iterdir())
+        found = []
+        for link in folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+                found.append(link.readlink().name.partition("[")[0])
+        return sorted(found)
 
 
 class Yard:

@@ -172,8 +172,11 @@ class UpstreamResponse:
             has_ended, new = self.has_ended, self.take()
             pieces.extend(new)
             size += sum(map(len, new))
-            if (has_ended or max(size, announced) > limit) and not done.done():
-                done.set_result(None)
+            if done.done() or not (has_ended or max(size, announced) > limit):
+                return
+            done.set_result(None)
+            if not has_ended:
+                self.abandon()  # at once: many pieces may come before the reader's turn
 
         self.on_news = look
         look()

@@ -53,7 +53,6 @@ SDK_USERS = frozenset({"manager.cli.demo", "manager.cli.demo_gathered"})
 LONGEST = 300
 LONGER = {
     "manager/upstream/connection.py": "one connection: all its states, and what leads from one to the next",
-    "manager/upstream/forward.py": "one attempt and all that its failures mean",
     "manager/web/front.py": "one connection: all its states, and what leads from one to the next",
     "manager/routing/registrations.py": "one table whose rules only make sense together",
     "workspace_server/schemas/argument_messages.py": "one message per kind of mistake",

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from manager.routing import large_members
-from manager.upstream.forward import Answer, InterruptedAnswerError
+from manager.upstream.answer import Answer, InterruptedAnswerError
 from protocol import jsonrpc, sse
 from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import Notification

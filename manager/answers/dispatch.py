@@ -22,7 +22,8 @@ from manager.answers.lists import LIST_METHODS, Lists, own_list, read_own
 from manager.answers.locate import locate, located_now, not_set
 from manager.answers.outgoing import cancelled, outgoing
 from manager.answers.roots import Roots
-from manager.upstream.forward import Answer, Forwarder, Underway
+from manager.upstream.answer import Answer
+from manager.upstream.forward import Forwarder, Underway
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal

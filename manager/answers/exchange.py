@@ -14,7 +14,7 @@ from manager.answers.endings import Endings
 from manager.routing.clients import Seen
 from manager.routing.ladder import Claims, Source
 from manager.routing.sessions import Session
-from manager.upstream.forward import Answer
+from manager.upstream.answer import Answer
 from manager.upstream.workspaces import Workspace
 from protocol import headers, jsonrpc, names
 from protocol.errors import Refusal

@@ -22,7 +22,7 @@ from manager.answers.exchange import Exchange, Relayed
 from manager.legacy.questions import Questions
 from manager.legacy.round import PATIENCE_S, Members, Round, unanswered
 from manager.routing import legacy_form
-from manager.upstream.forward import Answer
+from manager.upstream.answer import Answer
 from protocol import asking, jsonrpc, request_state
 from protocol.errors import Refusal
 

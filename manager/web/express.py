@@ -14,7 +14,7 @@ from manager.answers.collect import answered
 from manager.answers.dispatch import Sent
 from manager.answers.exchange import Exchange
 from manager.legacy import rounds
-from manager.upstream.forward import COLLECTED
+from manager.upstream.answer import COLLECTED
 from manager.upstream.response import ResponseHead, UpstreamResponse
 from manager.web.incoming import Incoming
 

@@ -19,7 +19,7 @@ from manager.routing.call_pattern import Filled, Pattern
 from manager.routing.clients import Client, Seen
 from manager.routing.sessions import Session
 from manager.upstream import learned
-from manager.upstream.forward import COLLECTED
+from manager.upstream.answer import COLLECTED
 from manager.upstream.instance import Instance
 from manager.web.arrival import sent_cwd
 from manager.web.event_response import STREAM_FIELDS

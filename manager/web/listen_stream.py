@@ -10,8 +10,8 @@ import contextlib
 
 from manager.answers.collect import unusable
 from manager.answers.exchange import Ending
+from manager.upstream.answer import Answer
 from manager.upstream.flow import Flow
-from manager.upstream.forward import Answer
 from manager.web.event_response import EventResponse
 from manager.web.incoming import Incoming
 from manager.web.passing_events import Passing

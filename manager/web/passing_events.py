@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from manager.answers.collect import is_response
-from manager.upstream.forward import COLLECTED, InterruptedAnswerError
+from manager.upstream.answer import COLLECTED, InterruptedAnswerError
 from manager.web.event_response import EventResponse
 from protocol import sse
 from protocol.errors import Reason, Refusal

@@ -19,7 +19,7 @@ from manager.answers.exchange import AnyReply, Ending, Events, Exchange, Plain, 
 from manager.legacy.stream import Stream
 from manager.legacy.streams import Streams
 from manager.routing.arrival import JSON
-from manager.upstream.forward import COLLECTED, Answer, InterruptedAnswerError
+from manager.upstream.answer import COLLECTED, Answer, InterruptedAnswerError
 from manager.web import heartbeats
 from manager.web.event_response import EventResponse
 from manager.web.incoming import Incoming

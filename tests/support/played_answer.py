@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 
-from manager.upstream.forward import InterruptedAnswerError
+from manager.upstream.answer import InterruptedAnswerError
 from protocol.errors import Refusal
 
 

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from manager.answers.collect import LARGE, Answered, answered, is_response, messages_of, response_of
-from manager.upstream.forward import Answer
+from manager.upstream.answer import Answer
 from protocol.errors import Reason, Refusal
 from protocol.sse import encode
 from support.played_answer import PlayedAnswer

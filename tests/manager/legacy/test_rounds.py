@@ -14,7 +14,7 @@ import pytest
 from manager.answers.exchange import Relayed
 from manager.legacy.questions import Questions
 from manager.legacy.rounds import Rounds
-from manager.upstream.forward import Answer
+from manager.upstream.answer import Answer
 from protocol import jsonrpc, names, request_state
 from protocol.errors import Reason, Refusal
 from protocol.sse import encode

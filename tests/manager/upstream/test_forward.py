@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from manager.settings import Settings
-from manager.upstream.forward import Answer
+from manager.upstream.answer import Answer
 from manager.upstream.instance import Figures
 from manager.upstream.slot import Slot
 

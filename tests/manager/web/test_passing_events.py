@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manager.upstream.forward import COLLECTED
+from manager.upstream.answer import COLLECTED
 from manager.web.passing_events import PassingEvents
 
 LIMIT = 1024 * 1024

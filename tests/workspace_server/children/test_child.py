@@ -160,7 +160,7 @@ def test_wait_returns_when_the_leader_ended_though_others_hold_its_pipes(run: An
         assert child.stderr.lines() == ["last words"]
         assert alive(other)
         await child.kill()
-        assert not alive(other)
+        await until(lambda: not alive(other))  # nobody can wait for the child of a child
         assert await child.read() == b""
         assert child.returncode == 7
 

@@ -179,12 +179,10 @@ class Process:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def release(self) -> None:
-        """Close the descriptor that watches it; where it still runs, it goes on without us."""
+        """Close the descriptor that watches it."""
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
-        if self._popen is not None and self._popen.returncode is None:
-            self._popen.returncode = 0  # no warning that it was not waited for
 
     def usage(self) -> tuple[int, float] | None:
         """Resident bytes and CPU seconds, or None when it cannot be asked."""

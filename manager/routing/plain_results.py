@@ -12,8 +12,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from manager.routing.call_pattern import PLAIN_ID
 from protocol import jsonrpc, names
+from protocol.call_pattern import PLAIN_ID
 
 _Absent = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET

@@ -14,13 +14,13 @@ from typing import Protocol
 
 from http_front.deadline import Deadline
 from manager.routing.arrival import Arrival
-from manager.routing.call_pattern import Filled
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
 from manager.web import express
 from manager.web.fast_path import FastPath
 from manager.web.fast_route import FastRoute
 from manager.web.incoming import Incoming
+from protocol.call_pattern import Filled
 
 _monotonic = time.monotonic
 

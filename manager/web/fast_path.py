@@ -16,7 +16,6 @@ from manager.answers.exchange import Exchange, Located
 from manager.answers.outgoing import outgoing
 from manager.answers.sighting import sighting
 from manager.routing.arrival import Arrival
-from manager.routing.call_pattern import Pattern, probe_of
 from manager.routing.clients import Clients
 from manager.routing.ladder import decisive
 from manager.routing.sessions import Session, Sessions
@@ -30,6 +29,7 @@ from manager.web.express import Express
 from manager.web.fast_route import FastRoute
 from manager.web.incoming import DateLine, Incoming
 from protocol import headers
+from protocol.call_pattern import Pattern, probe_of
 from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import Request
 

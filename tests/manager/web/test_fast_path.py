@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from manager.routing.call_pattern import probe_of
 from manager.upstream import workspaces
 from manager.web import fast_path
+from protocol.call_pattern import probe_of
 from support.front_door import Answer
 from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
 from support.plays import PLAIN, PLAIN_RESULT, PLAYS

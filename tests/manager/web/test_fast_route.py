@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from manager.answers.exchange import Located
 from manager.answers.sighting import sighting
 from manager.routing.arrival import Arrival
-from manager.routing.call_pattern import probe_of
 from manager.routing.door import DoorRules
 from manager.routing.heads import Heads, Refused
 from manager.routing.ladder import Source
 from manager.upstream import learned
 from manager.upstream.response import ResponseHead
 from manager.web.fast_route import NOTED_S, FastRoute
+from protocol.call_pattern import probe_of
 from support import exchanges
 
 CAP = 4000

@@ -18,7 +18,7 @@ from protocol import jsonrpc
 LONGEST: Final = 16 * 1024
 """Bytes of a body that is compared; reading a longer one is not what it costs."""
 MAX_BRACKETS: Final = 64
-"""Opening brackets in arguments that are harmless, wherever they are (half of what `json_scan.py` allows)."""
+"""Opening brackets in arguments that are harmless, wherever they are (half of what the manager allows)."""
 
 _TEXT: Final = rb'"[ !#-\[\]-~]{0,64}"'
 PLAIN_ID: Final = rb"0|[1-9][0-9]{0,14}|" + _TEXT

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from manager.routing.call_pattern import LONGEST, MARKS, MAX_BRACKETS, Pattern, is_plain_id, probe_of
 from manager.routing.json_scan import check_json
 from protocol import jsonrpc
+from protocol.call_pattern import LONGEST, MARKS, MAX_BRACKETS, Pattern, is_plain_id, probe_of
 from protocol.jsonrpc import Request
 
 PYTHON = b'{"method":"tools/call","params":{"name":"t","arguments":%b},"jsonrpc":"2.0","id":%b}'

@@ -42,7 +42,7 @@ LAYERS = (
     ("manager.upstream",),
     ("manager.routing",),
     ("manager.filesystem", "manager.lock", "manager.port", "manager.store"),
-    ("manager.certificates", "manager.collector", "manager.exit_codes", "manager.folder", "manager.log",
+    ("manager.absence", "manager.certificates", "manager.collector", "manager.exit_codes", "manager.folder", "manager.log",
      "manager.paths", "manager.peer", "manager.settings", "manager.systemd"),
 )  # fmt: skip
 """Arrows only fall. Only the lowest layer's modules may know each other."""
@@ -216,10 +216,10 @@ def test_exemptions_are_of_files_that_exist() -> None:
 
 def test_the_daemon_starts_without_what_it_rarely_needs() -> None:
     """In a fresh interpreter, as it is started: isolated, from the installed package."""
-    # not `rich`: structlog takes it along where it happens to be installed, which a user's environment need not be
     heavy = {
         "mcp", "mcp_types", "httpx2", "click", "pydantic", "pydantic_core", "pydantic_settings", "psutil",
         "cryptography", "tomlkit", "anyio", "jsonschema_rs", "platformdirs", "prometheus_client",
+        "rich", "pygments",
     }  # fmt: skip
     program = "import sys, manager.daemon; print(manager.__file__); print(*sys.modules)"
     said = subprocess.run(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import traceback
 
-import structlog
+from manager.log import logger
 
-_log = structlog.get_logger(__name__)
+_log = logger()
 
 
 def log_fault(fault: BaseException, method: str | None = None) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-import structlog
-
+from manager.log import logger
 from manager.routing.door import DoorRefusal
 
-_log = structlog.get_logger(__name__)
+_log = logger()
 
 
 class RefusalLog:

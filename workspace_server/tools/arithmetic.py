@@ -1,4 +1,4 @@
-"""Arithmetic on finite real numbers: a text becomes steps, the steps a number.
+"""Arithmetic on finite real numbers: a text becomes a number.
 
 A grammar of its own, not Python's: no text reaches `eval`, `compile` or `ast`, and every operation that could
 grow is bounded before it is computed. The tool around it is `calculator.py`. Source: T-131, T-132.
@@ -10,9 +10,8 @@ import difflib
 import math
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import NamedTuple
 
 MAX_LENGTH = 1_000
 _MAX_NESTING = 50
@@ -57,15 +56,14 @@ _TOKEN_HINTS = {
 }
 
 
-def _tokens(expression: str) -> list[str]:
-    """Its tokens; the end is an empty one. Where one stands says `_position`."""
-    tokens: list[str] = _TOKEN.findall(expression)
-    if _STRANGE.search(expression) or "." in tokens:
-        index = next(at for at, text in enumerate(tokens) if text == "." or _STRANGE.match(text))
-        char = tokens[index]
-        at = _position(expression, index)
-        raise Refused(f"Unexpected character {char!r} at position {at}{_HINTS.get(char, '')}")
-    return tokens
+def _strange(expression: str, tokens: list[str]) -> Refused | None:
+    """What is said of the first character that is in no expression, if there is one."""
+    if _STRANGE.search(expression) is None and "." not in tokens:
+        return None
+    index = next(at for at, text in enumerate(tokens) if text == "." or _STRANGE.match(text))
+    char = tokens[index]
+    at = _position(expression, index)
+    return Refused(f"Unexpected character {char!r} at position {at}{_HINTS.get(char, '')}")
 
 
 def _position(expression: str, index: int) -> int:
@@ -75,21 +73,15 @@ def _position(expression: str, index: int) -> int:
 
 def _bounded(value: Number | complex) -> Number:
     """`value`, if it is a finite real number of a bounded size; OverflowError if it is too large."""
-    if isinstance(value, complex):
-        raise ValueError
+    if isinstance(value, float):
+        if math.isfinite(value):
+            return value
+        raise OverflowError if math.isinf(value) else ValueError
     if isinstance(value, int):
-        too_large = value.bit_length() > _MAX_BITS
-    elif math.isnan(value):
-        raise ValueError
-    else:
-        too_large = math.isinf(value)
-    if too_large:
+        if value.bit_length() <= _MAX_BITS:
+            return value
         raise OverflowError
-    return value
-
-
-def _multiply(left: Number, right: Number) -> Number:
-    return left * right
+    raise ValueError
 
 
 def _divide(left: Number, right: Number) -> Number:
@@ -113,16 +105,17 @@ def _round(value: Number, decimals: Number = 0) -> Number:
     return round(value, decimals)
 
 
-_BINARY: dict[str, tuple[int, Callable[[Number, Number], Number]]] = {
-    "+": (1, operator.add),
-    "-": (1, operator.sub),
-    "*": (2, _multiply),
-    "/": (2, _divide),
-    "//": (2, operator.floordiv),
-    "%": (2, operator.mod),
-    "**": (4, _power),
-}
 _NEGATION = 3  # weaker than a power: -2**2 is -4
+# sign: (its strength, the least of an operator on its right side that comes first, function)
+_BINARY: dict[str, tuple[int, int, Callable[[Number, Number], Number]]] = {
+    "+": (1, 2, operator.add),
+    "-": (1, 2, operator.sub),
+    "*": (2, 3, operator.mul),
+    "/": (2, 3, _divide),
+    "//": (2, 3, operator.floordiv),
+    "%": (2, 3, operator.mod),
+    "**": (4, _NEGATION, _power),  # binds to the right, and its exponent may carry a minus
+}
 
 _CONSTANTS = {"pi": math.pi, "e": math.e, "tau": math.tau}
 # name: (least, most arguments, function)
@@ -148,52 +141,40 @@ _FUNCTIONS: dict[str, tuple[int, int, Callable[..., Number]]] = {
 _NAMES = (*_CONSTANTS, *_FUNCTIONS)
 
 
-class _Operation(NamedTuple):
-    """One step of a parsed expression: takes `arity` values off the stack and puts one on it.
+class _Reader:
+    """Precedence climbing over the tokens of one expression, computing as it goes.
 
-    `sign` is the index of the token it is written with.
+    Attributes:
+        failure: why the first operation that has no value has none. A mistake in the text counts before one
+            in the arithmetic, so the rest is read nevertheless.
     """
 
-    apply: Callable[..., Number]
-    arity: int
-    sign: int
-
-
-class _Parser:
-    """Precedence climbing over the tokens of one expression, giving its steps in postfix order.
-
-    Nothing is computed here, so a mistake in the text is reported before one in the arithmetic.
-    """
+    __slots__ = ("_nesting", "_next", "_text", "_tokens", "_word", "failure")
 
     def __init__(self, expression: str, tokens: list[str]) -> None:
         self._text = expression
         self._tokens = tokens
         self._next = 0
-        self._token = tokens[0]
+        self._word = tokens[0]
         self._nesting = 0
-        self.steps: list[Number | _Operation] = []
+        self.failure: Refused | None = None
 
-    def read(self) -> list[Number | _Operation]:
-        self._expression(0)
-        if self._token:
+    def read(self) -> Number:
+        """The value; 0 where there is a failure."""
+        value = self._expression(0)
+        if self._word:
             raise self._unexpected()
-        return self.steps
+        return value if self.failure is None else 0
 
     def _advance(self) -> None:
-        self._next += 1
-        self._token = self._tokens[self._next]
-
-    def _accept(self, text: str) -> bool:
-        if self._token != text:
-            return False
-        self._advance()
-        return True
+        self._next = index = self._next + 1
+        self._word = self._tokens[index]
 
     def _place(self, index: int) -> int:
         return _position(self._text, index)
 
     def _unexpected(self) -> Refused:
-        text, index = self._token, self._next
+        text, index = self._word, self._next
         if not text:
             return Refused("Expression is incomplete")
         before = self._tokens[index - 1] if index else "("
@@ -205,75 +186,75 @@ class _Parser:
             hint = "; an operator is missing before it"
         return Refused(f"Unexpected '{text}' at position {self._place(index)}{hint}")
 
-    def _expression(self, weakest: int) -> None:
+    def _expression(self, weakest: int) -> Number:
         self._nesting += 1
         if self._nesting > _MAX_NESTING:
             position = self._place(self._next)
             raise Refused(f"Expression is nested too deeply at position {position}; split it into steps")
-        self._operand()
-        while (rule := _BINARY.get(self._token)) is not None and rule[0] >= weakest:
+        value = self._operand()
+        while (rule := _BINARY.get(self._word)) is not None and rule[0] >= weakest:
             sign = self._next
             self._advance()
-            strength, apply = rule
-            # A power binds to the right, and its exponent may carry a minus.
-            self._expression(_NEGATION if apply is _power else strength + 1)
-            self.steps.append(_Operation(apply, 2, sign))
+            value = self._applied(rule[2], sign, value, self._expression(rule[1]))
         self._nesting -= 1
+        return value
 
-    def _operand(self) -> None:
-        token, index = self._token, self._next
-        if token[:1] in _NUMBERS_BEGIN:
+    def _operand(self) -> Number:
+        word, index = self._word, self._next
+        if word[:1] in _NUMBERS_BEGIN and word != ".":
             self._advance()
-            self.steps.append(int(token) if token.isdigit() else self._decimal(token, index))
-        elif self._accept("-"):
-            self._expression(_NEGATION)
-            self.steps.append(_Operation(operator.neg, 1, index))
-        elif self._accept("("):
-            self._expression(0)
+            return int(word) if word.isdigit() else self._decimal(word, index)
+        if word == "-":
+            self._advance()
+            return self._applied(operator.neg, index, self._expression(_NEGATION))
+        if word == "(":
+            self._advance()
+            value = self._expression(0)
             self._close()
-        elif not token or token in _OPERATORS:
+            return value
+        if not word or word in _OPERATORS:
             raise self._unexpected()
-        else:
-            self._advance()
-            self._name(token, index)
+        self._advance()
+        return self._named(word, index)
 
     def _close(self) -> None:
-        if not self._accept(")"):
+        if self._word != ")":
             raise self._unexpected()
+        self._advance()
 
-    def _name(self, name: str, index: int) -> None:
-        if name in _CONSTANTS:
-            self.steps.append(_CONSTANTS[name])
-            return
-        if name not in _FUNCTIONS:
-            close = difflib.get_close_matches(name.lower(), _NAMES, n=1)
-            guess = f" did you mean {close[0]}?" if close else ""
-            at = self._place(index)
-            raise Refused(
-                f"Unknown name '{cut(name)}' at position {at};{guess} known are {', '.join(_NAMES)}"
-            )
-        if not self._accept("("):
+    def _named(self, name: str, index: int) -> Number:
+        known = _FUNCTIONS.get(name)
+        if known is None:
+            return self._constant(name, index)
+        if self._word != "(":
             raise Refused(f"'{name}' at position {self._place(index)} is a function; write {name}(…)")
-        given = self._arguments()
-        least, most, function = _FUNCTIONS[name]
-        if not least <= given <= most:
-            wanted = (
-                str(least) if least == most else f"{least} or {most}" if most == 2 else f"at least {least}"
-            )
-            at = self._place(index)
-            raise Refused(f"{name} at position {at} takes {wanted} argument(s), got {given}")
-        self.steps.append(_Operation(function, given, index))
+        self._advance()
+        values = self._arguments()
+        least, most, function = known
+        if least <= len(values) <= most:
+            return self._applied(function, index, *values)
+        wanted = str(least) if least == most else f"{least} or {most}" if most == 2 else f"at least {least}"
+        raise Refused(
+            f"{name} at position {self._place(index)} takes {wanted} argument(s), got {len(values)}"
+        )
 
-    def _arguments(self) -> int:
-        if self._accept(")"):
-            return 0
-        self._expression(0)
-        given = 1
-        while self._accept(","):
-            self._expression(0)
-            given += 1
+    def _constant(self, name: str, index: int) -> Number:
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        close = difflib.get_close_matches(name.lower(), _NAMES, n=1)
+        guess = f" did you mean {close[0]}?" if close else ""
+        at = self._place(index)
+        raise Refused(f"Unknown name '{cut(name)}' at position {at};{guess} known are {', '.join(_NAMES)}")
+
+    def _arguments(self) -> list[Number]:
+        values: list[Number] = []
+        if self._word != ")":
+            values.append(self._expression(0))
+            while self._word == ",":
+                self._advance()
+                values.append(self._expression(0))
         self._close()
-        return given
+        return values
 
     def _decimal(self, token: str, index: int) -> float:
         value = float(token)
@@ -281,27 +262,27 @@ class _Parser:
             raise Refused(f"Number is too large at position {self._place(index)}")
         return value
 
-
-def _run(expression: str, tokens: list[str], steps: list[Number | _Operation]) -> Number:
-    stack: list[Number] = []
-    for step in steps:
-        if not isinstance(step, _Operation):
-            stack.append(step)
-            continue
-        values = stack[-step.arity :]
-        del stack[-step.arity :]
+    def _applied(self, function: Callable[..., Number], sign: int, *values: Number) -> Number:
+        """The value of an operation that is written with the token of this index."""
+        if self.failure is not None:
+            return 0
         try:
-            stack.append(_bounded(step.apply(*values)))
-        except ZeroDivisionError as error:
-            raise Refused("Division by zero") from error
-        except OverflowError as error:
-            at = _position(expression, step.sign)
-            raise Refused(f"Result is too large at position {at}") from error
-        except ValueError as error:
-            given = cut(", ".join(number_text(value) for value in values))
-            where = f"'{tokens[step.sign]}' at position {_position(expression, step.sign)}"
-            raise Refused(f"Result of {where} is not a real number for {given}") from error
-    return stack[0]
+            return _bounded(function(*values))
+        except (ZeroDivisionError, OverflowError, ValueError, Refused) as error:
+            self.failure = self._explained(error, sign, values)
+            return 0
+
+    def _explained(self, error: Exception, sign: int, values: Sequence[Number]) -> Refused:
+        match error:
+            case Refused():
+                return error
+            case ZeroDivisionError():
+                return Refused("Division by zero")
+            case OverflowError():
+                return Refused(f"Result is too large at position {self._place(sign)}")
+        given = cut(", ".join(number_text(value) for value in values))
+        where = f"'{self._tokens[sign]}' at position {self._place(sign)}"
+        return Refused(f"Result of {where} is not a real number for {given}")
 
 
 def evaluate(expression: str) -> Number:
@@ -314,10 +295,17 @@ def evaluate(expression: str) -> Number:
         raise Refused(
             f"Expression has {len(expression)} characters, {MAX_LENGTH} are allowed; split it into steps"
         )
-    if not expression.strip():
-        raise Refused("Expression is empty; write one such as 2 + 2")
-    tokens = _tokens(expression)
-    return _run(expression, tokens, _Parser(expression, tokens).read())
+    tokens: list[str] = _TOKEN.findall(expression)
+    reader = _Reader(expression, tokens)
+    try:
+        value = reader.read()
+    except Refused as refused:
+        if not expression.strip():
+            raise Refused("Expression is empty; write one such as 2 + 2") from None
+        raise _strange(expression, tokens) or refused from None
+    if reader.failure is not None:
+        raise reader.failure
+    return value
 
 
 def number_text(value: Number) -> str:

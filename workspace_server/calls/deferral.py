@@ -62,7 +62,7 @@ class Deferral:
 
     def _ending(self, outcome: CallOutcome) -> Ending:
         """What the task holds: what the caller would have got."""
-        answer = outcomes.answer(self.call, self.offered, outcome, self.note)
+        answer = outcomes.answer(self.call.asked.request.id, self.offered, outcome, self.note)
         if isinstance(answer, Rejection):
             # that code must not be sent to clients of this era, the only ones with tasks
             code = jsonrpc.INTERNAL_ERROR if answer.code == URL_REQUIRED else answer.code

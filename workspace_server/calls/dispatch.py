@@ -101,26 +101,49 @@ class Calls:
 
         It passes view, gate and checks like any other.
         """
-        offered = view.get(asked.inbound.name or "")
-        if offered is None or not is_immediate(asked, view):
-            return None
-        if not self._gate.is_open(offered, view.configuration):
+        offered = self._immediate(asked, view)
+        if offered is None:
             return None
         call = _call(asked, view)
         if isinstance(call, Rejection):
             return call
         checked = _check(call, offered)
-        return checked if not isinstance(checked, _Checked) else self._at_once(checked)
-
-    def _at_once(self, checked: _Checked) -> Outcome:
-        call, offered, arguments = checked.call, checked.offered, checked.arguments
+        if not isinstance(checked, _Checked):
+            return checked
         started = time.monotonic()
-        try:
-            outcome = offered.source.call_now(offered.tool.name, arguments)
-        except Exception as fault:  # noqa: BLE001  as in `_bounded`
-            outcome = _failed(offered, fault)
-        outcomes.trace(call, offered, outcome, time.monotonic() - started)
-        return outcomes.answer(call, offered, outcome, self.toolset.note)
+        outcome = _at_once(offered, checked.arguments)
+        outcomes.trace(checked.call, offered, outcome, time.monotonic() - started)
+        return outcomes.answer(asked.request.id, offered, outcome, self.toolset.note)
+
+    def _immediate(self, asked: Asked, view: View) -> Offered | None:
+        """The tool of a call under this view that waits for nothing, not even for being let through."""
+        offered = view.get(asked.inbound.name or "")
+        if offered is None or not is_immediate(asked, view):
+            return None
+        return offered if self._gate.is_open(offered, view.configuration) else None
+
+    def repeatable(self, asked: Asked, view: View) -> Offered | None:
+        """The tool of a call if `call_again` answers all under this view that differ in id and arguments."""
+        offered = self._immediate(asked, view)
+        if offered is None or offered.mirrored or view.configuration.debug != "off":
+            return None
+        return offered
+
+    def call_again(self, offered: Offered, identity: bytes, text: bytes) -> Outcome | None:
+        """What `call_now` answers to a call like one that is `repeatable` under the view of now.
+
+        Args:
+            offered: its tool.
+            identity: its id as JSON text.
+            text: its arguments, an object, as JSON text.
+
+        Returns:
+            None where something is wrong with the arguments, which has to be said with care.
+        """
+        arguments = schema_defaults.fill(offered, msgspec.json.decode(text))
+        if offered.arguments.check(arguments):
+            return None
+        return outcomes.answer(identity, offered, _at_once(offered, arguments), self.toolset.note)
 
     async def run(self, call: Call) -> Outcome:
         """The answer to one call, however it was asked for."""
@@ -161,7 +184,7 @@ class Calls:
             bound = approvals.bound(offered.name, offered.tool, arguments, context)
             later = deferral.Deferral(self.tasks, call, offered, self.toolset.note, work)
             outcome = await self.conversations.run(bound, context, later)
-        return outcomes.answer(call, offered, outcome, self.toolset.note)
+        return outcomes.answer(call.asked.request.id, offered, outcome, self.toolset.note)
 
     async def _run(
         self, call: Call, offered: Offered, arguments: Mapping[str, Any], context: CallContext
@@ -241,6 +264,13 @@ def _check(call: Call, offered: Offered) -> _Checked | Outcome:
 
         return encode_result(validation.invalid_arguments_result(offered.named_tool(), problems))
     return _Checked(call, offered, filled)
+
+
+def _at_once(offered: Offered, arguments: Mapping[str, Any]) -> CallOutcome:
+    try:
+        return offered.source.call_now(offered.tool.name, arguments)
+    except Exception as fault:  # noqa: BLE001  as in `Calls._bounded`
+        return _failed(offered, fault)
 
 
 def _failed(offered: Offered, fault: Exception) -> ToolResult:

@@ -18,7 +18,7 @@ class Gate(Protocol):
     """Decides about one call just before it runs."""
 
     def is_open(self, offered: Offered, configuration: Configuration) -> bool:
-        """Whether all calls of a tool are let through that bring no answers, whoever makes them."""
+        """Whether all calls of a tool are let through that bring no answers, whoever makes them, and when."""
 
     async def admit(
         self,

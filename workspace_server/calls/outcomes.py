@@ -24,20 +24,26 @@ from workspace_server.source import CallOutcome, RpcError, ToolError, ToolResult
 Note = Callable[[Issue], None]
 
 
-def answer(call: Call, offered: Offered, outcome: CallOutcome, note: Note) -> Outcome:
-    """What the caller gets. `note` hears of a third party that broke its promise (T-176)."""
-    tool = offered.named_tool()
+def answer(identity: bytes, offered: Offered, outcome: CallOutcome, note: Note) -> Outcome:
+    """What the caller gets.
+
+    Args:
+        identity: the id of its call as JSON text.
+        offered: the tool.
+        outcome: what it gave.
+        note: hears of a third party that broke its promise (T-176).
+    """
     match outcome:
-        case RpcError():
-            return rejection(outcome, call.asked.request.id)
-        case Refusal():
-            return encode_result(refusal_result(tool, outcome))
         case ToolResult():
             if outcome.is_error or not _broken_promise(offered, outcome.structured, required=True):
                 return encode_result(outcome)
             log.error("output_schema_mismatch", tool=offered.name, source=offered.source.id)
             failed = ToolError(f"the result of {offered.name} does not fit its output schema")
-            return encode_result(error_result(tool, failed))
+            return encode_result(error_result(offered.named_tool(), failed))
+        case RpcError():
+            return rejection(outcome, identity)
+        case Refusal():
+            return encode_result(refusal_result(offered.named_tool(), outcome))
         case _:
             _look_over(offered, outcome, note)
             return outcome

@@ -214,10 +214,13 @@ class Cost:
 
     def evaluations(self, values_per_level: list[int]) -> int:
         """Upper bound for an instance with that many values at each depth, the root's being 0."""
-        if len(values_per_level) == 2 and len(self._levels) > 1:
-            return values_per_level[0] * self._levels[0] + values_per_level[1] * self._levels[1]
         last = len(self._levels) - 1
         return sum(count * self._levels[min(level, last)] for level, count in enumerate(values_per_level))
+
+    def most_members(self) -> int:
+        """How many members of an object of plain values may be checked: -1 where not even none."""
+        for_itself, for_each = self._levels[0], self._levels[min(1, len(self._levels) - 1)]
+        return max(-1, (MAX_EVALUATIONS - for_itself) // max(1, for_each))
 
 
 @dataclass(slots=True)

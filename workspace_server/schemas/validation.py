@@ -60,6 +60,7 @@ class Validator:
         self._schema = schema
         self._hidden = found.hidden
         self._cost = Cost(found)
+        self._most_members = self._cost.most_members()
         self.unchecked: str | None = None
         self._engine: jsonschema_rs.Validator | None = None
         if self._cost.always_too_much:
@@ -90,7 +91,7 @@ class Validator:
 
         An empty list where all is well, or where the check would take too long. Never raises.
         """
-        given = dict(arguments or {})
+        given = arguments if isinstance(arguments, dict) else dict(arguments or {})
         if self._fits_at_a_glance(given):
             return []
         measured = _measure(given)
@@ -118,10 +119,11 @@ class Validator:
 
     def _fits_at_a_glance(self, given: dict[str, Any]) -> bool:
         """Whether all is well with a few plain values; False where it takes a closer look to know."""
-        if self._engine is None or any(isinstance(value, _NESTED) for value in given.values()):
+        if self._engine is None or len(given) > self._most_members:
             return False
-        if self._cost.evaluations([1, len(given)]) > MAX_EVALUATIONS:
-            return False
+        for value in given.values():
+            if isinstance(value, _NESTED):
+                return False
         try:
             return self._engine.is_valid(given)
         except (ValueError, RecursionError, OverflowError, TypeError):

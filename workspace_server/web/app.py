@@ -28,6 +28,7 @@ from workspace_server.web.incoming import Incoming
 from workspace_server.web.inspection import inspection
 from workspace_server.web.methods import Answer, Methods
 from workspace_server.web.pages import PAGE_SIZE
+from workspace_server.web.repeated import RepeatedCalls
 from workspace_server.web.stream import Stream
 
 KEEP_ALIVE_S: Final = 15.0
@@ -52,6 +53,7 @@ class Server:
         self._life = life
         self._keep_alive_s = keep_alive_s
         self._methods = Methods(calls, version, int(launch.settings.get("page_size", PAGE_SIZE)))
+        self._repeated = RepeatedCalls(self._methods)
         self._pages: Mapping[str, Callable[[Incoming], Awaitable[None]]] = {
             names.HEALTH_PATH: self._health,
             names.LIFELINE_PATH: self._lifeline,
@@ -64,6 +66,10 @@ class Server:
         page = self._pages.get(incoming.head.path)
         if page is not None:
             incoming.run(_answered(partial(page, incoming), incoming))
+            return
+        answer = None if self._life.stopping else self._repeated.answer(incoming.head, incoming.body)
+        if answer is not None:
+            incoming.respond(answer.status, answer.body)
             return
         message = _classify(incoming.head, incoming.body)
         if isinstance(message, Rejection):
@@ -85,6 +91,7 @@ class Server:
             incoming.run(_answered(partial(self._go_on, asked, stream), incoming))
         else:
             incoming.respond(answer.status, answer.body)
+            self._repeated.learn(head, asked)
 
     async def _health(self, incoming: Incoming) -> None:
         """Who this is and how its sources are; asks nobody, so it always answers at once (T-1, T-21)."""

@@ -62,9 +62,9 @@ class Refused:
     method: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Head:
-    """A head that may go on.
+    """A head that may go on; the same object for all that are known to be alike.
 
     Attributes:
         path: one of `door.ROUTES`.
@@ -72,6 +72,7 @@ class Head:
         query: the members of its query; of one that was sent several times the first.
         repeated: what is wrong with it where a field was sent several times that says what is called.
         framing: how the connection goes on behind it.
+        is_known: whether it came before.
     """
 
     path: str
@@ -79,6 +80,7 @@ class Head:
     query: Mapping[str, str]
     repeated: str | None
     framing: Framing
+    is_known: bool = False
 
 
 class Heads:
@@ -98,6 +100,7 @@ class Heads:
         key, length = raw[:begin] + raw[end:], int(raw[begin:end])
         known = self._known.get(key)
         if known is not None and length <= MAX_BODY:
+            known.is_known = True
             return known, length
         judged = self._judge(raw)
         if isinstance(judged, Refused):

@@ -17,7 +17,8 @@ from workspace_server import log
 from workspace_server.calls import dispatch
 from workspace_server.calls.asked import Asked, Outcome
 from workspace_server.calls.dispatch import Calls
-from workspace_server.catalog.view import mode_of
+from workspace_server.catalog.registry import Offered
+from workspace_server.catalog.view import View, mode_of
 from workspace_server.naming import sort_key
 from workspace_server.web import completion, pages, prompts, resources
 from workspace_server.web.tasks import TaskMethods
@@ -85,7 +86,7 @@ class Methods:
                 outcome = await self._gathered(asked)
         except Exception as fault:  # noqa: BLE001  the caller gets an answer with its id, whatever happens
             outcome = _failed(asked, fault)
-        return self._written(asked, outcome)
+        return self._written(asked.request.id, outcome)
 
     def answer_now(self, asked: Asked) -> Answer | None:
         """The same for a call that waits for nothing; None where it has to be awaited."""
@@ -100,12 +101,30 @@ class Methods:
             outcome = self._calls.call_now(asked, view)
         except Exception as fault:  # noqa: BLE001  as in `answer`
             outcome = _failed(asked, fault)
-        return None if outcome is None else self._written(asked, outcome)
+        return None if outcome is None else self._written(asked.request.id, outcome)
 
-    def _written(self, asked: Asked, outcome: Outcome) -> Answer:
+    def repeatable(self, asked: Asked) -> tuple[View, Offered] | None:
+        """Under which view `answer_again` is right for calls that differ in id and arguments alone."""
+        view = self._view.get()
+        if view is None or self._transparent.may_answer(asked, view):
+            return None
+        offered = self._calls.repeatable(asked, view)
+        return None if offered is None else (view, offered)
+
+    def answer_again(self, view: View, offered: Offered, identity: bytes, arguments: bytes) -> Answer | None:
+        """What `answer_now` gives for such a call; None where that has to be asked."""
+        try:
+            if self._view.get() is not view:
+                return None
+            outcome = self._calls.call_again(offered, identity, arguments)
+        except Exception:  # noqa: BLE001  `answer_now` says what is wrong
+            return None
+        return None if outcome is None else self._written(identity, outcome)
+
+    def _written(self, identity: bytes, outcome: Outcome) -> Answer:
         if isinstance(outcome, Rejection):
             return Answer(outcome.status, outcome.body())
-        return Answer(200, jsonrpc.result(asked.request.id, self._finished(outcome)))
+        return Answer(200, jsonrpc.result(identity, self._finished(outcome)))
 
     async def _gathered(self, asked: Asked) -> Outcome:
         """The answer of the workspace as what it gathered."""

@@ -62,6 +62,19 @@ def test_cost_counts_evaluations_per_level(schema: dict[str, Any], per_level: li
     assert counted == per_level
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [{}, {"properties": {"a": {"anyOf": [{}, {}]}}}, {"allOf": [{}] * 9}, doubling(11)],
+)
+def test_as_many_plain_members_may_be_checked_as_the_evaluations_allow(schema: dict[str, Any]) -> None:
+    """T-173."""
+    cost = Cost(survey({"type": "object", **schema}))
+    most = cost.most_members()
+    assert most >= 0
+    assert cost.evaluations([1, most]) <= MAX_EVALUATIONS
+    assert Cost(survey(doubling(30))).most_members() == -1
+
+
 @pytest.mark.parametrize(("levels", "too_much"), [(10, False), (30, True)])
 def test_doubling_references_are_recognised_without_expanding_them(levels: int, too_much: bool) -> None:
     """T-173."""

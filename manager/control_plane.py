@@ -8,25 +8,26 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
-
-from aiohttp import web
 
 from manager import __version__
 from manager.folder import CwdProblem, CwdProblemKind
 from manager.peer import unix_peer_uid
+from manager.port import is_bindable
 from manager.routing.leases import PortExhausted
 from manager.routing.registrations import Registered
 from manager.upstream.externals import ExternalServers
 from manager.upstream.instance import Instance
 from manager.upstream.response import ResponseTooLarge, UpstreamFailure
 from manager.upstream.workspaces import Workspace, Workspaces
-from manager.web.allocate import is_bindable
-from manager.web.control import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
+from manager.web.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
 from protocol import names
 from protocol.errors import Reason, Refusal
 from protocol.registration import Allocate, Heartbeat
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 ASK_S: Final = 30.0
 MAX_ANSWER: Final = 16 * 1024 * 1024

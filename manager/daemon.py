@@ -19,8 +19,6 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from aiohttp import web
-
 from manager import __version__, exit_codes, systemd
 from manager.answers.endings import Endings
 from manager.assembly import Parts, assemble
@@ -33,12 +31,10 @@ from manager.port import PortTaken, bind_fixed, private_socket
 from manager.routing.door import DoorRules
 from manager.settings import Settings
 from manager.upstream.workspaces import Workspaces
-from manager.web.app import diagnosis_routes, make_app
-from manager.web.control import make_control_app
 from manager.web.limits import Limits
 from manager.web.mcp import McpRoutes
 from manager.web.peers import SameUser, lookup_works
-from manager.web.runner import listen, make_runner
+from manager.web.runner import Runner, Show, control_server, later_app
 
 HOUSEKEEPING_S: Final = 5.0
 FLUSH_ANSWERS_S: Final = 2.0
@@ -164,8 +160,7 @@ class Daemon:
             return parts.status.payload(time.monotonic(), time.time(), self._started_at)
 
         await self._open_control(parts, shown, stack)
-        app = make_app(parts.control, shown, parts.measures.taken)
-        servers, runner = await self._open_port(app, parts.routes, listener, port)
+        servers, runner = await self._open_port(parts, shown, listener, port)
         self._handle_signals()
         self.own(parts.externals.run(), "external servers")
         self.own(parts.listening.run(), "listening")
@@ -192,25 +187,21 @@ class Daemon:
         parts.keeper.restore(loaded.sessions)
         stack.push_async_callback(parts.keeper.flush)
 
-    async def _open_control(
-        self, parts: Parts, shown: Callable[[], dict[str, Any]], stack: contextlib.AsyncExitStack
-    ) -> None:
+    async def _open_control(self, parts: Parts, shown: Show, stack: contextlib.AsyncExitStack) -> None:
         if sys.platform == "win32":
             return
         path = self._paths.control_socket
         path.unlink(missing_ok=True)  # the lock is ours, so nobody answers there any more
-        app = make_control_app(parts.control)
-        app.add_routes(diagnosis_routes(shown, parts.measures.taken))
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
+        late = control_server(parts.control, shown, parts.measures.taken)
+        stack.push_async_callback(late.close)
         door = private_socket(path)
         stack.callback(path.unlink, missing_ok=True)
-        await web.SockSite(runner, door, backlog=CONTROL_BACKLOG).start()
+        loop = asyncio.get_running_loop()
+        stack.callback((await loop.create_server(late.protocol, sock=door, backlog=CONTROL_BACKLOG)).close)
 
     async def _open_port(
-        self, app: web.Application, routes: McpRoutes, listener: socket.socket, port: int
-    ) -> tuple[list[asyncio.Server], web.AppRunner]:
+        self, parts: Parts, shown: Show, listener: socket.socket, port: int
+    ) -> tuple[list[asyncio.Server], Runner]:
         settings = self._settings
         limits = Limits(
             head_s=settings.header_timeout_s,
@@ -225,8 +216,9 @@ class Daemon:
             if not works:
                 self._log.warning("door", why="the owner of a local connection cannot be looked up here")
             check = SameUser(peer_uid, os.getuid(), lookup_works=works)
-        runner = make_runner(app, rules, limits=limits, peer_check=check)
-        return await listen(runner, [listener], routes.serve, routes.fast), runner
+        app = later_app(parts.control, shown, parts.measures.taken)
+        runner = Runner(app, rules, limits=limits, peer_check=check)
+        return await runner.listen([listener], parts.routes.serve, parts.routes.fast), runner
 
     # -- run ----------------------------------------------------------------------------------------------
 

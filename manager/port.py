@@ -206,6 +206,22 @@ def _proc_net_rows() -> list[list[str]]:
     return [line.split() for line in lines]
 
 
+def is_bindable(port: int) -> bool:
+    """Whether the system lets 127.0.0.1 with this port be bound right now (M-134).
+
+    Without SO_REUSEADDR, so that a port somebody has bound but does not listen on yet counts as taken.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        if sys.platform == "win32":
+            # otherwise Windows lets a port be bound that another program holds
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
 def private_socket(path: Path) -> socket.socket:
     """A unix socket bound to this path, which is the user's alone from its first moment on."""
     door = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

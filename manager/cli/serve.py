@@ -9,7 +9,7 @@ from typing import Any, Final, get_args
 
 import click
 
-from manager import __version__, certificates, collector, exit_codes
+from manager import __version__, collector, exit_codes
 from manager.cli.output import Failure, printable
 from manager.cli.reach import user_paths
 from manager.settings import FIELDS, ConfigurationError, description, load_settings
@@ -47,8 +47,7 @@ def _run(banner: bool | None, **flags: Any) -> None:
             reason="configuration",
         ) from error
     collector.hold()
-    with certificates.unread():
-        from manager.daemon import run  # noqa: PLC0415 - what --help and mistakes need not wait for
+    from manager.daemon import run  # noqa: PLC0415 - what --help and mistakes need not wait for
 
     wanted = sys.stdout.isatty() if banner is None else banner
     raise SystemExit(run(settings, paths, on_ready=partial(_is_ready, greets=wanted)))

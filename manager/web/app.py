@@ -1,6 +1,6 @@
 """The routes of the manager's port, in one place; those for MCP are in `routing/arrival.py`.
 
-How they are served is `runner.py`.
+How they are served is `pages.py`.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from typing import Any
 from aiohttp import web
 
 from manager.web.allocate import allocate_routes
-from manager.web.control import Services
-from manager.web.measures import Measured
+from manager.web.measures import Measured, Take
+from manager.web.services import Services
 from manager.web.status import log_payload
 from protocol import jsonrpc
 
-Take = Callable[[], Measured]
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 def make_app(services: Services, status: Callable[[], dict[str, Any]], measures: Take) -> web.Application:
-    """The application of the port; the door is added by `make_runner`."""
+    """The application of the port; the door is added by `pages.port_runner`."""
     app = web.Application()
     app.add_routes(allocate_routes(services))
     app.add_routes(diagnosis_routes(status, measures, slash=True))

@@ -55,6 +55,10 @@ class Measured(msgspec.Struct, frozen=True):
     loop_lag: Histogram
 
 
+Take = Callable[[], Measured]
+"""Looks at everything now."""
+
+
 class Measures:
     """Takes them, and looks once a second how late the loop is."""
 

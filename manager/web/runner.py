@@ -1,105 +1,101 @@
-"""How the manager's application is served: the one place for daemon and tests, so that both get the same.
+"""How the manager's port and control socket are served: the one place for daemon and tests, so that both get
+the same.
 
+Requests at MCP routes are served at once; what serves the others is loaded for the first of them (`late.py`).
 Which addresses are bound, and by whom, is the daemon's: sockets are handed in.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
-import time
 from collections.abc import Callable, Iterable
-
-from aiohttp import web
+from typing import TYPE_CHECKING, Any
 
 from manager.routing.door import DoorRules
 from manager.web.connections import Connections
-from manager.web.door import CONNECTIONS, install_door
 from manager.web.fast_path import FastPath
 from manager.web.incoming import Incoming
+from manager.web.late import LateServer
 from manager.web.limits import Limits
+from manager.web.measures import Take
 from manager.web.peers import PeerCheck
 from manager.web.refusal_log import RefusalLog
+from manager.web.services import Services
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+Show = Callable[[], dict[str, Any]]
+"""What the status shows."""
 
 
-class OncePerSecond(logging.Filter):
-    """Lets one record per second through: what aiohttp says about broken requests can be provoked at will."""
+class Runner:
+    """Serves the port, with the front on each connection, and an application behind it.
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._clock = clock
-        self._next = float("-inf")
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        """Whether this record is the first of its second."""
-        now = self._clock()
-        if now < self._next:
-            return False
-        self._next = now + 1.0
-        return True
-
-
-_server_log = logging.getLogger("manager.web.aiohttp")
-_server_log.addFilter(OncePerSecond())
-
-
-def make_runner(
-    app: web.Application,
-    rules: DoorRules,
-    *,
-    limits: Limits = Limits(),  # noqa: B008  a frozen value
-    peer_check: PeerCheck | None = None,
-) -> web.AppRunner:
-    """A runner for the application with the door installed; not set up yet.
-
-    A handler is cancelled when its caller disconnects. Serve it with `listen`, which adds the front; a runner
-    served by a plain aiohttp site keeps the door, but has no head deadline, connection cap or MCP routes.
-
-    Raises:
-        ValueError: a route of the application answers HEAD, OPTIONS or every method.
+    Attributes:
+        connections: those that are open.
     """
-    connections = Connections(rules, limits, RefusalLog(), peer_check)
-    install_door(app, connections)
 
-    async def end(_: web.Application) -> None:
-        await connections.close()
+    def __init__(
+        self,
+        make_app: Callable[[], web.Application],
+        rules: DoorRules,
+        *,
+        limits: Limits = Limits(),  # noqa: B008  a frozen value
+        peer_check: PeerCheck | None = None,
+    ) -> None:
+        """`make_app` makes the application; called once, in a thread, when a request is for it."""
+        self._make_app = make_app
+        self.connections = Connections(rules, limits, RefusalLog(), peer_check)
+        self._late = LateServer(self._load)
 
-    app.on_shutdown.append(end)
-    return web.AppRunner(
-        app,
-        handler_cancellation=True,
-        access_log=None,
-        logger=_server_log,
-        auto_decompress=False,
-        keepalive_timeout=limits.keepalive_s,
-        tcp_keepalive=True,
-        lingering_time=limits.linger_s,
-        shutdown_timeout=limits.shutdown_s,
-        # At or above the door's own caps, so that the door's 431 comes first.
-        max_line_size=rules.head_cap,
-        max_field_size=rules.head_cap,
-        max_headers=rules.field_cap + 1,
-    )
+    async def listen(
+        self,
+        sockets: Iterable[socket.socket],
+        serve: Callable[[Incoming], None] | None = None,
+        fast: FastPath | None = None,
+    ) -> list[asyncio.Server]:
+        """Accept on these bound sockets.
+
+        To end: `close()` every server, then `await cleanup()`, which ends the connections.
+
+        Args:
+            serve: answers a request at an MCP route; without it, all requests are the application's.
+            fast: knows which of these requests need not be served.
+        """
+        factory = self.connections.factory(self._late.protocol, serve, fast)
+        loop = asyncio.get_running_loop()
+        return [await loop.create_server(factory, sock=sock) for sock in sockets]
+
+    async def cleanup(self) -> None:
+        """End all connections; what is being answered gets its time first."""
+        await self.connections.close()
+        await self._late.close()
+
+    def _load(self) -> web.AppRunner:
+        from manager.web.pages import port_runner  # noqa: PLC0415  aiohttp comes with it
+
+        return port_runner(self._make_app(), self.connections)
 
 
-async def listen(
-    runner: web.AppRunner,
-    sockets: Iterable[socket.socket],
-    serve: Callable[[Incoming], None] | None = None,
-    fast: FastPath | None = None,
-) -> list[asyncio.Server]:
-    """Set the runner up and accept on these bound sockets, with the front on each connection.
+def later_app(services: Services, status: Show, measures: Take) -> Callable[[], web.Application]:
+    """What makes the port's application."""
 
-    To end: `close()` every server, then `await runner.cleanup()`, which ends the connections.
+    def load() -> web.Application:
+        from manager.web.app import make_app  # noqa: PLC0415  aiohttp comes with it
 
-    Args:
-        serve: answers a request at an MCP route; without it, all requests are the application's.
-        fast: knows which of these requests need not be served.
-    """
-    await runner.setup()
-    server = runner.server
-    assert server is not None  # noqa: S101  set by setup()
-    factory = runner.app[CONNECTIONS].factory(server, serve, fast)
-    loop = asyncio.get_running_loop()
-    return [await loop.create_server(factory, sock=sock) for sock in sockets]
+        return make_app(services, status, measures)
+
+    return load
+
+
+def control_server(services: Services, status: Show, measures: Take) -> LateServer:
+    """What serves the control socket; its caller accepts there, and closes it."""
+
+    def load() -> web.AppRunner:
+        from manager.web.pages import control_runner  # noqa: PLC0415  aiohttp comes with it
+
+        return control_runner(services, status, measures)
+
+    return LateServer(load)

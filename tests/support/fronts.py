@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -11,7 +12,7 @@ from aiohttp import web
 from manager.routing.door import DoorRules
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
-from manager.web.runner import listen, make_runner
+from manager.web.runner import Runner
 
 QUICK = Limits(linger_s=0.3, shutdown_s=0.5)
 
@@ -23,14 +24,17 @@ async def fronting(
     """The port of a front whose MCP routes `serve` answers; all others are the application's."""
     sock = socket.create_server(("127.0.0.1", 0))
     port = int(sock.getsockname()[1])
-    runner = make_runner(app or web.Application(), DoorRules.for_ports([port]), limits=limits)
-    servers = await listen(runner, [sock], serve)
+    runner = Runner(lambda: app or web.Application(), DoorRules.for_ports([port]), limits=limits)
+    servers = await runner.listen([sock], serve)
     try:
         yield port
     finally:
         for server in servers:
             server.close()
         await runner.cleanup()
+        async with asyncio.timeout(5):  # none is left behind
+            while runner.connections.open:
+                await asyncio.sleep(0)
 
 
 @asynccontextmanager

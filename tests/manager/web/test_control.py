@@ -18,17 +18,12 @@ from aiohttp import web
 
 from manager.folder import CwdProblem, CwdProblemKind
 from manager.peer import unix_peer_uid
+from manager.port import is_bindable
 from manager.routing.leases import Leases, PortExhausted
 from manager.routing.registrations import Registered, Registrations
-from manager.web.allocate import allocate_routes, is_bindable
-from manager.web.control import (
-    MAX_BODY,
-    ListedInstance,
-    ResolvedWorkspace,
-    ServerQuestion,
-    Status,
-    make_control_app,
-)
+from manager.web.allocate import allocate_routes
+from manager.web.control import MAX_BODY, make_control_app
+from manager.web.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
 from protocol.errors import Reason, Refusal
 from protocol.registration import Allocate, Heartbeat
 

@@ -18,11 +18,14 @@ import structlog
 from aiohttp import web
 
 from manager.routing.door import ANSWER_HEADERS, DoorRefusal, DoorRules, check_json
-from manager.web.door import CONNECTIONS, read_body, refusal_response
+from manager.web.connections import Connections
+from manager.web.door import read_body, refusal_response
 from manager.web.front import MAX_PIPELINED
 from manager.web.limits import Limits
+from manager.web.pages import OncePerSecond, port_runner
 from manager.web.peers import PeerCheck, SameUser, lookup_works
-from manager.web.runner import OncePerSecond, listen, make_runner
+from manager.web.refusal_log import RefusalLog
+from manager.web.runner import Runner
 from protocol import jsonrpc
 from support.door_cases import (
     BODY,
@@ -51,6 +54,7 @@ class Served:
         self.app = app
         self.executed = executed
         self.port = 0
+        self.connections: Connections
 
     @property
     def host(self) -> str:
@@ -121,10 +125,10 @@ async def serving(
     served = Served(sample_app(executed), executed)
     sock = socket.create_server(("127.0.0.1", 0))
     served.port = sock.getsockname()[1]
-    runner = make_runner(
-        served.app, DoorRules.for_ports([served.port], body_cap=cap), limits=limits, peer_check=peer_check
-    )
-    servers = await listen(runner, [sock])
+    rules = DoorRules.for_ports([served.port], body_cap=cap)
+    runner = Runner(lambda: served.app, rules, limits=limits, peer_check=peer_check)
+    served.connections = runner.connections
+    servers = await runner.listen([sock])
     try:
         yield served
     finally:
@@ -272,7 +276,7 @@ async def test_broken_chunks_are_refused(pause: bool, impatient: Served) -> None
     reader, writer = await asyncio.open_connection("127.0.0.1", impatient.port)
     writer.write(begun)
     if pause:
-        await until(lambda: any(front.is_last_by_framing for front in impatient.app[CONNECTIONS].open))
+        await until(lambda: any(front.is_last_by_framing for front in impatient.connections.open))
     writer.write(rest)
     assert parse_reply(await asyncio.wait_for(reader.read(), 3)).status in (400, 408)
     writer.transport.abort()
@@ -362,7 +366,7 @@ async def test_connections_over_the_cap_are_told_so_and_room_comes_back() -> Non
         for _, writer in pairs:
             writer.close()
             await writer.wait_closed()
-        await until(lambda: not served.app[CONNECTIONS].open)
+        await until(lambda: not served.connections.open)
         assert (await served.send("GET", "/")).status == 200
 
 
@@ -472,7 +476,7 @@ def test_route_that_would_escape_the_405_cannot_be_served(method: str) -> None:
     app = web.Application()
     app.router.add_route(method, "/", page)
     with pytest.raises(ValueError, match="name its methods"):
-        make_runner(app, DoorRules.for_ports([1]))
+        port_runner(app, Connections(DoorRules.for_ports([1]), NORMAL, RefusalLog()))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs uvloop")
@@ -523,7 +527,8 @@ async def test_door_holds_without_the_gate(case: Case) -> None:
     app = sample_app(executed)
     sock = socket.create_server(("127.0.0.1", 0))
     port = sock.getsockname()[1]
-    runner = make_runner(app, DoorRules.for_ports([port]), limits=Limits(keepalive_s=0.2, linger_s=0.2))
+    limits = Limits(keepalive_s=0.2, linger_s=0.2)
+    runner = port_runner(app, Connections(DoorRules.for_ports([port]), limits, RefusalLog()))
     await runner.setup()
     await web.SockSite(runner, sock).start()
     try:

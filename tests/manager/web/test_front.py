@@ -11,7 +11,6 @@ import pytest
 from aiohttp import web
 
 from manager.routing.door import ANSWER_HEADERS
-from manager.web.door import CONNECTIONS
 from manager.web.incoming import Incoming
 from manager.web.limits import Limits
 from support.door_cases import BODY, exchange, parse_reply, request
@@ -79,9 +78,6 @@ async def serving(make: Callable[[Served], Serve] = echo, limits: Limits = QUICK
     served.app.router.add_post("/allocate", page)
     async with fronting(make(served), served.app, limits) as served.port:
         yield served
-    async with asyncio.timeout(5):
-        while served.app[CONNECTIONS].open:
-            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("make", [echo, later])

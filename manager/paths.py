@@ -14,8 +14,8 @@ import os
 import stat
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 APP_NAME = "lm-tools-bridge"
 # sockaddr_un holds 104 bytes on macOS and 108 on Linux, terminator included.
@@ -35,8 +35,7 @@ class UnsafePathError(Exception):
         self.hint = hint
 
 
-@dataclass(frozen=True, slots=True)
-class Paths:
+class Paths(NamedTuple):
     """The absolute paths of one user's manager. None of them is created or checked by making this value.
 
     `control_socket` lies in `runtime_dir` unless its path would exceed 100 bytes. Then it lies in a folder

@@ -11,12 +11,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from manager.cli.output import printable
-from manager.cli.reach import objects
+from manager.cli.answers import TRUST_PENDING, objects, pending, worded
+from manager.cli.texts import printable
 
 MAX_ISSUES: Final = 30
-TRUST_PENDING: Final = "TRUST_PENDING"
-"""The code of issues that a person answers; their details are the command (T-62)."""
 Command = TypeVar("Command", bound=Callable[..., object])
 
 
@@ -58,28 +56,7 @@ def say_issues(answer: Mapping[str, Any]) -> None:
         click.echo(f"look at it, and let it run, with: {printable(command)}", err=True)
 
 
-def pending(answer: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What waits for trust: the command that gives it -> what would run then, each once."""
-    found: dict[str, dict[str, None]] = {}
-    for issue in objects(answer, "issues"):
-        if issue.get("code") == TRUST_PENDING:
-            found.setdefault(str(issue.get("details") or "lmtb trust"), {})[str(issue.get("message"))] = None
-    return {command: list(messages) for command, messages in found.items()}
-
-
 def _lines(issues: list[dict[str, Any]]) -> Iterator[str]:
     for issue in sorted(issues, key=lambda one: one.get("level") != "error"):
         if issue.get("code") != TRUST_PENDING:
             yield f"{issue.get('level')}: {worded(issue)}"
-
-
-def worded(issue: Mapping[str, Any]) -> str:
-    """An issue as a sentence."""
-    details = issue.get("details")
-    return f"{issue.get('message')} ({details})" if details else f"{issue.get('message')}"
-
-
-def first_sentence(description: object) -> str:
-    """The beginning of a description, on one line."""
-    text = " ".join(description.split()) if isinstance(description, str) else ""
-    return text.split(". ", 1)[0].removesuffix(".")

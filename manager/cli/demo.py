@@ -18,8 +18,9 @@ import click
 
 from manager.cli.demo_gathered import Play
 from manager.cli.demo_stage import Stage
-from manager.cli.output import Failure, printable
-from manager.cli.show import merged_workspaces, workspace_table
+from manager.cli.output import Failure
+from manager.cli.overview import merged_workspaces, workspace_table
+from manager.cli.texts import printable
 from protocol.names import CALL_TOOL, HANDSHAKE
 from protocol.versions import LATEST_LEGACY, LATEST_MODERN
 

@@ -11,8 +11,9 @@ from manager import exit_codes
 from manager.cli import content
 from manager.cli.checks import all_findings
 from manager.cli.findings import Finding, Level
-from manager.cli.output import print_json, printable
+from manager.cli.output import print_json
 from manager.cli.reach import user_paths
+from manager.cli.texts import printable
 
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 

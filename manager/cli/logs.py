@@ -17,8 +17,9 @@ import click
 
 from manager.cli import content
 from manager.cli.asking import cwd_option
-from manager.cli.output import Failure, printable
+from manager.cli.output import Failure
 from manager.cli.reach import user_paths
+from manager.cli.texts import printable
 from manager.routing.workspace_id import workspace_id
 
 POLL_S: Final = 0.2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -88,9 +88,3 @@ def mcp_address() -> str:
     if not isinstance(address, str):
         raise Failure("the running manager does not say its address", "restart it: lmtb stop; lmtb serve")
     return address
-
-
-def objects(status: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
-    """The objects in a list of the status; [] where an older or newer manager has none."""
-    value = status.get(member)
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

@@ -10,8 +10,9 @@ from typing import Any, Final, get_args
 import click
 
 from manager import __version__, collector, exit_codes
-from manager.cli.output import Failure, printable
+from manager.cli.output import Failure
 from manager.cli.reach import user_paths
+from manager.cli.texts import printable
 from manager.settings import FIELDS, ConfigurationError, description, load_settings
 
 SETTLE_AFTER_S: Final = 1.0

@@ -9,9 +9,11 @@ from typing import Any, Final
 import click
 
 from manager.cli import content
+from manager.cli.answers import objects
 from manager.cli.asking import cwd_option, json_option, say_issues
-from manager.cli.output import Failure, print_json, printable, table
-from manager.cli.reach import ask_about, objects
+from manager.cli.output import Failure, print_json
+from manager.cli.reach import ask_about
+from manager.cli.texts import printable, table
 from manager.cli.troubles import DOWN
 
 _FIRST: Final = DOWN | {"pending_trust"}

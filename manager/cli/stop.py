@@ -11,8 +11,9 @@ from typing import Any, Final
 import click
 
 from manager import exit_codes
+from manager.cli.answers import objects
 from manager.cli.output import Failure, print_json
-from manager.cli.reach import explained, objects, user_paths
+from manager.cli.reach import explained, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 
 _PAUSE_S: Final = 0.05

@@ -13,9 +13,11 @@ from typing import Any, Final
 import click
 
 from manager.cli import content
-from manager.cli.asking import TRUST_PENDING, cwd_option, first_sentence, json_option, say_issues, worded
-from manager.cli.output import Failure, print_json, printable, table
-from manager.cli.reach import ask_about, objects
+from manager.cli.answers import TRUST_PENDING, first_sentence, objects, worded
+from manager.cli.asking import cwd_option, json_option, say_issues
+from manager.cli.output import Failure, print_json
+from manager.cli.reach import ask_about
+from manager.cli.texts import printable, table
 
 _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
 """The beginnings of groups' ids in the order in which they are shown (T-29)."""

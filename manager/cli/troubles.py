@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from manager.cli.asking import TRUST_PENDING, pending, worded
-from manager.cli.reach import objects
+from manager.cli.answers import TRUST_PENDING, objects, pending, worded
 
 DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
 """States of a source whose tools do not work now (T-1)."""
@@ -21,8 +19,7 @@ _TOLD: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING", TRUST_PENDING
 """Codes of issues about what the states of the sources say already."""
 
 
-@dataclass(frozen=True, slots=True)
-class Trouble:
+class Trouble(NamedTuple):
     """One thing that is wrong. `is_fault`: it does not pass, and nobody waits for the user's decision."""
 
     is_fault: bool

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import click
 
-from manager.cli.output import duration, print_json, printable, table
-from manager.cli.reach import ask, objects
+from manager.cli.answers import objects
+from manager.cli.output import print_json
+from manager.cli.reach import ask
+from manager.cli.texts import duration, printable, table
 
 _RUNGS: Final = {
     "path": "the address /w/…/mcp",

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
+from manager.cli.answers import objects
 from manager.cli.findings import Finding, Level, Situation
-from manager.cli.reach import objects
-from manager.cli.show import merged_workspaces
+from manager.cli.overview import merged_workspaces
 from manager.cli.troubles import troubles
 from manager.paths import Paths
 from manager.upstream.process import tail

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from manager import __version__
-from manager.cli import cli
+from manager.cli.verbs import cli
 from manager.paths import Paths, make_private
 from support.manager_process import environment
 

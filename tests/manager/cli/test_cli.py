@@ -11,7 +11,7 @@ import click
 import pytest
 
 from manager import __version__
-from manager.cli import _VERBS, cli
+from manager.cli.verbs import _VERBS, cli
 
 FOLDER_VERBS = {"tools", "servers", "call", "logs", "trust", "untrust"}
 SLOW = ("aiohttp", "pydantic", "mcp", "psutil", "structlog", "asyncio", "http.client", "uvloop")

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from manager import exit_codes
-from manager.cli.asking import MAX_ISSUES, first_sentence
+from manager.cli.answers import first_sentence
+from manager.cli.asking import MAX_ISSUES
 
 CUSTOM = {"id": "custom", "label": "Custom tools"}
 

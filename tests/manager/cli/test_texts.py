@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
+import sys
 
 import pytest
 
-from manager.cli import output
-from manager.cli.output import duration, latency, printable, size, table
+from manager.cli.texts import duration, latency, printable, size, table
 
 
 @pytest.mark.parametrize(
@@ -46,8 +47,8 @@ def test_table_without_a_terminal_is_never_cut() -> None:
 
 @pytest.mark.parametrize("columns", [30, 40, 60])
 def test_table_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    monkeypatch.setattr(output.sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr(output.shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr(shutil, "get_terminal_size", lambda: os.terminal_size((columns, 24)))
     drawn = table(("NAME", "N", "FOLDER"), [("n" * 20, 7, "/" + "f" * 50)], flexible=("NAME", "FOLDER"))
     assert all(len(line) <= columns for line in drawn.splitlines())
     assert "…" in drawn

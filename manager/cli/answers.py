@@ -1,0 +1,36 @@
+"""Reads what manager and servers answer to verbs: lists of objects, issues, what waits for trust."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+TRUST_PENDING: Final = "TRUST_PENDING"
+"""The code of issues that a person answers; their details are the command (T-62)."""
+
+
+def objects(status: Mapping[str, Any], member: str) -> list[dict[str, Any]]:
+    """The objects in a list of the status; [] where an older or newer manager has none."""
+    value = status.get(member)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+
+def pending(answer: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What waits for trust: the command that gives it -> what would run then, each once."""
+    found: dict[str, dict[str, None]] = {}
+    for issue in objects(answer, "issues"):
+        if issue.get("code") == TRUST_PENDING:
+            found.setdefault(str(issue.get("details") or "lmtb trust"), {})[str(issue.get("message"))] = None
+    return {command: list(messages) for command, messages in found.items()}
+
+
+def worded(issue: Mapping[str, Any]) -> str:
+    """An issue as a sentence."""
+    details = issue.get("details")
+    return f"{issue.get('message')} ({details})" if details else f"{issue.get('message')}"
+
+
+def first_sentence(description: object) -> str:
+    """The beginning of a description, on one line."""
+    text = " ".join(description.split()) if isinstance(description, str) else ""
+    return text.split(". ", 1)[0].removesuffix(".")

@@ -18,18 +18,15 @@ class Deadlines:
     quick succession need no timers, and ten thousand idle connections need one.
     """
 
-    __slots__ = ("_loop", "_open", "_rang", "_timer", "soonest")
+    __slots__ = ("_loop", "_open", "_rang", "_timer", "now", "soonest")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.now = loop.time  # monotonic
         self._open: set[Deadline] = set()
         self._rang = -inf
         self._timer: asyncio.TimerHandle | None = None
         self.soonest = inf  # when the timer rings
-
-    def now(self) -> float:
-        """Monotonic time."""
-        return self._loop.time()
 
     def keep(self, one: Deadline) -> None:
         """Look after a deadline."""
@@ -48,7 +45,7 @@ class Deadlines:
 
     def _ring(self) -> None:
         self._timer, self.soonest = None, inf
-        now = self._rang = self._loop.time()
+        now = self._rang = self.now()
         try:
             for one in [one for one in self._open if one.at <= now]:
                 one.meet(now)
@@ -75,7 +72,11 @@ class Deadline:
 
     def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
         """From now on so long, then call this."""
-        self.expect_at(self._all.now() + seconds, on_late)
+        at = self._all.now() + seconds
+        self.at = at
+        self._on_late = on_late
+        if at < self._all.soonest:
+            self._all.ring_at(at)
 
     def expect_at(self, at: float, on_late: Callable[[], None]) -> None:
         """From now on until that monotonic time, then call this."""

@@ -45,6 +45,8 @@ def clean_text(text: str) -> str:
     Without ANSI sequences, control characters except line feed and tab, bidi and zero-width characters;
     lone surrogates become U+FFFD.
     """
+    if text.isascii() and text.isprintable():
+        return text
     if _INVISIBLE.search(text) is not None:
         text = _INVISIBLE.sub("", _ANSI.sub("", text))
     return well_formed(text)
@@ -53,6 +55,8 @@ def clean_text(text: str) -> str:
 def _json_value(value: object, depth: int = 0) -> Any:
     """`value` as JSON can carry it; what JSON has no word for becomes null or a string."""
     if value.__class__ is int and -_SAFE < value < _SAFE:
+        return value
+    if value.__class__ is float and math.isfinite(value):
         return value
     if isinstance(value, str):
         return well_formed(value)
@@ -65,7 +69,11 @@ def _json_value(value: object, depth: int = 0) -> Any:
     if depth == _MAX_DEPTH:
         return None
     if isinstance(value, (dict, Mapping)):
-        return {well_formed(str(key)): _json_value(item, depth + 1) for key, item in value.items()}
+        wire = {}
+        for key, item in value.items():
+            name = str(key)
+            wire[name if name.isascii() else well_formed(name)] = _json_value(item, depth + 1)
+        return wire
     if isinstance(value, (list, tuple)):
         return [_json_value(item, depth + 1) for item in value]
     return well_formed(str(value))
@@ -88,7 +96,7 @@ def encode_result(result: ToolResult) -> dict[str, Any]:
     blocks = [_block(block) for block in result.blocks] if result.blocks else []
     if result.text or not blocks:
         text = well_formed(result.text) if result.verbatim else clean_text(result.text)
-        blocks.insert(0, {"type": "text", "text": text})
+        blocks = [{"type": "text", "text": text}, *blocks]
     wire: dict[str, Any] = {"content": blocks, "isError": result.is_error}
     if result.structured is not None:
         wire["structuredContent"] = _json_value(result.structured)

@@ -117,9 +117,21 @@ class Front(asyncio.Protocol):
     # -- heads --------------------------------------------------------------------------------------------
 
     def _take_head(self, data: bytes) -> None:
+        if not self._ahead and self._take_whole(data):
+            return
         is_first = not self._ahead
         self._ahead = data if is_first else self._ahead + data
         self._next(is_first=is_first)
+
+    def _take_whole(self, data: bytes) -> bool:
+        """Serve one whole request with a head that is known; False where it is something else."""
+        end = data.find(_HEAD_END) + 4
+        known = self._heads.same(data[:end])
+        if known is None or known[1] != len(data) - end:
+            return False
+        self._head = known[0]
+        self._begin(data[end:])
+        return True
 
     def _next(self, *, is_first: bool = True) -> None:
         """Serve what has come; `is_first` where nothing of the next request had come before."""

@@ -89,9 +89,17 @@ class Heads:
     def __init__(self, door: Door) -> None:
         self._door = door
         self._known: dict[bytes, Head] = {}
+        self._same: dict[bytes, tuple[Head, int]] = {}
 
     def read(self, raw: bytes) -> tuple[Head, int | None] | Refused:
         """What a whole head is, and the length of its body in bytes (None: in chunks)."""
+        return self._same.get(raw) or self._read(raw)
+
+    def same(self, raw: bytes) -> tuple[Head, int] | None:
+        """The same for a head that came before with the very same bytes; None for any other one."""
+        return self._same.get(raw)
+
+    def _read(self, raw: bytes) -> tuple[Head, int | None] | Refused:
         digits = _LENGTH.search(raw) if len(raw) <= LONGEST else None
         if digits is None:
             judged = self._judge(raw)
@@ -101,6 +109,9 @@ class Heads:
         known = self._known.get(key)
         if known is not None and length <= MAX_BODY:
             known.is_known = True
+            if len(self._same) >= REMEMBERED:
+                self._same.clear()
+            self._same[raw] = known, length
             return known, length
         judged = self._judge(raw)
         if isinstance(judged, Refused):

@@ -76,8 +76,11 @@ class Incoming:
             return
         self.is_begun = True
         is_last = self.head.framing.is_last
-        head = b"%bContent-Length: %d\r\n\r\n" % (_begin(status, bool(body), is_last), len(body))
-        line.send([head + body] if len(body) < JOINED else [head, body])
+        size, begin = len(body), _begin(status, bool(body), is_last)
+        if size < JOINED:
+            line.send((b"%bContent-Length: %d\r\n\r\n%b" % (begin, size, body),))
+        else:
+            line.send((b"%bContent-Length: %d\r\n\r\n" % (begin, size), body))
         line.answered(is_last=is_last)
 
     def start(self, fields: Mapping[str, str]) -> None:

@@ -63,7 +63,9 @@ class Methods:
         self._transparent = Transparent(calls)
         self._view = ThisTurn(self._toolset.current_now)
         self._page_size = page_size
-        self._server_info = {"name": names.WORKSPACE_SERVER, "version": version}
+        self._signature = {
+            names.META_SERVER: jsonrpc.raw({"name": names.WORKSPACE_SERVER, "version": version})
+        }
         self.tasks = TaskMethods(calls, self._finished)
         self._table: Mapping[str, Callable[[Asked], Awaitable[Outcome]]] = {
             names.DISCOVER: self._discover,
@@ -138,7 +140,8 @@ class Methods:
         """Every result we author says that it is complete, and whose it is (M9, M10)."""
         if isinstance(outcome, msgspec.Raw):
             return outcome
-        meta = {**outcome.get("_meta", {}), names.META_SERVER: self._server_info}
+        own = outcome.get("_meta")
+        meta = {**own, **self._signature} if own else self._signature
         return {"resultType": "complete", **outcome, "_meta": meta}
 
     async def _discover(self, asked: Asked) -> Outcome:

@@ -65,9 +65,13 @@ async def connections(serve: Serve) -> AsyncIterator[tuple[Connections, Peer]]:
         await made.close()
 
 
+@pytest.mark.parametrize("is_known", [False, True])
 @pytest.mark.parametrize("step", [1, 7, 64, 10_000])
-async def test_requests_are_found_however_they_are_cut(step: int) -> None:
+async def test_requests_are_found_however_they_are_cut(step: int, is_known: bool) -> None:
     async with connections(echo) as (_, peer):
+        for _ in range(3 if is_known else 0):
+            peer.writer.write(peer.request())
+            await peer.answers(BODY)
         chunked = peer.head("Transfer-Encoding: chunked") + b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
         sent = b"\r\n" + peer.request() + chunked + peer.request(b"") + peer.request(BODY * 2)
         for at in range(0, len(sent), step):

@@ -7,7 +7,7 @@ import pytest
 from http_front.refusal import DoorRefusal
 from protocol import headers
 from workspace_server.web.door import MAX_BODY, Door
-from workspace_server.web.heads import MAX_HEAD, Head, Heads, Refused
+from workspace_server.web.heads import MAX_HEAD, REMEMBERED, Head, Heads, Refused
 
 SECRET = "s3cret"
 LINES = [
@@ -58,6 +58,41 @@ def test_heads_that_differ_in_their_length_alone_are_read_once() -> None:
     assert second is first
     assert length == 3456
     assert other is not first
+    assert (first.is_known, other.is_known) == (True, False)
+
+
+def test_a_head_is_the_same_from_the_third_time_on_with_which_its_bytes_come() -> None:
+    """The first one is read, the second one found to be alike."""
+    known = heads()
+    one, other = raw("Content-Length: 12"), raw("Content-Length: 13")
+    assert known.same(one) is None
+    first, _ = read(one, known)
+    assert known.same(one) is None
+    read(one, known)
+    read(other, known)
+    assert known.same(one) == (first, 12)
+    assert known.same(other) == (first, 13)
+    assert known.same(one[:-1]) is None
+    assert known.same(b"") is None
+
+
+def test_what_is_not_let_in_is_never_the_same() -> None:
+    known = heads()
+    refused = raw(f"Content-Length: {MAX_BODY + 1}")
+    for _ in range(3):
+        refusal(refused, known)
+        read(raw("Transfer-Encoding: chunked"), known)
+    assert known.same(refused) is None
+    assert known.same(raw("Transfer-Encoding: chunked")) is None
+
+
+def test_only_so_many_heads_are_remembered() -> None:
+    known = heads()
+    first = raw("Content-Length: 1")
+    for length in range(REMEMBERED + 2):
+        read(raw(f"Content-Length: {length + 1}"), known)
+    assert known.same(first) is None
+    assert known.same(raw(f"Content-Length: {REMEMBERED + 2}")) is not None
 
 
 @pytest.mark.parametrize(

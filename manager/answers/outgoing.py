@@ -170,14 +170,14 @@ def _of_session(exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
     if session is None:
         return ()
     if not session.mode:
-        return (_caller(session.id),)
+        return (caller(session.id),)
     said = mode_headers(exchange)
     own = [(name, value) for name, value in session.mode if name not in said]
-    return (*((name.encode(), value.encode("latin-1")) for name, value in own), _caller(session.id))
+    return (*((name.encode(), value.encode("latin-1")) for name, value in own), caller(session.id))
 
 
 @lru_cache(maxsize=1024)
-def _caller(session: str) -> tuple[bytes, bytes]:
+def caller(session: str) -> tuple[bytes, bytes]:
     """What tells a workspace server which calls belong together, without telling it the session's id."""
     return headers.CALLER.encode(), hashlib.sha256(session.encode()).hexdigest()[:32].encode()
 

@@ -53,8 +53,8 @@ class Arrival:
     Attributes:
         method: of HTTP.
         workspace: the id of the workspace that its path names.
-        fields: its header fields by the names of `protocol.headers`, others by their names in lower case.
-        session: the id of a session that it names.
+        fields: its header fields by the names of `protocol.headers`, others by their names in lower case. The
+            id of a session may be empty here: it is told beside what all such heads say (`heads.py`).
         accepts_json, accepts_events: which forms of answer the client takes (M-28).
         claims: what it says of its workspace, without a session and without its body.
         passed: the header fields that cross to the workspace server.
@@ -71,7 +71,6 @@ class Arrival:
         "passed",
         "passed_legacy",
         "passed_query",
-        "session",
         "workspace",
     )
 
@@ -81,7 +80,6 @@ class Arrival:
         self.method = facts.method
         self.workspace = workspace
         self.fields = _fields(sent)
-        self.session = self.fields.get(headers.SESSION)
         self.accepts_json, self.accepts_events = _accepts(self.fields.get("accept"))
         self.claims = _claims(workspace, query, self.fields.get(headers.WORKSPACE_CWD))
         self.passed = tuple(_passed(sent, frozenset()))

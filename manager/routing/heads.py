@@ -1,25 +1,28 @@
 """Reads and judges heads, and remembers what it made of them.
 
-A client sends the same head with every call but for the digits of its `Content-Length`, and two heads that
-differ in nothing else are read alike. So the grammar (`http_front/head.py`), the door's rules (`door.py`)
-and what the head says (`arrival.py`) are asked once for each head. Nothing is remembered of a head that was
-refused.
+A client sends the same head with every call but for the digits of its `Content-Length`, and clients of one
+kind the same but for the id of their session. Heads that differ in nothing else are read alike, so the
+grammar (`http_front/head.py`), the door's rules (`door.py`) and what the head says (`arrival.py`) are asked
+once for all of them. Nothing is remembered of a head that was refused.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from http_front.head import MALFORMED, Framing, framing, may_become_head, parse_head
 from manager.routing.arrival import Arrival, arrival
 from manager.routing.door import DoorRefusal, DoorRules, RequestFacts, refuse
+from protocol import headers
 
 REMEMBERED: Final = 1024
 LONGEST: Final = 2048
 """Bytes of a head that is remembered."""
 _LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,7})(?=\r\n)")
+_SESSION: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\n)")
+"""A session's id: whatever visible characters it has, no rule of the door makes a difference between them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +35,24 @@ class Refused:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A head that may go on; `arrival` where it is for an MCP route."""
+    """A head that may go on; `arrival` where it is for an MCP route, without the session that it names."""
 
     facts: RequestFacts
     framing: Framing
     arrival: Arrival | None
+
+    @property
+    def session(self) -> str | None:
+        """The id of a session that was read with it."""
+        return None if self.arrival is None else self.arrival.fields.get(headers.SESSION)
+
+
+class Read(NamedTuple):
+    """What was read: the head, the bytes of its body (None: in chunks), and the id of a session it names."""
+
+    head: Head
+    length: int | None
+    session: str | None
 
 
 class Heads:
@@ -46,24 +62,31 @@ class Heads:
         self._rules = rules
         self._known: dict[bytes, Head] = {}
 
-    def read(self, raw: bytes) -> tuple[Head, int | None] | Refused:
-        """What a whole head is, and the length of its body in bytes (None: in chunks)."""
-        digits = _LENGTH.search(raw) if len(raw) <= LONGEST else None
+    def read(self, raw: bytes) -> Read | Refused:
+        """What a whole head is."""
+        is_short = len(raw) <= LONGEST
+        named = _SESSION.search(raw) if is_short else None
+        bare = raw if named is None else _without(raw, named)
+        digits = _LENGTH.search(bare) if is_short else None
         if digits is None:
             judged = self._judge(raw)
-            return judged if isinstance(judged, Refused) else (judged, judged.framing.length)
-        begin, end = digits.span(1)
-        key, length = raw[:begin] + raw[end:], int(raw[begin:end])
+            if isinstance(judged, Refused):
+                return judged
+            return Read(judged, judged.framing.length, judged.session)
+        key, length = _without(bare, digits), int(digits[1])
         known = self._known.get(key)
-        if known is not None and length <= self._rules.body_cap:
-            return known, length
-        judged = self._judge(raw)
-        if isinstance(judged, Refused):
-            return judged
+        if known is None or length > self._rules.body_cap:
+            judged = self._judge(bare)
+            if isinstance(judged, Refused):
+                return judged
+            known = self._remember(key, judged)
+        return Read(known, length, known.session if named is None else named[1].decode())
+
+    def _remember(self, key: bytes, judged: Head) -> Head:
         if len(self._known) >= REMEMBERED:
             self._known.clear()
         self._known[key] = judged
-        return judged, length
+        return judged
 
     def hopeless(self, begin: bytes) -> DoorRefusal | None:
         """Why what has come of a head can never become one that gets in, if so."""
@@ -80,3 +103,9 @@ class Heads:
         if refusal is not None:
             return Refused(refusal, facts)
         return Head(facts, framing(raw, facts), arrival(facts))
+
+
+def _without(text: bytes, found: re.Match[bytes]) -> bytes:
+    """The text but for the group that was found."""
+    begin, end = found.span(1)
+    return text[:begin] + text[end:]

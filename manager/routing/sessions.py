@@ -87,6 +87,10 @@ class Sessions:
         """Enter a session. The caller has asked `is_full`."""
         self._by_id[session.id] = session
 
+    def peek(self, identity: str) -> Session | None:
+        """The session of this id, live or not; nothing is noted."""
+        return self._by_id.get(identity)
+
     def get(self, identity: str, now: float, *, uses: bool = True) -> Session | None:
         """The live session of this id, marked as seen; None when unknown or expired (M-24).
 

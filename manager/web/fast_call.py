@@ -14,13 +14,16 @@ from typing import Protocol
 
 from http_front.deadline import Deadline
 from manager.routing.arrival import Arrival
+from protocol.call_pattern import Filled
+from manager.routing.last_head import LastHead
+from manager.routing.sessions import Session
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
 from manager.web import express
 from manager.web.fast_path import FastPath
 from manager.web.fast_route import FastRoute
 from manager.web.incoming import Incoming
-from protocol.call_pattern import Filled
+from manager.web.passage import Passage
 
 _monotonic = time.monotonic
 
@@ -30,7 +33,7 @@ class Line(Protocol):
 
     deadline: Deadline
 
-    def begin(self, arrival: Arrival, body: bytes) -> Incoming:
+    def begin(self, arrival: Arrival, session: str | None, body: bytes) -> Incoming:
         """A request that is answered the usual way from now on."""
 
     def answered_fast(self, now: float) -> None:
@@ -52,8 +55,8 @@ class FastCall:
         "_last",
         "_line",
         "_link",
+        "_passage",
         "_path",
-        "_route",
         "_sent",
         "_transport",
         "is_under_way",
@@ -63,8 +66,8 @@ class FastCall:
         self._line = line
         self._transport = transport
         self._path = path
-        self._last: FastRoute | None = None
-        self._route: FastRoute  # of the call under way
+        self._last: Passage | None = None
+        self._passage: Passage  # of the call under way
         self._link: Connection
         self._body = b""
         self._key: str | int = 0
@@ -76,31 +79,34 @@ class FastCall:
 
     def take_request(self, data: bytes) -> bool:
         """Send a request like the last one; False where it is none, and nothing was done."""
-        route = self._last
+        last = self._last
         self._begun = _monotonic()
-        if route is None or (start := route.body_at(data)) < 0:
+        if last is None or (start := last.head.body_at(data)) < 0:
             return False
         body = data[start:]
-        found = route.match(body)
-        return found is not None and self._send(route, body, found)
+        found = last.route.match(body)
+        return found is not None and self._send(last, body, found)
 
-    def take_body(self, routes: Sequence[FastRoute], head: bytes, body: bytes) -> bool:
+    def take_body(
+        self, routes: Sequence[FastRoute], session: Session | None, head: bytes, body: bytes
+    ) -> bool:
         """Send a request whose head has these routes; False where none of them fits, and nothing was done."""
         self._begun = _monotonic()
         for route in routes:
             found = route.match(body)
             if found is not None:
-                if not self._send(route, body, found):
+                passage = Passage(route, session, LastHead(head, self._path.longest))
+                if not self._send(passage, body, found):
                     return False
-                route.comes_with(head)
-                self._last = route
+                self._last = passage
+                self._path.proved(route)
                 return True
         return False
 
-    def _send(self, route: FastRoute, body: bytes, found: Filled) -> bool:
-        now = self._begun
-        path, session = self._path, route.session
-        if not path.holds(route, now):
+    def _send(self, passage: Passage, body: bytes, found: Filled) -> bool:
+        now, path = self._begun, self._path
+        route, session = passage.route, passage.session
+        if not path.holds(route, session, now):
             return False
         if session is not None:
             identity = found[0]
@@ -114,11 +120,11 @@ class FastCall:
         if session is not None:
             session.in_flight[key] = self.cancel
             route.mark(session)
-        self._route, self._link, self._body = route, link, body
+        self._passage, self._link, self._body = passage, link, body
         self.is_under_way = True
         path.begin(route, now)
         self._line.deadline.expect_at(now + express.PATIENCE_S, self._is_late)
-        link.begin_for(self, route.request(body, found))
+        link.begin_for(self, passage.request(body, found))
         self._sent = _monotonic()
         return True
 
@@ -126,13 +132,13 @@ class FastCall:
 
     def take(self, data: bytes) -> bool:
         """The answer begins: pass it on where it is whole, and plain."""
-        now, route, path = _monotonic(), self._route, self._path
-        answer = route.answer(data, path.date.at(now))
+        now, passage, path = _monotonic(), self._passage, self._path
+        answer = passage.answer(data, path.date.at(now))
         if answer is None:
             return False
         self._link.settle(now)
         self.is_under_way = False
-        session = route.session
+        route, session = passage.route, passage.session
         if session is not None:
             session.in_flight.pop(self._key, None)
         path.end(route)
@@ -144,16 +150,19 @@ class FastCall:
     def respond(self) -> UpstreamResponse:
         """Go on the usual way."""
         self.is_under_way = False
-        route, link = self._route, self._link
+        passage, link = self._passage, self._link
+        session = passage.session
         response = UpstreamResponse(link)
-        incoming = self._line.begin(route.arrival, self._body)
+        incoming = self._line.begin(
+            passage.route.arrival, None if session is None else session.id, self._body
+        )
         patience_s = express.PATIENCE_S if self._is_patient else 0.0
         resumed = self._path.resume(
-            incoming, route, response, begun=self._begun, sent_at=self._sent, patience_s=patience_s
+            incoming, passage, response, begun=self._begun, sent_at=self._sent, patience_s=patience_s
         )
         self._is_patient = True
-        if route.session is not None:
-            route.session.in_flight[self._key] = resumed.cancel
+        if session is not None:
+            session.in_flight[self._key] = resumed.cancel
         return response
 
     def let_go(self) -> None:
@@ -162,7 +171,7 @@ class FastCall:
 
     def cancel(self) -> None:
         """The client said that it does not want it any more (M-99)."""
-        session = self._route.session
+        session = self._passage.session
         self._link.let_respond()
         if session is not None and (cancel := session.in_flight.get(self._key)) is not None:
             cancel()

@@ -9,6 +9,7 @@ answered there in the same words.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from manager.answers.dispatch import Sent
@@ -26,23 +27,29 @@ from manager.upstream.slot import Slot
 from manager.upstream.workspaces import Workspaces
 from manager.web.arrival import claims_of, exchange_of
 from manager.web.express import Express
-from manager.web.fast_route import FastRoute
+from manager.web.fast_route import FastRoute, Told
 from manager.web.incoming import DateLine, Incoming
+from manager.web.passage import Passage
 from protocol import headers
 from protocol.call_pattern import Pattern, probe_of
 from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import Request
 
 REMEMBERED: Final = 1024
-"""Heads whose routes are kept."""
-TOOLS: Final = 16
-"""Routes with the same head: tools that a session calls, in the era whose heads do not name them."""
+"""Heads, and kinds of sessions, whose routes are kept."""
+TOOLS: Final = 32
+"""Routes of one of these: tools that are called, in the era whose heads do not name them."""
 EAGER: Final = 32
 RARELY: Final = 64
-"""From so many calls on that came with one head and were not known, only each so many-th is learned from.
+"""From so many calls on that came one way and were not known, only each so many-th is learned from.
 
 There are clients that write something new into each call: to learn from all would cost more than it saves.
+Where a call was known again for what was learned, the count begins anew.
 """
+
+
+Way = tuple[Arrival, Told | None]
+"""What a head says, and what the session that it names."""
 
 
 class Host(Protocol):
@@ -61,7 +68,8 @@ class FastPath:
     """The routes of a manager.
 
     Attributes:
-        routes: by what their heads say.
+        routes: by what their heads and their sessions say.
+        longest: bytes of a body that the door lets in.
         under_way: calls that were sent and not answered.
         date: for the heads of answers.
         figures: of all calls.
@@ -77,7 +85,8 @@ class FastPath:
         forwarder: Forwarder,
         settings: Settings,
     ) -> None:
-        self.routes: dict[Arrival, list[FastRoute]] = {}
+        self.routes: dict[Way, list[FastRoute]] = {}
+        self.longest = settings.body_limit
         self.under_way = 0
         self.date = DateLine()
         self.figures = forwarder.figures
@@ -89,33 +98,31 @@ class FastPath:
         self._settings = settings
         self._limit = settings.in_flight_limit
         self._workspace_limit = settings.workspace_in_flight_limit
-        self._unknown: dict[Arrival, int] = {}
+        self._unknown: dict[Way, int] = {}
 
     # -- a call --------------------------------------------------------------------------------------------
 
-    def holds(self, route: FastRoute, now: float) -> bool:
+    def known(self, arrival: Arrival, identity: str | None) -> tuple[Session | None, Sequence[FastRoute]]:
+        """The session of this id, and the routes of calls with such a head in it."""
+        session = None if identity is None else self._sessions.peek(identity)
+        if identity is not None and session is None:
+            return None, ()
+        return session, self.routes.get(_way(arrival, session), ())
+
+    def holds(self, route: FastRoute, session: Session | None, now: float) -> bool:
         """Whether a call of this route goes where the last one went, at monotonic time `now`."""
         if self._host.is_draining:
             return False
-        workspace, session = route.located.workspace, route.session
-        if session is not None and not self._is_same(session, route, now):
+        workspace, told = route.located.workspace, route.told
+        if session is not None and (
+            told is None or self._sessions.get(session.id, now) is not session or not told.is_still(session)
+        ):
             return False
         if route.folder is not None and self._workspaces.remembered(route.folder) is not workspace:
             return False
         if route.figures.in_flight >= self._workspace_limit or self.figures.in_flight >= self._limit:
             return False
         return self._workspaces.ready_now(workspace) is route.instance
-
-    def _is_same(self, session: Session, route: FastRoute, now: float) -> bool:
-        if self._sessions.get(session.id, now) is not session:
-            return False
-        chosen = route.chosen
-        return (
-            chosen is not None
-            and session.workspace == chosen.workspace
-            and session.roots is chosen.roots
-            and session.log_level == chosen.log_level
-        )
 
     def begin(self, route: FastRoute, now: float) -> None:
         """A call is sent."""
@@ -143,7 +150,7 @@ class FastPath:
     def resume(
         self,
         incoming: Incoming,
-        route: FastRoute,
+        passage: Passage,
         response: UpstreamResponse,
         *,
         begun: float,
@@ -151,7 +158,8 @@ class FastPath:
         patience_s: float,
     ) -> Express:
         """Let a call go on the usual way; times are monotonic."""
-        exchange = _exchange(route.arrival, incoming.body, route.session)
+        route = passage.route
+        exchange = _exchange(route.arrival, incoming.body, passage.session)
         assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
         exchange.decided(route.located)
         slot = Slot(route.figures, self.figures, is_stream=False, begun=begun, is_counted=True)
@@ -160,32 +168,39 @@ class FastPath:
         self.under_way -= 1
         return self._host.resume(incoming, exchange, sent, patience_s)
 
+    def proved(self, route: FastRoute) -> None:
+        """A call was known again: it is worth to learn from others like it."""
+        if not route.is_proved:
+            route.is_proved = True
+            self._unknown.pop((route.arrival, route.told), None)
+
     # -- routes --------------------------------------------------------------------------------------------
 
     def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
         """A call was answered that could have gone this way, or has."""
-        arrival = incoming.arrival
         if not exchange.is_tool_call or not incoming.is_repeatable:
             return
-        found = self.routes.get(arrival, [])
+        session = exchange.session
+        way = _way(incoming.arrival, session)
+        found = self.routes.get(way, [])
         known = next((one for one in found if one.match(incoming.body) is not None), None)
-        if known is not None and self.holds(known, time.monotonic()):
+        if known is not None and self.holds(known, session, time.monotonic()):
             return
-        if not self._is_worth_learning(arrival):
+        if not self._is_worth_learning(way):
             return
         fresh = [one for one in found if one is not known][-TOOLS:]
-        route = self._route(arrival, exchange, sent)
+        route = self._route(incoming.arrival, exchange, sent)
         if route is not None:
             if len(self.routes) >= REMEMBERED:
                 self.routes.clear()
-            self.routes[arrival] = [*fresh, route]
+            self.routes[way] = [*fresh, route]
 
-    def _is_worth_learning(self, arrival: Arrival) -> bool:
+    def _is_worth_learning(self, way: Way) -> bool:
         """Whether to learn from a call that was not known, which is noted here."""
-        count = self._unknown.get(arrival, 0)
+        count = self._unknown.get(way, 0)
         if not count and len(self._unknown) >= REMEMBERED:
             self._unknown.clear()
-        self._unknown[arrival] = count + 1
+        self._unknown[way] = count + 1
         return bool(count) and (count < EAGER or not count % RARELY)
 
     def _route(self, arrival: Arrival, exchange: Exchange, sent: Sent) -> FastRoute | None:
@@ -207,8 +222,11 @@ class FastPath:
             upstream=self._forwarder.head(instance, request),
             client=sighting(exchange, time.monotonic())[0],
             folder=None if claim.is_id else str(claim.text),
-            longest=self._settings.body_limit,
         )
+
+
+def _way(arrival: Arrival, session: Session | None) -> Way:
+    return arrival, None if session is None else Told.by(session)
 
 
 def _patterns(

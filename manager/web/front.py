@@ -52,6 +52,7 @@ class Front(asyncio.Protocol):
         "_is_served",
         "_is_sorting",
         "_raw",
+        "_session",
         "_shared",
         "_take",
         "_transport",
@@ -61,6 +62,7 @@ class Front(asyncio.Protocol):
 
     _head: Head  # of a request whose body is on its way
     _raw: bytes
+    _session: str | None
     _body: Body
 
     def __init__(self, shared: Shared) -> None:
@@ -202,7 +204,7 @@ class Front(asyncio.Protocol):
         if isinstance(read, Refused):
             self._refuse(read.refusal, read.facts)
             return
-        self._head, length = read
+        self._head, length, self._session = read
         if not self._is_known and (stranger := self._shared.stranger(self._transport)) is not None:
             self._refuse(stranger, self._head.facts)
             return
@@ -263,24 +265,27 @@ class Front(asyncio.Protocol):
         assert arrival is not None  # noqa: S101  narrows the types: `_next` has looked
         assert serve is not None  # noqa: S101
         self.deadline.drop()
-        goes_fast = self._goes_fast(arrival, body)
+        session, goes_fast = self._session, self._goes_fast(arrival, body)
         del self._head, self._raw
         if not goes_fast:
-            serve(self.begin(arrival, body))
+            serve(self.begin(arrival, session, body))
 
     def _goes_fast(self, arrival: Arrival, body: bytes) -> bool:
         """Send the request where one like it was served before."""
         path = self._shared.fast
-        if path is None or self._ahead or arrival not in path.routes:
+        if path is None or self._ahead:
+            return False
+        session, routes = path.known(arrival, self._session)
+        if not routes:
             return False
         self._take = self._take_head
         self._fast = self._fast or FastCall(self, self._transport, path)
-        return self._fast.take_body(path.routes[arrival], self._raw, body)
+        return self._fast.take_body(routes, session, self._raw, body)
 
-    def begin(self, arrival: Arrival, body: bytes) -> Incoming:
+    def begin(self, arrival: Arrival, session: str | None, body: bytes) -> Incoming:
         """A request is answered the usual way from now on."""
         self._take, self._is_fresh = self._take_ahead, False
-        self._incoming = Incoming(self, arrival, self._framing, body)
+        self._incoming = Incoming(self, arrival, session, self._framing, body)
         return self._incoming
 
     def answered_fast(self, now: float) -> None:

@@ -60,6 +60,7 @@ class Incoming:
     """A request and its answer: `respond`, or `start`, `write` and `finish`.
 
     Attributes:
+        session: the id of the session that it names.
         body: of the request, whole.
         heartbeats: what fills its silences, where the answer is an event stream.
         on_gone: called when the client leaves before its answer is complete.
@@ -77,11 +78,15 @@ class Incoming:
         "heartbeats",
         "is_begun",
         "on_gone",
+        "session",
     )
 
-    def __init__(self, line: Line, arrival: Arrival, framing: Framing, body: bytes) -> None:
+    def __init__(
+        self, line: Line, arrival: Arrival, session: str | None, framing: Framing, body: bytes
+    ) -> None:
         self.came = time.monotonic()
         self.arrival = arrival
+        self.session = session
         self.body = body
         self.heartbeats = line.heartbeats
         self.on_gone: Callable[[], object] | None = None

@@ -169,7 +169,7 @@ class McpRoutes:
 
     def _legacy_post(self, incoming: Incoming, inbound: Inbound) -> None:
         message = inbound.message
-        identity = incoming.arrival.session
+        identity = incoming.session
         if not isinstance(message, Request):
             known = self._legacy.session(identity, uses=False)
             if isinstance(known, Session):
@@ -186,7 +186,7 @@ class McpRoutes:
                 incoming.run(self._guarded(incoming, partial(self._without_session, inbound, message)))
 
     async def _without_session(self, inbound: Inbound, message: Request, incoming: Incoming) -> None:
-        session = await self._legacy.session_for(inbound, incoming.arrival.session)
+        session = await self._legacy.session_for(inbound, incoming.session)
         if isinstance(session, NoSession):
             incoming.respond(session.status, session.body(message.id))
         elif isinstance(session, Refusal):

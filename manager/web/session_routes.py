@@ -35,10 +35,10 @@ class SessionRoutes:
         """A stream of a legacy session (M-5, M-29)."""
         arrival = incoming.arrival
         version = arrival.fields.get(headers.VERSION)
-        if arrival.session is None or (version is not None and version not in LEGACY_REVISIONS):
+        if incoming.session is None or (version is not None and version not in LEGACY_REVISIONS):
             incoming.respond(405, NOT_ALLOWED, {"Allow": "POST"})
             return
-        session = self._legacy.session(arrival.session)
+        session = self._legacy.session(incoming.session)
         if isinstance(session, NoSession):
             incoming.respond(session.status, session.body(None))
             return
@@ -48,7 +48,7 @@ class SessionRoutes:
         located = await locate(self._workspaces, claims_of(arrival, session))
         heard = located.workspace.id if isinstance(located, Located) else None
         # asked last: nobody would end a stream that is opened behind the end of its session or of all streams
-        if self._legacy.session(arrival.session) is not session:
+        if self._legacy.session(incoming.session) is not session:
             incoming.respond(UNKNOWN.status, UNKNOWN.body(None))
         elif self._is_draining():
             text = b'{"error":"the manager is stopping; connect again in a moment"}'
@@ -62,7 +62,7 @@ class SessionRoutes:
         if version is not None and version not in LEGACY_REVISIONS:
             incoming.respond(405, NOT_ALLOWED, {"Allow": "POST"})
             return
-        session = self._legacy.session(incoming.arrival.session)
+        session = self._legacy.session(incoming.session)
         if isinstance(session, NoSession):
             incoming.respond(session.status, session.body(None))
             return

@@ -17,6 +17,7 @@ from typing import Any, Self
 import pytest
 from multidict import CIMultiDict
 
+from manager.routing.sessions import Session
 from manager.web.fast_path import FastPath
 from manager.web.fast_route import FastRoute
 from protocol import headers, names
@@ -29,16 +30,22 @@ WITHIN_S = 10.0
 
 
 class Known(list[FastRoute]):
-    """The routes of calls that were known again; `answered` of them without being read in either direction."""
+    """The routes of calls that were known again.
+
+    Attributes:
+        answered: how many of these calls were read in neither direction.
+        session: that of the last call that might have been one.
+    """
 
     answered = 0
+    session: Session | None = None
 
 
 @contextlib.contextmanager
 def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
     """The calls that are known again meanwhile; not `ever`: all calls are read."""
     known = Known()
-    begin, end = FastPath.begin, FastPath.end
+    begin, end, holds = FastPath.begin, FastPath.end, FastPath.holds
 
     def begun(self: FastPath, route: FastRoute, now: float) -> None:
         known.append(route)
@@ -48,11 +55,14 @@ def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
         known.answered += 1
         end(self, route)
 
+    def asked(self: FastPath, route: FastRoute, session: Session | None, now: float) -> bool:
+        known.session = session
+        return ever and holds(self, route, session, now)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(FastPath, "begin", begun)
         patch.setattr(FastPath, "end", ended)
-        if not ever:
-            patch.setattr(FastPath, "holds", lambda *_: False)
+        patch.setattr(FastPath, "holds", asked)
         yield known
 
 

@@ -82,4 +82,8 @@ def test_fields_are_found_by_our_spelling_whatever_theirs_was() -> None:
     found = arrived(
         "/mcp", ("MCP-session-ID", "s"), ("mcp-protocol-version", "v"), ("X-Many", "1"), ("x-many", "2")
     )
-    assert (found.session, found.fields[headers.VERSION], found.fields["x-many"]) == ("s", "v", "1, 2")
+    assert (found.fields[headers.SESSION], found.fields[headers.VERSION], found.fields["x-many"]) == (
+        "s",
+        "v",
+        "1, 2",
+    )

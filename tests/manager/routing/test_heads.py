@@ -6,7 +6,7 @@ import pytest
 
 from manager.routing import heads
 from manager.routing.door import DoorRules
-from manager.routing.heads import Head, Heads, Refused
+from manager.routing.heads import Heads, Read, Refused
 
 RULES = DoorRules.for_ports([4000], body_cap=5_000_000)
 
@@ -17,7 +17,7 @@ def head(*lines: str, length: str | None = "12", target: str = "/mcp", method: s
     return "\r\n".join([f"{method} {target} HTTP/1.1", *fixed, *own, *lines, "", ""]).encode()
 
 
-def read(known: Heads, raw: bytes) -> tuple[Head, int | None]:
+def read(known: Heads, raw: bytes) -> Read:
     found = known.read(raw)
     assert not isinstance(found, Refused), found
     return found
@@ -25,8 +25,8 @@ def read(known: Heads, raw: bytes) -> tuple[Head, int | None]:
 
 def test_a_head_with_another_length_is_known_again() -> None:
     known = Heads(RULES)
-    first, twelve = read(known, head())
-    second, more = read(known, head(length="3456"))
+    first, twelve, _ = read(known, head())
+    second, more, _ = read(known, head(length="3456"))
     assert (twelve, more) == (12, 3456)
     assert second is first
 
@@ -59,22 +59,47 @@ def test_a_known_head_makes_no_other_one_known(raw: bytes) -> None:
         assert isinstance(known.read(raw), Refused)
 
 
-def test_what_a_head_says_is_its_own() -> None:
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one"), ("one", "one")])
+@pytest.mark.parametrize("name", ["Mcp-Session-Id", "mcp-session-id", "MCP-SESSION-ID"])
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_a_head_with_another_session_is_known_again(
+    order: tuple[str, str], name: str, is_behind: bool
+) -> None:
+    """The length may come before or behind it, and has another number of digits."""
     known = Heads(RULES)
-    one, _ = read(known, head("Mcp-Session-Id: one"))
-    two, _ = read(known, head("Mcp-Session-Id: two"))
-    assert one.arrival is not None
-    assert two.arrival is not None
-    assert (one.arrival.session, two.arrival.session) == ("one", "two")
+    found = []
+    for session, length in zip(order, ["7", "12345"], strict=True):
+        lines = [f"{name}: {session}", f"Content-Length: {length}"]
+        found.append(read(known, head(*lines if is_behind else lines[::-1], length=None)))
+    assert [(one.session, one.length) for one in found] == [(order[0], 7), (order[1], 12345)]
+    if name != "MCP-SESSION-ID":
+        assert found[0].head is found[1].head
+        assert found[0].head.session == ""
+
+
+@pytest.mark.parametrize("session", ["", " ", "a b", "\u00e9", "x" * 129, None])
+def test_an_id_that_is_none_is_read_as_it_was_sent(session: str | None) -> None:
+    """Whatever was known before; which ids are well-formed is not the head's to say (M-25)."""
+    known = Heads(RULES)
+    line = [] if session is None else [f"Mcp-Session-Id: {session}"]
+    for _ in range(2):
+        read(known, head("Mcp-Session-Id: a"))
+        assert read(known, head(*line)).session == (None if session is None else session.strip())
+
+
+def test_a_head_of_any_length_that_is_remembered_is_short_enough_for_the_door() -> None:
+    """What is left out of it before it is judged cannot have made it too long."""
+    assert RULES.head_cap > heads.LONGEST
 
 
 def test_without_a_length_nothing_is_remembered() -> None:
     known = Heads(RULES)
-    first, nothing = read(known, head(length=None, method="GET"))
-    second, _ = read(known, head(length=None, method="GET"))
-    chunked, unknown = read(known, head("Transfer-Encoding: chunked", length=None))
+    first, nothing, _ = read(known, head(length=None, method="GET"))
+    second = read(known, head(length=None, method="GET")).head
+    chunked, unknown, _ = read(known, head("Transfer-Encoding: chunked", length=None))
     assert (nothing, unknown, chunked.framing.length) == (0, None, None)
     assert first is not second
+    assert read(known, head("Mcp-Session-Id: a", length=None, method="GET")).session == "a"
 
 
 def test_memory_is_bounded() -> None:

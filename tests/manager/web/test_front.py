@@ -137,7 +137,7 @@ async def test_trailers_say_nothing() -> None:
 
     def make(served: Served) -> Serve:
         def serve(incoming: Incoming) -> None:
-            sessions.append(incoming.arrival.session)
+            sessions.append(incoming.session)
             incoming.respond(200, b"{}")
 
         return serve

@@ -1,0 +1,63 @@
+"""How one connection takes a route: what is written for all calls that come with one head, in one session.
+
+Joins bytes; what they say is the route's (`fast_route.py`).
+"""
+
+from __future__ import annotations
+
+from protocol.call_pattern import Filled
+from manager.routing.last_head import LastHead
+from manager.routing.sessions import Session
+from manager.web.fast_route import FastRoute
+
+
+class Passage:
+    """A route as one connection takes it.
+
+    Attributes:
+        route: the route.
+        session: whose calls these are, None in the era without.
+        head: the one they come with.
+    """
+
+    __slots__ = (
+        "_answer_begin",
+        "_answer_head",
+        "_date",
+        "_length",
+        "_request_begin",
+        "head",
+        "route",
+        "session",
+    )
+
+    def __init__(self, route: FastRoute, session: Session | None, head: LastHead) -> None:
+        self.route = route
+        self.session = session
+        self.head = head
+        self._request_begin = route.request_begin(session)
+        self._answer_begin = route.answer_begin(session)
+        self._answer_head = self._date = b""
+        self._length = -1
+
+    def request(self, body: bytes, found: Filled) -> bytes:
+        """The request for the workspace server."""
+        sent = self.route.sent(body, found)
+        return b"%b%d\r\n\r\n%b" % (self._request_begin, len(sent), sent)
+
+    def answer(self, data: bytes, date: bytes) -> bytes | None:
+        """The answer to the client, where the data are a whole answer of the server that needs no thought.
+
+        Args:
+            date: the line of the head that tells it.
+        """
+        route = self.route
+        body = route.worded(data)
+        if body is None:
+            return None
+        if route.is_streamed:
+            return b"%b%b%x\r\n%b\r\n0\r\n\r\n" % (route.stream_begin, date, len(body), body)
+        if len(body) != self._length or date is not self._date:
+            self._length, self._date = len(body), date
+            self._answer_head = b"%b%d%b" % (self._answer_begin, len(body), date)
+        return self._answer_head + body

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -23,8 +23,9 @@ _begins: Final = re.compile(rb'{"jsonrpc":"2\.0","id":(?:%b),"result":' % PLAIN_
 If then one value reaches from there to the last byte, which is the bracket, nothing else is in it.
 """
 _TYPE: Final = b'"resultType":"complete",'
-_TYPE_NAME: Final = b'"resultType"'
-_META_NAME: Final = b'"_meta"'
+_META: Final = b',"_meta":'
+_LONGEST_META: Final = 1024
+"""Bytes of the member that names the server; a longer one is read by others."""
 _ENDS: Final = b"}}"
 _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -32,7 +33,7 @@ _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 class _Result(msgspec.Struct, gc=False, rename={"meta": "_meta"}):
     """The members that another era knows differently (`legacy_form.py`, `legacy_tools.py`)."""
 
-    resultType: Literal["complete"] | _Absent = _UNSET  # noqa: N815  the protocol's name
+    resultType: msgspec.Raw | _Absent = _UNSET  # noqa: N815  the protocol's name
     ttlMs: msgspec.Raw | _Absent = _UNSET  # noqa: N815
     cacheScope: msgspec.Raw | _Absent = _UNSET  # noqa: N815
     meta: msgspec.Raw | _Absent = _UNSET
@@ -55,49 +56,37 @@ def as_it_is(body: bytes) -> bytes | None:
 
 
 def in_session(body: bytes) -> bytes | None:
-    """The same for a client of the era of sessions: without type of the result and name of the server."""
-    begin = _begins(body)
-    if begin is None or not body.endswith(_ENDS):
-        return None
-    at = begin.end()
-    try:
-        result = _read(body[at:-1])
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    if result.ttlMs is not _UNSET or result.cacheScope is not _UNSET:
-        return None
-    structured = result.structuredContent
-    if structured is not _UNSET and bytes(structured)[:1] != b"{":
-        return None
-    return _without(body, at + 1, result) if body.startswith(b"{", at) else None
+    """The same for a client of the era of sessions: without type of the result and name of the server.
 
-
-def _without(body: bytes, start: int, result: _Result) -> bytes | None:
-    """The body without the two, where they are first and last of several members; None where they are not.
-
-    Args:
-        start: where the members of the result begin.
+    These are left out where they are first and last of several members. What is left is then read, so that
+    nothing is left out that was something else, and nothing is in it that such a client does not know.
     """
-    if result.resultType is _UNSET and result.meta is _UNSET:
-        return body
-    begin, stop = body[:start], len(body) - len(_ENDS)
-    if result.resultType is not _UNSET:
-        if not body.startswith(_TYPE, start):
-            return None
+    begin = _begins(body)
+    if begin is None or not body.endswith(_ENDS) or not body.startswith(b"{", begin.end()):
+        return None
+    start, stop = begin.end() + 1, len(body) - len(_ENDS)
+    if body.startswith(_TYPE, start):
         start += len(_TYPE)
-        if body.find(_TYPE_NAME, start) >= 0:  # perhaps once more
-            return None
-    if result.meta is not _UNSET:
-        end = _server_alone(bytes(result.meta))
-        if end is None or not body.endswith(end):
-            return None
-        stop -= len(end) - len(_ENDS)
-        if body.find(_META_NAME, start, stop) >= 0:
-            return None
-    return b"".join((begin, body[start:stop], _ENDS)) if start < stop else None
+    meta = body.rfind(_META, max(start, stop - _LONGEST_META), stop)
+    if meta >= 0 and _names_server_alone(body[meta + len(_META) : stop]):
+        stop = meta
+    rest = b"{%b}" % body[start:stop]
+    return b"%b%b}" % (begin[0], rest) if _is_known_to_sessions(rest) else None
+
+
+def _is_known_to_sessions(result: bytes) -> bool:
+    """Whether a text is a result that such a client may get as it is."""
+    try:
+        read = _read(result)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return False
+    if not (read.resultType is read.ttlMs is read.cacheScope is read.meta is _UNSET):
+        return False
+    structured = read.structuredContent
+    return structured is _UNSET or bytes(structured)[:1] == b"{"
 
 
 @lru_cache(maxsize=64)  # one server says the same with every result
-def _server_alone(meta: bytes) -> bytes | None:
-    """How a body ends whose last member is this one; None where that names more than the server."""
-    return b',"_meta":%b}}' % meta if jsonrpc.members_of(meta).keys() == {names.META_SERVER} else None
+def _names_server_alone(meta: bytes) -> bool:
+    """Whether a text is an object that names the server, and says nothing else."""
+    return jsonrpc.members_of(meta).keys() == {names.META_SERVER}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
 from typing import Protocol
 
 from http_front.deadline import Deadline
@@ -20,8 +19,7 @@ from manager.routing.sessions import Session
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
 from manager.web import express
-from manager.web.fast_path import FastPath
-from manager.web.fast_route import FastRoute
+from manager.web.fast_path import FastPath, Kind
 from manager.web.incoming import Incoming
 from manager.web.passage import Passage
 
@@ -87,19 +85,17 @@ class FastCall:
         found = last.route.match(body)
         return found is not None and self._send(last, body, found)
 
-    def take_body(
-        self, routes: Sequence[FastRoute], session: Session | None, head: bytes, body: bytes
-    ) -> bool:
-        """Send a request whose head has these routes; False where none of them fits, and nothing was done."""
+    def take_body(self, kind: Kind, session: Session | None, head: bytes, body: bytes) -> bool:
+        """Send a request of this kind; False where no route of it fits, and nothing was done."""
         self._begun = _monotonic()
-        for route in routes:
+        for route in kind.routes:
             found = route.match(body)
             if found is not None:
                 passage = Passage(route, session, LastHead(head, self._path.longest))
                 if not self._send(passage, body, found):
                     return False
                 self._last = passage
-                self._path.proved(route)
+                kind.unknown = 1
                 return True
         return False
 

@@ -36,20 +36,35 @@ from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import Request
 
 REMEMBERED: Final = 1024
-"""Heads, and kinds of sessions, whose routes are kept."""
+"""Kinds of calls whose routes are kept."""
 TOOLS: Final = 32
-"""Routes of one of these: tools that are called, in the era whose heads do not name them."""
+"""Routes of one kind: tools that are called, in the era whose heads do not name them."""
 EAGER: Final = 32
 RARELY: Final = 64
-"""From so many calls on that came one way and were not known, only each so many-th is learned from.
+"""From so many calls of a kind on that were not known, in a row, only each so many-th is learned from.
 
 There are clients that write something new into each call: to learn from all would cost more than it saves.
-Where a call was known again for what was learned, the count begins anew.
 """
 
 
-Way = tuple[Arrival, Told | None]
-"""What a head says, and what the session that it names."""
+class Kind:
+    """Calls that come with one head, in sessions that say the same.
+
+    Attributes:
+        routes: theirs; each is for one tool, or for one manner to write its calls.
+        unknown: calls that were not known, counted from one where others were known before them.
+    """
+
+    __slots__ = ("routes", "unknown")
+
+    def __init__(self) -> None:
+        self.routes: Sequence[FastRoute] = ()
+        self.unknown = 0
+
+    def is_worth_learning(self) -> bool:
+        """Whether to learn from a call that was not known, which is noted here."""
+        count, self.unknown = self.unknown, self.unknown + 1
+        return bool(count) and (count < EAGER or not count % RARELY)
 
 
 class Host(Protocol):
@@ -68,7 +83,7 @@ class FastPath:
     """The routes of a manager.
 
     Attributes:
-        routes: by what their heads and their sessions say.
+        kinds: the calls that came, by what their heads and their sessions say.
         longest: bytes of a body that the door lets in.
         under_way: calls that were sent and not answered.
         date: for the heads of answers.
@@ -85,7 +100,7 @@ class FastPath:
         forwarder: Forwarder,
         settings: Settings,
     ) -> None:
-        self.routes: dict[Way, list[FastRoute]] = {}
+        self.kinds: dict[tuple[Arrival, Told | None], Kind] = {}
         self.longest = settings.body_limit
         self.under_way = 0
         self.date = DateLine()
@@ -98,16 +113,15 @@ class FastPath:
         self._settings = settings
         self._limit = settings.in_flight_limit
         self._workspace_limit = settings.workspace_in_flight_limit
-        self._unknown: dict[Way, int] = {}
 
     # -- a call --------------------------------------------------------------------------------------------
 
-    def known(self, arrival: Arrival, identity: str | None) -> tuple[Session | None, Sequence[FastRoute]]:
-        """The session of this id, and the routes of calls with such a head in it."""
-        session = None if identity is None else self._sessions.peek(identity)
-        if identity is not None and session is None:
-            return None, ()
-        return session, self.routes.get(_way(arrival, session), ())
+    def known(self, arrival: Arrival, identity: str | None) -> tuple[Session | None, Kind | None]:
+        """The session of this id, and what is known of calls with such a head in it."""
+        if identity is None:
+            return None, self.kinds.get((arrival, None))
+        session = self._sessions.peek(identity)
+        return session, None if session is None else self.kinds.get((arrival, Told.by(session)))
 
     def holds(self, route: FastRoute, session: Session | None, now: float) -> bool:
         """Whether a call of this route goes where the last one went, at monotonic time `now`."""
@@ -168,12 +182,6 @@ class FastPath:
         self.under_way -= 1
         return self._host.resume(incoming, exchange, sent, patience_s)
 
-    def proved(self, route: FastRoute) -> None:
-        """A call was known again: it is worth to learn from others like it."""
-        if not route.is_proved:
-            route.is_proved = True
-            self._unknown.pop((route.arrival, route.told), None)
-
     # -- routes --------------------------------------------------------------------------------------------
 
     def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
@@ -181,27 +189,24 @@ class FastPath:
         if not exchange.is_tool_call or not incoming.is_repeatable:
             return
         session = exchange.session
-        way = _way(incoming.arrival, session)
-        found = self.routes.get(way, [])
-        known = next((one for one in found if one.match(incoming.body) is not None), None)
+        kind = self._kind(incoming.arrival, session)
+        known = next((one for one in kind.routes if one.match(incoming.body) is not None), None)
         if known is not None and self.holds(known, session, time.monotonic()):
             return
-        if not self._is_worth_learning(way):
+        if not kind.is_worth_learning():
             return
-        fresh = [one for one in found if one is not known][-TOOLS:]
         route = self._route(incoming.arrival, exchange, sent)
         if route is not None:
-            if len(self.routes) >= REMEMBERED:
-                self.routes.clear()
-            self.routes[way] = [*fresh, route]
+            kind.routes = [*(one for one in kind.routes if one is not known), route][-TOOLS:]
 
-    def _is_worth_learning(self, way: Way) -> bool:
-        """Whether to learn from a call that was not known, which is noted here."""
-        count = self._unknown.get(way, 0)
-        if not count and len(self._unknown) >= REMEMBERED:
-            self._unknown.clear()
-        self._unknown[way] = count + 1
-        return bool(count) and (count < EAGER or not count % RARELY)
+    def _kind(self, arrival: Arrival, session: Session | None) -> Kind:
+        by = arrival, None if session is None else Told.by(session)
+        kind = self.kinds.get(by)
+        if kind is None:
+            if len(self.kinds) >= REMEMBERED:
+                self.kinds.clear()
+            kind = self.kinds[by] = Kind()
+        return kind
 
     def _route(self, arrival: Arrival, exchange: Exchange, sent: Sent) -> FastRoute | None:
         session, workspace = exchange.session, sent.located.workspace
@@ -223,10 +228,6 @@ class FastPath:
             client=sighting(exchange, time.monotonic())[0],
             folder=None if claim.is_id else str(claim.text),
         )
-
-
-def _way(arrival: Arrival, session: Session | None) -> Way:
-    return arrival, None if session is None else Told.by(session)
 
 
 def _patterns(

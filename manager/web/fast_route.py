@@ -80,7 +80,6 @@ class FastRoute:
         told: what their sessions said, None in the era without.
         client: the row of the table of clients.
         figures, timings: of their workspace.
-        is_proved: whether a call ever took it.
         is_streamed: whether the last answer that was `worded` is an event stream.
         stream_begin: the head of such an answer, up to the date.
     """
@@ -102,7 +101,6 @@ class FastRoute:
         "figures",
         "folder",
         "instance",
-        "is_proved",
         "is_streamed",
         "located",
         "stream_begin",
@@ -141,7 +139,7 @@ class FastRoute:
         self._noted_at = 0.0
         self._known = b""
         self._known_size = 0
-        self._is_events = self.is_streamed = self.is_proved = False
+        self._is_events = self.is_streamed = False
         session, fields = exchange.session, exchange.headers
         self.told = None if session is None else Told.by(session)
         self._request_begin = _around(upstream, None if session is None else _caller(session))

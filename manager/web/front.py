@@ -275,12 +275,12 @@ class Front(asyncio.Protocol):
         path = self._shared.fast
         if path is None or self._ahead:
             return False
-        session, routes = path.known(arrival, self._session)
-        if not routes:
+        session, kind = path.known(arrival, self._session)
+        if kind is None:
             return False
         self._take = self._take_head
         self._fast = self._fast or FastCall(self, self._transport, path)
-        return self._fast.take_body(routes, session, self._raw, body)
+        return self._fast.take_body(kind, session, self._raw, body)
 
     def begin(self, arrival: Arrival, session: str | None, body: bytes) -> Incoming:
         """A request is answered the usual way from now on."""

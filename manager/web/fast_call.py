@@ -13,7 +13,6 @@ from typing import Protocol
 
 from http_front.deadline import Deadline
 from manager.routing.arrival import Arrival
-from protocol.call_pattern import Filled
 from manager.routing.last_head import LastHead
 from manager.routing.sessions import Session
 from manager.upstream.connection import Connection
@@ -22,6 +21,7 @@ from manager.web import express
 from manager.web.fast_path import FastPath, Kind
 from manager.web.incoming import Incoming
 from manager.web.passage import Passage
+from protocol.call_pattern import Filled
 
 _monotonic = time.monotonic
 

@@ -16,7 +16,6 @@ from manager.answers.exchange import Exchange, Located
 from manager.answers.outgoing import caller
 from manager.routing import plain_results
 from manager.routing.arrival import EVENTS, JSON, Arrival
-from protocol.call_pattern import Filled, Pattern
 from manager.routing.clients import Client, Seen
 from manager.routing.sessions import Session
 from manager.upstream import learned
@@ -26,6 +25,7 @@ from manager.web.arrival import sent_cwd
 from manager.web.event_response import STREAM_FIELDS
 from manager.web.incoming import lasting_lines
 from protocol import headers, sse
+from protocol.call_pattern import Filled, Pattern
 
 NOTED_S: Final = 0.01
 """Of calls in quick succession one in this time is noted for the table of clients."""

@@ -5,10 +5,10 @@ Joins bytes; what they say is the route's (`fast_route.py`).
 
 from __future__ import annotations
 
-from protocol.call_pattern import Filled
 from manager.routing.last_head import LastHead
 from manager.routing.sessions import Session
 from manager.web.fast_route import FastRoute
+from protocol.call_pattern import Filled
 
 
 class Passage:

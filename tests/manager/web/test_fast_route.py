@@ -11,7 +11,6 @@ import pytest
 from manager.answers.exchange import Located
 from manager.answers.outgoing import caller
 from manager.answers.sighting import sighting
-from protocol.call_pattern import probe_of
 from manager.routing.ladder import Source
 from manager.routing.last_head import LastHead
 from manager.routing.sessions import Session
@@ -19,6 +18,7 @@ from manager.upstream import learned
 from manager.upstream.response import ResponseHead
 from manager.web.fast_route import NOTED_S, FastRoute, Told
 from manager.web.passage import Passage
+from protocol.call_pattern import probe_of
 from support import exchanges
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'

@@ -176,7 +176,6 @@ def _of_session(exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
     return (*((name.encode(), value.encode("latin-1")) for name, value in own), caller(session.id))
 
 
-@lru_cache(maxsize=1024)
 def caller(session: str) -> tuple[bytes, bytes]:
     """What tells a workspace server which calls belong together, without telling it the session's id."""
     return headers.CALLER.encode(), hashlib.sha256(session.encode()).hexdigest()[:32].encode()

@@ -24,7 +24,7 @@ from manager.upstream.response import (
 )
 
 MAX_IDENTITY_BODY = 64 * 1024
-NOTICED_S = 0.005
+NOTICED_S = 0.05
 """Seconds after an answer in which a connection is taken without asking the kernel for news of its end."""
 
 

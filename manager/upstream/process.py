@@ -32,6 +32,8 @@ _LOG_LIMIT: Final = 1024 * 1024
 _POLL_S: Final = 0.5
 _REPORT_S: Final = 2.0
 TAIL_LINES: Final = 20
+_going_on: Final[list[subprocess.Popen[bytes]]] = []
+"""Children of ours that were let go of while they ran: kept until somebody sees that they ended."""
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -179,10 +181,12 @@ class Process:
                 os.killpg(self.pid, signal.SIGKILL)
 
     def release(self) -> None:
-        """Close the descriptor that watches it."""
+        """Close the descriptor that watches it; where it still runs, it goes on without us."""
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
+        if self._popen is not None and self._popen.returncode is None:
+            _going_on.append(self._popen)
 
     def usage(self) -> tuple[int, float] | None:
         """Resident bytes and CPU seconds, or None when it cannot be asked."""
@@ -202,6 +206,7 @@ def spawn(start: Start) -> Process:
     Raises:
         OSError: it could not be started.
     """
+    _going_on[:] = [one for one in _going_on if one.poll() is None]
     output = open_log(start.log)
     try:
         popen = subprocess.Popen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import socket
@@ -309,3 +310,19 @@ def test_the_tail_is_the_last_twenty_lines(tmp_path: Path) -> None:
 
 def test_a_missing_log_has_no_tail(tmp_path: Path) -> None:
     assert tail(tmp_path / "none.log") == []
+
+
+async def test_one_that_is_let_go_of_goes_on_and_is_reaped_when_it_has_ended(stage: Stage) -> None:
+    process = stage.start("echo end; exec sleep 60")
+    await stage.said()
+    process.release()
+    pid = process.pid
+    stage.started.clear()
+    del process
+    gc.collect()  # nobody warns of a process that nobody waited for
+    assert start_time(pid) is not None
+    os.kill(pid, signal.SIGKILL)
+    os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert psutil.pid_exists(pid)  # its end is there to be seen
+    await ended(stage.start("exit 0"))
+    assert not psutil.pid_exists(pid)

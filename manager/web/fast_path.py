@@ -39,6 +39,8 @@ REMEMBERED: Final = 1024
 """Kinds of calls whose routes are kept."""
 TOOLS: Final = 32
 """Routes of one kind: tools that are called, in the era whose heads do not name them."""
+LEARNED: Final = 4096
+"""Routes after which all are forgotten: each keeps the call it was made from."""
 EAGER: Final = 32
 RARELY: Final = 64
 """From so many calls of a kind on that were not known, in a row, only each so many-th is learned from.
@@ -103,6 +105,7 @@ class FastPath:
         self.kinds: dict[tuple[Arrival, Told | None], Kind] = {}
         self.longest = settings.body_limit
         self.under_way = 0
+        self._learned = 0
         self.date = DateLine()
         self.figures = forwarder.figures
         self._host = host
@@ -197,7 +200,11 @@ class FastPath:
             return
         route = self._route(incoming.arrival, exchange, sent)
         if route is not None:
+            if self._learned >= LEARNED:
+                self.kinds.clear()
+                self._learned, kind = 0, self._kind(incoming.arrival, session)
             kind.routes = [*(one for one in kind.routes if one is not known), route][-TOOLS:]
+            self._learned += 1
 
     def _kind(self, arrival: Arrival, session: Session | None) -> Kind:
         by = arrival, None if session is None else Told.by(session)

@@ -35,9 +35,11 @@ class Known(list[FastRoute]):
     Attributes:
         answered: how many of these calls were read in neither direction.
         session: that of the last call that might have been one.
+        path: who knows them.
     """
 
     answered = 0
+    path: FastPath | None = None
     session: Session | None = None
 
 
@@ -56,7 +58,7 @@ def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
         end(self, route)
 
     def asked(self: FastPath, route: FastRoute, session: Session | None, now: float) -> bool:
-        known.session = session
+        known.session, known.path = session, self
         return ever and holds(self, route, session, now)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -255,6 +255,25 @@ async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_fr
     client.close()
 
 
+async def test_what_was_learned_is_forgotten_before_it_is_too_much(
+    play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_path, "LEARNED", 3)
+    async with warmed(play, "legacy", "t") as client:
+        path = known.path
+        assert path is not None
+        path.kinds.clear()
+        for number in range(20):
+            await client.call(f"few{number % 5}", number)
+            assert sum(len(kind.routes) for kind in path.kinds.values()) <= 3 + fast_path.TOOLS * (
+                number == 0
+            )
+        count = len(known)
+        for _ in range(4):
+            await client.call("t")
+        assert len(known) > count
+
+
 @ERAS
 async def test_nothing_is_learned_from_a_call_that_was_known(
     era: str, play: Scene, known: Known, learned: list[bytes]

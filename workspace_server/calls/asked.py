@@ -12,6 +12,7 @@ from protocol.errors import Refusal
 from protocol.inbound import Inbound, Rejection
 from protocol.jsonrpc import Request
 from protocol.versions import LATEST_MODERN
+from workspace_server.catalog.view import View
 from workspace_server.source import Notify, unheard
 
 OWN_CLIENT: Final = "lm-tools-bridge-internal"
@@ -24,7 +25,8 @@ class Asked(msgspec.Struct, frozen=True):
     """A request whose envelope is in order.
 
     `inbound` holds the members of the parameters as the bytes that came. `header` is case-insensitive.
-    `notify` sends one notification to the caller, before the result and on the same answer.
+    `notify` sends one notification to the caller, before the result and on the same answer. `view` is what
+    could be called when it came, where nobody had to be asked.
     """
 
     request: Request
@@ -32,6 +34,7 @@ class Asked(msgspec.Struct, frozen=True):
     header: Mapping[str, str]
     query: Mapping[str, str]
     notify: Notify
+    view: View | None = None
 
     def value(self, member: str, default: Any = None) -> Any:
         """One parameter, decoded.

@@ -12,6 +12,7 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import count
 from typing import Any, Final
 
@@ -48,13 +49,11 @@ class Conversation:
     """A call under way, in a task of its own.
 
     Attributes:
-        id: names it among others.
         state: the `requestState` with which it goes on; empty while a round is under way.
         failure: what its caller gets instead of its outcome.
     """
 
     def __init__(self, context: CallContext, work: Work) -> None:
-        self.id = os.urandom(16).hex()
         self.state = ""
         self.failure: RpcError | None = None
         self._context = context
@@ -66,6 +65,11 @@ class Conversation:
         asking = replace(context, notify=self._notify, ask=self._ask, is_parked=self._is_parked)
         self._task = asyncio.ensure_future(work(asking))
         self._task.add_done_callback(self._over)
+
+    @cached_property
+    def id(self) -> str:
+        """Names it among others that wait for their clients; most calls never do."""
+        return os.urandom(16).hex()
 
     @property
     def is_over(self) -> bool:

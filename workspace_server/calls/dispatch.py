@@ -93,7 +93,7 @@ class Calls:
 
     async def call(self, asked: Asked) -> Outcome:
         """The answer to one `tools/call`."""
-        call = _call(asked, await self.toolset.for_call())
+        call = _call(asked, asked.view or await self.toolset.for_call())
         return call if isinstance(call, Rejection) else await self.run(call)
 
     def call_now(self, asked: Asked, view: View) -> Outcome | None:
@@ -118,7 +118,7 @@ class Calls:
     def _immediate(self, asked: Asked, view: View) -> Offered | None:
         """The tool of a call under this view that waits for nothing, not even for being let through."""
         offered = view.get(asked.inbound.name or "")
-        if offered is None or not is_immediate(asked, view):
+        if offered is None or not _is_immediate(asked, view):
             return None
         return offered if self._gate.is_open(offered, view.configuration) else None
 
@@ -235,7 +235,7 @@ class Calls:
         return encode_result(execute.not_found(name, view.nearest(name)))
 
 
-def is_immediate(asked: Asked, view: View) -> bool:
+def _is_immediate(asked: Asked, view: View) -> bool:
     """Whether a call under this view is of a tool that only computes, and brings no answers."""
     name, params = asked.inbound.name or "", asked.inbound.params
     offered = None if name in _OURS else view.get(name)

@@ -25,6 +25,7 @@ from workspace_server.upstream import messages
 from workspace_server.upstream.client import Client
 from workspace_server.upstream.failures import TransportEnded, Unavailable
 from workspace_server.upstream.junk import Junk
+from workspace_server.upstream.mailbox import Mailbox
 from workspace_server.upstream.messages import Asked, Broken, Reply, Told
 from workspace_server.upstream.pace import Pace
 from workspace_server.upstream.questions import Questions, are_one_clients
@@ -51,7 +52,7 @@ class _Waiting:
 
     client: Client | None
     size: int = 0
-    events: asyncio.Queue[Reply | Broken | Unavailable | _Heard] = field(default_factory=asyncio.Queue)
+    events: Mailbox[Reply | Broken | Unavailable | _Heard] = field(default_factory=Mailbox)
 
 
 class Exchange:
@@ -213,7 +214,7 @@ class Exchange:
         if waiting is None:
             self.strays += 1
             return False
-        waiting.events.put_nowait(event)
+        waiting.events.put(event)
         return True
 
     def _hear(self, message: Told, beside: int | None) -> bool:
@@ -247,10 +248,10 @@ class Exchange:
             return False
         event = method, params
         size = waiting.size + _size(event)
-        if waiting.events.qsize() >= MAX_PROGRESS or (waiting.size and size > MAX_PROGRESS_BYTES):
+        if len(waiting.events) >= MAX_PROGRESS or (waiting.size and size > MAX_PROGRESS_BYTES):
             return False
         waiting.size = size
-        waiting.events.put_nowait(event)
+        waiting.events.put(event)
         return True
 
     def _concerned(self, beside: int | None) -> list[tuple[Client, _Waiting]]:

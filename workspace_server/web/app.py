@@ -85,7 +85,8 @@ class Server:
     def _mcp(self, message: Inbound, request: Request, incoming: Incoming) -> None:
         stream = Stream(incoming)
         head = incoming.head
-        asked = Asked(request, message, head.fields, head.query, stream.notify)
+        view = self._methods.view(request.method)
+        asked = Asked(request, message, head.fields, head.query, stream.notify, view)
         answer = self._methods.answer_now(asked)
         if answer is None:
             incoming.run(_answered(partial(self._go_on, asked, stream), incoming))

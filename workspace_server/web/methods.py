@@ -14,7 +14,6 @@ from protocol import jsonrpc, names, tasks
 from protocol.inbound import Rejection
 from protocol.versions import MODERN_REVISIONS
 from workspace_server import log
-from workspace_server.calls import dispatch
 from workspace_server.calls.asked import Asked, Outcome
 from workspace_server.calls.dispatch import Calls
 from workspace_server.catalog.registry import Offered
@@ -90,24 +89,26 @@ class Methods:
             outcome = _failed(asked, fault)
         return self._written(asked.request.id, outcome)
 
-    def answer_now(self, asked: Asked) -> Answer | None:
-        """The same for a call that waits for nothing; None where it has to be awaited."""
-        if asked.request.method != names.TOOLS_CALL:
-            return None
-        if not dispatch.is_immediate(asked, self._toolset.last):
-            return None  # not worth a look that would have to be repeated
+    def view(self, method: str) -> View | None:
+        """What can be called in this turn of the loop, for a call, where nobody has to be asked."""
         try:
-            view = self._view.get()
-            if view is None or self._transparent.may_answer(asked, view):
-                return None
-            outcome = self._calls.call_now(asked, view)
+            return self._view.get() if method == names.TOOLS_CALL else None
+        except Exception:  # noqa: BLE001  whoever asks everybody hears of it
+            return None
+
+    def answer_now(self, asked: Asked) -> Answer | None:
+        """As `answer`, for a call that waits for nothing; None where it has to be awaited."""
+        if asked.view is None or self._transparent.may_answer(asked, asked.view):
+            return None
+        try:
+            outcome = self._calls.call_now(asked, asked.view)
         except Exception as fault:  # noqa: BLE001  as in `answer`
             outcome = _failed(asked, fault)
         return None if outcome is None else self._written(asked.request.id, outcome)
 
     def repeatable(self, asked: Asked) -> tuple[View, Offered] | None:
         """Under which view `answer_again` is right for calls that differ in id and arguments alone."""
-        view = self._view.get()
+        view = asked.view
         if view is None or self._transparent.may_answer(asked, view):
             return None
         offered = self._calls.repeatable(asked, view)

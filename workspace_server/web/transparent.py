@@ -59,7 +59,7 @@ class Transparent:
         if not _means_one_server(asked):
             return None
         is_call = method == names.TOOLS_CALL
-        view = await (self._calls.toolset.for_call() if is_call else self._calls.toolset.current())
+        view = (asked.view if is_call else None) or await self._calls.toolset.current()
         source = self._sole(view)
         if source is None:
             return None

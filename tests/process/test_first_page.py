@@ -1,0 +1,96 @@
+"""A real manager loads what serves its pages when somebody asks for one, and not before."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from manager.client import Control
+from manager.paths import Paths
+from protocol import names
+from support.manager_process import READY_S, environment
+from support.modern import META
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return environment(tmp_path)
+
+
+@pytest.fixture
+def manager(environ: dict[str, str], tmp_path: Path) -> Iterator[tuple[int, int]]:
+    """Process id and port of a manager that nobody has asked for anything."""
+    log = tmp_path / "log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-m", "manager", "serve"], env=environ, stderr=output
+        )
+    try:
+        deadline = time.monotonic() + READY_S
+        while '"ready"' not in log.read_text():
+            assert time.monotonic() < deadline, log.read_text()
+            time.sleep(0.02)
+        said = next(json.loads(line) for line in log.read_text().splitlines() if '"ready"' in line)
+        yield process.pid, int(said["address"].rpartition(":")[2].partition("/")[0])
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(READY_S) == 0
+
+
+def loaded(pid: int, library: str) -> bool:
+    """Whether compiled parts of a library are in a process."""
+    return f"/{library}/" in Path(f"/proc/{pid}/maps").read_text()
+
+
+def ask(port: int, method: str, path: str, body: bytes | None = None, **fields: str) -> int:
+    """The status of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=READY_S)
+    try:
+        connection.request(
+            method, path, body, {name.replace("_", "-"): text for name, text in fields.items()}
+        )
+        response = connection.getresponse()
+        response.read()
+        return response.status
+    finally:
+        connection.close()
+
+
+def discover(port: int) -> int:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "server/discover", "params": {"_meta": META}})
+    sent = {"Content_Type": "application/json", "Accept": "application/json, text/event-stream"}
+    sent |= {"MCP_Protocol_Version": META[names.META_VERSION], "Mcp_Method": "server/discover"}
+    return ask(port, "POST", "/mcp", body.encode(), **sent)
+
+
+def test_a_client_of_mcp_has_nothing_loaded(manager: tuple[int, int]) -> None:
+    pid, port = manager
+    assert discover(port) == 200
+    assert loaded(pid, "httptools")
+    assert not loaded(pid, "aiohttp")
+
+
+@pytest.mark.parametrize("path", ["/mcp/status", "/nowhere"])
+def test_the_first_page_is_loaded_and_served(manager: tuple[int, int], path: str) -> None:
+    pid, port = manager
+    assert ask(port, "GET", path) == (404 if path == "/nowhere" else 200)
+    assert loaded(pid, "aiohttp")
+    assert discover(port) == 200
+
+
+def test_so_is_the_first_question_on_the_control_socket(
+    manager: tuple[int, int], environ: dict[str, str]
+) -> None:
+    pid, _ = manager
+    assert Control(Paths.of_user(environ).control_socket).get("/status")["pid"] == pid
+    assert loaded(pid, "aiohttp")

@@ -17,7 +17,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from manager import __version__, exit_codes, systemd
 from manager.answers.endings import Endings
@@ -31,16 +31,24 @@ from manager.port import PortTaken, bind_fixed, private_socket
 from manager.routing.door import DoorRules
 from manager.settings import Settings
 from manager.upstream.workspaces import Workspaces
+from manager.web.app import make_app
+from manager.web.late import LateServer
 from manager.web.limits import Limits
 from manager.web.mcp import McpRoutes
+from manager.web.pages import control_runner
 from manager.web.peers import SameUser, lookup_works
-from manager.web.runner import Runner, Show, control_server, later_app
+from manager.web.runner import Runner
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 HOUSEKEEPING_S: Final = 5.0
 FLUSH_ANSWERS_S: Final = 2.0
 CONTROL_BACKLOG: Final = 1024
 HOST: Final = "127.0.0.1"
 OnReady = Callable[[str], None]
+Show = Callable[[], dict[str, Any]]
+"""What the status shows."""
 
 
 def run(settings: Settings, paths: Paths, on_ready: OnReady | None = None) -> int:
@@ -192,7 +200,7 @@ class Daemon:
             return
         path = self._paths.control_socket
         path.unlink(missing_ok=True)  # the lock is ours, so nobody answers there any more
-        late = control_server(parts.control, shown, parts.measures.taken)
+        late = LateServer(lambda: control_runner(parts.control, shown, parts.measures.taken))
         stack.push_async_callback(late.close)
         door = private_socket(path)
         stack.callback(path.unlink, missing_ok=True)
@@ -216,7 +224,10 @@ class Daemon:
             if not works:
                 self._log.warning("door", why="the owner of a local connection cannot be looked up here")
             check = SameUser(peer_uid, os.getuid(), lookup_works=works)
-        app = later_app(parts.control, shown, parts.measures.taken)
+
+        def app() -> web.Application:
+            return make_app(parts.control, shown, parts.measures.taken)
+
         runner = Runner(app, rules, limits=limits, peer_check=check)
         return await runner.listen([listener], parts.routes.serve, parts.routes.fast), runner
 

@@ -231,11 +231,30 @@ def test_the_daemon_starts_without_what_it_rarely_needs() -> None:
     assert loaded & heavy == set()
 
 
+def test_the_first_page_loads_nothing_of_ours() -> None:
+    """In an upgrade the files are the next version's before this one is stopped."""
+    program = (
+        "import asyncio, sys\nimport manager.daemon as daemon\nbefore = set(sys.modules)\n"
+        "async def main():\n"
+        "    status, control = (lambda: {}), daemon.LateServer(lambda: daemon.control_runner(None, status, status))\n"
+        "    port = daemon.Runner(lambda: daemon.make_app(None, status, status), daemon.DoorRules.for_ports([1]))\n"
+        "    port._late.protocol(), control.protocol()\n"
+        "    await control.close()\n    await port.cleanup()\n"
+        "asyncio.run(main())\nprint(*(set(sys.modules) - before))"
+    )
+    said = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True, timeout=30
+    )
+    loaded = said.stdout.split()
+    assert "aiohttp.web" in loaded, said.stderr
+    assert [name for name in loaded if name.partition(".")[0] in PACKAGES] == []
+
+
 def test_what_serves_pages_reads_no_certificates() -> None:
     """They take as long as all the rest of aiohttp; it makes contexts of them that nobody here uses."""
     program = (
         "import asyncio, gc, ssl\nfrom manager.web.late import LateServer\n"
-        "def make():\n    from manager.web.pages import web\n    return web.AppRunner(web.Application())\n"
+        "from manager.web import aiohttp_web as web\ndef make():\n    return web.AppRunner(web.Application())\n"
         "async def main():\n    late = LateServer(make)\n    late.protocol()\n    await late.close()\n"
         "asyncio.run(main())\n"
         "import aiohttp.connector, sys\nassert sys.modules['ssl'] is ssl\n"

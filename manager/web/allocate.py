@@ -6,8 +6,7 @@ of the port.
 
 from __future__ import annotations
 
-from aiohttp import web
-
+from manager.web import aiohttp_web as web
 from manager.web.control import answer_allocate, refusal
 from manager.web.services import Services
 

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from aiohttp import web
-
+from manager.web import aiohttp_web as web
 from manager.web.allocate import allocate_routes
 from manager.web.measures import Measured, Take
 from manager.web.services import Services
 from manager.web.status import log_payload
 from protocol import jsonrpc
 
-Handler = Callable[[web.Request], Awaitable[web.Response]]
+if TYPE_CHECKING:
+    Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
 def make_app(services: Services, status: Callable[[], dict[str, Any]], measures: Take) -> web.Application:

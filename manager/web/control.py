@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from aiohttp import web
-from aiohttp.typedefs import Handler
 
 from manager.folder import CwdProblem
 from manager.routing.leases import PortExhausted
 from manager.routing.registrations import HEARTBEAT_S, SUSPECT_AFTER_S
+from manager.web import aiohttp_web as web
 from manager.web.services import ServerQuestion, Services
 from protocol.errors import Reason, Refusal
 from protocol.registration import Allocate, Bye, Heartbeat, InvalidPayload, Resolve, Shutdown
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler
 
 MAX_BODY: Final = 1024 * 1024
 

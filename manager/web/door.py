@@ -12,10 +12,8 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Mapping
-from typing import Final
-
-from aiohttp import web
-from aiohttp.typedefs import Handler, Middleware
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final
 
 from manager.routing.door import (
     ANSWER_HEADERS,
@@ -25,16 +23,19 @@ from manager.routing.door import (
     refusal_body,
     refuse,
 )
+from manager.web import aiohttp_web as web
 from manager.web.connections import Connections
 from manager.web.faults import log_fault
 from manager.web.front import Front
 from manager.web.limits import SLOW
 from manager.web.peers import FOREIGN, PeerCheck
 
-CONNECTIONS: Final = web.AppKey("CONNECTIONS", Connections)
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler, Middleware
 
 _BROKEN: Final = DoorRefusal(400, "the body's framing is broken; send Content-Length or well-formed chunks")
-_STARTED: Final = web.RequestKey("STARTED", web.StreamResponse)
+_started: ContextVar[web.StreamResponse | None] = ContextVar("started", default=None)
+"""The answer to this task's request, once its head is out."""
 
 
 def install_door(app: web.Application, connections: Connections) -> None:
@@ -46,7 +47,6 @@ def install_door(app: web.Application, connections: Connections) -> None:
     for route in app.router.routes():
         if route.method in ("HEAD", "OPTIONS", "*"):
             raise ValueError(f"route {route!r} answers {route.method}; name its methods, allow_head=False")
-    app[CONNECTIONS] = connections
     app.middlewares.insert(0, _middleware(connections))
     app.on_response_prepare.append(_prepare)
 
@@ -59,18 +59,14 @@ def refusal_response(request: web.Request, refusal: DoorRefusal) -> web.Response
     return response
 
 
-async def read_body(
-    request: web.Request, cap: int | None = None, deadline: float | None = None
-) -> bytes | DoorRefusal:
+async def read_body(request: web.Request, cap: int, deadline: float) -> bytes | DoorRefusal:
     """The whole body, or 413 as soon as it exceeds `cap` bytes, 408 after `deadline` seconds, 400 for broken
-    chunks. Without arguments the application's own limits hold. Never keeps more than the cap and one read.
+    chunks. Never keeps more than the cap and one read.
     """
-    connections = request.config_dict[CONNECTIONS]
-    cap = connections.rules.body_cap if cap is None else cap
     chunks: list[bytes] = []
     size = 0
     try:
-        async with asyncio.timeout(connections.limits.body_s if deadline is None else deadline):
+        async with asyncio.timeout(deadline):
             while chunk := await request.content.readany():
                 size += len(chunk)
                 if size > cap:
@@ -87,6 +83,7 @@ def _middleware(connections: Connections) -> Middleware:
     @web.middleware
     async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
         front = _front(request)
+        _started.set(None)
         response = await _answer(request, handler, connections)
         await _send(request, response)
         if front is not None:
@@ -140,7 +137,7 @@ def _translated(answer: web.HTTPException) -> web.Response:
 
 
 def _failed(request: web.Request, fault: Exception) -> web.StreamResponse:
-    started: web.StreamResponse | None = request.get(_STARTED)
+    started = _started.get()
     if started is None or not isinstance(fault, ConnectionError):
         log_fault(fault, request.method)
     if started is None:
@@ -162,7 +159,7 @@ def _json_response(status: int, body: bytes, headers: Mapping[str, str]) -> web.
 
 
 async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
-    request[_STARTED] = response
+    _started.set(response)
     response.headers.pop("Server", None)  # names versions; nobody needs them
     for name, value in ANSWER_HEADERS:
         response.headers.setdefault(name, value)

@@ -28,7 +28,7 @@ class LateServer:
     """Makes protocols, as a server does, and the server first where there is none yet."""
 
     def __init__(self, make: Callable[[], web.AppRunner]) -> None:
-        """`make` is called in a thread, and imports what it needs. Where it fails, it is tried again."""
+        """`make` is called in a thread, with the library loaded. Where that fails, it is tried again."""
         self._make = make
         self._runner: web.AppRunner | None = None
         self._making: asyncio.Task[None] | None = None
@@ -71,7 +71,8 @@ class LateServer:
         # At its import aiohttp would make contexts for encrypted connections, and read all the system's
         # certificates for them. None of ours is encrypted.
         with absent("ssl"):
-            return self._make()
+            import aiohttp.web  # noqa: F401, PLC0415
+        return self._make()
 
 
 class _Waiting(asyncio.Protocol):

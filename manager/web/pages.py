@@ -1,6 +1,6 @@
 """What aiohttp serves: everything but the MCP routes, on the port and on the control socket.
 
-Loaded when somebody first asks for it (`late.py`): nothing that every manager needs may import this.
+Made when somebody first asks for it (`late.py`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import web
-
+from manager.web import aiohttp_web as web
 from manager.web.app import diagnosis_routes
 from manager.web.connections import Connections
 from manager.web.control import make_control_app

@@ -1,5 +1,4 @@
-"""How the manager's port and control socket are served: the one place for daemon and tests, so that both get
-the same.
+"""How the manager's port is served: the one place for daemon and tests, so that both get the same.
 
 Requests at MCP routes are served at once; what serves the others is loaded for the first of them (`late.py`).
 Which addresses are bound, and by whom, is the daemon's: sockets are handed in.
@@ -10,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from manager.routing.door import DoorRules
 from manager.web.connections import Connections
@@ -18,16 +17,12 @@ from manager.web.fast_path import FastPath
 from manager.web.incoming import Incoming
 from manager.web.late import LateServer
 from manager.web.limits import Limits
-from manager.web.measures import Take
+from manager.web.pages import port_runner
 from manager.web.peers import PeerCheck
 from manager.web.refusal_log import RefusalLog
-from manager.web.services import Services
 
 if TYPE_CHECKING:
     from aiohttp import web
-
-Show = Callable[[], dict[str, Any]]
-"""What the status shows."""
 
 
 class Runner:
@@ -46,9 +41,8 @@ class Runner:
         peer_check: PeerCheck | None = None,
     ) -> None:
         """`make_app` makes the application; called once, in a thread, when a request is for it."""
-        self._make_app = make_app
         self.connections = Connections(rules, limits, RefusalLog(), peer_check)
-        self._late = LateServer(self._load)
+        self._late = LateServer(lambda: port_runner(make_app(), self.connections))
 
     async def listen(
         self,
@@ -72,30 +66,3 @@ class Runner:
         """End all connections; what is being answered gets its time first."""
         await self.connections.close()
         await self._late.close()
-
-    def _load(self) -> web.AppRunner:
-        from manager.web.pages import port_runner  # noqa: PLC0415  aiohttp comes with it
-
-        return port_runner(self._make_app(), self.connections)
-
-
-def later_app(services: Services, status: Show, measures: Take) -> Callable[[], web.Application]:
-    """What makes the port's application."""
-
-    def load() -> web.Application:
-        from manager.web.app import make_app  # noqa: PLC0415  aiohttp comes with it
-
-        return make_app(services, status, measures)
-
-    return load
-
-
-def control_server(services: Services, status: Show, measures: Take) -> LateServer:
-    """What serves the control socket; its caller accepts there, and closes it."""
-
-    def load() -> web.AppRunner:
-        from manager.web.pages import control_runner  # noqa: PLC0415  aiohttp comes with it
-
-        return control_runner(services, status, measures)
-
-    return LateServer(load)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import http.client
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+import protocol
 from manager.client import Control
 from manager.paths import Paths
 from protocol import names
@@ -27,14 +30,11 @@ def environ(tmp_path: Path) -> dict[str, str]:
     return environment(tmp_path)
 
 
-@pytest.fixture
-def manager(environ: dict[str, str], tmp_path: Path) -> Iterator[tuple[int, int]]:
-    """Process id and port of a manager that nobody has asked for anything."""
-    log = tmp_path / "log"
+@contextmanager
+def running(environ: dict[str, str], log: Path, *program: str) -> Iterator[tuple[int, int]]:
+    """Process id and port of a manager that nobody has asked for anything; it ends well."""
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-I", "-m", "manager", "serve"], env=environ, stderr=output
-        )
+        process = subprocess.Popen([sys.executable, "-I", *program, "serve"], env=environ, stderr=output)
     try:
         deadline = time.monotonic() + READY_S
         while '"ready"' not in log.read_text():
@@ -45,6 +45,12 @@ def manager(environ: dict[str, str], tmp_path: Path) -> Iterator[tuple[int, int]
     finally:
         process.send_signal(signal.SIGTERM)
         assert process.wait(READY_S) == 0
+
+
+@pytest.fixture
+def manager(environ: dict[str, str], tmp_path: Path) -> Iterator[tuple[int, int]]:
+    with running(environ, tmp_path / "log", "-m", "manager") as one:
+        yield one
 
 
 def loaded(pid: int, library: str) -> bool:
@@ -94,3 +100,21 @@ def test_so_is_the_first_question_on_the_control_socket(
     pid, _ = manager
     assert Control(Paths.of_user(environ).control_socket).get("/status")["pid"] == pid
     assert loaded(pid, "aiohttp")
+
+
+def test_a_manager_whose_files_are_gone_is_asked_and_stopped(environ: dict[str, str], tmp_path: Path) -> None:
+    """In an upgrade they are the next version's before it is stopped: nothing of them may be loaded then."""
+    sources = tmp_path / "sources"
+    for house in ("protocol", "http_front", "manager", "workspace_server"):
+        shutil.copytree(Path(protocol.__file__).parents[1] / house, sources / house)
+    program = f"import sys; sys.path.insert(0, {str(sources)!r}); from manager.cli import main; main()"
+    with running(environ, tmp_path / "log", "-c", program) as (pid, port):
+        for file in sources.rglob("*.py*"):
+            file.write_bytes(b"raise RuntimeError('this is the next version')")
+        assert ask(port, "GET", "/mcp/status") == 200
+        control = Control(Paths.of_user(environ).control_socket)
+        assert control.get("/status")["pid"] == pid
+        assert control.post("/shutdown", {"reason": "upgrade", "keepServers": True})["ok"]
+        # a process that has ended is there until its parent has asked
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            time.sleep(0.02)

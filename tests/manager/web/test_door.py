@@ -66,9 +66,9 @@ class Served:
         )
 
 
-def sample_app(executed: list[str]) -> web.Application:
+def sample_app(executed: list[str], cap: int, body_s: float) -> web.Application:
     async def message(incoming: web.Request) -> web.StreamResponse:
-        body = await read_body(incoming)
+        body = await read_body(incoming, cap, body_s)
         if isinstance(body, DoorRefusal):
             return refusal_response(incoming, body)
         problem = check_json(body)
@@ -122,7 +122,7 @@ async def serving(
     limits: Limits = NORMAL, peer_check: PeerCheck | None = None, cap: int = CAP
 ) -> AsyncIterator[Served]:
     executed: list[str] = []
-    served = Served(sample_app(executed), executed)
+    served = Served(sample_app(executed, cap, limits.body_s), executed)
     sock = socket.create_server(("127.0.0.1", 0))
     served.port = sock.getsockname()[1]
     rules = DoorRules.for_ports([served.port], body_cap=cap)
@@ -524,7 +524,7 @@ SEEN_BY_THE_GATE_ALONE = {"HTTP/2.0 on the line"}  # aiohttp takes it for 1.1, w
 async def test_door_holds_without_the_gate(case: Case) -> None:
     """A plain aiohttp site: what its parser lets through, the middleware refuses by itself (M-9)."""
     executed: list[str] = []
-    app = sample_app(executed)
+    app = sample_app(executed, CAP, NORMAL.body_s)
     sock = socket.create_server(("127.0.0.1", 0))
     port = sock.getsockname()[1]
     limits = Limits(keepalive_s=0.2, linger_s=0.2)

@@ -96,7 +96,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
         return apps[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("manager.web.app.make_app", kept)
+        patch.setattr("manager.daemon.make_app", kept)
         async with running_manager(tmp_path_factory.mktemp("door")) as manager:
             await exchange(
                 manager.port, request("GET", "/", f"127.0.0.1:{manager.port}", "Connection: close")

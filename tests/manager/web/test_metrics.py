@@ -96,7 +96,8 @@ async def test_the_servers_time_is_not_the_managers(era: str, play: Scene) -> No
     await call
     after = await collected(play)
     took = {
-        hop: after[f"lmtb_call_duration_seconds_sum {hop}"] - before[f"lmtb_call_duration_seconds_sum {hop}"]
+        hop: after[f"lmtb_call_duration_seconds_sum {hop}"]
+        - before.get(f"lmtb_call_duration_seconds_sum {hop}", 0.0)
         for hop in ("manager", "server")
     }
     assert took["server"] >= 0.2 > took["manager"] > 0
@@ -144,7 +145,8 @@ async def test_the_time_in_which_a_client_is_asked_is_nobodys(play: Scene) -> No
         assert (await next_message(response))["id"] == 7
     after = await collected(play)
     took = [
-        after[f"lmtb_call_duration_seconds_sum {hop}"] - before[f"lmtb_call_duration_seconds_sum {hop}"]
+        after[f"lmtb_call_duration_seconds_sum {hop}"]
+        - before.get(f"lmtb_call_duration_seconds_sum {hop}", 0.0)
         for hop in ("manager", "server")
     ]
     assert sum(took) < 0.2

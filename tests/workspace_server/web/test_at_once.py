@@ -20,6 +20,7 @@ from workspace_server.calls.approvals import Approvals
 from workspace_server.calls.gate import Guard
 from workspace_server.calls.rate_limit import RateLimiter
 from workspace_server.calls.request_state import RequestStates
+from workspace_server.catalog.registry import Registry
 from workspace_server.config.model import Configuration
 from workspace_server.config.policy import Deltas
 from workspace_server.source import ToolResult
@@ -116,3 +117,22 @@ async def test_a_tool_that_appears_is_seen_by_the_next_call(tmp_path: Path) -> N
         source.tools = (tool("b"),)
         assert (await served.caller.call("b"))["content"][0]["text"].startswith("b")
         assert (await served.caller.error(names.TOOLS_CALL, {"name": "a", "arguments": {}}))["code"] == -32602
+
+
+async def test_a_look_that_fails_is_answered_with_the_id_of_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the call would have been answered at once, or was known."""
+
+    def failing(_: Registry) -> bool:
+        raise OSError("the disk is gone")
+
+    async with both(tmp_path) as (short, _):
+        for _ in range(4):
+            before = await answer(short, SUM, {})
+        with monkeypatch.context() as patch:
+            patch.setattr(Registry, "is_as_seen", property(failing))
+            status, _, said = await answer(short, SUM, {})
+        assert (status, json.loads(said)["id"]) == (500, 1)
+        assert capfd.readouterr().err.count("method_failed") == 1
+        assert await answer(short, SUM, {}) == before

@@ -71,19 +71,15 @@ def in_session(body: bytes) -> bytes | None:
     if meta >= 0 and _names_server_alone(body[meta + len(_META) : stop]):
         stop = meta
     rest = b"{%b}" % body[start:stop]
-    return b"%b%b}" % (begin[0], rest) if _is_known_to_sessions(rest) else None
-
-
-def _is_known_to_sessions(result: bytes) -> bool:
-    """Whether a text is a result that such a client may get as it is."""
     try:
-        read = _read(result)
+        read = _read(rest)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return False
+        return None
     if not (read.resultType is read.ttlMs is read.cacheScope is read.meta is _UNSET):
-        return False
+        return None
     structured = read.structuredContent
-    return structured is _UNSET or bytes(structured)[:1] == b"{"
+    is_known = structured is _UNSET or bytes(structured)[:1] == b"{"
+    return b"%b%b}" % (begin[0], rest) if is_known else None
 
 
 @lru_cache(maxsize=64)  # one server says the same with every result

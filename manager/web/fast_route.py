@@ -7,7 +7,7 @@ asked there for every call. What one connection adds is `passage.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -77,6 +77,7 @@ class FastRoute:
         located: their workspace, and how that was found.
         instance: its server.
         folder: the client's text that named the workspace, None where an id did.
+        match: says the values of a call, None where its body is something else.
         told: what their sessions said, None in the era without.
         client: the row of the table of clients.
         figures, timings: of their workspace.
@@ -92,9 +93,9 @@ class FastRoute:
         "_known",
         "_known_size",
         "_noted_at",
-        "_pattern",
         "_request_begin",
         "_sent_cwd",
+        "_source",
         "_written",
         "arrival",
         "client",
@@ -103,6 +104,7 @@ class FastRoute:
         "instance",
         "is_streamed",
         "located",
+        "match",
         "stream_begin",
         "timings",
         "told",
@@ -133,7 +135,9 @@ class FastRoute:
         self.timings = self.figures.timings
         self.client = client
         self._exchange = exchange
-        self._pattern, self._written = patterns
+        self.match: Callable[[bytes], Filled | None] = patterns[0].match
+        self._written = patterns[1]
+        self._source = located.source.value
         self._sent_cwd = sent_cwd(exchange.claims)
         self._heard = located.heard
         self._noted_at = 0.0
@@ -148,10 +152,6 @@ class FastRoute:
 
     # -- requests -------------------------------------------------------------------------------------------
 
-    def match(self, body: bytes) -> Filled | None:
-        """The values of a call, None where the body is something else."""
-        return self._pattern.match(body)
-
     def sent(self, body: bytes, found: Filled) -> bytes:
         """The body for the workspace server."""
         return body if self._written is None else self._written.filled(found)
@@ -163,7 +163,7 @@ class FastRoute:
 
     def mark(self, session: Session) -> None:
         """Leave in the session what each of its requests leaves there."""
-        session.source = self.located.source.value
+        session.source = self._source
         session.sent_cwd = self._sent_cwd
         if self._heard is not None:
             session.heard = self._heard

@@ -27,7 +27,7 @@ from manager.upstream.slot import Slot
 from manager.upstream.workspaces import Workspaces
 from manager.web.arrival import claims_of, exchange_of
 from manager.web.express import Express
-from manager.web.fast_route import FastRoute, Told
+from manager.web.fast_route import NOTED_S, FastRoute, Told
 from manager.web.incoming import DateLine, Incoming
 from manager.web.passage import Passage
 from protocol import headers
@@ -150,9 +150,8 @@ class FastPath:
         here.calls += 1
         everywhere.calls += 1
         here.last_call_at = now
-        seen = route.note(now)
-        if seen is not None:
-            self._clients.note(route.client, seen)
+        if now - route.noted_at >= NOTED_S:
+            self._clients.note(route.client, route.note(now))
 
     def end(self, route: FastRoute) -> None:
         """It is about to be answered."""

@@ -80,7 +80,9 @@ class FastRoute:
         match: says the values of a call, None where its body is something else.
         told: what their sessions said, None in the era without.
         client: the row of the table of clients.
+        written: how their messages are written for the server, None where that is as they come.
         figures, timings: of their workspace.
+        noted_at: when one was noted for the table of clients (monotonic).
         is_streamed: whether the last answer that was `worded` is an event stream.
         stream_begin: the head of such an answer, up to the date.
     """
@@ -92,11 +94,9 @@ class FastRoute:
         "_is_events",
         "_known",
         "_known_size",
-        "_noted_at",
         "_request_begin",
         "_sent_cwd",
         "_source",
-        "_written",
         "arrival",
         "client",
         "figures",
@@ -105,9 +105,11 @@ class FastRoute:
         "is_streamed",
         "located",
         "match",
+        "noted_at",
         "stream_begin",
         "timings",
         "told",
+        "written",
     )
 
     def __init__(
@@ -136,11 +138,11 @@ class FastRoute:
         self.client = client
         self._exchange = exchange
         self.match: Callable[[bytes], Filled | None] = patterns[0].match
-        self._written = patterns[1]
+        self.written = patterns[1]
         self._source = located.source.value
         self._sent_cwd = sent_cwd(exchange.claims)
         self._heard = located.heard
-        self._noted_at = 0.0
+        self.noted_at = 0.0
         self._known = b""
         self._known_size = 0
         self._is_events = self.is_streamed = False
@@ -151,10 +153,6 @@ class FastRoute:
         self.stream_begin = _stream_begin(fields)
 
     # -- requests -------------------------------------------------------------------------------------------
-
-    def sent(self, body: bytes, found: Filled) -> bytes:
-        """The body for the workspace server."""
-        return body if self._written is None else self._written.filled(found)
 
     def request_begin(self, session: Session | None) -> bytes:
         """The head of a session's requests to the server, up to the digits of the length."""
@@ -168,11 +166,9 @@ class FastRoute:
         if self._heard is not None:
             session.heard = self._heard
 
-    def note(self, now: float) -> Seen | None:
-        """The call for the table of clients, now and then."""
-        if now - self._noted_at < NOTED_S:
-            return None
-        self._noted_at = now
+    def note(self, now: float) -> Seen:
+        """The call for the table of clients."""
+        self.noted_at = now
         exchange = self._exchange
         return Seen(now, exchange.message.method, exchange.claims, exchange.headers)
 
@@ -185,7 +181,10 @@ class FastRoute:
 
     def worded(self, data: bytes) -> bytes | None:
         """The body for the client, where the data are a whole answer of the server that needs no thought."""
-        body, is_events = self._body_of(data)
+        if len(data) == self._known_size and data.startswith(self._known):
+            body, is_events = data[len(self._known) :], self._is_events
+        else:
+            body, is_events = self._body_of(data)
         message = sse.lone_message(body) if is_events else body
         if message is None or (is_events and not self._exchange.accepts_events):
             return None
@@ -196,8 +195,6 @@ class FastRoute:
 
     def _body_of(self, data: bytes) -> tuple[bytes, bool]:
         """The body of a whole answer, and whether it is an event stream; empty where it is neither."""
-        if len(data) == self._known_size and data.startswith(self._known):
-            return data[len(self._known) :], self._is_events
         found = learned.whole(data)
         if found is None or found[0].status != 200 or len(found[1]) > COLLECTED:
             return b"", False

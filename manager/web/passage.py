@@ -26,6 +26,7 @@ class Passage:
         "_date",
         "_length",
         "_request_begin",
+        "_written",
         "head",
         "route",
         "session",
@@ -35,6 +36,7 @@ class Passage:
         self.route = route
         self.session = session
         self.head = head
+        self._written = route.written
         self._request_begin = route.request_begin(session)
         self._answer_begin = route.answer_begin(session)
         self._answer_head = self._date = b""
@@ -42,7 +44,7 @@ class Passage:
 
     def request(self, body: bytes, found: Filled) -> bytes:
         """The request for the workspace server."""
-        sent = self.route.sent(body, found)
+        sent = body if self._written is None else self._written.filled(found)
         return b"%b%d\r\n\r\n%b" % (self._request_begin, len(sent), sent)
 
     def answer(self, data: bytes, date: bytes) -> bytes | None:

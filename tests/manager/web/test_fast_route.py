@@ -16,7 +16,7 @@ from manager.routing.last_head import LastHead
 from manager.routing.sessions import Session
 from manager.upstream import learned
 from manager.upstream.response import ResponseHead
-from manager.web.fast_route import NOTED_S, FastRoute, Told
+from manager.web.fast_route import FastRoute, Told
 from manager.web.passage import Passage
 from protocol.call_pattern import probe_of
 from support import exchanges
@@ -50,12 +50,6 @@ def passage(*, is_in_session: bool = True) -> Passage:
 
 
 # -- requests ----------------------------------------------------------------------------------------------
-
-
-def test_of_calls_in_quick_succession_one_is_noted() -> None:
-    made = passage().route
-    times = [10.0, 10.0 + NOTED_S / 2, 10.0 + 2 * NOTED_S, 11.0]
-    assert [made.note(now) is not None for now in times] == [True, False, True, True]
 
 
 def test_a_request_for_the_server_tells_its_length() -> None:

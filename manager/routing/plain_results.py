@@ -6,22 +6,19 @@ messages (`answers/collect.py`, `legacy_form.py`): here is only said that there 
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from protocol import jsonrpc, names
-from protocol.call_pattern import PLAIN_ID
+from protocol.call_pattern import is_plain_id
 
 _Absent = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET
-_begins: Final = re.compile(rb'{"jsonrpc":"2\.0","id":(?:%b),"result":' % PLAIN_ID).match
-"""A response of its three members in their usual order, up to its result.
-
-If then one value reaches from there to the last byte, which is the bracket, nothing else is in it.
-"""
+_BEGIN: Final = b'{"jsonrpc":"2.0","id":'
+_RESULT: Final = b',"result":'
+_LONGEST_BEGIN: Final = len(_BEGIN) + 66 + len(_RESULT)
 _TYPE: Final = b'"resultType":"complete",'
 _META: Final = b',"_meta":'
 _LONGEST_META: Final = 1024
@@ -43,13 +40,24 @@ class _Result(msgspec.Struct, gc=False, rename={"meta": "_meta"}):
 _read: Final = msgspec.json.Decoder(_Result).decode
 
 
+def _result_at(body: bytes) -> int:
+    """Where the result begins in a response of its three members in their usual order; -1 in any other.
+
+    If then one value reaches from there to the last byte, which is the bracket, nothing else is in it.
+    """
+    end = body.find(_RESULT, len(_BEGIN), _LONGEST_BEGIN)
+    if end < 0 or not body.startswith(_BEGIN) or not is_plain_id(body[len(_BEGIN) : end]):
+        return -1
+    return end + len(_RESULT)
+
+
 def as_it_is(body: bytes) -> bytes | None:
     """The body, where it is the response of a call that succeeded; None where somebody must read it."""
-    begin = _begins(body)
-    if begin is None or not body.endswith(b"}"):
+    at = _result_at(body)
+    if at < 0 or not body.endswith(b"}"):
         return None
     try:
-        _skip(body[begin.end() : -1])
+        _skip(body[at:-1])
     except (msgspec.DecodeError, RecursionError):
         return None
     return body
@@ -61,10 +69,10 @@ def in_session(body: bytes) -> bytes | None:
     These are left out where they are first and last of several members. What is left is then read, so that
     nothing is left out that was something else, and nothing is in it that such a client does not know.
     """
-    begin = _begins(body)
-    if begin is None or not body.endswith(_ENDS) or not body.startswith(b"{", begin.end()):
+    at = _result_at(body)
+    if at < 0 or not body.endswith(_ENDS) or not body.startswith(b"{", at):
         return None
-    start, stop = begin.end() + 1, len(body) - len(_ENDS)
+    start, stop = at + 1, len(body) - len(_ENDS)
     if body.startswith(_TYPE, start):
         start += len(_TYPE)
     meta = body.rfind(_META, max(start, stop - _LONGEST_META), stop)
@@ -79,7 +87,7 @@ def in_session(body: bytes) -> bytes | None:
         return None
     structured = read.structuredContent
     is_known = structured is _UNSET or bytes(structured)[:1] == b"{"
-    return b"%b%b}" % (begin[0], rest) if is_known else None
+    return b"%b%b}" % (body[:at], rest) if is_known else None
 
 
 @lru_cache(maxsize=64)  # one server says the same with every result

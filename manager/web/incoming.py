@@ -231,18 +231,23 @@ def date(now: int) -> bytes:
 
 
 class DateLine:
-    """The end of a head that has the date in it, written once for each second."""
+    """The end of a head that has the date in it, written once for each second.
 
-    __slots__ = ("_line", "_until")
+    Attributes:
+        line: what `at` said last.
+        until: how long that holds (monotonic).
+    """
+
+    __slots__ = ("line", "until")
 
     def __init__(self) -> None:
-        self._line = b""
-        self._until = -inf
+        self.line = b""
+        self.until = -inf
 
     def at(self, now: float) -> bytes:
         """The line at monotonic time `now`, with the line end before it and the empty line behind it."""
-        if now >= self._until:
+        if now >= self.until:
             wall = time.time()
-            self._line = b"\r\nDate: %b\r\n\r\n" % date(int(wall))
-            self._until = now + 1 - wall % 1
-        return self._line
+            self.line = b"\r\nDate: %b\r\n\r\n" % date(int(wall))
+            self.until = now + 1 - wall % 1
+        return self.line

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ _POLL_S: Final = 0.5
 _REPORT_S: Final = 2.0
 TAIL_LINES: Final = 20
 _going_on: Final[list[subprocess.Popen[bytes]]] = []
-"""Children of ours that were let go of while they ran: kept until somebody sees that they ended."""
+"""Children of ours whose end nobody waits for any more: kept until somebody sees that they ended."""
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
@@ -115,6 +116,7 @@ class Process:
         self.pid = pid
         self.started = started
         self._popen = popen
+        self._unseen = None if popen is None else weakref.finalize(self, _going_on.append, popen)
         self._exited = exited
         self._pidfd = _open_pidfd(pid) if pidfd is None else pidfd
         self._poller: select.poll | None = None
@@ -157,6 +159,8 @@ class Process:
         if self._popen is not None:
             self._sweep_group()  # while the unreaped leader still keeps the group's number ours
             self.exit_code = self._popen.wait()
+            if self._unseen is not None:
+                self._unseen.detach()
         elif self._exited is not None:
             await asyncio.wait({self._exited}, timeout=_REPORT_S)
             self.exit_code = self._exited.result() if self._exited.done() else None
@@ -185,8 +189,6 @@ class Process:
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
-        if self._popen is not None and self._popen.returncode is None:
-            _going_on.append(self._popen)
 
     def usage(self) -> tuple[int, float] | None:
         """Resident bytes and CPU seconds, or None when it cannot be asked."""

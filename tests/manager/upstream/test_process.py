@@ -312,10 +312,14 @@ def test_a_missing_log_has_no_tail(tmp_path: Path) -> None:
     assert tail(tmp_path / "none.log") == []
 
 
-async def test_one_that_is_let_go_of_goes_on_and_is_reaped_when_it_has_ended(stage: Stage) -> None:
+@pytest.mark.parametrize("is_released", [True, False])
+async def test_one_that_nobody_waits_for_goes_on_and_is_reaped_when_it_has_ended(
+    is_released: bool, stage: Stage
+) -> None:
     process = stage.start("echo end; exec sleep 60")
     await stage.said()
-    process.release()
+    if is_released:
+        process.release()
     pid = process.pid
     stage.started.clear()
     del process

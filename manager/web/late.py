@@ -69,7 +69,10 @@ class LateServer:
 
     def _made(self) -> web.AppRunner:
         # At its import aiohttp would make contexts for encrypted connections, and read all the system's
-        # certificates for them. None of ours is encrypted.
+        # certificates for them. None of ours is encrypted. What it takes along is for others, too: it is
+        # loaded before.
+        import urllib.request  # noqa: F401, PLC0415
+
         with absent("ssl"):
             import aiohttp.web  # noqa: F401, PLC0415
         return self._make()

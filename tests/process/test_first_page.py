@@ -86,12 +86,29 @@ def test_a_client_of_mcp_has_nothing_loaded(manager: tuple[int, int]) -> None:
     assert not loaded(pid, "aiohttp")
 
 
-@pytest.mark.parametrize("path", ["/mcp/status", "/nowhere"])
+@pytest.mark.parametrize("path", ["/mcp/status", "/metrics", "/nowhere"])
 def test_the_first_page_is_loaded_and_served(manager: tuple[int, int], path: str) -> None:
     pid, port = manager
     assert ask(port, "GET", path) == (404 if path == "/nowhere" else 200)
     assert loaded(pid, "aiohttp")
     assert discover(port) == 200
+
+
+def test_what_else_is_loaded_then_can_encrypt() -> None:
+    """The library is told that there is no encryption; what it takes along serves others, too."""
+    program = """
+import pathlib, ssl, sys
+from manager.web.late import LateServer
+before = set(sys.modules)
+LateServer(lambda: None)._made()
+assert sys.modules["aiohttp.connector"].ssl is None
+for name, one in sys.modules.items():
+    source = pathlib.Path(getattr(one, "__file__", None) or "nowhere")
+    if name not in before and not name.startswith("aiohttp") and source.suffix == ".py":
+        assert "\\nimport ssl\\n" not in source.read_text() or one.ssl is ssl, name
+from urllib.request import HTTPSHandler
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=READY_S)
 
 
 def test_so_is_the_first_question_on_the_control_socket(

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from http_front.head import MALFORMED, Framing, framing, may_become_head, parse_head
+from http_front.head import MALFORMED, PLAIN_LENGTH, Framing, framing, may_become_head, parse_head
 from manager.routing.arrival import Arrival, arrival
 from manager.routing.door import DoorRefusal, DoorRules, RequestFacts, refuse
 from protocol import headers
@@ -20,7 +20,6 @@ from protocol import headers
 REMEMBERED: Final = 1024
 LONGEST: Final = 2048
 """Bytes of a head that is remembered."""
-_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,7})(?=\r\n)")
 _SESSION: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\n)")
 """A session's id: whatever visible characters it has, no rule of the door makes a difference between them."""
 
@@ -67,7 +66,7 @@ class Heads:
         is_short = len(raw) <= LONGEST
         named = _SESSION.search(raw) if is_short else None
         bare = raw if named is None else _without(raw, named)
-        digits = _LENGTH.search(bare) if is_short else None
+        digits = PLAIN_LENGTH.search(bare) if is_short else None
         if digits is None:
             judged = self._judge(raw)
             if isinstance(judged, Refused):

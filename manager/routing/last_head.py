@@ -6,10 +6,10 @@ is `heads.py`.
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
-_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,7})(?=\r\n)")
+from http_front.head import PLAIN_LENGTH
+
 _LONGEST_LENGTH: Final = 7
 _CR: Final = ord("\r")
 
@@ -23,7 +23,7 @@ class LastHead:
         """Args:
         longest: bytes of a body that the door lets in.
         """
-        digits = _LENGTH.search(head)
+        digits = PLAIN_LENGTH.search(head)
         self._begin = b"" if digits is None else head[: digits.start(1)]
         self._rest = b"" if digits is None else head[digits.end(1) :]
         self._longest = longest

@@ -7,14 +7,21 @@ heads that differ in nothing else are read alike. So the grammar (`http_front/he
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
-from http_front.head import MALFORMED, Framing, RequestFacts, framing, may_become_head, parse_head
+from http_front.head import (
+    MALFORMED,
+    PLAIN_LENGTH,
+    Framing,
+    RequestFacts,
+    framing,
+    may_become_head,
+    parse_head,
+)
 from http_front.refusal import DoorRefusal
 from protocol import headers
 from workspace_server.web.door import MAX_BODY, Door
@@ -25,7 +32,6 @@ REMEMBERED: Final = 1024
 LONGEST: Final = 2048
 """Bytes of a head that is remembered."""
 _TOO_LARGE: Final = DoorRefusal(431, f"the head is larger than {MAX_HEAD} bytes")
-_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,7})(?=\r\n)")
 _SINGLE: Final = frozenset({headers.VERSION.lower(), headers.METHOD.lower(), headers.NAME.lower()})
 
 
@@ -100,7 +106,7 @@ class Heads:
         return self._same.get(raw)
 
     def _read(self, raw: bytes) -> tuple[Head, int | None] | Refused:
-        digits = _LENGTH.search(raw) if len(raw) <= LONGEST else None
+        digits = PLAIN_LENGTH.search(raw) if len(raw) <= LONGEST else None
         if digits is None:
             judged = self._judge(raw)
             return judged if isinstance(judged, Refused) else (judged, judged.framing.length)

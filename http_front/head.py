@@ -20,7 +20,7 @@ _REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z\-]{0,31}) ([\x21\x22\x24-\x7e]+)
 # value are therefore stripped, not matched.
 _FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
 PLAIN_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,7})(?=\r\n)")
-"""The length of a body as nearly all write it: in what may change of a head that is otherwise the same."""
+"""The length of a body as nearly all write it. In it alone the heads of one client's calls differ."""
 _START: Final = re.compile(
     rb"[A-Z][A-Z\-]{0,31}(?:\Z| \Z| [\x21\x22\x24-\x7e]+(?:\Z| [HTP/1.0]{0,8}(?:\Z|\r\Z|\r\n)))"
 )

@@ -129,9 +129,7 @@ class FastCall:
     def take(self, data: bytes) -> bool:
         """The answer begins: pass it on where it is whole, and plain."""
         now, passage, path = _monotonic(), self._passage, self._path
-        date = path.date
-        line = date.line if now < date.until else date.at(now)
-        answer = passage.answer(data, line)
+        answer = passage.answer(data, path.date.at(now))
         if answer is None:
             return False
         self._link.settle(now)

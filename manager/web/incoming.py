@@ -231,23 +231,18 @@ def date(now: int) -> bytes:
 
 
 class DateLine:
-    """The end of a head that has the date in it, written once for each second.
+    """The end of a head that has the date in it, written once for each second."""
 
-    Attributes:
-        line: what `at` said last.
-        until: how long that holds (monotonic).
-    """
-
-    __slots__ = ("line", "until")
+    __slots__ = ("_line", "_until")
 
     def __init__(self) -> None:
-        self.line = b""
-        self.until = -inf
+        self._line = b""
+        self._until = -inf
 
     def at(self, now: float) -> bytes:
         """The line at monotonic time `now`, with the line end before it and the empty line behind it."""
-        if now >= self.until:
+        if now >= self._until:
             wall = time.time()
-            self.line = b"\r\nDate: %b\r\n\r\n" % date(int(wall))
-            self.until = now + 1 - wall % 1
-        return self.line
+            self._line = b"\r\nDate: %b\r\n\r\n" % date(int(wall))
+            self._until = now + 1 - wall % 1
+        return self._line

@@ -48,6 +48,13 @@ async def state_reached(home: ManagerHome, state: str) -> dict[str, Any]:
     raise AssertionError(detail)
 
 
+async def end_noticed(home: ManagerHome, pid: int) -> None:
+    """The manager has seen, too, that a server's process is no more."""
+    async with asyncio.timeout(within(5)):
+        while any(one.get("pid") == pid for one in (await home.status())["instanceDetails"]):
+            await asyncio.sleep(0.02)
+
+
 def has_ended(pid: int) -> bool:
     """Whether all threads of a process have ended, which closes its sockets; the first one may end before."""
     try:
@@ -114,6 +121,7 @@ async def test_a_hung_server_is_replaced_and_calls_are_refused_until_then(
     assert refusal["delivered"] == "no"
     assert (await asyncio.wait_for(hanging, 5)).refusal["code"] == 47103
     await until(lambda: pid not in home.processes())
+    await end_noticed(home, pid)
     assert (await client.call("calculator", SUM)).payload == {"value": 42}
 
 

@@ -93,7 +93,8 @@ class Calls:
 
     async def call(self, asked: Asked) -> Outcome:
         """The answer to one `tools/call`."""
-        call = _call(asked, asked.view or await self.toolset.for_call())
+        # where a view was looked for, there was none without asking somebody: not worth a second look
+        call = _call(asked, asked.view or await self.toolset.current())
         return call if isinstance(call, Rejection) else await self.run(call)
 
     def call_now(self, asked: Asked, view: View) -> Outcome | None:

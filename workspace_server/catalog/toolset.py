@@ -107,10 +107,6 @@ class Toolset:
         is_last = configuration is self._view.configuration and self._registry.is_as_seen
         return self._view if is_last else None
 
-    async def for_call(self) -> View:
-        """The same, whoever has to be asked."""
-        return self.current_now() or await self.current()
-
     def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
         """The sources, with how many of their tools can be called (T-1, T-13), and what else they offer.
 

@@ -132,6 +132,7 @@ async def test_a_look_that_fails_is_answered_with_the_id_of_the_call(
             before = await answer(short, SUM, {})
         with monkeypatch.context() as patch:
             patch.setattr(Registry, "is_as_seen", property(failing))
+            patch.setattr(Registry, "snapshot", failing)
             status, _, said = await answer(short, SUM, {})
         assert (status, json.loads(said)["id"]) == (500, 1)
         assert capfd.readouterr().err.count("method_failed") == 1

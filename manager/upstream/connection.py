@@ -18,6 +18,8 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from manager.upstream import learned
 from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailure, UpstreamResponse
+from protocol import headers
+from protocol.trim import Trim
 
 # httptools limits neither head nor trailers: this many bytes may come without one byte of body among them.
 MAX_HEAD = 64 * 1024
@@ -26,13 +28,14 @@ JOINED_WRITE = 64 * 1024
 PIECE = 256 * 1024
 
 _NOTHING = memoryview(b"")
+_TRIM = headers.TRIM.lower().encode()
 
 
-def _body_framing(status: int, headers: Sequence[tuple[bytes, bytes]]) -> tuple[int | None, bool]:
+def _body_framing(status: int, fields: Sequence[tuple[bytes, bytes]]) -> tuple[int | None, bool]:
     """(length of the body if known, whether it ends with the connection). RFC 9112 section 6.3."""
     if status in (204, 304):
         return 0, False
-    for name, value in headers:
+    for name, value in fields:
         if name == b"content-length":
             return int(value), False
         if name == b"transfer-encoding":
@@ -241,9 +244,10 @@ class Connection(asyncio.Protocol):
         self._has_head = True
         self._bodiless_bytes = 0
         self._keep_alive = self._parser.should_keep_alive()
-        kind = next((value for name, value in self._headers if name == b"content-type"), b"")
-        media_type = kind.split(b";")[0].strip().lower()
-        head = ResponseHead(status, tuple(self._headers), length, media_type)
+        fields = dict(reversed(self._headers))  # the first of each name
+        media_type = fields.get(b"content-type", b"").split(b";")[0].strip().lower()
+        trim = Trim.read(fields.get(_TRIM))
+        head = ResponseHead(status, tuple(self._headers), length, media_type, trim)
         if self._keep_alive and not self._until_eof:
             learned.remember(self._first, head)
         if self._response is not None:

@@ -13,6 +13,8 @@ from typing import Protocol
 
 import msgspec
 
+from protocol.trim import Trim
+
 # Unread body at which the server is made to wait. One more read (256 KiB at most) can already be under way.
 HIGH_WATER = 256 * 1024
 
@@ -48,13 +50,15 @@ class ResponseTooLarge(Exception):
 class ResponseHead(msgspec.Struct, frozen=True, gc=False):
     """Status and fields, names in lower case; `content_length` in bytes, None if only the end tells.
 
-    `content_type` is the media type alone, in lower case; empty where none is named.
+    `content_type` is the media type alone, in lower case; empty where none is named. `trim`: what of it a
+    session does not get, as the server says.
     """
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     content_length: int | None
     content_type: bytes = b""
+    trim: Trim | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """Value of the first field of that name (any case), or None."""

@@ -48,6 +48,7 @@ class FastCall:
     __slots__ = (
         "_begun",
         "_body",
+        "_identity",
         "_is_patient",
         "_key",
         "_last",
@@ -67,7 +68,7 @@ class FastCall:
         self._last: Passage | None = None
         self._passage: Passage  # of the call under way
         self._link: Connection
-        self._body = b""
+        self._body = self._identity = b""
         self._key: str | int = 0
         self._begun = self._sent = 0.0
         self._is_patient = True
@@ -104,8 +105,8 @@ class FastCall:
         route, session = passage.route, passage.session
         if not path.holds(route, session, now):
             return False
+        identity = found[0]
         if session is not None:
-            identity = found[0]
             key = int(identity) if identity.isdigit() else identity[1:-1].decode()
             if key in session.in_flight:
                 return False
@@ -116,7 +117,7 @@ class FastCall:
         if session is not None:
             session.in_flight[key] = self.cancel
             route.mark(session)
-        self._passage, self._link, self._body = passage, link, body
+        self._passage, self._link, self._body, self._identity = passage, link, body, identity
         self.is_under_way = True
         path.begin(route, now)
         self._line.deadline.expect_at(now + express.PATIENCE_S, self._is_late)
@@ -129,7 +130,7 @@ class FastCall:
     def take(self, data: bytes) -> bool:
         """The answer begins: pass it on where it is whole, and plain."""
         now, passage, path = _monotonic(), self._passage, self._path
-        answer = passage.answer(data, path.date.at(now))
+        answer = passage.answer(data, self._identity, path.date.at(now))
         if answer is None:
             return False
         self._link.settle(now)

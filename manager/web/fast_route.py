@@ -26,6 +26,7 @@ from manager.web.event_response import STREAM_FIELDS
 from manager.web.incoming import lasting_lines
 from protocol import headers, sse
 from protocol.call_pattern import Filled, Pattern
+from protocol.trim import Trim
 
 NOTED_S: Final = 0.01
 """Of calls in quick succession one in this time is noted for the table of clients."""
@@ -91,12 +92,12 @@ class FastRoute:
         "_answer_begin",
         "_exchange",
         "_heard",
-        "_is_events",
         "_known",
         "_known_size",
         "_request_begin",
         "_sent_cwd",
         "_source",
+        "_trim",
         "arrival",
         "client",
         "figures",
@@ -145,7 +146,8 @@ class FastRoute:
         self.noted_at = 0.0
         self._known = b""
         self._known_size = 0
-        self._is_events = self.is_streamed = False
+        self._trim: Trim | None = None
+        self.is_streamed = False
         session, fields = exchange.session, exchange.headers
         self.told = None if session is None else Told.by(session)
         self._request_begin = _around(upstream, None if session is None else _caller(session))
@@ -179,33 +181,37 @@ class FastRoute:
         before, behind = self._answer_begin
         return before if session is None else before + _name(session) + behind
 
-    def worded(self, data: bytes) -> bytes | None:
-        """The body for the client, where the data are a whole answer of the server that needs no thought."""
+    def worded(self, data: bytes, identity: bytes) -> bytes | None:
+        """The body for the client, where the data are a whole answer of the server that needs no thought.
+
+        Args:
+            identity: the id of the call as JSON text.
+        """
+        self.is_streamed = False
         if len(data) == self._known_size and data.startswith(self._known):
-            body, is_events = data[len(self._known) :], self._is_events
+            start, trim = len(self._known), self._trim
         else:
-            body, is_events = self._body_of(data)
-        message = sse.lone_message(body) if is_events else body
-        if message is None or (is_events and not self._exchange.accepts_events):
+            found = learned.whole(data)
+            if found is None or found[0].status != 200 or len(found[1]) > COLLECTED:
+                return None
+            head, body = found
+            if head.content_type == b"text/event-stream":
+                return self._of_events(body, identity)
+            if head.content_type != b"application/json" or head.content_length is None:
+                return None
+            start, trim = len(data) - len(body), head.trim
+            self._known, self._known_size, self._trim = data[:start], len(data), trim
+        word = plain_results.as_it_is if self.told is None else plain_results.in_session
+        return word(data, start, identity, trim)
+
+    def _of_events(self, body: bytes, identity: bytes) -> bytes | None:
+        message = sse.lone_message(body) if self._exchange.accepts_events else None
+        if message is None:
             return None
         if self.told is not None:
-            return plain_results.in_session(message)
-        self.is_streamed = is_events
-        return None if plain_results.as_it_is(message) is None else body
-
-    def _body_of(self, data: bytes) -> tuple[bytes, bool]:
-        """The body of a whole answer, and whether it is an event stream; empty where it is neither."""
-        found = learned.whole(data)
-        if found is None or found[0].status != 200 or len(found[1]) > COLLECTED:
-            return b"", False
-        head, body = found
-        is_events = head.content_type == b"text/event-stream"
-        if not is_events and head.content_type != b"application/json":
-            return b"", False
-        if head.content_length is not None:
-            self._known, self._known_size = data[: len(data) - len(body)], len(data)
-            self._is_events = is_events
-        return body, is_events
+            return plain_results.in_session(message, 0, identity)
+        self.is_streamed = True
+        return None if plain_results.as_it_is(message, 0, identity) is None else body
 
 
 def _caller(session: Session) -> bytes:

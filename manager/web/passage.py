@@ -47,14 +47,15 @@ class Passage:
         sent = body if self._written is None else self._written.filled(found)
         return b"%b%d\r\n\r\n%b" % (self._request_begin, len(sent), sent)
 
-    def answer(self, data: bytes, date: bytes) -> bytes | None:
+    def answer(self, data: bytes, identity: bytes, date: bytes) -> bytes | None:
         """The answer to the client, where the data are a whole answer of the server that needs no thought.
 
         Args:
+            identity: the id of the call as JSON text.
             date: the line of the head that tells it.
         """
         route = self.route
-        body = route.worded(data)
+        body = route.worded(data, identity)
         if body is None:
             return None
         if route.is_streamed:

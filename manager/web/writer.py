@@ -15,7 +15,7 @@ from typing import Any
 
 from manager.answers import dialect
 from manager.answers.collect import begins_as_result, is_response, response_of, unusable
-from manager.answers.exchange import AnyReply, Ending, Events, Exchange, Plain, Quiet, Relayed
+from manager.answers.exchange import AnyReply, Ending, Events, Exchange, Passed, Plain, Quiet, Relayed
 from manager.legacy.stream import Stream
 from manager.legacy.streams import Streams
 from manager.routing.arrival import JSON
@@ -25,6 +25,7 @@ from manager.web.event_response import EventResponse
 from manager.web.incoming import Incoming
 from manager.web.listen_stream import ListenStream
 from manager.web.passing_events import Passing
+from manager.web.trimmed import Trimmed
 from protocol import sse
 from protocol.errors import Refusal
 
@@ -75,6 +76,8 @@ class Writer:
                 await self._messages(reply.messages)
             case Relayed():
                 await self._relay(reply)
+            case Passed():
+                await self._pass(reply)
             case Quiet():
                 out = self._opened()
                 out.put(sse.encode(reply.message))
@@ -105,7 +108,24 @@ class Writer:
                     await self._send(message)
         raise AssertionError("a reply ends in a response")
 
-    # -- a workspace server's answer as it comes; for sessions it is read in `legacy/rounds.py` --------
+    # -- a workspace server's answer as it comes; for sessions most are read in `legacy/rounds.py` -----
+
+    async def _pass(self, reply: Passed) -> None:
+        """A large result for a session; breaking off closes the connection, the only honest end."""
+        if not self._chooses_json():
+            await self._messages(reply.read().messages)
+            return
+        incoming, exchange = self._incoming, self._exchange
+        sink = Trimmed(incoming, exchange.headers, exchange.message.id, reply.trim, reply.length)
+        try:
+            await reply.answer.pour(sink)
+        except InterruptedAnswerError as interrupted:
+            if incoming.is_begun:
+                incoming.abort()
+            else:
+                await self._body(dialect.refusal(exchange, interrupted.refusal))
+        else:
+            incoming.finish()
 
     async def _relay(self, reply: Relayed) -> None:
         answer = reply.answer

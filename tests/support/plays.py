@@ -6,7 +6,18 @@ import json
 from typing import Any
 
 from protocol import names
-from support.scripted_upstream import COMPLETE, Play, broken_off, cut, error, event, fixed, result, stream
+from support.scripted_upstream import (
+    COMPLETE,
+    Play,
+    broken_off,
+    cut,
+    error,
+    event,
+    fixed,
+    result,
+    stream,
+    trimmed,
+)
 
 RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","content":[]}}'
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
@@ -26,6 +37,8 @@ PLAYS: dict[str, Play] = {
     "plain and signed": result(
         json.dumps({**COMPLETE, "text": '"\u00e9', "_meta": SERVER}, separators=(",", ":")).encode()
     ),
+    "trimmed": trimmed({**COMPLETE, "_meta": SERVER}),
+    "trimmed and large": trimmed({**COMPLETE, "text": "x" * 300_000, "_meta": SERVER}),
     "small": result(COMPLETE),
     "large": result({**COMPLETE, "text": "x" * 300_000}),
     "spaced": result(b'{ "resultType" : "complete", "content" : [ ], "n" : 1e400 }'),

@@ -20,7 +20,7 @@ from typing import Any
 
 from aiohttp import ClientSession, UnixConnector, web
 
-from protocol import headers, jsonrpc, names
+from protocol import headers, jsonrpc, names, trim
 
 HEARTBEAT_EVERY_S = 0.5
 
@@ -68,13 +68,23 @@ def fixed(body: bytes, status: int = 200, content_type: str = "application/json"
     return play
 
 
-def result(value: Any) -> Play:
-    """A JSON-RPC result under the request's id; bytes are taken as JSON text."""
+def result(value: Any, **fields: str) -> Play:
+    """A JSON-RPC result under the request's id; bytes are taken as JSON text. More header fields may be given."""
 
     async def play(request: web.Request, received: Received) -> web.StreamResponse:
-        return _json(received, b"result", value)
+        answer = _json(received, b"result", value)
+        answer.headers.update(fields)
+        return answer
 
     return play
+
+
+def trimmed(value: Any) -> Play:
+    """The same as servers of ours write it, with the header that says what of it a session does not get."""
+    text = json.dumps(value, separators=(",", ":")).encode()
+    said = trim.of(text, 0, len(text))
+    assert said is not None
+    return result(text, **{headers.TRIM: said.value})
 
 
 def error(code: int, message: str, data: Any = None, status: int = 200) -> Play:

@@ -69,7 +69,7 @@ class Server:
             return
         answer = None if self._life.stopping else self._repeated.answer(incoming.head, incoming.body)
         if answer is not None:
-            incoming.respond(answer.status, answer.body)
+            incoming.respond(answer.status, answer.body, answer.trim)
             return
         message = _classify(incoming.head, incoming.body)
         if isinstance(message, Rejection):
@@ -91,7 +91,7 @@ class Server:
         if answer is None:
             incoming.run(_answered(partial(self._go_on, asked, stream), incoming))
         else:
-            incoming.respond(answer.status, answer.body)
+            incoming.respond(answer.status, answer.body, answer.trim)
             self._repeated.learn(head, asked)
 
     async def _health(self, incoming: Incoming) -> None:
@@ -139,7 +139,7 @@ class Server:
             await listen.serve(asked, stream, *told, self._life, self._keep_alive_s)
             return
         answer = await self._answer(asked)
-        await stream.finish(answer.status, answer.body)
+        await stream.finish(answer.status, answer.body, answer.trim)
 
     async def _answer(self, asked: Asked) -> Answer:
         try:

@@ -11,6 +11,8 @@ from typing import Any, Final, Protocol
 
 from http_front.answer_head import render_head
 from http_front.room import Room
+from protocol import headers
+from protocol.trim import Trim
 from workspace_server.web.heads import Head
 
 JSON: Final = "application/json"
@@ -69,14 +71,18 @@ class Incoming:
         else:
             self._line.run(work)
 
-    def respond(self, status: int, body: bytes = b"") -> None:
-        """Write a whole answer of JSON; where the caller is gone, nothing happens."""
+    def respond(self, status: int, body: bytes = b"", trim: Trim | None = None) -> None:
+        """Write a whole answer of JSON; where the caller is gone, nothing happens.
+
+        Args:
+            trim: what of the answer a session does not get, where that is known.
+        """
         line, self._line = self._line, None
         if line is None:
             return
         self.is_begun = True
         is_last = self.head.framing.is_last
-        size, begin = len(body), _begin(status, bool(body), is_last)
+        size, begin = len(body), _begin(status, bool(body), is_last, trim)
         if size < JOINED:
             line.send((b"%bContent-Length: %d\r\n\r\n%b" % (begin, size, body),))
         else:
@@ -122,8 +128,10 @@ class Incoming:
 
 
 @lru_cache(maxsize=64)
-def _begin(status: int, has_body: bool, is_last: bool) -> bytes:
+def _begin(status: int, has_body: bool, is_last: bool, trim: Trim | None) -> bytes:
     """What does not change from one answer to the next."""
     kind = [("Content-Type", JSON)] if has_body else []
+    if trim is not None:
+        kind.append((headers.TRIM, trim.value))
     ends = [("Connection", "close")] if is_last else []
     return render_head(status, [*kind, *ends]).removesuffix(b"\r\n")

@@ -11,7 +11,9 @@ from typing import Any, Final
 import msgspec
 
 from protocol import jsonrpc, names, tasks
+from protocol import trim as trims
 from protocol.inbound import Rejection
+from protocol.trim import Trim
 from protocol.versions import MODERN_REVISIONS
 from workspace_server import log
 from workspace_server.calls.asked import Asked, Outcome
@@ -24,6 +26,9 @@ from workspace_server.web.tasks import TaskMethods
 from workspace_server.web.transparent import Transparent
 from workspace_server.web.turn import ThisTurn
 
+_NO_MEMBERS: Final[Mapping[str, Any]] = {}
+_UNUSUAL: Final = frozenset({"resultType", "ttlMs", "cacheScope", "_meta"})
+"""Members of a result that another era knows differently."""
 _UNCACHED: Final = {"ttlMs": 0, "cacheScope": "private"}
 INSTRUCTIONS: Final = (
     "These are the tools of one project: some that look at its files, the project's own scripts, and the MCP"
@@ -41,10 +46,11 @@ _CAPABILITIES: Final = {
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What goes back: HTTP status and the JSON-RPC body."""
+    """What goes back: HTTP status and the JSON-RPC body, and what of it a session does not get."""
 
     status: int
     body: bytes
+    trim: Trim | None = None
 
 
 class Methods:
@@ -65,6 +71,8 @@ class Methods:
         self._signature = {
             names.META_SERVER: jsonrpc.raw({"name": names.WORKSPACE_SERVER, "version": version})
         }
+        meta = len(trims.META) + len(jsonrpc.dumps(self._signature))
+        self._trim = Trim(len(trims.TYPE), meta)
         self.tasks = TaskMethods(calls, self._finished)
         self._table: Mapping[str, Callable[[Asked], Awaitable[Outcome]]] = {
             names.DISCOVER: self._discover,
@@ -87,7 +95,7 @@ class Methods:
                 outcome = await self._gathered(asked)
         except Exception as fault:  # noqa: BLE001  the caller gets an answer with its id, whatever happens
             outcome = _failed(asked, fault)
-        return self._written(asked.request.id, outcome)
+        return self._written(asked.request.id, outcome, asked.request.method)
 
     def view(self, method: str) -> View | None:
         """What can be called in this turn of the loop, for a call, where nobody has to be asked."""
@@ -124,10 +132,19 @@ class Methods:
             return None
         return None if outcome is None else self._written(identity, outcome)
 
-    def _written(self, identity: bytes, outcome: Outcome) -> Answer:
+    def _written(self, identity: bytes, outcome: Outcome, method: str = names.TOOLS_CALL) -> Answer:
         if isinstance(outcome, Rejection):
             return Answer(outcome.status, outcome.body())
-        return Answer(200, jsonrpc.result(identity, self._finished(outcome)))
+        body = jsonrpc.result(identity, self._finished(outcome))
+        return Answer(200, body, self._trim_of(outcome) if method == names.TOOLS_CALL else None)
+
+    def _trim_of(self, outcome: Mapping[str, Any] | msgspec.Raw) -> Trim | None:
+        """What of the result of a tool a session does not get, where that is all there is to be said."""
+        if isinstance(outcome, msgspec.Raw):
+            text = jsonrpc.bytes_of(outcome)
+            return trims.of(text, 0, len(text))
+        is_object = isinstance(outcome.get("structuredContent", _NO_MEMBERS), Mapping)
+        return self._trim if is_object and "content" in outcome and _UNUSUAL.isdisjoint(outcome) else None
 
     async def _gathered(self, asked: Asked) -> Outcome:
         """The answer of the workspace as what it gathered."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from protocol import jsonrpc, sse
+from protocol.trim import Trim
 from workspace_server.web.incoming import Incoming
 
 EVENT_HEADERS: Final = {
@@ -32,11 +33,11 @@ class Stream:
         """Send a comment, so that nobody in between takes the stream for dead."""
         await self._write(sse.KEEP_ALIVE)
 
-    async def finish(self, status: int, body: bytes) -> None:
-        """Send the JSON-RPC answer; `status` counts only if nothing was sent before."""
+    async def finish(self, status: int, body: bytes, trim: Trim | None = None) -> None:
+        """Send the JSON-RPC answer; `status` and `trim` count only if nothing was sent before."""
         self._is_finished = True
         if not self._incoming.is_begun:
-            self._incoming.respond(status, body)
+            self._incoming.respond(status, body, trim)
             return
         await self._incoming.write(sse.encode(sse.single_line(body)))
         self._incoming.finish()

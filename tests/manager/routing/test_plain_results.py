@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from manager.answers.collect import answered
 from manager.legacy import rounds
 from manager.routing import plain_results
-from protocol import names
+from protocol import names, trim
+from protocol.trim import Trim
 from support import exchanges
 
 EXCHANGE = exchanges.legacy(exchanges.call("t", {}))
@@ -119,11 +120,13 @@ BEGIN = b'{"jsonrpc":"2.0","id":1,"result":'
 @example(BEGIN + b'{"structuredContent":[1]}}')
 @example(b'{"jsonrpc":"2\\u002e0","id":1,"result":{}}')
 def test_what_a_client_gets_at_once_is_what_it_gets_of_a_reader(body: bytes) -> None:
-    session = plain_results.in_session(body)
+    session = plain_results.in_session(body, 0, b"1")
     assert session in (None, by_reading(body))
-    modern = plain_results.as_it_is(body)
+    modern = plain_results.as_it_is(body, 0, b"1")
     assert modern in (None, body)
     assert modern is None or answered(body) is not None
+    assert plain_results.in_session(b"head" + body, 4, b"1") == session
+    assert plain_results.as_it_is(b"head" + body, 4, b"1") == modern
 
 
 @pytest.mark.parametrize(
@@ -133,17 +136,17 @@ def test_what_a_client_gets_at_once_is_what_it_gets_of_a_reader(body: bytes) -> 
 def test_the_usual_result_needs_no_reader(identity: bytes, content: Any) -> None:
     result = {"resultType": "complete", "content": content, "structuredContent": {"a": 1}, "_meta": META}
     body = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (identity, compact(result))
-    assert plain_results.as_it_is(body) == body
-    worded = plain_results.in_session(body)
+    assert plain_results.as_it_is(body, 0, identity) == body
+    worded = plain_results.in_session(body, 0, identity)
     assert worded == by_reading(body)
     assert json.loads(worded or b"")["result"] == {"content": content, "structuredContent": {"a": 1}}
 
 
 def test_a_result_of_the_older_era_is_passed_on_as_it_is() -> None:
     body = BEGIN + b'{"content":[ ], "_meta" : 1}}'
-    assert plain_results.in_session(body) is None
+    assert plain_results.in_session(body, 0, b"1") is None
     body = BEGIN + b'{"content":[ ] , "isError" :false}}'
-    assert plain_results.in_session(body) == body == by_reading(body)
+    assert plain_results.in_session(body, 0, b"1") == body == by_reading(body)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +166,37 @@ def test_a_result_of_the_older_era_is_passed_on_as_it_is() -> None:
         b'{"jsonrpc":"2.0","id":01,"result":{}}',
         b'{"jsonrpc":"2.0","id":1,2,"result":{}}',
         b'{"jsonrpc":"2.0","method":"m","params":{"a":1,"result":{}}}',
-        b'{"jsonrpc":"2.0","id":"' + b"x" * 65 + b'","result":{}}',
+        b'{"jsonrpc":"2.0","id":2,"result":{}}',
+        b'{"jsonrpc":"2.0","id":"1","result":{}}',
     ],
     ids=lambda body: body[:60],
 )
 def test_anything_else_is_left_to_readers(body: bytes) -> None:
-    assert plain_results.as_it_is(body) is None
-    assert plain_results.in_session(body) is None
+    assert plain_results.as_it_is(body, 0, b"1") is None
+    assert plain_results.in_session(body, 0, b"1") is None
+
+
+@pytest.mark.parametrize("content", [[], [{"type": "text", "text": 'é "_meta" }}'}]])
+def test_what_the_server_says_of_a_result_spares_to_read_it(content: Any) -> None:
+    result = compact({"resultType": "complete", "content": content, "_meta": META})
+    body = BEGIN + result + b"}"
+    said = trim.of(result, 0, len(result))
+    assert said is not None
+    for start in (0, 4):
+        data = b"head"[:start] + body
+        assert plain_results.in_session(data, start, b"1", said) == by_reading(body)
+        assert plain_results.as_it_is(data, start, b"1", said) == body
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (BEGIN + b'{"content":[]}}', Trim(14, 0)),
+        (BEGIN + b'{"content":[]}}', Trim(0, 9000)),
+        (BEGIN + b'{"content":[]}', Trim(0, 0)),
+        (b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}', Trim(0, 0)),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}', Trim(0, 0)),
+    ],
+)
+def test_what_the_server_cannot_have_meant_is_left_to_readers(body: bytes, said: Trim) -> None:
+    assert plain_results.in_session(body, 0, b"1", said) is None

@@ -69,10 +69,10 @@ def test_what_is_written_for_one_session_names_no_other() -> None:
     for session in (one, other, one):
         made, alone = (Passage(each, session, LastHead(b"", 0)) for each in (shared, route(session)))
         assert made.request(BODY, found) == alone.request(BODY, found)
-        assert made.answer(response(RESULT), DATE) == alone.answer(response(RESULT), DATE)
+        assert made.answer(response(RESULT), b"1", DATE) == alone.answer(response(RESULT), b"1", DATE)
         assert caller(session.id)[1] in made.request(BODY, found)
         assert f"\r\nMcp-Session-Id: {session.id}\r\n".encode() in (
-            made.answer(response(RESULT), DATE) or b""
+            made.answer(response(RESULT), b"1", DATE) or b""
         )
 
 
@@ -119,7 +119,7 @@ def _known() -> Iterator[None]:
 
 
 def body_of(made: Passage, data: bytes) -> bytes | None:
-    answer = made.answer(data, DATE)
+    answer = made.answer(data, b"1", DATE)
     return None if answer is None else answer.partition(DATE)[2]
 
 
@@ -163,9 +163,9 @@ def test_an_answer_is_worded_as_its_era_has_it(is_in_session: bool) -> None:
 )
 def test_any_other_answer_is_left_to_others(data: bytes) -> None:
     for made in (passage(), passage(is_in_session=False)):
-        assert made.answer(data, DATE) is None
-        assert made.answer(response(RESULT), DATE) is not None
-        assert made.answer(data, DATE) is None
+        assert made.answer(data, b"1", DATE) is None
+        assert made.answer(response(RESULT), b"1", DATE) is not None
+        assert made.answer(data, b"1", DATE) is None
 
 
 def test_the_answers_head_tells_length_and_date() -> None:
@@ -178,7 +178,7 @@ def test_the_answers_head_tells_length_and_date() -> None:
         (dates[1], bodies[1]),
         (dates[1], bodies[0]),
     ]:
-        told, _, sent = (made.answer(response(body), date) or b"").partition(b"\r\n\r\n")
+        told, _, sent = (made.answer(response(body), b"1", date) or b"").partition(b"\r\n\r\n")
         assert told.endswith(b"\r\nContent-Length: %d%b" % (len(body), date[:-4]))
         assert told.startswith(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s-1\r\n"
@@ -206,6 +206,6 @@ def test_a_stream_of_one_event_stays_one_but_in_a_session(is_chunked: bool) -> N
         assert body_of(legacy, data) == PLAIN
         assert body_of(modern, response(RESULT)) == RESULT
         assert body_of(legacy, response(RESULT)) == PLAIN
-    told = (modern.answer(data, DATE) or b"").partition(DATE)[0]
+    told = (modern.answer(data, b"1", DATE) or b"").partition(DATE)[0]
     assert b"\r\nContent-Type: text/event-stream" in told
     assert b"\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n" in told

@@ -1,6 +1,6 @@
-"""The nginx of a run: as the proxy that ours is held against, and as a server that answers from files.
+"""The nginx of a run: as the proxy that ours is held against, and as a server of tools.
 
-The second plays the workspace server, so that it is not what is measured.
+The second plays the workspace server (`answers.lua`), so that it is not what is measured.
 """
 
 from __future__ import annotations
@@ -8,16 +8,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from protocol import jsonrpc
-from scripts.benchmarks.cases import FORMS, SIZES
+from scripts.benchmarks.cases import SIZES
 from scripts.benchmarks.processes import patiently, running
 
+LUA = Path(__file__).with_name("answers.lua")
 NONCE = "bench"
 """What a health answer repeats, so that the manager believes it."""
 
@@ -26,28 +27,24 @@ daemon off; master_process off; worker_processes 1; user {user}; pid {folder}/{n
 error_log {folder}/{name}.log crit;
 events {{ worker_connections 4096; }}
 http {{
-  access_log off; client_max_body_size 0; client_body_buffer_size 2m; keepalive_requests 100000000;
+  access_log off; client_max_body_size 0; client_body_buffer_size 2m; client_header_buffer_size 4k;
+  keepalive_requests 100000000;
   client_body_temp_path {folder}/{name}-body; proxy_temp_path {folder}/{name}-proxy;
-  keepalive_timeout 600; open_file_cache max=100; tcp_nodelay on;
-  types {{ application/json json; text/event-stream sse; }}
+  keepalive_timeout 600; tcp_nodelay on;
   {http}
 }}
 """
-# what ends an answer behind a subrequest has no length, so streams come in chunks as streams do
 SERVER = """
-  map $http_mcp_name $answer {{ default 200B.json; {answers} }}
+  init_by_lua_block {{ require "resty.core"; results = {{ {results} }}; answers = dofile("{lua}") }}
   server {{
     listen 127.0.0.1:{port};
     location = /mcp/health {{ default_type application/json; return 200 '{health}'; }}
     location = /static {{ return 200 'ok'; }}
-    location = /mcp {{ error_page 405 =200 /answers/$answer; return 405; }}
-    location /answers/ {{ root {folder}; error_page 405 =200 $uri; }}
-    location ~ [.]sse$ {{
-      root {folder}; error_page 405 =200 $uri; add_header X-Accel-Buffering no;
-      add_after_body /answers/end.json; addition_types text/event-stream;
-    }}
+    location = /mcp {{ content_by_lua_block {{ answers.answer() }} }}
   }}
 """
+MODULES = ("ndk_http_module.so", "ngx_http_lua_module.so")
+"""What nginx needs for such a server, of Debian's package `libnginx-mod-http-lua`."""
 PROXY = """
   upstream backend {{ server 127.0.0.1:{backend}; keepalive 256; keepalive_requests 100000000; }}
   server {{
@@ -62,13 +59,12 @@ PROXY = """
 
 @contextlib.contextmanager
 def server(folder: Path, on: frozenset[int]) -> Iterator[tuple[int, int]]:
-    """The server that answers from files: its process and port."""
+    """The server of tools: its process and port."""
     port = free_port()
-    named = " ".join(f"{size}.{form} {size}.{form};" for size in SIZES for form in FORMS)
     health = json.dumps({"ok": True, "nonce": NONCE})
-    http = SERVER.format(port=port, folder=folder, answers=named, health=health)
-    write_answers(folder / "answers")
-    with _nginx(folder, "server", http, port, on) as pid:
+    listed = ", ".join(f"{{ {json.dumps(name)}, {size} }}" for name, size in SIZES.items())
+    http = SERVER.format(port=port, lua=LUA, results=listed, health=health)
+    with _nginx(folder, "server", http, port, on, modules=MODULES) as pid:
         yield pid, port
 
 
@@ -81,10 +77,13 @@ def proxy(folder: Path, backend: int, on: frozenset[int]) -> Iterator[tuple[int,
 
 
 @contextlib.contextmanager
-def _nginx(folder: Path, name: str, http: str, port: int, on: frozenset[int]) -> Iterator[int]:
+def _nginx(
+    folder: Path, name: str, http: str, port: int, on: frozenset[int], modules: Sequence[str] = ()
+) -> Iterator[int]:
     user = "root" if os.geteuid() == 0 else os.environ.get("USER", "nobody")
     config = folder / f"{name}.conf"
-    config.write_text(MAIN.format(folder=folder, name=name, http=http, user=user))
+    loaded = "".join(f"load_module {modules_path()}/{one};\n" for one in modules)
+    config.write_text(loaded + MAIN.format(folder=folder, name=name, http=http, user=user))
     with running(path(), "-p", str(folder), "-c", str(config), on=on, log=folder / f"{name}.out") as one:
         patiently(lambda: reachable(port) or one.poll() is not None, what=f"nginx as {name}")
         if one.poll() is not None:
@@ -103,15 +102,16 @@ def version() -> str:
     return said.rpartition("/")[2].strip()
 
 
-def write_answers(folder: Path) -> None:
-    """The files: results of every size, in both forms."""
-    folder.mkdir()
-    for name, size in SIZES.items():
-        value = {"resultType": "complete", "content": [{"type": "text", "text": "x" * size}]}
-        message = jsonrpc.result(b"1000000", value)
-        (folder / f"{name}.json").write_bytes(message)
-        (folder / f"{name}.sse").write_bytes(b"event: message\ndata: " + message + b"\n\n")
-    (folder / "end.json").touch()
+def modules_path() -> str:
+    """Where its modules are."""
+    said = subprocess.run([path(), "-V"], capture_output=True, text=True, check=True).stderr
+    found = re.search(r"--modules-path=(\S+)", said)
+    return found[1] if found else ""
+
+
+def has_modules() -> bool:
+    """Whether it can be a server of tools."""
+    return bool(path()) and all(Path(modules_path(), one).exists() for one in MODULES)
 
 
 def free_port() -> int:

@@ -6,11 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
 
 from scripts.benchmarks import load, nginx
 from scripts.benchmarks.plan import Missing
 
-NEEDED = {"nginx": nginx.path, "wrk": load.path}
+NEEDED: Mapping[str, Callable[[], object]] = {
+    "nginx": nginx.path,
+    "libnginx-mod-http-lua": nginx.has_modules,
+    "wrk": load.path,
+}
 
 
 def found() -> dict[str, str]:
@@ -30,7 +35,7 @@ def found() -> dict[str, str]:
 
 
 def _missing() -> list[str]:
-    return [name for name, path in NEEDED.items() if not path()]
+    return [name for name, is_here in NEEDED.items() if not is_here()]
 
 
 def _install(names: list[str]) -> None:

@@ -1,0 +1,40 @@
+-- The workspace server of a run, in nginx: answers a call as ours does, with its own id, in a body of the size
+-- and the form that the tool's name asks for ("10KB.sse"). Results of JSON say in a header what of them a
+-- session does not get, as ours do (`protocol/trim.py`).
+
+local BEGIN = '{"jsonrpc":"2.0","id":'
+local TYPE = '"resultType":"complete",'
+local META = ',"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bench","version":"1"}}'
+
+local function around(size)
+  local content = '"content":[{"type":"text","text":"' .. string.rep("x", size) .. '"}]'
+  return ',"result":{' .. TYPE .. content .. META .. "}}"
+end
+
+local known = {}
+for _, one in ipairs(results) do
+  local name, behind = one[1], around(one[2])
+  known[name .. ".json"] = { before = BEGIN, behind = behind, size = #BEGIN + #behind }
+  known[name .. ".sse"] = { before = "event: message\ndata: " .. BEGIN, behind = behind .. "\n\n" }
+end
+local trim = #TYPE .. " " .. #META
+
+-- Bodies that differ in the id alone have one hash in Lua: the fewer of them are kept, the sooner one is found.
+collectgarbage("setpause", 102)
+
+local function answer()
+  ngx.req.read_body()
+  local id = string.match(ngx.req.get_body_data(), '"id":(%d+)')
+  local said, fields = known[ngx.var.http_mcp_name], ngx.header
+  if said.size then
+    fields["Content-Type"] = "application/json"
+    fields["Lm-Tools-Bridge-Trim"] = trim
+    fields["Content-Length"] = said.size + #id
+  else
+    fields["Content-Type"] = "text/event-stream"
+    fields["X-Accel-Buffering"] = "no"
+  end
+  ngx.print({ said.before, id, said.behind })
+end
+
+return { answer = answer }

@@ -124,10 +124,7 @@ class Answer:
         self.leave(outcome)
 
     def _failed(self, failure: Exception) -> Refusal:
-        if isinstance(failure, InterruptedAnswerError):
-            refusal = failure.refusal
-        else:
-            refusal = refusal_of(failure, self._settings)
+        refusal = refusal_of(failure, self._settings)
         self._slot.fail(refusal)
         self._response.abandon()
         return refusal
@@ -141,6 +138,8 @@ def _settle(done: asyncio.Future[Exception | None], fault: Exception | None) -> 
 def refusal_of(failure: Exception, settings: Settings) -> Refusal:
     """What a failure means to the caller, and whether the call may have taken effect."""
     match failure:
+        case InterruptedAnswerError():
+            return failure.refusal
         case TimeoutError():
             return Refusal(
                 Reason.CALL_TIMED_OUT,

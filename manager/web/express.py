@@ -1,8 +1,8 @@
 """A call that waits for nothing but its answer: it needs no task, the connections' own callbacks are enough.
 
-Whatever needs more than that (a stream, a question, an answer that is large, late or missing, a client that
-leaves) goes on by the way of all other requests, from the point where it is. Nothing is decided here: where a
-call goes and what is sent says `answers/dispatch.py`, how a response reads `legacy/rounds.py`.
+Whatever needs more than that (a stream, a question, an answer that is late or missing, a client that leaves)
+goes on by the way of all other requests, from the point where it is. Nothing is decided here: where a call
+goes and what is sent says `answers/dispatch.py`, how a response reads `legacy/rounds.py`.
 """
 
 from __future__ import annotations
@@ -10,20 +10,30 @@ from __future__ import annotations
 import time
 from typing import Final, Protocol
 
+from manager.answers import dialect
 from manager.answers.collect import answered
 from manager.answers.dispatch import Sent
 from manager.answers.exchange import Exchange
 from manager.legacy import rounds
-from manager.upstream.answer import COLLECTED
+from manager.settings import Settings
+from manager.upstream.answer import COLLECTED, refusal_of
+from manager.upstream.flow import Flow
 from manager.upstream.response import ResponseHead, UpstreamResponse
 from manager.web.incoming import Incoming
+from manager.web.pouring import sink_of
 
 PATIENCE_S: Final = 1.0
 """How long an answer is waited for in this way."""
 
 
 class Host(Protocol):
-    """Who sends such calls."""
+    """Who sends such calls.
+
+    Attributes:
+        settings: how much, and how long.
+    """
+
+    settings: Settings
 
     def go_on(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
         """Take a call over where it is."""
@@ -41,7 +51,7 @@ class Host(Protocol):
 class Express:
     """One such call."""
 
-    __slots__ = ("_exchange", "_host", "_incoming", "_sent")
+    __slots__ = ("_exchange", "_host", "_incoming", "_is_pouring", "_sent")
 
     def __init__(
         self, host: Host, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float
@@ -50,6 +60,7 @@ class Express:
         self._incoming = incoming
         self._exchange = exchange
         self._sent: Sent | None = sent
+        self._is_pouring = False
         sent.underway.response.on_news = self._look
         incoming.on_gone = self._left
         incoming.expect(min(patience_s, sent.underway.seconds), self._hand_over)
@@ -58,11 +69,14 @@ class Express:
         """The client said that it does not want it any more: nothing more is said (M-99)."""
         if (sent := self._end()) is not None:
             sent.underway.give_up()
-            self._incoming.respond(202, fields=self._exchange.headers)
+            if self._incoming.is_begun:
+                self._incoming.abort()
+            else:
+                self._incoming.respond(202, fields=self._exchange.headers)
 
     def _left(self) -> None:
         """The client is gone: that cancels a stateless call, and means nothing in a session (L15)."""
-        if self._exchange.session is not None:
+        if self._exchange.session is not None and not self._is_pouring:
             self._hand_over()
         elif (sent := self._end()) is not None:
             sent.underway.give_up()
@@ -112,7 +126,46 @@ class Express:
     def _pass_on(self, sent: Sent) -> None:
         if sent.underway.response.is_events:
             self._host.learn(self._incoming, self._exchange, sent)
-        self._hand_over()
+        if not (hasattr(sent.underway.response, "head") and self._pour(sent)):
+            self._hand_over()
+
+    # -- large answers ------------------------------------------------------------------------------------
+
+    def _pour(self, sent: Sent) -> bool:
+        """Let the answer flow to the client as it comes; False where that cannot be."""
+        underway = sent.underway
+        limit = self._host.settings.response_limit
+        sink = sink_of(self._incoming, self._exchange, underway.response.head, limit)
+        if sink is None:
+            return False
+        self._is_pouring = True
+        left = underway.since + underway.seconds - time.monotonic()
+        self._incoming.expect(max(0.0, left), self._late)
+        Flow(underway.response, sink, self._poured)
+        return True
+
+    def _late(self) -> None:
+        self._poured(TimeoutError())
+
+    def _poured(self, fault: Exception | None) -> None:
+        """All of it is written, or no more can be; what broke off is ended in the only honest way."""
+        sent = self._end()
+        if sent is None:
+            return
+        slot, incoming = sent.underway.slot, self._incoming
+        if fault is None:
+            slot.release("ok")
+            incoming.finish()
+        elif isinstance(fault, ConnectionError):
+            sent.underway.give_up()
+        else:
+            refusal = refusal_of(fault, self._host.settings)
+            slot.fail(refusal)
+            sent.underway.give_up()
+            if incoming.is_begun:
+                incoming.abort()
+            else:
+                incoming.respond(200, dialect.refusal(self._exchange, refusal), self._exchange.headers)
 
     def _answer(self, response: UpstreamResponse) -> bytes | None:
         """The body for the client; None where there is none that can be told at once."""

@@ -62,7 +62,7 @@ class McpRoutes:
         self._dispatch = dispatch
         self._legacy = legacy
         self._modern = modern
-        self._limit = settings.response_limit
+        self.settings = settings
         self._own_task = own_task
         self._clients = clients
         self.fast = FastPath(
@@ -268,7 +268,7 @@ class McpRoutes:
 
     def _writer(self, incoming: Incoming, exchange: Exchange) -> Writer:
         streams = None if exchange.is_modern else self._legacy.keeper.streams
-        return Writer(incoming, exchange, self._limit, streams)
+        return Writer(incoming, exchange, self.settings.response_limit, streams)
 
     async def _answer(self, incoming: Incoming, writer: Writer, make: Make) -> None:
         self._busy += 1

@@ -63,10 +63,12 @@ class Writer:
 
     def end(self) -> None:
         """Finish after the work was cancelled: nothing more is said (M-99)."""
-        if self._events is None:
-            self._incoming.respond(202, fields=self._exchange.headers)
-        else:
+        if self._events is not None:
             self._finish()
+        elif self._incoming.is_begun:
+            self._incoming.abort()  # amid a body
+        else:
+            self._incoming.respond(202, fields=self._exchange.headers)
 
     async def _write(self, reply: AnyReply) -> None:
         match reply:

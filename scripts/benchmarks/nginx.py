@@ -78,7 +78,7 @@ def proxy(folder: Path, backend: int, on: frozenset[int]) -> Iterator[tuple[int,
 
 @contextlib.contextmanager
 def _nginx(
-    folder: Path, name: str, http: str, port: int, on: frozenset[int], modules: Sequence[str] = ()
+    folder: Path, name: str, http: str, port: int, on: frozenset[int], *, modules: Sequence[str] = ()
 ) -> Iterator[int]:
     user = "root" if os.geteuid() == 0 else os.environ.get("USER", "nobody")
     config = folder / f"{name}.conf"

@@ -58,6 +58,8 @@ async def test_every_answer_is_the_same(era: str, name: str, play: Scene) -> Non
     """M-27, M-28, M-89, M-100: status, fields and bytes."""
     async with warmed(play, era, "t") as client:
         play.upstream.plays["t"] = ALL_PLAYS[name]
+        if name == "trimmed":
+            await client.call("t")  # a head that came before is known
         with calls_known_again() as known:
             fast = await client.call("t")
         assert len(known) == 1

@@ -16,8 +16,9 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from manager.upstream import learned
+from manager.upstream import learned, window
 from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailure, UpstreamResponse
+from manager.upstream.window import Window
 from protocol import headers
 from protocol.trim import Trim
 
@@ -26,6 +27,8 @@ MAX_HEAD = 64 * 1024
 # Above this the request body is no longer joined to its head, and is handed over in pieces of PIECE.
 JOINED_WRITE = 64 * 1024
 PIECE = 256 * 1024
+# Read at once from which on it counts that the beginning of a body is copied.
+BEGUN = 16 * 1024
 
 _NOTHING = memoryview(b"")
 _TRIM = headers.TRIM.lower().encode()
@@ -66,7 +69,7 @@ class Connection(asyncio.Protocol):
         self._taker: Taker | None = None
         self.idle_since = -inf
         self._unsent = _NOTHING
-        self._writing_paused = False
+        self._writing_paused = self._is_lending = False
         self._poller: select.poll | None = None
         self._reset()
 
@@ -152,6 +155,17 @@ class Connection(asyncio.Protocol):
         """For the response: its buffer was read empty."""
         self._transport.resume_reading()
 
+    def lend(self) -> None:
+        """For the response: who reads it takes the rest of the body as it comes, without keeping it."""
+        if self._missing > window.SIZE:
+            self._is_lending = True
+            self._transport.set_protocol(Window(self))
+
+    def piece_received(self, piece: memoryview) -> None:
+        """Called by the window: more of a body whose length is known."""
+        if self._response is not None:
+            self._take_measured(self._response, piece)
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is none by inheritance
@@ -191,6 +205,9 @@ class Connection(asyncio.Protocol):
         if self._missing:
             self._take_measured(response, data)
             return
+        if len(data) > BEGUN and not self._has_head and (begun := learned.begun(data)) is not None:
+            self._begin_measured(response, data, *begun)
+            return
         failure = self._parse(data)
         if self._body:
             piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
@@ -204,7 +221,18 @@ class Connection(asyncio.Protocol):
         elif failure is not None:
             self.close(failure)
 
-    def _take_measured(self, response: UpstreamResponse, data: bytes) -> None:
+    def _begin_measured(
+        self, response: UpstreamResponse, data: bytes, head: ResponseHead, start: int
+    ) -> None:
+        """The beginning of a large body behind a head that came before: neither parsed nor copied."""
+        self._length = head.content_length or 0
+        self._has_head = self._keep_alive = True
+        self._missing = self._length - len(data) + start
+        response.receive_head(head)
+        if response.receive_body(memoryview(data)[start:]):
+            self._transport.pause_reading()
+
+    def _take_measured(self, response: UpstreamResponse, data: bytes | memoryview) -> None:
         """More of a body whose length is known: it is handed on as it came, past the parser."""
         is_more = len(data) > self._missing
         piece = data[: self._missing] if is_more else data
@@ -292,6 +320,9 @@ class Connection(asyncio.Protocol):
     def _finish(self, response: UpstreamResponse, *, fit: bool = False) -> None:
         """Ends a complete response; a `fit` connection whose whole request was sent is idle again."""
         self._response = self._parser = None
+        if self._is_lending:
+            self._is_lending = False
+            self._transport.set_protocol(self)
         response.end(None)
         self._let_go(fit=fit)
 

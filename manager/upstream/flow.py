@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from manager.upstream.response import UpstreamResponse
+from manager.upstream.response import Piece, UpstreamResponse
 
 
 class Sink(Protocol):
     """Who takes a body."""
 
-    def put(self, data: bytes) -> bool:
-        """Take a piece, which is not empty; whether there is room for more.
+    def put(self, data: Piece) -> bool:
+        """Take a piece, which is not empty and perhaps only lent; whether there is room for more.
 
         Raises:
             Exception: it can take nothing any more; the flow ends with this.

@@ -43,6 +43,20 @@ def whole(data: bytes) -> tuple[ResponseHead, bytes] | None:
     return _with_length(known, length), data[end:]
 
 
+def begun(data: bytes) -> tuple[ResponseHead, int] | None:
+    """Head of a response of a known length that the data begin but do not end, and where its body begins."""
+    end = data.find(_END, 0, LONGEST) + len(_END)
+    digits = _LENGTH.search(data, 0, end)
+    if digits is None:
+        return None
+    begin, behind = digits.span(1)
+    length = int(data[begin:behind])
+    known = _heads.get(data[:begin] + data[behind:end])
+    if known is None or end + length <= len(data):
+        return None
+    return _with_length(known, length), end
+
+
 def remember(data: bytes, head: ResponseHead) -> None:
     """Learn the head that begins these data, which the parser read so; it keeps the connection alive."""
     end = data.find(_END, 0, LONGEST) + len(_END)

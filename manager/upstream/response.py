@@ -19,6 +19,9 @@ from protocol.trim import Trim
 HIGH_WATER = 256 * 1024
 
 
+Piece = bytes | memoryview
+
+
 class Blame(Enum):
     """May the request have been read by the server? Only what was not delivered may be sent again."""
 
@@ -75,6 +78,9 @@ class Carrier(Protocol):
     def resume_reading(self) -> None:
         """Let the server send on."""
 
+    def lend(self) -> None:
+        """Give pieces that are not to be kept."""
+
 
 class Taker(Protocol):
     """Who takes an answer that comes in one piece, and leaves any other to a response object."""
@@ -104,7 +110,7 @@ class UpstreamResponse:
     def __init__(self, connection: Carrier) -> None:
         self._connection: Carrier | None = connection  # None once the response has ended, well or badly
         self._cause: str | None = None  # why it ended badly
-        self._buffer: list[bytes] = []
+        self._buffer: list[Piece] = []
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
         self.on_news: Callable[[], None] | None = None  # called when something came, while nobody reads
@@ -119,7 +125,7 @@ class UpstreamResponse:
         """How it ended badly, if it did."""
         return None if self._cause is None else UpstreamFailure(Blame.MAYBE_DELIVERED, self._cause)
 
-    def take(self) -> list[bytes]:
+    def take(self) -> list[Piece]:
         """The pieces of the body that have come since; the server may send on."""
         pieces, self._buffer = self._buffer, []
         self._buffered = 0
@@ -136,7 +142,7 @@ class UpstreamResponse:
         """The whole body, where all of it is here and nobody has read of it; it is not taken out."""
         if self._connection is not None or self._cause is not None:
             return None
-        return self._buffer[0] if len(self._buffer) == 1 else b"".join(self._buffer)
+        return bytes(self._buffer[0]) if len(self._buffer) == 1 else b"".join(self._buffer)
 
     def chunks(self) -> AsyncIterator[bytes]:
         """The body as it arrives, never an empty piece; the server waits while 256 KiB are unread.
@@ -159,7 +165,7 @@ class UpstreamResponse:
         self._buffered -= len(piece)
         if not self._buffer and self._connection is not None:
             self._connection.resume_reading()
-        return piece
+        return bytes(piece)
 
     async def read(self, limit: int) -> bytes:
         """The whole body.
@@ -168,7 +174,7 @@ class UpstreamResponse:
         is closed), and UpstreamFailure if the body breaks off.
         """
         size, announced = 0, self.head.content_length or 0
-        pieces: list[bytes] = []
+        pieces: list[Piece] = []
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         def look() -> None:
@@ -195,7 +201,7 @@ class UpstreamResponse:
             self.abandon()
             raise ResponseTooLarge(limit)
         self._raise_failure()
-        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return bytes(pieces[0]) if len(pieces) == 1 else b"".join(pieces)
 
     async def aclose(self) -> None:
         """As `abandon`."""
@@ -227,11 +233,18 @@ class UpstreamResponse:
             self._buffered = len(body)
         self.end(None)
 
-    def receive_body(self, piece: bytes) -> bool:
+    def lend(self) -> None:
+        """From now on pieces may be lent to who takes them, for as long as `on_news` is being called."""
+        if self._connection is not None:
+            self._connection.lend()
+
+    def receive_body(self, piece: bytes | memoryview) -> bool:
         """For the connection: takes a piece of the body; True when the server should wait."""
         self._buffer.append(piece)
         self._buffered += len(piece)
         self._wake()
+        if self._buffer and not isinstance(piece, bytes):
+            self._buffer[-1] = bytes(piece)  # it was lent, and nobody took it
         return self._buffered > HIGH_WATER
 
     def end(self, cause: str | None) -> None:

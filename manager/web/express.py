@@ -20,7 +20,7 @@ from manager.upstream.answer import COLLECTED, refusal_of
 from manager.upstream.flow import Flow
 from manager.upstream.response import ResponseHead, UpstreamResponse
 from manager.web.incoming import Incoming
-from manager.web.pouring import sink_of
+from manager.web.large_body import unread
 
 PATIENCE_S: Final = 1.0
 """How long an answer is waited for in this way."""
@@ -134,14 +134,17 @@ class Express:
     def _pour(self, sent: Sent) -> bool:
         """Let the answer flow to the client as it comes; False where that cannot be."""
         underway = sent.underway
-        limit = self._host.settings.response_limit
-        sink = sink_of(self._incoming, self._exchange, underway.response.head, limit)
+        head, length = underway.response.head, underway.response.head.content_length or 0
+        if head.content_type != b"application/json" or length > self._host.settings.response_limit:
+            return False
+        sink = unread(self._incoming, self._exchange, head.status, length, head.trim)
         if sink is None:
             return False
         self._is_pouring = True
         left = underway.since + underway.seconds - time.monotonic()
         self._incoming.expect(max(0.0, left), self._late)
         Flow(underway.response, sink, self._poured)
+        underway.response.lend()
         return True
 
     def _late(self) -> None:

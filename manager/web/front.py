@@ -22,6 +22,7 @@ from manager.routing.answer_head import render_refusal
 from manager.routing.arrival import Arrival
 from manager.routing.door import DoorRefusal, RequestFacts
 from manager.routing.heads import Head, Refused
+from manager.upstream.response import Piece
 from manager.web.fast_call import FastCall
 from manager.web.handed_over import HandedOver
 from manager.web.heartbeats import Heartbeats
@@ -302,7 +303,7 @@ class Front(asyncio.Protocol):
 
     # -- answers (`incoming.Line`) ------------------------------------------------------------------------
 
-    def send(self, pieces: Sequence[bytes]) -> None:
+    def send(self, pieces: Sequence[Piece]) -> None:
         """Hand bytes to the transport at once."""
         if len(pieces) == 1:
             self._transport.write(pieces[0])

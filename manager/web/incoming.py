@@ -19,6 +19,7 @@ from http_front.room import Room
 from manager.routing.answer_head import render_head
 from manager.routing.arrival import JSON, Arrival
 from manager.routing.door import RequestFacts
+from manager.upstream.response import Piece
 from manager.web.heartbeats import Heartbeats
 
 JOINED: Final = 64 * 1024
@@ -43,7 +44,7 @@ class Line(Protocol):
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that ends with the connections at the latest."""
 
-    def send(self, pieces: Sequence[bytes]) -> None:
+    def send(self, pieces: Sequence[Piece]) -> None:
         """Hand bytes to the transport at once."""
 
     def answered(self, *, is_last: bool) -> None:
@@ -150,8 +151,19 @@ class Incoming:
 
     # -- answers that come ------------------------------------------------------------------------------
 
-    def start(self, status: int, fields: Mapping[str, str], kind: str, length: int | None = None) -> None:
-        """Begin an answer whose body follows; `length` in bytes where it is known.
+    def start(
+        self,
+        status: int,
+        fields: Mapping[str, str],
+        kind: str,
+        length: int | None = None,
+        begin: bytes = b"",
+    ) -> None:
+        """Begin an answer whose body follows.
+
+        Args:
+            length: of the body in bytes, where it is known.
+            begin: the first bytes of one whose length is known.
 
         Raises:
             ConnectionError: the client is gone; so do `write` and `finish`.
@@ -160,7 +172,7 @@ class Incoming:
         if self._is_chunked:
             fields = {**fields, "Transfer-Encoding": "chunked"}
         self.is_begun = True
-        self._here().send([self._head(status, kind, fields, length)])
+        self._here().send([self._head(status, kind, fields, length) + begin])
 
     async def write(self, data: bytes) -> None:
         """Write some of the body, which is not empty; returns when the client keeps up."""
@@ -176,7 +188,7 @@ class Incoming:
         """Return when the client keeps up."""
         await self._here().room.wait()
 
-    def put(self, data: bytes) -> bool:
+    def put(self, data: Piece) -> bool:
         """Write some of the body, which is not empty; whether the client keeps up."""
         line = self._here()
         line.send([b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data])

@@ -13,6 +13,7 @@ from typing import Final
 
 from manager.answers.collect import is_response
 from manager.upstream.answer import COLLECTED, InterruptedAnswerError
+from manager.upstream.response import Piece
 from manager.web.event_response import EventResponse
 from protocol import sse
 from protocol.errors import Reason, Refusal
@@ -141,14 +142,14 @@ class Passing:
         self._out = out
         self._limit = limit
 
-    def put(self, data: bytes) -> bool:
+    def put(self, data: Piece) -> bool:
         """Take a piece of the stream; whether the client keeps up.
 
         Raises:
             InterruptedAnswerError: an event is too large.
         """
         has_room = True
-        for piece in self.events.take(data):
+        for piece in self.events.take(bytes(data)):
             has_room = self._out.put(piece)
         self._out.is_amid = self.events.is_open
         if self.events.size > self._limit:

@@ -20,12 +20,13 @@ from manager.legacy.stream import Stream
 from manager.legacy.streams import Streams
 from manager.routing.arrival import JSON
 from manager.upstream.answer import COLLECTED, Answer, InterruptedAnswerError
+from manager.upstream.flow import Sink
 from manager.web import heartbeats
 from manager.web.event_response import EventResponse
 from manager.web.incoming import Incoming
+from manager.web.large_body import trimmed
 from manager.web.listen_stream import ListenStream
 from manager.web.passing_events import Passing
-from manager.web.trimmed import Trimmed
 from protocol import sse
 from protocol.errors import Refusal
 
@@ -113,21 +114,13 @@ class Writer:
     # -- a workspace server's answer as it comes; for sessions most are read in `legacy/rounds.py` -----
 
     async def _pass(self, reply: Passed) -> None:
-        """A large result for a session; breaking off closes the connection, the only honest end."""
+        """A large result for a session."""
         if not self._chooses_json():
             await self._messages(reply.read().messages)
             return
-        incoming, exchange = self._incoming, self._exchange
-        sink = Trimmed(incoming, exchange.headers, exchange.message.id, reply.trim, reply.length)
-        try:
-            await reply.answer.pour(sink)
-        except InterruptedAnswerError as interrupted:
-            if incoming.is_begun:
-                incoming.abort()
-            else:
-                await self._body(dialect.refusal(exchange, interrupted.refusal))
-        else:
-            incoming.finish()
+        exchange = self._exchange
+        sink = trimmed(self._incoming, exchange.headers, exchange.message.id, reply.trim, reply.length)
+        await self._pour(reply.answer, sink)
 
     async def _relay(self, reply: Relayed) -> None:
         answer = reply.answer
@@ -153,15 +146,22 @@ class Writer:
             await answer.aclose()
 
     async def _relay_body(self, answer: Answer) -> None:
-        """A large JSON body, piece by piece; breaking off closes the connection, the only honest end."""
+        """A large JSON body, piece by piece."""
         incoming = self._incoming
         incoming.start(answer.status, self._exchange.headers, JSON, answer.length)
+        await self._pour(answer, incoming)
+
+    async def _pour(self, answer: Answer, sink: Sink) -> None:
+        """Breaking off amid a body closes the connection, the only honest end."""
         try:
-            await answer.pour(incoming)
-        except InterruptedAnswerError:
-            incoming.abort()
+            await answer.pour(sink)
+        except InterruptedAnswerError as interrupted:
+            if self._incoming.is_begun:
+                self._incoming.abort()
+            else:
+                await self._body(dialect.refusal(self._exchange, interrupted.refusal))
         else:
-            incoming.finish()
+            self._incoming.finish()
 
     async def _relay_events(self, answer: Answer) -> None:
         """An event stream as it is, flushed event by event. One without a response gets one from us."""

@@ -29,7 +29,7 @@ Script = Callable[["Peer"], Awaitable[None]]
 
 def pytest_asyncio_loop_factories(config, item) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
     factories = {"asyncio": asyncio.new_event_loop}
-    if uvloop is not None and item.path.name in {"test_connection.py", "test_pool.py"}:
+    if uvloop is not None and item.path.name in {"test_connection.py", "test_pool.py", "test_window.py"}:
         factories["uvloop"] = uvloop.new_event_loop
     return factories
 

@@ -12,17 +12,17 @@ from hypothesis import strategies as st
 
 from manager.upstream.answer import InterruptedAnswerError
 from manager.web.incoming import Incoming
-from manager.web.trimmed import Trimmed
+from manager.web.large_body import LargeBody, trimmed
 from protocol import trim
 from protocol.trim import Trim
 from support.plays import SERVER
 
 RESULT = json.dumps(
-    {"resultType": "complete", "content": [{"type": "text", "text": "x" * 50}], "_meta": SERVER},
+    {"resultType": "complete", "content": [{"type": "text", "text": "x" * 40_000}], "_meta": SERVER},
     separators=(",", ":"),
 ).encode()
 BODY = b'{"jsonrpc":"2.0","id":7,"result":%b}' % RESULT
-LEFT = b'{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"%b"}]}}' % (b"x" * 50)
+LEFT = b'{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"%b"}]}}' % (b"x" * 40_000)
 FIELDS = {"X-A": "b"}
 
 
@@ -36,7 +36,8 @@ class Client:
 
     def start(self, *said: Any) -> None:
         assert not self.got
-        self.started.append(said)
+        *head, self.got = said
+        self.started.append(tuple(head))
 
     def put(self, data: bytes) -> bool:
         assert data
@@ -45,11 +46,15 @@ class Client:
         return not self.is_full
 
 
-def sink(client: Client, said: Trim, body: bytes = BODY) -> Trimmed:
-    return Trimmed(cast("Incoming", client), FIELDS, b"7", said, len(body))
+def sink(client: Client, said: Trim, body: bytes = BODY) -> LargeBody:
+    return trimmed(cast("Incoming", client), FIELDS, b"7", said, len(body))
 
 
-@given(cuts=st.lists(st.integers(1, len(BODY) - 1), max_size=8))
+NEAR = st.integers(1, 200)
+PLACES = st.integers(1, len(BODY) - 1) | NEAR | NEAR.map(lambda back: len(BODY) - back)
+
+
+@given(cuts=st.lists(PLACES, max_size=8))
 def test_the_client_gets_the_rest_however_the_pieces_fall(cuts: list[int]) -> None:
     said = trim.of(RESULT, 0, len(RESULT))
     assert said is not None

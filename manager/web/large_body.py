@@ -1,0 +1,133 @@
+"""A large answer of JSON on its way to its client, piece by piece: neither collected nor read.
+
+In a session it goes without what only the stateless era knows: the server said where that is
+(`protocol/trim.py`), and nothing is written before the beginning has shown that this is the response that was
+asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from manager.answers.collect import unusable
+from manager.answers.exchange import Exchange
+from manager.routing.arrival import JSON
+from manager.routing.plain_results import BEGIN
+from manager.upstream import heap
+from manager.upstream.answer import COLLECTED, InterruptedAnswerError
+from manager.upstream.response import Piece
+from manager.web.incoming import Incoming
+from protocol.trim import Trim
+
+_JOINED: Final = 16 * 1024
+"""Bytes that are written with the head. Each write may wake the client, and copying these is quicker."""
+_WHOLE: Final = Trim(0, 0)
+_END: Final = b"}}"
+
+
+class LargeBody:
+    """Where the bytes of such an answer go.
+
+    Args:
+        incoming: gets the head, too, with the first bytes.
+        status: for that head.
+        fields: for that head.
+        length: of the whole body as it comes, in bytes; more than are collected.
+        begin: how the body has to begin.
+        trim: what is cut out behind that, and before the end.
+    """
+
+    __slots__ = ("_at", "_begin", "_fields", "_held", "_incoming", "_length", "_status", "_tail", "_trim")
+
+    def __init__(
+        self,
+        incoming: Incoming,
+        status: int,
+        fields: Mapping[str, str],
+        length: int,
+        *,
+        begin: bytes = b"",
+        trim: Trim = _WHOLE,
+    ) -> None:
+        self._incoming = incoming
+        self._status = status
+        self._fields = fields
+        self._length = length
+        self._begin = begin
+        self._trim = trim
+        self._tail = length - len(_END) - trim.last
+        self._held: bytes | None = b""  # None once it has begun
+        self._at = 0
+
+    def put(self, data: Piece) -> bool:
+        """Take a piece; whether the client keeps up.
+
+        Raises:
+            InterruptedAnswerError: it is another response; nothing was written.
+            ConnectionError: the client is gone.
+        """
+        if self._held is None:
+            kept = self._kept(data)
+        else:
+            data = b"".join((self._held, data)) if self._held else data
+            if len(data) < len(self._begin) + self._trim.first:
+                self._held = bytes(data)
+                return True
+            kept = self._begun(memoryview(data))
+        return self._incoming.put(kept) if kept else not self._incoming.is_full
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call this when the client keeps up again, or is gone."""
+        self._incoming.when_room(call)
+
+    def _begun(self, data: memoryview) -> Piece:
+        """Write the head and the first bytes; what is left of the others."""
+        begin, (first, last) = self._begin, self._trim
+        if data[: len(begin)] != begin:
+            raise InterruptedAnswerError(unusable(self._status))
+        self._held = None
+        body = data[len(begin) + first :]
+        self._at = len(data) - len(body[_JOINED:])
+        joined = b"".join((begin, body[:_JOINED]))
+        self._incoming.start(self._status, self._fields, JSON, self._length - first - last, joined)
+        return self._kept(body[_JOINED:])
+
+    def _kept(self, data: Piece) -> Piece:
+        """What is left of a piece, without what is cut out before the end."""
+        begin, self._at = self._at, self._at + len(data)
+        if self._at <= self._tail or not self._trim.last:
+            return data
+        behind = self._tail + self._trim.last
+        return b"".join((data[: max(0, self._tail - begin)], data[max(0, behind - begin) :]))
+
+
+def trimmed(
+    incoming: Incoming, fields: Mapping[str, str], identity: bytes, trim: Trim, length: int
+) -> LargeBody:
+    """One for a client of a session.
+
+    Args:
+        identity: the id of its request as JSON text.
+        trim: what the server said.
+    """
+    return LargeBody(incoming, 200, fields, length, begin=BEGIN % identity, trim=trim)
+
+
+def unread(
+    incoming: Incoming, exchange: Exchange, status: int, length: int, trim: Trim | None
+) -> LargeBody | None:
+    """One for an answer of JSON where it is large, and nobody has to read it; None for any other.
+
+    Args:
+        status: of the answer.
+        trim: what the server said, if it did.
+    """
+    if length <= COLLECTED:
+        return None
+    heap.keep()
+    if exchange.session is None:
+        return LargeBody(incoming, status, exchange.headers, length)
+    if trim is None or status != 200:
+        return None
+    return trimmed(incoming, exchange.headers, exchange.message.id, trim, length)

@@ -15,7 +15,7 @@ import msgspec
 
 from protocol.trim import Trim
 
-# Unread body at which the server is made to wait. One more read (256 KiB at most) can already be under way.
+# Unread body at which the server is made to wait. One more read (300 KiB at most) can already be under way.
 HIGH_WATER = 256 * 1024
 
 

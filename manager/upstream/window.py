@@ -9,10 +9,10 @@ import asyncio
 from typing import Final, Protocol
 
 SIZE: Final = 300 * 1024
-"""Bytes of a piece. Each costs a read and a write, so they should be large; twice as large brings nothing more.
+"""Bytes of a piece. Each costs a read and a write, but twice as many bytes bring nothing more.
 
-No power of two: with 256 KiB a megabyte took a quarter longer, presumably because all of it, and what the kernel
-copies, falls on the same places of the processor's cache.
+No power of two: with 256 KiB a megabyte took a quarter longer, presumably because pieces and what the kernel
+copies fall on the same places of the processor's cache then.
 """
 
 

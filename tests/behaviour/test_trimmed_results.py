@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError, web
 
-from protocol import headers
+from protocol import headers, names
 from support.front_door import EVENTS, JSON
 from support.plays import SERVER
 from support.scene import Scene, scene
@@ -75,6 +76,32 @@ async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(play: Scene) -
     play.upstream.plays["late"] = broken_off_after(3_000_000)
     with pytest.raises(ClientPayloadError):
         await client.call("late")
+    assert (await client.call("echo")).result["content"]
+
+
+@pytest.mark.parametrize("tool", ["t", names.CALL_TOOL])
+async def test_one_that_is_cancelled_amid_its_body_ends_there(play: Scene, tool: str) -> None:
+    """M-99: nothing more is said, least of all something that would be taken for the rest of the body."""
+    client = await play.legacy()
+    gate = asyncio.Event()
+
+    async def half(request: web.Request, received: Received) -> web.StreamResponse:
+        response = web.StreamResponse(headers={headers.TRIM: "25 0"})
+        response.content_type, response.content_length = JSON, 3_000_000
+        await response.prepare(request)
+        text = b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete",' % received.id
+        await response.write(text + b" " * 300_000)
+        await gate.wait()
+        return response
+
+    play.upstream.plays["t"] = half
+    body = client.body(names.TOOLS_CALL, {"name": tool, "arguments": {"name": "t"}}, 7)
+    async with client.open(body) as answer:
+        assert answer.status == 200, "the head is there, and some of the body"
+        assert (await client.notify(names.CANCELLED, {"requestId": 7})).status == 202
+        with pytest.raises(ClientPayloadError):
+            await answer.read()
+    gate.set()
     assert (await client.call("echo")).result["content"]
 
 

@@ -1,6 +1,6 @@
 """The hop: what forwarding a call costs the manager, beside nginx which does the same.
 
-The workspace server is an nginx that answers from files; it registers with the manager as any server that
+The workspace server is an nginx that answers as ours do; it registers with the manager as any server that
 somebody else started.
 """
 

@@ -15,6 +15,8 @@ HERE = Path(__file__).parent
 SERVER = (sys.executable, "-I", "-S", str(HERE / "stdio_echo.py"))
 """What they have behind them."""
 TOOL = "echo"
+BY_REST = "by REST"
+"""In the name of what is not asked in MCP."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ PEERS = (
         ],
     ),
     Peer(
-        "mcp-hub, by REST", "npm", "mcp-hub@4.2.1",
+        f"mcp-hub, {BY_REST}", "npm", "mcp-hub@4.2.1",
         lambda at, port: [_npm(at, "mcp-hub"), "--port", str(port), "--config", str(at / "hub.json")],
         path="/api/servers/tools", call=RestCall("legacy", TOOL), files={"hub.json": HUB},
     ),

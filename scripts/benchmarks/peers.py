@@ -16,7 +16,7 @@ from scripts.benchmarks import chain, hop, nginx
 from scripts.benchmarks.contest import contest
 from scripts.benchmarks.installing import Absent, installed, version
 from scripts.benchmarks.load import Call, Target, answers, measure
-from scripts.benchmarks.peer import PEERS, SERVER, TOOL, Peer
+from scripts.benchmarks.peer import BY_REST, PEERS, SERVER, TOOL, Peer
 from scripts.benchmarks.plan import Plan
 from scripts.benchmarks.processes import cores, descendants, patiently, running
 from scripts.benchmarks.rounds import Measured, as_data, ratio
@@ -149,6 +149,11 @@ def text(found: Found, absent: Mapping[str, str]) -> str:
 
 
 def figures(found: Found, peers: list[str]) -> dict[str, float]:
-    """Our hop beside the best of them."""
+    """Our hop beside the best of them, and beside the best of those that are asked in MCP."""
     each = found[max(CONNECTIONS)]
-    return {"peers": ratio(each[OURS].rate, max(each[name].rate for name in peers))} if peers else {}
+    kinds = {"peers": peers, "peers mcp": [name for name in peers if BY_REST not in name]}
+    return {
+        kind: ratio(each[OURS].rate, max(each[name].rate for name in names))
+        for kind, names in kinds.items()
+        if names
+    }

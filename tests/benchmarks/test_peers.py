@@ -69,8 +69,11 @@ def test_the_best_of_the_others_counts_and_the_absent_are_named() -> None:
             OURS: ONE,
             "slow": Measured(**{**vars(ONE), "rate": 10}),
             "fast": Measured(**{**vars(ONE), "rate": 100}),
+            "odd, by REST": Measured(**{**vars(ONE), "rate": 120}),
         }
     }
-    assert figures(found, ["slow", "fast"]) == {"peers": 12}
+    assert figures(found, ["slow", "fast"]) == {"peers": 12, "peers mcp": 12}
+    assert figures(found, ["slow", "fast", "odd, by REST"]) == {"peers": 10, "peers mcp": 12}
+    assert figures(found, ["odd, by REST"]) == {"peers": 10}
     assert figures(found, []) == {}
     assert "Absent: gone (npm is not installed)." in text(found, {"gone": "npm is not installed"})

@@ -19,7 +19,6 @@ from manager.upstream.workspaces import Workspace
 from protocol import headers, jsonrpc, names
 from protocol.errors import Refusal
 from protocol.inbound import Inbound
-from protocol.trim import Trim
 from protocol.versions import Era
 
 
@@ -172,19 +171,6 @@ class Relayed:
     ending: Ending | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Passed:
-    """A workspace server's answer of this length in bytes, for a session that gets it but for the trim.
-
-    `read` gives the messages of the same answer instead, for a client that has to have them.
-    """
-
-    answer: Answer
-    trim: Trim
-    length: int
-    read: Callable[[], Events]
-
-
 Reply = Plain | Events | Relayed
-AnyReply = Reply | Quiet | Passed
-"""With what only one of the eras knows."""
+AnyReply = Reply | Quiet
+"""With what only the stateless era knows."""

@@ -16,7 +16,7 @@ import msgspec
 
 from manager.answers import dialect, outgoing
 from manager.answers.dispatch import Dispatch, Sent
-from manager.answers.exchange import AnyReply, Events, Exchange, Passed, Plain, Relayed, Reply
+from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.greeting import Greetings, initialized
 from manager.legacy.keeper import Keeper
 from manager.legacy.roots import SessionRoots
@@ -26,7 +26,6 @@ from manager.legacy.wishes import Wishes
 from manager.log import logger, short
 from manager.routing.sessions import Session, is_well_formed
 from manager.settings import Settings
-from manager.upstream.answer import COLLECTED
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound
@@ -126,7 +125,7 @@ class LegacyEndpoint:
         }
         return Plain(jsonrpc.result(exchange.message.id, value))
 
-    async def answer(self, exchange: Exchange, session: Session) -> AnyReply:
+    async def answer(self, exchange: Exchange, session: Session) -> Reply:
         """The reply to a request of a session (M-34, M-36)."""
         method = exchange.message.method
         if method == names.PING:
@@ -140,7 +139,7 @@ class LegacyEndpoint:
             return Events(self._with_roots(exchange, session))
         return self._translated(exchange, session, reply)
 
-    async def arrival(self, exchange: Exchange, session: Session, sent: Sent) -> AnyReply:
+    async def arrival(self, exchange: Exchange, session: Session, sent: Sent) -> Reply:
         """The reply to a request that was sent with `Dispatch.forward_now`."""
         return self._translated(exchange, session, await self._dispatch.arrival(exchange, sent))
 
@@ -156,8 +155,6 @@ class LegacyEndpoint:
                 yield message
         exchange.begun = time.monotonic()
         reply = self._translated(exchange, session, await self._answer(exchange, session))
-        if isinstance(reply, Passed):
-            reply = reply.read()
         if isinstance(reply, Plain):
             yield reply.body
         else:
@@ -165,22 +162,14 @@ class LegacyEndpoint:
                 async for message in messages:
                     yield message
 
-    def _translated(self, exchange: Exchange, session: Session, reply: Reply) -> Plain | Events | Passed:
+    def _translated(self, exchange: Exchange, session: Session, reply: Reply) -> Plain | Events:
         """The reply as this era knows it: questions in the middle, and a response in its words."""
         if exchange.message.method == names.TOOLS_LIST:
             self.keeper.note_listed(session)
         if not isinstance(reply, Relayed):
             return reply
-        rounds = Rounds(exchange, self.keeper.questions(session), self._limit)
-        return self._passed(exchange, reply, rounds) or Events(rounds.messages(reply))
-
-    def _passed(self, exchange: Exchange, reply: Relayed, rounds: Rounds) -> Passed | None:
-        """A large result that need not be read."""
-        answer = reply.answer
-        trim, length = answer.trim, answer.length or 0
-        if trim is None or not (COLLECTED < length <= self._limit and exchange.accepts_json):
-            return None
-        return Passed(answer, trim, length, lambda: Events(rounds.messages(reply)))
+        questions = self.keeper.questions(session)
+        return Events(Rounds(exchange, questions, self._limit).messages(reply))
 
     def heard(self, session: Session, message: Notification | Response) -> None:
         """Take what wants no answer: answers to questions of ours, cancellations, news of the client's roots.

@@ -44,7 +44,6 @@ class Answer:
         self.length = response.head.content_length
         self.is_events = response.head.content_type == b"text/event-stream"
         self.is_json = response.head.content_type == b"application/json"
-        self.trim = response.head.trim if self.is_json and self.status == 200 else None
         if self.length is None or self.length > COLLECTED:
             heap.keep()
 

@@ -157,7 +157,11 @@ class Connection(asyncio.Protocol):
 
     def lend(self) -> None:
         """For the response: who reads it takes the rest of the body as it comes, without keeping it."""
-        if self._missing > window.SIZE:
+        self._may_lend = True
+        self._lend()
+
+    def _lend(self) -> None:
+        if self._may_lend and not self._is_lending and self._missing > window.SIZE:
             self._is_lending = True
             self._transport.set_protocol(Window(self))
 
@@ -205,7 +209,8 @@ class Connection(asyncio.Protocol):
         if self._missing:
             self._take_measured(response, data)
             return
-        if len(data) > BEGUN and not self._has_head and (begun := learned.begun(data)) is not None:
+        is_first = not self._bodiless_bytes and not self._has_head
+        if is_first and len(data) > BEGUN and (begun := learned.begun(data)) is not None:
             self._begin_measured(response, data, *begun)
             return
         failure = self._parse(data)
@@ -214,6 +219,7 @@ class Connection(asyncio.Protocol):
             self._body.clear()
             if self._length is not None and not self._complete:
                 self._missing = self._length - len(piece)
+                self._lend()
             if response.receive_body(piece) and not self._complete:
                 self._transport.pause_reading()
         if self._complete:
@@ -229,7 +235,8 @@ class Connection(asyncio.Protocol):
         self._has_head = self._keep_alive = True
         self._missing = self._length - len(data) + start
         response.receive_head(head)
-        if response.receive_body(memoryview(data)[start:]):
+        is_full = response.receive_body(memoryview(data)[start:])
+        if is_full and self._response is response:
             self._transport.pause_reading()
 
     def _take_measured(self, response: UpstreamResponse, data: bytes | memoryview) -> None:
@@ -237,7 +244,10 @@ class Connection(asyncio.Protocol):
         is_more = len(data) > self._missing
         piece = data[: self._missing] if is_more else data
         self._missing -= len(piece)
-        if response.receive_body(piece) and self._missing:
+        is_full = response.receive_body(piece)
+        if self._response is not response:
+            return  # its reader has let go of it
+        if is_full and self._missing:
             self._transport.pause_reading()
         if not self._missing:
             self._finish(response, fit=self._keep_alive and not is_more)
@@ -297,7 +307,7 @@ class Connection(asyncio.Protocol):
         self._bodiless_bytes = 0
         self._length, self._missing = None, 0
         self._parser = None
-        self._has_head = self._complete = self._keep_alive = self._until_eof = False
+        self._has_head = self._complete = self._keep_alive = self._until_eof = self._may_lend = False
 
     def _parse(self, data: bytes) -> str | None:
         """Feeds the parser; returns the cause of failure, if any. What came before it has been collected."""

@@ -1,8 +1,8 @@
 """Heads of responses that the parser has read before: a server answers with the same one again and again.
 
 Two heads that differ in the digits of their one `Content-Length` alone are read alike; bodies in chunks need
-the very same head. What is taken here is
-a whole response in one piece; anything else goes to the parser, which also is the one to teach new heads.
+the very same head. What is taken here is a whole response in one piece, or the beginning of one of a known
+length; anything else goes to the parser, which also is the one to teach new heads.
 """
 
 from __future__ import annotations

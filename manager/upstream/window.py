@@ -50,9 +50,7 @@ class Window(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Called by the loop when it has read."""
-        piece = memoryview(self._buffer)[:nbytes]
-        self._reader.piece_received(piece)
-        piece.release()
+        self._reader.piece_received(memoryview(self._buffer)[:nbytes])
 
     def pause_writing(self) -> None:
         """Called by the transport."""

@@ -1,7 +1,8 @@
 """A call that waits for nothing but its answer: it needs no task, the connections' own callbacks are enough.
 
-Whatever needs more than that (a stream, a question, an answer that is late or missing, a client that leaves)
-goes on by the way of all other requests, from the point where it is. Nothing is decided here: where a call
+A large answer that nobody has to read flows to its client from here. Whatever needs more than that (a stream,
+a question, an answer that is late or missing, a client that leaves) goes on by the way of all other requests,
+from the point where it is. Nothing is decided here: where a call
 goes and what is sent says `answers/dispatch.py`, how a response reads `legacy/rounds.py`.
 """
 
@@ -16,11 +17,11 @@ from manager.answers.dispatch import Sent
 from manager.answers.exchange import Exchange
 from manager.legacy import rounds
 from manager.settings import Settings
-from manager.upstream.answer import COLLECTED, refusal_of
+from manager.upstream.answer import COLLECTED, InterruptedAnswerError, refusal_of
 from manager.upstream.flow import Flow
-from manager.upstream.response import ResponseHead, UpstreamResponse
+from manager.upstream.response import ResponseHead, UpstreamFailure, UpstreamResponse
 from manager.web.incoming import Incoming
-from manager.web.large_body import unread
+from manager.web.large_body import LargeBody, unread
 
 PATIENCE_S: Final = 1.0
 """How long an answer is waited for in this way."""
@@ -51,7 +52,7 @@ class Host(Protocol):
 class Express:
     """One such call."""
 
-    __slots__ = ("_exchange", "_host", "_incoming", "_is_pouring", "_sent")
+    __slots__ = ("_body", "_exchange", "_host", "_incoming", "_seen", "_sent")
 
     def __init__(
         self, host: Host, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float
@@ -60,13 +61,17 @@ class Express:
         self._incoming = incoming
         self._exchange = exchange
         self._sent: Sent | None = sent
-        self._is_pouring = False
+        self._body: LargeBody | None = None  # while a large answer flows
+        self._seen = 0  # bytes of it that had come when it was looked at last
         sent.underway.response.on_news = self._look
         incoming.on_gone = self._left
         incoming.expect(min(patience_s, sent.underway.seconds), self._hand_over)
 
     def cancel(self) -> None:
-        """The client said that it does not want it any more: nothing more is said (M-99)."""
+        """The client said that it does not want it any more: nothing more is said (M-99).
+
+        Amid a body only the end of the connection tells that the rest does not come.
+        """
         if (sent := self._end()) is not None:
             sent.underway.give_up()
             if self._incoming.is_begun:
@@ -75,8 +80,11 @@ class Express:
                 self._incoming.respond(202, fields=self._exchange.headers)
 
     def _left(self) -> None:
-        """The client is gone: that cancels a stateless call, and means nothing in a session (L15)."""
-        if self._exchange.session is not None and not self._is_pouring:
+        """The client is gone: that cancels a stateless call, and means nothing in a session (L15).
+
+        What of an answer has come already is of no use to anybody in either case.
+        """
+        if self._exchange.session is not None and self._body is None:
             self._hand_over()
         elif (sent := self._end()) is not None:
             sent.underway.give_up()
@@ -134,21 +142,26 @@ class Express:
     def _pour(self, sent: Sent) -> bool:
         """Let the answer flow to the client as it comes; False where that cannot be."""
         underway = sent.underway
-        head, length = underway.response.head, underway.response.head.content_length or 0
-        if head.content_type != b"application/json" or length > self._host.settings.response_limit:
+        limit = self._host.settings.response_limit
+        body = self._body = unread(self._incoming, self._exchange, underway.response.head, limit)
+        if body is None:
             return False
-        sink = unread(self._incoming, self._exchange, head.status, length, head.trim)
-        if sink is None:
-            return False
-        self._is_pouring = True
         left = underway.since + underway.seconds - time.monotonic()
         self._incoming.expect(max(0.0, left), self._late)
-        Flow(underway.response, sink, self._poured)
+        Flow(underway.response, body, self._poured)
         underway.response.lend()
         return True
 
     def _late(self) -> None:
-        self._poured(TimeoutError())
+        """The time of the call is over: that of a client that reads slowly, but reads, is its own."""
+        body, sent = self._body, self._sent
+        if body is None or sent is None or not self._incoming.is_full:
+            self._poured(TimeoutError())
+        elif body.at > self._seen:
+            self._seen = body.at
+            self._incoming.expect(sent.underway.seconds, self._late)
+        else:
+            self._poured(ConnectionAbortedError("the client does not read"))
 
     def _poured(self, fault: Exception | None) -> None:
         """All of it is written, or no more can be; what broke off is ended in the only honest way."""
@@ -159,9 +172,7 @@ class Express:
         if fault is None:
             slot.release("ok")
             incoming.finish()
-        elif isinstance(fault, ConnectionError):
-            sent.underway.give_up()
-        else:
+        elif isinstance(fault, (InterruptedAnswerError, UpstreamFailure, TimeoutError)):
             refusal = refusal_of(fault, self._host.settings)
             slot.fail(refusal)
             sent.underway.give_up()
@@ -169,6 +180,12 @@ class Express:
                 incoming.abort()
             else:
                 incoming.respond(200, dialect.refusal(self._exchange, refusal), self._exchange.headers)
+        else:
+            sent.underway.give_up()
+            if isinstance(fault, ConnectionError):  # of the client's, which is gone or as good as that
+                incoming.abort()
+            else:
+                self._host.failed(incoming, fault)
 
     def _answer(self, response: UpstreamResponse) -> bytes | None:
         """The body for the client; None where there is none that can be told at once."""

@@ -16,7 +16,7 @@ from manager.routing.arrival import JSON
 from manager.routing.plain_results import BEGIN
 from manager.upstream import heap
 from manager.upstream.answer import COLLECTED, InterruptedAnswerError
-from manager.upstream.response import Piece
+from manager.upstream.response import Piece, ResponseHead
 from manager.web.incoming import Incoming
 from protocol.trim import Trim
 
@@ -36,9 +36,12 @@ class LargeBody:
         length: of the whole body as it comes, in bytes; more than are collected.
         begin: how the body has to begin.
         trim: what is cut out behind that, and before the end.
+
+    Attributes:
+        at: how much of the body came, in bytes.
     """
 
-    __slots__ = ("_at", "_begin", "_fields", "_held", "_incoming", "_length", "_status", "_tail", "_trim")
+    __slots__ = ("_begin", "_fields", "_held", "_incoming", "_length", "_status", "_tail", "_trim", "at")
 
     def __init__(
         self,
@@ -58,7 +61,8 @@ class LargeBody:
         self._trim = trim
         self._tail = length - len(_END) - trim.last
         self._held: bytes | None = b""  # None once it has begun
-        self._at = 0
+        heap.keep()
+        self.at = 0
 
     def put(self, data: Piece) -> bool:
         """Take a piece; whether the client keeps up.
@@ -88,46 +92,32 @@ class LargeBody:
             raise InterruptedAnswerError(unusable(self._status))
         self._held = None
         body = data[len(begin) + first :]
-        self._at = len(data) - len(body[_JOINED:])
+        self.at = len(data) - len(body[_JOINED:])
         joined = b"".join((begin, body[:_JOINED]))
         self._incoming.start(self._status, self._fields, JSON, self._length - first - last, joined)
         return self._kept(body[_JOINED:])
 
     def _kept(self, data: Piece) -> Piece:
         """What is left of a piece, without what is cut out before the end."""
-        begin, self._at = self._at, self._at + len(data)
-        if self._at <= self._tail or not self._trim.last:
+        begin, self.at = self.at, self.at + len(data)
+        if self.at <= self._tail or not self._trim.last:
             return data
         behind = self._tail + self._trim.last
         return b"".join((data[: max(0, self._tail - begin)], data[max(0, behind - begin) :]))
 
 
-def trimmed(
-    incoming: Incoming, fields: Mapping[str, str], identity: bytes, trim: Trim, length: int
-) -> LargeBody:
-    """One for a client of a session.
+def unread(incoming: Incoming, exchange: Exchange, head: ResponseHead, limit: int) -> LargeBody | None:
+    """One for an answer that nobody has to read; None for any other.
 
     Args:
-        identity: the id of its request as JSON text.
-        trim: what the server said.
+        head: of the answer.
+        limit: bytes of the largest answer.
     """
-    return LargeBody(incoming, 200, fields, length, begin=BEGIN % identity, trim=trim)
-
-
-def unread(
-    incoming: Incoming, exchange: Exchange, status: int, length: int, trim: Trim | None
-) -> LargeBody | None:
-    """One for an answer of JSON where it is large, and nobody has to read it; None for any other.
-
-    Args:
-        status: of the answer.
-        trim: what the server said, if it did.
-    """
-    if length <= COLLECTED:
+    length, fields = head.content_length or 0, exchange.headers
+    if head.content_type != JSON.encode() or not COLLECTED < length <= limit:
         return None
-    heap.keep()
     if exchange.session is None:
-        return LargeBody(incoming, status, exchange.headers, length)
-    if trim is None or status != 200:
+        return LargeBody(incoming, head.status, fields, length)
+    if head.trim is None or head.status != 200:
         return None
-    return trimmed(incoming, exchange.headers, exchange.message.id, trim, length)
+    return LargeBody(incoming, 200, fields, length, begin=BEGIN % exchange.message.id, trim=head.trim)

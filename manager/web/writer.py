@@ -15,16 +15,14 @@ from typing import Any
 
 from manager.answers import dialect
 from manager.answers.collect import begins_as_result, is_response, response_of, unusable
-from manager.answers.exchange import AnyReply, Ending, Events, Exchange, Passed, Plain, Quiet, Relayed
+from manager.answers.exchange import AnyReply, Ending, Events, Exchange, Plain, Quiet, Relayed
 from manager.legacy.stream import Stream
 from manager.legacy.streams import Streams
 from manager.routing.arrival import JSON
 from manager.upstream.answer import COLLECTED, Answer, InterruptedAnswerError
-from manager.upstream.flow import Sink
 from manager.web import heartbeats
 from manager.web.event_response import EventResponse
 from manager.web.incoming import Incoming
-from manager.web.large_body import trimmed
 from manager.web.listen_stream import ListenStream
 from manager.web.passing_events import Passing
 from protocol import sse
@@ -64,12 +62,10 @@ class Writer:
 
     def end(self) -> None:
         """Finish after the work was cancelled: nothing more is said (M-99)."""
-        if self._events is not None:
-            self._finish()
-        elif self._incoming.is_begun:
-            self._incoming.abort()  # amid a body
-        else:
+        if self._events is None:
             self._incoming.respond(202, fields=self._exchange.headers)
+        else:
+            self._finish()
 
     async def _write(self, reply: AnyReply) -> None:
         match reply:
@@ -79,8 +75,6 @@ class Writer:
                 await self._messages(reply.messages)
             case Relayed():
                 await self._relay(reply)
-            case Passed():
-                await self._pass(reply)
             case Quiet():
                 out = self._opened()
                 out.put(sse.encode(reply.message))
@@ -111,16 +105,7 @@ class Writer:
                     await self._send(message)
         raise AssertionError("a reply ends in a response")
 
-    # -- a workspace server's answer as it comes; for sessions most are read in `legacy/rounds.py` -----
-
-    async def _pass(self, reply: Passed) -> None:
-        """A large result for a session."""
-        if not self._chooses_json():
-            await self._messages(reply.read().messages)
-            return
-        exchange = self._exchange
-        sink = trimmed(self._incoming, exchange.headers, exchange.message.id, reply.trim, reply.length)
-        await self._pour(reply.answer, sink)
+    # -- a workspace server's answer as it comes; for sessions it is read in `legacy/rounds.py` --------
 
     async def _relay(self, reply: Relayed) -> None:
         answer = reply.answer
@@ -146,22 +131,15 @@ class Writer:
             await answer.aclose()
 
     async def _relay_body(self, answer: Answer) -> None:
-        """A large JSON body, piece by piece."""
+        """A large JSON body, piece by piece; breaking off closes the connection, the only honest end."""
         incoming = self._incoming
         incoming.start(answer.status, self._exchange.headers, JSON, answer.length)
-        await self._pour(answer, incoming)
-
-    async def _pour(self, answer: Answer, sink: Sink) -> None:
-        """Breaking off amid a body closes the connection, the only honest end."""
         try:
-            await answer.pour(sink)
-        except InterruptedAnswerError as interrupted:
-            if self._incoming.is_begun:
-                self._incoming.abort()
-            else:
-                await self._body(dialect.refusal(self._exchange, interrupted.refusal))
+            await answer.pour(incoming)
+        except InterruptedAnswerError:
+            incoming.abort()
         else:
-            self._incoming.finish()
+            incoming.finish()
 
     async def _relay_events(self, answer: Answer) -> None:
         """An event stream as it is, flushed event by event. One without a response gets one from us."""

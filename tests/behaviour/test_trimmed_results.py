@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import socket
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +14,9 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError, web
 
+from manager.upstream import workspaces
 from protocol import headers, names
-from support.front_door import EVENTS, JSON
+from support.front_door import EVENTS, JSON, Client
 from support.plays import SERVER
 from support.scene import Scene, scene
 from support.scripted_upstream import COMPLETE, Received, result, trimmed
@@ -73,14 +77,14 @@ async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(play: Scene) -
     play.upstream.plays["early"] = broken_off_after(20)
     answer = await client.call("early")
     assert (answer.refusal["code"], answer.refusal["delivered"]) == (47103, "unknown")
+    assert (await client.call("echo")).result["content"]
     play.upstream.plays["late"] = broken_off_after(3_000_000)
     with pytest.raises(ClientPayloadError):
         await client.call("late")
     assert (await client.call("echo")).result["content"]
 
 
-@pytest.mark.parametrize("tool", ["t", names.CALL_TOOL])
-async def test_one_that_is_cancelled_amid_its_body_ends_there(play: Scene, tool: str) -> None:
+async def test_one_that_is_cancelled_amid_its_body_ends_there(play: Scene) -> None:
     """M-99: nothing more is said, least of all something that would be taken for the rest of the body."""
     client = await play.legacy()
     gate = asyncio.Event()
@@ -95,7 +99,7 @@ async def test_one_that_is_cancelled_amid_its_body_ends_there(play: Scene, tool:
         return response
 
     play.upstream.plays["t"] = half
-    body = client.body(names.TOOLS_CALL, {"name": tool, "arguments": {"name": "t"}}, 7)
+    body = client.body(names.TOOLS_CALL, {"name": "t"}, 7)
     async with client.open(body) as answer:
         assert answer.status == 200, "the head is there, and some of the body"
         assert (await client.notify(names.CANCELLED, {"requestId": 7})).status == 202
@@ -103,6 +107,61 @@ async def test_one_that_is_cancelled_amid_its_body_ends_there(play: Scene, tool:
             await answer.read()
     gate.set()
     assert (await client.call("echo")).result["content"]
+
+
+@contextlib.asynccontextmanager
+async def unhurried(play: Scene, client: Client, body: bytes) -> AsyncIterator[asyncio.StreamReader]:
+    """The body that answers a request, on a connection that takes little ahead."""
+    with socket.socket() as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
+        plain.connect(("127.0.0.1", play.manager.port))
+        reader, writer = await asyncio.open_connection(sock=plain, limit=65536)
+        fields = {"Host": f"127.0.0.1:{play.manager.port}", "Content-Length": str(len(body))}
+        lines = [f"{name}: {value}" for name, value in (client.header(body) | fields).items()]
+        writer.write(
+            "\r\n".join(
+                [f"POST {client.url.removeprefix(play.manager.base)} HTTP/1.1", *lines, "", ""]
+            ).encode()
+            + body
+        )
+        assert b" 200 " in await reader.readline()
+        await reader.readuntil(b"\r\n\r\n")
+        try:
+            yield reader
+        finally:
+            writer.transport.abort()
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_client_that_reads_slowly_gets_all_of_it_and_one_that_does_not_read_is_let_go(
+    tmp_path: Path, era: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of a call is the server's, which has answered."""
+    monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)  # so that nothing is looked at between the calls
+    async with scene(tmp_path, call_timeout_s=0.4) as play:
+        client = play.modern() if era == "modern" else await play.legacy()
+        play.upstream.plays["t"] = trimmed({**LARGE, "text": "x" * 20_000_000})
+        assert (await client.call("echo")).result["content"]
+        body = client.body(names.TOOLS_CALL, {"name": "t"}, 7)
+        began, size = time.monotonic(), 0
+        async with unhurried(play, client, body) as reader:
+            while size < 20_000_000:
+                size += len(await reader.readexactly(100_000))
+                if time.monotonic() - began < 1.0:  # twice the time of a call
+                    await asyncio.sleep(0.005)
+        async with unhurried(play, client, body) as reader:
+            while not await play_is_idle(play):
+                await asyncio.sleep(0.05)
+            with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
+                await reader.readexactly(20_000_000)
+        async with play.http.get(f"{play.manager.base}/mcp/status") as status:
+            [shown] = (await status.json())["workspaceDetails"]
+        assert (shown["errors"], shown["lastError"]) == (0, None)
+
+
+async def play_is_idle(play: Scene) -> bool:
+    async with play.http.get(f"{play.manager.base}/mcp/status") as status:
+        return bool((await status.json())["figures"]["inFlight"] == 0)
 
 
 async def test_a_response_to_something_else_is_no_answer(play: Scene) -> None:

@@ -149,3 +149,32 @@ async def test_who_lets_go_of_a_lent_body_closes_its_connection(serve, connect, 
     async with asyncio.timeout(BOUND):
         while connection.is_open:
             await asyncio.sleep(0)
+
+
+async def silent(peer) -> None:
+    await peer.request()
+    await peer.disconnect()
+
+
+async def test_a_head_that_came_before_is_none_amid_another_head(serve, connect):
+    connection = await connect(await serve(silent))
+    response = connection.begin(GET, b"")
+    connection.data_received(HEAD % 5 + b"hello")
+    assert response.head.status == 200
+    response = connection.begin(GET, b"")
+    connection.data_received(b"HTTP/1.1 500 Oops\r\nX-Half: ")
+    connection.data_received(HEAD % len(BODY) + BODY[:20_000])
+    assert response.head.status == 500
+
+
+async def test_who_lets_go_with_the_last_piece_ends_it_once(serve, connect):
+    connection = await connect(await serve(silent))
+    idle = []
+    connection.on_idle = idle.append
+    response = connection.begin(GET, b"")
+    connection.data_received(HEAD % len(BODY) + BODY[:100])
+    response.on_news = response.abandon
+    connection.data_received(BODY[100:])
+    assert idle == []
+    assert response.failure is not None
+    assert response.failure.cause == "abandoned"

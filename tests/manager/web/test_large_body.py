@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from manager.routing import plain_results
 from manager.upstream.answer import InterruptedAnswerError
 from manager.web.incoming import Incoming
-from manager.web.large_body import LargeBody, trimmed
+from manager.web.large_body import LargeBody
 from protocol import trim
 from protocol.trim import Trim
 from support.plays import SERVER
@@ -47,7 +48,8 @@ class Client:
 
 
 def sink(client: Client, said: Trim, body: bytes = BODY) -> LargeBody:
-    return trimmed(cast("Incoming", client), FIELDS, b"7", said, len(body))
+    begin = plain_results.BEGIN % b"7"
+    return LargeBody(cast("Incoming", client), 200, FIELDS, len(body), begin=begin, trim=said)
 
 
 NEAR = st.integers(1, 200)

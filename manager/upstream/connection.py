@@ -276,6 +276,7 @@ class Connection(asyncio.Protocol):
         status = self._parser.get_status_code()
         if status < 200:
             self._headers.clear()
+            self._first = b""
             return
         length, self._until_eof = _body_framing(status, self._headers)
         self._length = length
@@ -315,7 +316,7 @@ class Connection(asyncio.Protocol):
         parts: tuple[bytes | memoryview, ...] = (data,)
         if len(data) > room and not self._has_head:
             parts = (data[:room], memoryview(data)[room:])
-        self._first = data
+        self._first = b"" if self._bodiless_bytes else data  # a head in pieces is not learned
         parser = self._parser = self._parser or HttpResponseParser(self)
         try:
             for part in parts:

@@ -30,6 +30,12 @@ from protocol.trim import Trim
 
 NOTED_S: Final = 0.01
 """Of calls in quick succession one in this time is noted for the table of clients."""
+_LINE_END: Final = b"\r\n"
+_HEAD_END: Final = b"\r\n\r\n"
+_LAST: Final = b"\r\n0\r\n\r\n"
+"""What follows the only chunk of a body."""
+_LONGEST_SIZE: Final = 10
+"""Bytes of the line that tells the size of a chunk."""
 
 
 class Told(msgspec.Struct, frozen=True, gc=False):
@@ -97,6 +103,7 @@ class FastRoute:
         "_request_begin",
         "_sent_cwd",
         "_source",
+        "_stream",
         "_trim",
         "arrival",
         "client",
@@ -144,7 +151,7 @@ class FastRoute:
         self._sent_cwd = sent_cwd(exchange.claims)
         self._heard = located.heard
         self.noted_at = 0.0
-        self._known = b""
+        self._known = self._stream = b""
         self._known_size = 0
         self._trim: Trim | None = None
         self.is_streamed = False
@@ -184,19 +191,24 @@ class FastRoute:
     def worded(self, data: bytes, identity: bytes) -> bytes | None:
         """The body for the client, where the data are a whole answer of the server that needs no thought.
 
+        That of a stream comes in its chunk, as it came.
+
         Args:
             identity: the id of the call as JSON text.
         """
         self.is_streamed = False
         if len(data) == self._known_size and data.startswith(self._known):
             start, trim = len(self._known), self._trim
+        elif self._stream and data.startswith(self._stream):
+            return self._of_events(data, len(self._stream), identity)
         else:
             found = learned.whole(data)
             if found is None or found[0].status != 200 or len(found[1]) > COLLECTED:
                 return None
             head, body = found
-            if head.content_type == b"text/event-stream":
-                return self._of_events(body, identity)
+            if head.content_type == b"text/event-stream" and head.content_length is None:
+                self._stream = data[: data.index(_HEAD_END) + len(_HEAD_END)]
+                return self._of_events(data, len(self._stream), identity)
             if head.content_type != b"application/json" or head.content_length is None:
                 return None
             start, trim = len(data) - len(body), head.trim
@@ -204,14 +216,20 @@ class FastRoute:
         word = plain_results.as_it_is if self.told is None else plain_results.in_session
         return word(data, start, identity, trim)
 
-    def _of_events(self, body: bytes, identity: bytes) -> bytes | None:
-        message = sse.lone_message(body) if self._exchange.accepts_events else None
+    def _of_events(self, data: bytes, start: int, identity: bytes) -> bytes | None:
+        """The same of a stream; what is not one event in one chunk is read by others."""
+        line, end = data.find(_LINE_END, start, start + _LONGEST_SIZE), len(data) - len(_LAST)
+        size = end - line - len(_LINE_END)
+        if line < 0 or not data.endswith(_LAST) or data[start:line].lower() != b"%x" % size:
+            return None
+        is_wanted = self._exchange.accepts_events
+        message = sse.lone_message(data[line + len(_LINE_END) : end]) if is_wanted else None
         if message is None:
             return None
         if self.told is not None:
             return plain_results.in_session(message, 0, identity)
         self.is_streamed = True
-        return None if plain_results.as_it_is(message, 0, identity) is None else body
+        return None if plain_results.as_it_is(message, 0, identity) is None else data[start:]
 
 
 def _caller(session: Session) -> bytes:

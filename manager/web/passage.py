@@ -59,7 +59,7 @@ class Passage:
         if body is None:
             return None
         if route.is_streamed:
-            return b"%b%b%x\r\n%b\r\n0\r\n\r\n" % (route.stream_begin, date, len(body), body)
+            return route.stream_begin + date + body
         if len(body) != self._length or date is not self._date:
             self._length, self._date = len(body), date
             self._answer_head = b"%b%d%b" % (self._answer_begin, len(body), date)

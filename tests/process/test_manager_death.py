@@ -22,16 +22,14 @@ from support.scripted_upstream import ScriptedUpstream
 SUM = {"expression": "6*7"}
 
 
-async def keep_calling(client: LegacyClient, count: Iterator[int], tool: str) -> set[str]:
-    """Call until the manager is gone; the answered call numbers."""
-    answered: set[str] = set()
+async def keep_calling(client: LegacyClient, count: Iterator[int], tool: str, answered: set[str]) -> None:
+    """Call until the manager is gone; notes the answered call numbers."""
     with contextlib.suppress(ClientError, OSError):
         while True:
             number = f"{next(count)}"
             answer = await client.call(tool, {"expression": number})
             assert not answer.result.get("isError"), answer.result
             answered.add(number)
-    return answered
 
 
 @BOTH_WAYS
@@ -51,14 +49,14 @@ async def test_sessions_bindings_and_servers_survive_and_no_call_is_repeated(
         pids = {one: pid for one, pid in (await home.server_pids()).items() if one != ids[3]}
         count = itertools.count()
         tools = ["calculator", "calculator", "calculator", "work"]
+        answered: list[set[str]] = [set() for _ in clients]
         load = [
-            asyncio.create_task(keep_calling(one, count, tool))
-            for one, tool in zip(clients, tools, strict=True)
+            asyncio.create_task(keep_calling(one, count, tool, numbers))
+            for one, tool, numbers in zip(clients, tools, answered, strict=True)
         ]
-        await until(lambda: next(count) > 100)
+        await until(lambda: all(answered) and next(count) > 100)
         await manager.killed()
-        answered = await asyncio.gather(*load)
-        assert all(answered)
+        await asyncio.gather(*load)
         assert home.paths.control_socket.exists()
         assert home.servers() == set(pids.values())
 

@@ -16,9 +16,9 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from manager.upstream import learned, window
+from manager.upstream import learned
 from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailure, UpstreamResponse
-from manager.upstream.window import Window
+from manager.upstream.window import SIZE, Window
 from protocol import headers
 from protocol.trim import Trim
 
@@ -161,7 +161,7 @@ class Connection(asyncio.Protocol):
         self._lend()
 
     def _lend(self) -> None:
-        if self._may_lend and not self._is_lending and self._missing > window.SIZE:
+        if self._may_lend and not self._is_lending and self._missing > SIZE:
             self._is_lending = True
             self._transport.set_protocol(Window(self))
 
@@ -201,7 +201,8 @@ class Connection(asyncio.Protocol):
         if response is None:  # bytes nobody asked for: whatever they are, they must not answer the next call
             self.close("malformed_response")
             return
-        if not self._bodiless_bytes and not self._has_head and (known := learned.whole(data)) is not None:
+        is_first = not self._bodiless_bytes and not self._has_head
+        if is_first and (known := learned.whole(data)) is not None:
             self._response = None
             response.receive_whole(*known)
             self._let_go(fit=True)
@@ -209,10 +210,13 @@ class Connection(asyncio.Protocol):
         if self._missing:
             self._take_measured(response, data)
             return
-        is_first = not self._bodiless_bytes and not self._has_head
         if is_first and len(data) > BEGUN and (begun := learned.begun(data)) is not None:
             self._begin_measured(response, data, *begun)
-            return
+        else:
+            self._take_unknown(response, data)
+
+    def _take_unknown(self, response: UpstreamResponse, data: bytes) -> None:
+        """What only the parser understands."""
         failure = self._parse(data)
         if self._body:
             piece = self._body[0] if len(self._body) == 1 else b"".join(self._body)
@@ -222,6 +226,8 @@ class Connection(asyncio.Protocol):
                 self._lend()
             if response.receive_body(piece) and not self._complete:
                 self._transport.pause_reading()
+        if self._response is not response:
+            return  # its reader has let go of it
         if self._complete:
             self._finish(response, fit=failure is None and self._keep_alive)
         elif failure is not None:

@@ -35,26 +35,19 @@ def whole(data: bytes) -> tuple[ResponseHead, bytes] | None:
         chunked = _heads.get(data[:end])
         body = None if chunked is None else whole_chunks(data, end)
         return None if chunked is None or body is None else (chunked, body)
-    begin, behind = digits.span(1)
-    length = int(data[begin:behind])
-    known = _heads.get(data[:begin] + data[behind:end])
-    if known is None or end + length != len(data):
-        return None
-    return _with_length(known, length), data[end:]
+    length = int(digits[1])
+    head = _of_length(data, digits, end) if end + length == len(data) else None
+    return None if head is None else (head, data[end:])
 
 
 def begun(data: bytes) -> tuple[ResponseHead, int] | None:
     """Head of a response of a known length that the data begin but do not end, and where its body begins."""
     end = data.find(_END, 0, LONGEST) + len(_END)
     digits = _LENGTH.search(data, 0, end)
-    if digits is None:
+    if digits is None or end + int(digits[1]) <= len(data):
         return None
-    begin, behind = digits.span(1)
-    length = int(data[begin:behind])
-    known = _heads.get(data[:begin] + data[behind:end])
-    if known is None or end + length <= len(data):
-        return None
-    return _with_length(known, length), end
+    head = _of_length(data, digits, end)
+    return None if head is None else (head, end)
 
 
 def remember(data: bytes, head: ResponseHead) -> None:
@@ -86,6 +79,13 @@ def whole_chunks(data: bytes, start: int) -> bytes | None:
 def _without(found: re.Match[bytes]) -> bytes:
     whole_line, digits = found[0], found[1]
     return whole_line.replace(digits, b"")
+
+
+def _of_length(data: bytes, digits: re.Match[bytes], end: int) -> ResponseHead | None:
+    """The head that ends there and has a length in it, if it is known."""
+    begin, behind = digits.span(1)
+    known = _heads.get(data[:begin] + data[behind:end])
+    return None if known is None else _with_length(known, int(digits[1]))
 
 
 def _with_length(head: ResponseHead, length: int) -> ResponseHead:

@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from manager.upstream import window
+from manager.upstream import learned, window
 from manager.upstream.flow import Flow
 from manager.upstream.request_head import request_head
 from manager.upstream.response import UpstreamFailure
@@ -167,14 +167,19 @@ async def test_a_head_that_came_before_is_none_amid_another_head(serve, connect)
     assert response.head.status == 500
 
 
-async def test_who_lets_go_with_the_last_piece_ends_it_once(serve, connect):
+@pytest.mark.parametrize("first", [0, 100])
+async def test_who_lets_go_with_the_last_piece_ends_it_once(serve, connect, first):
+    learned._heads.clear()  # what is read in one go has ended before anybody can let go of it
     connection = await connect(await serve(silent))
     idle = []
     connection.on_idle = idle.append
     response = connection.begin(GET, b"")
-    connection.data_received(HEAD % len(BODY) + BODY[:100])
+    if first:
+        connection.data_received(HEAD % len(BODY) + BODY[:first])
     response.on_news = response.abandon
-    connection.data_received(BODY[100:])
+    connection.data_received(
+        BODY[first:] if first else HEAD.replace(b"\r\n\r\n", b"\r\nX: y\r\n\r\n") % 5 + b"hello"
+    )
     assert idle == []
     assert response.failure is not None
     assert response.failure.cause == "abandoned"

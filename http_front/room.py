@@ -7,26 +7,27 @@ from collections.abc import Callable
 
 
 class Room:
-    """Told by the transport, asked by who writes."""
+    """Told by the transport, asked by who writes.
 
-    __slots__ = ("_coming",)
+    Attributes:
+        is_short: whether the client does not keep up.
+    """
+
+    __slots__ = ("_coming", "is_short")
 
     def __init__(self) -> None:
         self._coming: asyncio.Future[None] | None = None
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the client does not keep up."""
-        return self._coming is not None
+        self.is_short = False
 
     def shrink(self) -> None:
         """The client reads more slowly than we write."""
         if self._coming is None:
             self._coming = asyncio.get_running_loop().create_future()
+            self.is_short = True
 
     def grow(self, fault: Exception | None = None) -> None:
         """The client has caught up, or never will."""
-        coming, self._coming = self._coming, None
+        coming, self._coming, self.is_short = self._coming, None, False
         if coming is None:
             return
         if fault is None:

@@ -73,13 +73,12 @@ class CallPattern:
         is_number = identity.isdigit() and identity[0] != _ZERO and len(identity) <= _LONGEST_NUMBER
         if cut < 0 or not (is_number or is_plain_id(identity)) or not arguments.isascii():
             return None
-        if not (arguments.startswith(b"{") and arguments.endswith(b"}")):
+        if _BACKSLASH in arguments and b"\\u" in arguments:
             return None
-        if arguments.find(_BACKSLASH) >= 0 and b"\\u" in arguments:
-            return None
-        is_flat = arguments.find(_BRACE, 1) < 0 and arguments.find(_BRACKET) < 0
-        if not is_flat and arguments.count(_BRACE) + arguments.count(_BRACKET) > MAX_BRACKETS:
-            return None
+        if _BRACKET in arguments or arguments.rfind(_BRACE) != 0:  # neither is the rule
+            brackets = arguments.count(_BRACE) + arguments.count(_BRACKET)
+            if not arguments.startswith(b"{") or brackets > MAX_BRACKETS:
+                return None
         try:
             _skip(arguments)
         except (msgspec.DecodeError, RecursionError):

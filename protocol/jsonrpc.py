@@ -219,10 +219,10 @@ def is_valid_id(raw: bytes) -> bool:
     return text_of(raw) is not None if raw[:1] == b'"' else _INTEGER.match(raw) is not None
 
 
-def id_key(raw: bytes) -> str | int:
-    """The value of an id, for comparing ids that may be spelt differently."""
+def id_key(raw: bytes) -> bytes:
+    """The one spelling of an id, for comparing ids that may be spelt differently."""
     value: str | int = msgspec.json.decode(raw)
-    return value
+    return b"%d" % value if isinstance(value, int) else msgspec.json.encode(value)
 
 
 def text_of(raw: msgspec.Raw | bytes) -> str | None:

@@ -44,7 +44,7 @@ class Shim:
         self._write = write
         self._session = Session(link, write)
         self._relay = Relay(link, self._session, write)
-        self._requests: dict[str | int, Waiting] = {}
+        self._requests: dict[bytes, Waiting] = {}
         self._held = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()

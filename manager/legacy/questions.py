@@ -49,7 +49,7 @@ class Questions:
 
     def settle(self, response: Response) -> bool:
         """Take a client's answer; False where it answers nothing that is out in this session (M-22)."""
-        question = self._out.pop(str(jsonrpc.id_key(response.id)), None)
+        question = self._out.pop(jsonrpc.text_of(response.id) or "", None)
         if question is None or question.answer.done():
             return False
         question.answer.set_result(response)

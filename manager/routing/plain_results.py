@@ -51,4 +51,4 @@ def in_session(data: bytes, start: int, identity: bytes, trim: Trim | None = Non
         if trim is None:
             return None
     first, last = inside + trim.first, end - trim.last
-    return None if first > last else b"%b%b}}" % (begin, data[first:last])
+    return None if first > last else b"".join((begin, data[first:last], _END))

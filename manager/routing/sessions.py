@@ -24,7 +24,7 @@ class Session:
         used: whether anything but `initialize` was ever asked.
         workspace: id of the workspace it is bound to (rung 3 of the ladder).
         cwd: the folder it was bound with.
-        in_flight: ids being answered, each with what cancels it.
+        in_flight: ids being answered (`jsonrpc.id_key`), each with what cancels it.
         shown: fingerprint of the tool list it was last shown.
         unannounced: whether a list changed without a stream to say so.
         streaming: whether somebody listens on its standing stream.
@@ -46,7 +46,7 @@ class Session:
     used: bool = False
     workspace: str | None = None
     cwd: str | None = None
-    in_flight: dict[str | int, Callable[[], object]] = field(default_factory=dict)
+    in_flight: dict[bytes, Callable[[], object]] = field(default_factory=dict)
     shown: bytes | None = None
     unannounced: bool = False
     streaming: bool = False
@@ -70,6 +70,7 @@ class Sessions:
         self._limit = limit
         self._idle_s = idle_s
         self._unused_s = unused_s
+        self._soonest_s = min(idle_s, unused_s)
         self._by_id: dict[str, Session] = {}
 
     def __len__(self) -> int:
@@ -98,7 +99,7 @@ class Sessions:
             uses: whether asking makes it a used session; a notification does not (M-32).
         """
         session = self._by_id.get(identity)
-        if session is None or self._has_expired(session, now):
+        if session is None or (now - session.seen >= self._soonest_s and self._has_expired(session, now)):
             return None
         session.seen = now
         if uses:

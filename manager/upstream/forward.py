@@ -85,7 +85,8 @@ class Forwarder:
     def send_now(self, workspace: Workspace, outgoing: Outgoing) -> Underway | None:
         """Send a timed request where nothing must be waited for: server, connection, room; None otherwise."""
         figures = workspace.supervisor.figures
-        instance = None if self._is_full(figures) else self._workspaces.ready_now(workspace)
+        now = time.monotonic()
+        instance = None if self._is_full(figures) else self._workspaces.ready_now(workspace, now)
         if instance is None:
             return None
         head = (*outgoing.headers, instance.credentials())

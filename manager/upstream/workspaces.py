@@ -228,9 +228,8 @@ class Workspaces:
             return external
         return await workspace.supervisor.ready(urgent=urgent)
 
-    def ready_now(self, workspace: Workspace) -> Instance | None:
-        """The server of a workspace, None where anything must be waited for (`ready`)."""
-        now = self._around.now()
+    def ready_now(self, workspace: Workspace, now: float) -> Instance | None:
+        """The server of a workspace at monotonic time `now`, None where anything must be waited for (`ready`)."""
         workspace.used_at = now
         age = now - workspace.seen_at
         if workspace.identity is None or age > ROOT_CHECK_S:

@@ -50,7 +50,6 @@ class FastCall:
         "_body",
         "_identity",
         "_is_patient",
-        "_key",
         "_last",
         "_line",
         "_link",
@@ -69,7 +68,6 @@ class FastCall:
         self._passage: Passage  # of the call under way
         self._link: Connection
         self._body = self._identity = b""
-        self._key: str | int = 0
         self._begun = self._sent = 0.0
         self._is_patient = True
         self.is_under_way = False
@@ -105,17 +103,14 @@ class FastCall:
         route, session = passage.route, passage.session
         if not path.holds(route, session, now):
             return False
-        identity = found[0]
-        if session is not None:
-            key = int(identity) if identity.isdigit() else identity[1:-1].decode()
-            if key in session.in_flight:
-                return False
-            self._key = key
+        identity = found[0]  # a plain one is its own key
+        if session is not None and identity in session.in_flight:
+            return False
         link = route.instance.pool.take_now(now)
         if link is None:
             return False
         if session is not None:
-            session.in_flight[key] = self.cancel
+            session.in_flight[identity] = self.cancel
             route.mark(session)
         self._passage, self._link, self._body, self._identity = passage, link, body, identity
         self.is_under_way = True
@@ -137,7 +132,7 @@ class FastCall:
         self.is_under_way = False
         route, session = passage.route, passage.session
         if session is not None:
-            session.in_flight.pop(self._key, None)
+            session.in_flight.pop(self._identity, None)
         path.end(route)
         self._transport.write(answer)
         self._line.answered_fast(now)
@@ -159,7 +154,7 @@ class FastCall:
         )
         self._is_patient = True
         if session is not None:
-            session.in_flight[self._key] = resumed.cancel
+            session.in_flight[self._identity] = resumed.cancel
         return response
 
     def let_go(self) -> None:
@@ -170,7 +165,7 @@ class FastCall:
         """The client said that it does not want it any more (M-99)."""
         session = self._passage.session
         self._link.let_respond()
-        if session is not None and (cancel := session.in_flight.get(self._key)) is not None:
+        if session is not None and (cancel := session.in_flight.get(self._identity)) is not None:
             cancel()
 
     def _is_late(self) -> None:

@@ -139,7 +139,7 @@ class FastPath:
             return False
         if route.figures.in_flight >= self._workspace_limit or self.figures.in_flight >= self._limit:
             return False
-        return self._workspaces.ready_now(workspace) is route.instance
+        return self._workspaces.ready_now(workspace, now) is route.instance
 
     def begin(self, route: FastRoute, now: float) -> None:
         """A call is sent."""
@@ -218,7 +218,7 @@ class FastPath:
         session, workspace = exchange.session, sent.located.workspace
         if session is not None and claims_of(arrival, session) != exchange.claims:
             return None  # it chose something else meanwhile
-        instance = self._workspaces.ready_now(workspace)
+        instance = self._workspaces.ready_now(workspace, time.monotonic())
         claim = decisive(exchange.claims)
         patterns = _patterns(arrival, exchange, sent.located)
         if instance is None or claim is None or patterns is None:

@@ -172,7 +172,7 @@ async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk
     """M-31."""
     session = await desk.open()
     cancelled: list[int] = []
-    session.in_flight = {1: lambda: cancelled.append(1), "x": lambda: cancelled.append(2)}
+    session.in_flight = {b"1": lambda: cancelled.append(1), b'"x"': lambda: cancelled.append(2)}
     outlet = Recorder()
     standing = desk.keeper.news.open_stream(session, outlet)
     assert standing is not None

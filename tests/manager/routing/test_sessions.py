@@ -56,7 +56,7 @@ def test_an_expired_session_is_unknown_before_it_is_swept() -> None:
     assert sessions.get("t", 0.0) is None
 
 
-@pytest.mark.parametrize("busy", [{"streaming": True}, {"in_flight": {1: lambda: None}}])
+@pytest.mark.parametrize("busy", [{"streaming": True}, {"in_flight": {b"1": lambda: None}}])
 def test_an_open_stream_or_a_call_in_flight_keeps_a_session(busy: dict[str, Any]) -> None:
     """M-32."""
     sessions = table()

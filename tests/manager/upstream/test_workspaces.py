@@ -107,14 +107,14 @@ async def test_a_busy_workspace_is_looked_at_beside_its_calls(world: World) -> N
     server = await world.workspaces.ready(workspace)
     for _ in range(3):
         world.now += LOOK_AGAIN_S + 0.1
-        assert world.workspaces.ready_now(workspace) is server
+        assert world.workspaces.ready_now(workspace, world.now) is server
         assert workspace.look is not None
         assert await workspace.look is True
     Path(workspace.root).rename(world.folder / "elsewhere")
     world.now += LOOK_AGAIN_S + 0.1
-    assert world.workspaces.ready_now(workspace) is server
+    assert world.workspaces.ready_now(workspace, world.now) is server
     assert await workspace.look is False
-    assert world.workspaces.ready_now(workspace) is None
+    assert world.workspaces.ready_now(workspace, world.now) is None
     refusal = await world.workspaces.ready(workspace)
     assert isinstance(refusal, Refusal)
     assert refusal.reason is Reason.WORKSPACE_GONE

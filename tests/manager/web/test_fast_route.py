@@ -92,7 +92,7 @@ def test_what_is_written_for_one_session_names_no_other() -> None:
 )
 def test_sessions_that_differ_in_what_counts_are_told_apart(changed: dict[str, Any]) -> None:
     one, same, other = (exchanges.session_of(roots=("file:///",)) for _ in range(3))
-    same.id, same.seen, same.in_flight = "s-2", 9.0, {1: print}
+    same.id, same.seen, same.in_flight = "s-2", 9.0, {b"1": print}
     for name, value in changed.items():
         setattr(other, name, value)
     assert Told.by(one) == Told.by(same) != Told.by(other)

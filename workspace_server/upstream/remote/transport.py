@@ -201,9 +201,8 @@ class RemoteTransport:
         return _encode(message.model_dump(by_alias=True, mode="json", exclude_unset=True))
 
     def _lost(self, identity: bytes, failure: HttpFailure) -> None:
-        number = jsonrpc.id_key(identity)
-        if isinstance(number, int):
-            task = asyncio.create_task(self._inbox.put(Lost(number, failure)), name="remote-lost")
+        if identity.isdigit():
+            task = asyncio.create_task(self._inbox.put(Lost(int(identity), failure)), name="remote-lost")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 

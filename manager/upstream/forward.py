@@ -21,7 +21,7 @@ from manager.settings import Settings
 from manager.upstream.answer import RETRY_MS, Answer, refusal_of
 from manager.upstream.instance import Figures, Instance
 from manager.upstream.response import Blame, ResponseTooLarge, UpstreamFailure, UpstreamResponse
-from manager.upstream.slot import Slot, Wait
+from manager.upstream.slot import Slot, Total, Wait
 from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import names
 from protocol.errors import Reason, Refusal
@@ -61,15 +61,14 @@ class Forwarder:
     def __init__(self, workspaces: Workspaces, settings: Settings) -> None:
         self._workspaces = workspaces
         self._settings = settings
-        self.figures = Figures()
+        self.total = Total()
 
     async def send(self, workspace: Workspace, outgoing: Outgoing) -> Answer | Refusal:
         """Send to the workspace's server, starting it if need be."""
         figures = workspace.supervisor.figures
         if outgoing.timed and self._is_full(figures):
             full = Refusal(Reason.OVERLOADED, "overloaded", delivered="no", retry_after_ms=RETRY_MS)
-            for one in (figures, self.figures):
-                one.failed(full)
+            figures.failed(full)
             return full
         slot = self._slot(figures, outgoing)
         outcome: Answer | Refusal | None = None
@@ -122,15 +121,14 @@ class Forwarder:
         return outcome
 
     def _slot(self, figures: Figures, outgoing: Outgoing) -> Slot:
-        for one in (figures, self.figures):
-            one.calls += outgoing.method == names.TOOLS_CALL
-        return Slot(figures, self.figures, is_stream=not outgoing.timed, begun=outgoing.begun)
+        figures.calls += outgoing.method == names.TOOLS_CALL
+        return Slot(figures, self.total, is_stream=not outgoing.timed, begun=outgoing.begun)
 
     def _is_full(self, figures: Figures) -> bool:
         settings = self._settings
         return (
             figures.in_flight >= settings.workspace_in_flight_limit
-            or self.figures.in_flight >= settings.in_flight_limit
+            or self.total.in_flight >= settings.in_flight_limit
         )
 
     async def _send(self, workspace: Workspace, outgoing: Outgoing, slot: Slot) -> Answer | Refusal:

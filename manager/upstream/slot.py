@@ -17,6 +17,15 @@ class Wait(Enum):
     CONNECTION = auto()
 
 
+class Total:
+    """How many calls are in flight, of all workspaces together."""
+
+    __slots__ = ("in_flight",)
+
+    def __init__(self) -> None:
+        self.in_flight = 0
+
+
 class Slot:
     """One call's place among those in flight, or a stream's among those that stand, given back once.
 
@@ -24,19 +33,19 @@ class Slot:
     goes out. Both are monotonic.
     """
 
-    __slots__ = ("_begun", "_everywhere", "_here", "_is_held", "_is_stream", "sent")
+    __slots__ = ("_begun", "_here", "_is_held", "_is_stream", "_total", "sent")
 
     def __init__(
         self,
         figures: Figures,
-        everywhere: Figures,
+        total: Total,
         *,
         is_stream: bool,
         begun: float | None = None,
         is_counted: bool = False,
     ) -> None:
         self._here = figures
-        self._everywhere = everywhere
+        self._total = total
         self._is_stream = is_stream
         self._is_held = True
         self._begun = begun
@@ -60,7 +69,7 @@ class Slot:
         if self._is_held:
             self._is_held = False
             self._count(-1)
-            self._here.last_outcome = self._everywhere.last_outcome = outcome
+            self._here.last_outcome = outcome
             if self._begun is not None and self.sent is not None:
                 now = time.monotonic()
                 self._here.timings.ended(self._begun, self.sent, now if came is None else came, now)
@@ -68,14 +77,12 @@ class Slot:
     def _count(self, step: int) -> None:
         if self._is_stream:
             self._here.streams += step
-            self._everywhere.streams += step
         else:
             self._here.in_flight += step
-            self._everywhere.in_flight += step
+            self._total.in_flight += step
 
     def fail(self, refusal: Refusal) -> None:
         """Give it back and enter the failure into the figures and the log."""
-        for one in (self._here, self._everywhere):
-            one.failed(refusal)
+        self._here.failed(refusal)
         self.release(refusal.reason.word)
         logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)

@@ -229,7 +229,7 @@ class Workspaces:
         return await workspace.supervisor.ready(urgent=urgent)
 
     def ready_now(self, workspace: Workspace, now: float) -> Instance | None:
-        """The server of a workspace at monotonic time `now`, None where anything must be waited for (`ready`)."""
+        """The server of a workspace, None where anything must be waited for (`ready`); `now` is monotonic."""
         workspace.used_at = now
         age = now - workspace.seen_at
         if workspace.identity is None or age > ROOT_CHECK_S:

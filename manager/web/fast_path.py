@@ -89,7 +89,6 @@ class FastPath:
         longest: bytes of a body that the door lets in.
         under_way: calls that were sent and not answered.
         date: for the heads of answers.
-        figures: of all calls.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class FastPath:
         self.under_way = 0
         self._learned = 0
         self.date = DateLine()
-        self.figures = forwarder.figures
+        self._total = forwarder.total
         self._host = host
         self._workspaces = workspaces
         self._sessions = sessions
@@ -137,28 +136,27 @@ class FastPath:
             return False
         if route.folder is not None and self._workspaces.remembered(route.folder) is not workspace:
             return False
-        if route.figures.in_flight >= self._workspace_limit or self.figures.in_flight >= self._limit:
+        if route.figures.in_flight >= self._workspace_limit or self._total.in_flight >= self._limit:
             return False
         return self._workspaces.ready_now(workspace, now) is route.instance
 
     def begin(self, route: FastRoute, now: float) -> None:
         """A call is sent."""
         self.under_way += 1
-        here, everywhere = route.figures, self.figures
-        here.in_flight += 1
-        everywhere.in_flight += 1
-        here.calls += 1
-        everywhere.calls += 1
-        here.last_call_at = now
+        figures = route.figures
+        figures.in_flight += 1
+        self._total.in_flight += 1
+        figures.calls += 1
+        figures.last_call_at = now
         if now - route.noted_at >= NOTED_S:
             self._clients.note(route.client, route.note(now))
 
     def end(self, route: FastRoute) -> None:
         """It is about to be answered."""
-        here, everywhere = route.figures, self.figures
-        here.in_flight -= 1
-        everywhere.in_flight -= 1
-        here.last_outcome = everywhere.last_outcome = "ok"
+        figures = route.figures
+        figures.in_flight -= 1
+        self._total.in_flight -= 1
+        figures.last_outcome = "ok"
         self.under_way -= 1
         if not self.under_way and self._host.is_draining:
             self._host.rested()
@@ -178,7 +176,7 @@ class FastPath:
         exchange = _exchange(route.arrival, incoming.body, passage.session)
         assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
         exchange.decided(route.located)
-        slot = Slot(route.figures, self.figures, is_stream=False, begun=begun, is_counted=True)
+        slot = Slot(route.figures, self._total, is_stream=False, begun=begun, is_counted=True)
         slot.sent = sent_at
         sent = Sent(route.located, Underway(response, slot, sent_at, self._settings.call_timeout_s))
         self.under_way -= 1

@@ -9,7 +9,7 @@ import pytest
 from manager.settings import Settings
 from manager.upstream.answer import Answer
 from manager.upstream.instance import Figures
-from manager.upstream.slot import Slot
+from manager.upstream.slot import Slot, Total
 
 
 async def test_a_reader_that_leaves_in_the_middle_of_a_body_gives_its_place_back(serve, pool_to) -> None:
@@ -23,11 +23,11 @@ async def test_a_reader_that_leaves_in_the_middle_of_a_body_gives_its_place_back
 
     server = await serve(half_a_body)
     response = await pool_to(server.port).request(b"POST", b"/mcp", (), b"{}")
-    mine, everywhere = Figures(), Figures()
-    answer = Answer(response, Slot(mine, everywhere, is_stream=False), Settings(), None)
+    mine, total = Figures(), Total()
+    answer = Answer(response, Slot(mine, total, is_stream=False), Settings(), None)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await answer.read()
-    assert (mine.in_flight, everywhere.in_flight) == (0, 0)
+    assert (mine.in_flight, total.in_flight) == (0, 0)
     assert mine.last_outcome == "cancelled"
     await server.finished()

@@ -7,12 +7,12 @@ import time
 import pytest
 
 from manager.upstream.instance import Figures
-from manager.upstream.slot import Slot, Wait
+from manager.upstream.slot import Slot, Total, Wait
 from protocol.errors import Reason, Refusal
 
 
 def place(figures: Figures, begun: float | None) -> Slot:
-    return Slot(figures, Figures(), is_stream=False, begun=begun)
+    return Slot(figures, Total(), is_stream=False, begun=begun)
 
 
 def test_a_call_is_timed_once_when_it_ends() -> None:

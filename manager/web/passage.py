@@ -26,6 +26,8 @@ class Passage:
         "_date",
         "_length",
         "_request_begin",
+        "_request_head",
+        "_request_length",
         "_written",
         "head",
         "route",
@@ -39,13 +41,16 @@ class Passage:
         self._written = route.written
         self._request_begin = route.request_begin(session)
         self._answer_begin = route.answer_begin(session)
-        self._answer_head = self._date = b""
-        self._length = -1
+        self._request_head = self._answer_head = self._date = b""
+        self._request_length = self._length = -1
 
     def request(self, body: bytes, found: Filled) -> bytes:
         """The request for the workspace server."""
         sent = body if self._written is None else self._written.filled(found)
-        return b"%b%d\r\n\r\n%b" % (self._request_begin, len(sent), sent)
+        if len(sent) != self._request_length:
+            self._request_length = len(sent)
+            self._request_head = b"%b%d\r\n\r\n" % (self._request_begin, len(sent))
+        return self._request_head + sent
 
     def answer(self, data: bytes, identity: bytes, date: bytes) -> bytes | None:
         """The answer to the client, where the data are a whole answer of the server that needs no thought.

@@ -13,13 +13,13 @@ from typing import Protocol
 
 from http_front.deadline import Deadline
 from manager.routing.arrival import Arrival
-from manager.routing.last_head import LastHead
 from manager.routing.sessions import Session
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
 from manager.web import express
-from manager.web.fast_path import FastPath, Kind
+from manager.web.fast_path import FastPath
 from manager.web.incoming import Incoming
+from manager.web.kind import Kind
 from manager.web.passage import Passage
 from protocol.call_pattern import Filled
 
@@ -90,7 +90,7 @@ class FastCall:
         for route in kind.routes:
             found = route.match(body)
             if found is not None:
-                passage = Passage(route, session, LastHead(head, self._path.longest))
+                passage = kind.passage(route, session, head, self._path.longest)
                 if not self._send(passage, body, found):
                     return False
                 self._last = passage

@@ -9,7 +9,6 @@ answered there in the same words.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from typing import Any, Final, Protocol
 
 from manager.answers.dispatch import Sent
@@ -29,6 +28,7 @@ from manager.web.arrival import claims_of, exchange_of
 from manager.web.express import Express
 from manager.web.fast_route import NOTED_S, FastRoute, Told
 from manager.web.incoming import DateLine, Incoming
+from manager.web.kind import Kind
 from manager.web.passage import Passage
 from protocol import headers
 from protocol.call_pattern import Pattern, probe_of
@@ -37,36 +37,8 @@ from protocol.jsonrpc import Request
 
 REMEMBERED: Final = 1024
 """Kinds of calls whose routes are kept."""
-TOOLS: Final = 32
-"""Routes of one kind: tools that are called, in the era whose heads do not name them."""
 LEARNED: Final = 4096
 """Routes after which all are forgotten: each keeps the call it was made from."""
-EAGER: Final = 32
-RARELY: Final = 64
-"""From so many calls of a kind on that were not known, in a row, only each so many-th is learned from.
-
-There are clients that write something new into each call: to learn from all would cost more than it saves.
-"""
-
-
-class Kind:
-    """Calls that come with one head, in sessions that say the same.
-
-    Attributes:
-        routes: theirs; each is for one tool, or for one manner to write its calls.
-        unknown: calls that were not known, counted from one where others were known before them.
-    """
-
-    __slots__ = ("routes", "unknown")
-
-    def __init__(self) -> None:
-        self.routes: Sequence[FastRoute] = ()
-        self.unknown = 0
-
-    def is_worth_learning(self) -> bool:
-        """Whether to learn from a call that was not known, which is noted here."""
-        count, self.unknown = self.unknown, self.unknown + 1
-        return bool(count) and (count < EAGER or not count % RARELY)
 
 
 class Host(Protocol):
@@ -200,7 +172,7 @@ class FastPath:
             if self._learned >= LEARNED:
                 self.kinds.clear()
                 self._learned, kind = 0, self._kind(incoming.arrival, session)
-            kind.routes = [*(one for one in kind.routes if one is not known), route][-TOOLS:]
+            kind.learn(route, instead_of=known)
             self._learned += 1
 
     def _kind(self, arrival: Arrival, session: Session | None) -> Kind:

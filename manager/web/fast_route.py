@@ -2,7 +2,7 @@
 
 Where they go, how they are known, how they are worded in both directions: bytes that were written once, for
 reuse. What a call means was decided when the route was made (`fast_path.py`), and whether that still holds is
-asked there for every call. What one connection adds is `passage.py`.
+asked there for every call. What one session adds is `passage.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How one connection takes a route: what is written for all calls that come with one head, in one session.
+"""How a session takes a route: what is written for all calls that come with one head, on whichever connection.
 
 Joins bytes; what they say is the route's (`fast_route.py`).
 """
@@ -12,7 +12,7 @@ from protocol.call_pattern import Filled
 
 
 class Passage:
-    """A route as one connection takes it.
+    """A route as one session takes it, or everybody in the era without.
 
     Attributes:
         route: the route.

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from manager.upstream import workspaces
 from manager.web import fast_path
+from manager.web.kind import EAGER, RARELY, TOOLS
 from protocol.call_pattern import probe_of
 from support.front_door import Answer
 from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
@@ -245,9 +246,9 @@ async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_fr
     for number in range(150):
         body = client.body(f"t{number}" if era == "legacy" else "t", 7, {"a": "\u00e9"})
         assert (await client.send(client.request(body))).status == 200
-    assert len(learned) <= 2 * (fast_path.EAGER + 3)
+    assert len(learned) <= 2 * (EAGER + 3)
     assert not known
-    for _ in range(fast_path.RARELY + 2):
+    for _ in range(RARELY + 2):
         await client.call("t")
     assert known.answered
     count, play.upstream.plays["another"] = len(known), PLAIN_RESULT
@@ -267,9 +268,7 @@ async def test_what_was_learned_is_forgotten_before_it_is_too_much(
         path.kinds.clear()
         for number in range(20):
             await client.call(f"few{number % 5}", number)
-            assert sum(len(kind.routes) for kind in path.kinds.values()) <= 3 + fast_path.TOOLS * (
-                number == 0
-            )
+            assert sum(len(kind.routes) for kind in path.kinds.values()) <= 3 + TOOLS * (number == 0)
         count = len(known)
         for _ in range(4):
             await client.call("t")

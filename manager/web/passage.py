@@ -1,4 +1,4 @@
-"""How a session takes a route: what is written for all calls that come with one head, on whichever connection.
+"""How a session takes a route: what is written for all calls that come with one head, on any connection.
 
 Joins bytes; what they say is the route's (`fast_route.py`).
 """

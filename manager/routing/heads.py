@@ -20,7 +20,7 @@ from protocol import headers
 REMEMBERED: Final = 1024
 LONGEST: Final = 2048
 """Bytes of a head that is remembered."""
-_SESSION: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\n)")
+SESSION: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\n)")
 """A session's id: whatever visible characters it has, no rule of the door makes a difference between them."""
 
 
@@ -64,7 +64,7 @@ class Heads:
     def read(self, raw: bytes) -> Read | Refused:
         """What a whole head is."""
         is_short = len(raw) <= LONGEST
-        named = _SESSION.search(raw) if is_short else None
+        named = SESSION.search(raw) if is_short else None
         bare = raw if named is None else _without(raw, named)
         digits = PLAIN_LENGTH.search(bare) if is_short else None
         if digits is None:

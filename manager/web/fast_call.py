@@ -78,11 +78,27 @@ class FastCall:
         """Send a request like the last one; False where it is none, and nothing was done."""
         last = self._last
         self._begun = _monotonic()
-        if last is None or (start := last.head.body_at(data)) < 0:
+        if last is None:
             return False
+        start = last.body_at(data)
+        if start < 0:
+            return self._take_similar(last, data)
         body = data[start:]
         found = last.route.match(body)
         return found is not None and self._send(last, body, found)
+
+    def _take_similar(self, last: Passage, data: bytes) -> bool:
+        """The same where the length differs, or the session."""
+        split = last.heads.match(data)
+        if split is None or (passage := self._path.passage(last, split[1])) is None:
+            return False
+        body = data[split[0] :]
+        found = passage.route.match(body)
+        if found is None or not self._send(passage, body, found):
+            return False
+        passage.came(data, split[0])
+        self._last = passage
+        return True
 
     def take_body(self, kind: Kind, session: Session | None, head: bytes, body: bytes) -> bool:
         """Send a request of this kind; False where no route of it fits, and nothing was done."""

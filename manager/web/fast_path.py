@@ -97,6 +97,19 @@ class FastPath:
         session = self._sessions.peek(identity)
         return session, None if session is None else self.kinds.get((arrival, Told.by(session)))
 
+    def passage(self, last: Passage, identity: bytes) -> Passage | None:
+        """How a session takes the route of another one, or of itself; None where its route is another.
+
+        Args:
+            identity: that its request names it by, empty where it names none.
+        """
+        if last.session is None or not identity or identity == last.session.id.encode():
+            return last
+        session = self._sessions.peek(identity.decode())
+        if session is None or Told.by(session) != last.route.told:
+            return None
+        return Passage(last.route, session, last.heads)
+
     def holds(self, route: FastRoute, session: Session | None, now: float) -> bool:
         """Whether a call of this route goes where the last one went, at monotonic time `now`."""
         if self._host.is_draining:

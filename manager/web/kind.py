@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from manager.routing.last_head import LastHead
+from manager.routing.head_pattern import HeadPattern
 from manager.routing.sessions import Session
 from manager.web.fast_route import FastRoute
 from manager.web.passage import Passage
@@ -30,10 +30,11 @@ class Kind:
         unknown: calls that were not known, counted from one where others were known before them.
     """
 
-    __slots__ = ("_taken", "unknown")
+    __slots__ = ("_heads", "_taken", "unknown")
 
     def __init__(self) -> None:
         self._taken: dict[FastRoute, Passage | None] = {}
+        self._heads: HeadPattern | None = None
         self.unknown = 0
 
     @property
@@ -66,5 +67,6 @@ class Kind:
         """
         last = self._taken[route]
         if last is None or last.session is not session:
-            last = self._taken[route] = Passage(route, session, LastHead(head, longest))
+            heads = self._heads = self._heads or HeadPattern(head, longest)
+            last = self._taken[route] = Passage(route, session, heads)
         return last

@@ -5,7 +5,7 @@ Joins bytes; what they say is the route's (`fast_route.py`).
 
 from __future__ import annotations
 
-from manager.routing.last_head import LastHead
+from manager.routing.head_pattern import HeadPattern
 from manager.routing.sessions import Session
 from manager.web.fast_route import FastRoute
 from protocol.call_pattern import Filled
@@ -17,32 +17,45 @@ class Passage:
     Attributes:
         route: the route.
         session: whose calls these are, None in the era without.
-        head: the one they come with.
+        heads: what those have in common that they come with.
     """
 
     __slots__ = (
         "_answer_begin",
         "_answer_head",
         "_date",
+        "_head",
         "_length",
         "_request_begin",
         "_request_head",
         "_request_length",
+        "_size",
         "_written",
-        "head",
+        "heads",
         "route",
         "session",
     )
 
-    def __init__(self, route: FastRoute, session: Session | None, head: LastHead) -> None:
+    def __init__(self, route: FastRoute, session: Session | None, heads: HeadPattern) -> None:
         self.route = route
         self.session = session
-        self.head = head
+        self.heads = heads
+        self._head = b""  # the last one that came, of a request of this size
+        self._size = -1
         self._written = route.written
         self._request_begin = route.request_begin(session)
         self._answer_begin = route.answer_begin(session)
         self._request_head = self._answer_head = self._date = b""
         self._request_length = self._length = -1
+
+    def body_at(self, data: bytes) -> int:
+        """Where the body begins in a whole request with the last one's head and size; -1 in any other."""
+        is_same = len(data) == self._size and data.startswith(self._head)
+        return len(self._head) if is_same else -1
+
+    def came(self, data: bytes, start: int) -> None:
+        """A request came whose body begins there."""
+        self._head, self._size = data[:start], len(data)
 
     def request(self, body: bytes, found: Filled) -> bytes:
         """The request for the workspace server."""

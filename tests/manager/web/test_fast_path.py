@@ -13,9 +13,10 @@ import pytest_asyncio
 
 from manager.upstream import workspaces
 from manager.web import fast_path
+from manager.web.fast_route import Told
 from manager.web.kind import EAGER, RARELY, TOOLS
 from protocol.call_pattern import probe_of
-from support.front_door import Answer
+from support.front_door import Answer, LegacyClient
 from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
 from support.plays import PLAIN, PLAIN_RESULT, PLAYS
 from support.scene import Scene, scene
@@ -164,6 +165,26 @@ async def test_sessions_in_turns_on_one_connection_are_known_again(play: Scene, 
             client.lines = lines
             fast = await client.call("t")
             assert same(fast) == same(await read_as_usual(client, "t"))
+
+
+async def test_a_session_that_says_something_else_takes_no_route_of_others(
+    play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one connection in turns, where all else is the same."""
+    async with warmed(play, "legacy", "t") as client:
+        monkeypatch.setattr(LegacyClient, "capabilities", {"experimental": {"more": {}}})
+        async with warmed(play, "legacy", "t") as other:
+            capabilities = []
+            for number, lines in enumerate([client.lines, other.lines] * 4):
+                client.lines, count = lines, len(known)
+                assert (await client.call("t", 100 + number)).status == 200
+                assert len(known) == count + 1
+                assert known.session is not None
+                assert known[-1].told == Told.by(known.session)
+                capabilities.append(known.session.capabilities)
+    assert capabilities == capabilities[:2] * 4
+    assert b"more" in capabilities[1]
+    assert b"more" not in capabilities[0]
 
 
 async def test_an_unknown_session_among_known_ones_is_refused(play: Scene, known: Known) -> None:

@@ -11,8 +11,8 @@ import pytest
 from manager.answers.exchange import Located
 from manager.answers.outgoing import caller
 from manager.answers.sighting import sighting
+from manager.routing.head_pattern import HeadPattern
 from manager.routing.ladder import Source
-from manager.routing.last_head import LastHead
 from manager.routing.sessions import Session
 from manager.upstream import learned
 from manager.upstream.response import ResponseHead
@@ -46,7 +46,7 @@ def route(session: Session | None) -> FastRoute:
 def passage(*, is_in_session: bool = True) -> Passage:
     """The way of a client with one connection."""
     session = exchanges.session_of() if is_in_session else None
-    return Passage(route(session), session, LastHead(b"", 0))
+    return Passage(route(session), session, HeadPattern(b"", 0))
 
 
 # -- requests ----------------------------------------------------------------------------------------------
@@ -67,7 +67,7 @@ def test_what_is_written_for_one_session_names_no_other() -> None:
     found = shared.match(BODY)
     assert found is not None
     for session in (one, other, one):
-        made, alone = (Passage(each, session, LastHead(b"", 0)) for each in (shared, route(session)))
+        made, alone = (Passage(each, session, HeadPattern(b"", 0)) for each in (shared, route(session)))
         assert made.request(BODY, found) == alone.request(BODY, found)
         assert made.answer(response(RESULT), b"1", DATE) == alone.answer(response(RESULT), b"1", DATE)
         assert caller(session.id)[1] in made.request(BODY, found)

@@ -82,7 +82,7 @@ class FastCall:
             return False
         start = last.body_at(data)
         if start < 0:
-            return self._take_similar(last, data)
+            return self._take_similar(last, data) or self._take_recent(data)
         body = data[start:]
         found = last.route.match(body)
         return found is not None and self._send(last, body, found)
@@ -97,8 +97,17 @@ class FastCall:
         if found is None or not self._send(passage, body, found):
             return False
         passage.came(data, split[0])
-        self._last = passage
+        self._keep(passage, data)
         return True
+
+    def _take_recent(self, data: bytes) -> bool:
+        """The same where the address differs, if others call there in this manner."""
+        last = self._path.recent(data)
+        return last is not None and last is not self._last and self._take_similar(last, data)
+
+    def _keep(self, passage: Passage, head: bytes) -> None:
+        self._last = passage
+        self._path.took(passage, head)
 
     def take_body(self, kind: Kind, session: Session | None, head: bytes, body: bytes) -> bool:
         """Send a request of this kind; False where no route of it fits, and nothing was done."""
@@ -109,7 +118,7 @@ class FastCall:
                 passage = kind.passage(route, session, head, self._path.longest)
                 if not self._send(passage, body, found):
                     return False
-                self._last = passage
+                self._keep(passage, head)
                 kind.unknown = 1
                 return True
         return False

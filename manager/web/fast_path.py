@@ -37,6 +37,8 @@ from protocol.jsonrpc import Request
 
 REMEMBERED: Final = 1024
 """Kinds of calls whose routes are kept."""
+LONGEST_LINE: Final = 512
+"""Bytes of a request line that is remembered."""
 LEARNED: Final = 4096
 """Routes after which all are forgotten: each keeps the call it was made from."""
 
@@ -73,6 +75,7 @@ class FastPath:
         forwarder: Forwarder,
         settings: Settings,
     ) -> None:
+        self._recent: dict[bytes, Passage] = {}
         self.kinds: dict[tuple[Arrival, Told | None], Kind] = {}
         self.longest = settings.body_limit
         self.under_way = 0
@@ -109,6 +112,18 @@ class FastPath:
         if session is None or Told.by(session) != last.route.told:
             return None
         return Passage(last.route, session, last.heads)
+
+    def recent(self, data: bytes) -> Passage | None:
+        """How the address that a request begins with was called last; None where that is not known."""
+        return self._recent.get(_request_line(data))
+
+    def took(self, passage: Passage, head: bytes) -> None:
+        """A call with such a head was sent."""
+        line = _request_line(head)
+        if self._recent.get(line) is not passage:
+            if len(self._recent) >= REMEMBERED:
+                self._recent.clear()
+            self._recent[line] = passage
 
     def holds(self, route: FastRoute, session: Session | None, now: float) -> bool:
         """Whether a call of this route goes where the last one went, at monotonic time `now`."""
@@ -240,6 +255,10 @@ def _patterns(
     if written is None or written[0].probe != pattern.probe or written[1] != other_sent.body:
         return None
     return pattern, written[0]
+
+
+def _request_line(data: bytes) -> bytes:
+    return data[: max(0, data.find(b"\r", 0, LONGEST_LINE))]
 
 
 def _but_body(sent: Outgoing) -> tuple[Any, ...]:

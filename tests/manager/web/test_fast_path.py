@@ -6,13 +6,17 @@ import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
+from manager.routing.heads import Heads, Read, Refused
 from manager.upstream import workspaces
 from manager.web import fast_path
+from manager.web.fast_path import REMEMBERED
 from manager.web.fast_route import Told
 from manager.web.kind import EAGER, RARELY, TOOLS
 from protocol.call_pattern import probe_of
@@ -20,7 +24,7 @@ from support.front_door import Answer, LegacyClient
 from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
 from support.plays import PLAIN, PLAIN_RESULT, PLAYS
 from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, fixed, held
+from support.scripted_upstream import COMPLETE, ScriptedUpstream, fixed, held
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ALL_PLAYS = {**PLAYS, "for another request": fixed(PLAIN.replace(b":7", b":8") + b"}")}
@@ -149,22 +153,48 @@ async def test_calls_that_are_marked_anew_each_time_are_known_again(
 # -- sessions ----------------------------------------------------------------------------------------------
 
 
-async def test_sessions_in_turns_on_one_connection_are_known_again(play: Scene, known: Known) -> None:
+async def test_sessions_in_turns_on_one_connection_are_known_again(
+    play: Scene, known: Known, read: list[bytes]
+) -> None:
     """Each call comes with another id than the one before; what was learned in one session serves all."""
     async with warmed(play, "legacy", "t") as client, warmed(play, "legacy", "t") as other:
+        read.clear()
         count, callers = len(known), []
         for number, lines in enumerate([client.lines, other.lines] * 4):
             client.lines = lines
             answer = await client.call("t", 100 + number)
             assert f"Mcp-Session-Id: {answer.headers['Mcp-Session-Id']}" in lines
             callers.append(play.upstream.called("t")[-1].header("Lm-Tools-Bridge-Caller"))
-        assert len(known) == count + 8
+        assert (len(known), read) == (count + 8, [])
         assert callers == callers[:2] * 4
         assert len(set(callers)) == 2
         for lines in (client.lines, other.lines):
             client.lines = lines
             fast = await client.call("t")
             assert same(fast) == same(await read_as_usual(client, "t"))
+
+
+@ERAS
+async def test_workspaces_in_turns_on_one_connection_are_known_again(
+    era: str, play: Scene, known: Known, read: list[bytes], tmp_path: Path
+) -> None:
+    """Each call gets to the workspace that its address names, and no head is read."""
+    elsewhere = replace(play, upstream=ScriptedUpstream(tmp_path, play.manager.paths.control_socket))
+    async with (
+        elsewhere.upstream.serving(),
+        warmed(play, era, "t") as client,
+        warmed(elsewhere, era, "t") as other,
+    ):
+        for one, at in ((client, play), (other, elsewhere)):
+            one.path = at.pure_url.removeprefix(at.manager.base)
+            await one.warm("t")
+        ways = [(client.lines, client.path, play), (other.lines, other.path, elsewhere)]
+        for number in range(8):
+            client.lines, client.path, at = ways[number % 2]
+            count = len(known), len(read)
+            assert (await client.call("t", 100 + number)).status == 200
+            assert at.upstream.called("t")[-1].message["id"] == 100 + number
+            assert (len(known), len(read)) == (count[0] + 1, count[1])
 
 
 async def test_a_session_that_says_something_else_takes_no_route_of_others(
@@ -246,6 +276,20 @@ async def test_a_number_and_a_text_are_two_ids(play: Scene, known: Known) -> Non
 
 
 @pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The heads that were read."""
+    found: list[bytes] = []
+    usual = Heads.read
+
+    def noted(self: Heads, raw: bytes) -> Read | Refused:
+        found.append(raw)
+        return usual(self, raw)
+
+    monkeypatch.setattr(Heads, "read", noted)
+    return found
+
+
+@pytest.fixture
 def learned(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The bodies that were taken apart to learn from them."""
     found: list[bytes] = []
@@ -277,6 +321,19 @@ async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_fr
         await client.call("another" if era == "legacy" else "t")
     assert len(known) > count
     client.close()
+
+
+async def test_addresses_are_forgotten_before_they_are_too_many(play: Scene, known: Known) -> None:
+    async with warmed(play, "modern", "t") as client:
+        await client.call("t")
+    path, lines = known.path, [b"POST /%d HTTP/1.1\r\n" % number for number in range(3 * REMEMBERED)]
+    assert path is not None
+    last = path.recent(client.request(b""))
+    assert last is not None
+    for line in lines:
+        path.took(last, line)
+        assert path.recent(line) is last
+    assert sum(path.recent(line) is not None for line in lines) <= REMEMBERED
 
 
 async def test_what_was_learned_is_forgotten_before_it_is_too_much(

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from manager.folder import CwdProblem
+from manager.routing.door import DoorRefusal
 from manager.routing.leases import PortExhausted
 from manager.routing.registrations import HEARTBEAT_S, SUSPECT_AFTER_S
 from manager.web import aiohttp_web as web
+from manager.web.door import read_body
 from manager.web.services import ServerQuestion, Services
 from protocol.errors import Reason, Refusal
 from protocol.registration import Allocate, Bye, Heartbeat, InvalidPayload, Resolve, Shutdown
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler
 
 MAX_BODY: Final = 1024 * 1024
+BODY_S: Final = 30.0
+"""Seconds in which a body has to come."""
+_BODY_PROBLEMS: Final = {400: "invalid_json", 408: "body_too_late", 413: "body_too_large"}
 
 
 def make_control_app(services: Services) -> web.Application:
@@ -201,13 +206,11 @@ def _json(status: int, body: Mapping[str, object]) -> web.Response:
 
 async def _read_object(request: web.Request) -> dict[str, Any] | web.Response:
     """The body as a JSON object, or the refusal. The cap holds whatever the application's own one is."""
-    body = bytearray()
+    body = await read_body(request, MAX_BODY, BODY_S)
+    if isinstance(body, DoorRefusal):
+        return refusal(body.status, _BODY_PROBLEMS[body.status])
     try:
-        async for chunk in request.content.iter_any():
-            body += chunk
-            if len(body) > MAX_BODY:
-                return refusal(413, "body_too_large")
         payload = json.loads(body.decode("utf-8"))
-    except (web.RequestPayloadError, ValueError, RecursionError):
-        return refusal(400, "invalid_json")
+    except (ValueError, RecursionError):
+        payload = None
     return payload if isinstance(payload, dict) else refusal(400, "invalid_json")

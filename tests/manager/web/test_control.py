@@ -153,7 +153,9 @@ class Socket:
     async def post(self, path: str, body: object) -> Answer:
         return await self.send("POST", path, json.dumps(body).encode())
 
-    async def send(self, method: str, path: str, body: bytes | io.BytesIO | None = None) -> Answer:
+    async def send(
+        self, method: str, path: str, body: bytes | io.BytesIO | AsyncIterator[bytes] | None = None
+    ) -> Answer:
         async with self.http.request(method, path, data=body) as response:
             assert response.content_type == "application/json"
             answer = await response.json()
@@ -496,6 +498,21 @@ async def test_body_above_the_cap_is_refused(control: Socket) -> None:
     for padding, expected in ((MAX_BODY - 30, 200), (MAX_BODY, 413)):
         body = io.BytesIO(json.dumps({"padding": "x" * padding}).encode())
         assert (await control.send("POST", "/bye", body))[0] == expected
+    assert await control.get("/health") == (200, {"ok": True})
+
+
+async def test_body_that_does_not_come_is_not_waited_for(
+    control: Socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manager.web.control.BODY_S", 0.05)
+
+    async def stalled() -> AsyncIterator[bytes]:
+        yield b"{"
+        await asyncio.sleep(60)
+
+    async with asyncio.timeout(5):
+        answer = await control.send("POST", "/bye", stalled())
+    assert answer == (408, {"ok": False, "reason": "body_too_late"})
     assert await control.get("/health") == (200, {"ok": True})
 
 

@@ -22,7 +22,7 @@ from manager.filesystem import FolderExaminer
 from manager.legacy.endpoint import LegacyEndpoint
 from manager.legacy.keeper import Keeper
 from manager.legacy.listening import Listening
-from manager.legacy.wishes import Wishes
+from manager.legacy.preferences import Preferences
 from manager.paths import Paths
 from manager.routing.clients import Clients
 from manager.settings import Settings
@@ -90,11 +90,11 @@ def assemble(
     dispatch = Dispatch(workspaces, forwarder, Lists(forwarder, catalog, settings), handshakes, roots)
     greetings = Greetings(workspaces, catalog)
     clients = Clients()
-    listening = Listening(keeper.news, workspaces, externals)
-    wishes = Wishes(keeper, workspaces, listening)
+    listening = Listening(keeper.notifier, workspaces, externals)
+    preferences = Preferences(keeper, workspaces, listening)
     routes = McpRoutes(
         dispatch,
-        LegacyEndpoint(keeper, dispatch, greetings, wishes, settings),
+        LegacyEndpoint(keeper, dispatch, greetings, preferences, settings),
         ModernEndpoint(dispatch, greetings, streams_end),
         settings,
         own_task=own_task,

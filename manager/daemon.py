@@ -268,7 +268,7 @@ class Daemon:
             systemd.notify(WATCHDOG=1)
             await keeper.housekeep()
             await workspaces.stop_idle(keeper.active_workspaces(idle_s))
-            keeper.news.incomplete_no_more({one.id for one in workspaces if one.supervisor.is_serving})
+            keeper.notifier.incomplete_no_more({one.id for one in workspaces if one.supervisor.is_serving})
             await asyncio.sleep(pause)
 
     # -- release ------------------------------------------------------------------------------------------

@@ -19,10 +19,10 @@ from manager.answers.dispatch import Dispatch, Sent
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
 from manager.answers.greeting import Greetings, initialized
 from manager.legacy.keeper import Keeper
+from manager.legacy.preferences import METHODS as PREFERENCES
+from manager.legacy.preferences import Preferences
 from manager.legacy.roots import SessionRoots
 from manager.legacy.rounds import Rounds
-from manager.legacy.wishes import METHODS as WISHES
-from manager.legacy.wishes import Wishes
 from manager.log import logger, short
 from manager.routing.sessions import Session, is_well_formed
 from manager.settings import Settings
@@ -65,12 +65,17 @@ class LegacyEndpoint:
     """The legacy side of the MCP endpoint."""
 
     def __init__(
-        self, keeper: Keeper, dispatch: Dispatch, greetings: Greetings, wishes: Wishes, settings: Settings
+        self,
+        keeper: Keeper,
+        dispatch: Dispatch,
+        greetings: Greetings,
+        preferences: Preferences,
+        settings: Settings,
     ) -> None:
         self.keeper = keeper
         self._dispatch = dispatch
         self._greetings = greetings
-        self._wishes = wishes
+        self._preferences = preferences
         self._roots = SessionRoots(keeper, settings.roots_wait_s)
         self._limit = settings.response_limit
 
@@ -144,8 +149,8 @@ class LegacyEndpoint:
         return self._translated(exchange, session, await self._dispatch.arrival(exchange, sent))
 
     async def _answer(self, exchange: Exchange, session: Session) -> Reply:
-        if exchange.message.method in WISHES:
-            return await self._wishes.answer(exchange, session)
+        if exchange.message.method in PREFERENCES:
+            return await self._preferences.answer(exchange, session)
         return await self._dispatch.answer(exchange)
 
     async def _with_roots(self, exchange: Exchange, session: Session) -> AsyncGenerator[bytes]:

@@ -1,7 +1,7 @@
 """Keeps legacy sessions: opens, binds, ends and saves them.
 
 Who is who is the pure table `routing/sessions.py`; requests come in through `endpoint.py`. What sessions hear
-is `news.py`.
+is `notifier.py`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
-from manager.legacy.news import News
+from manager.legacy.notifier import Notifier
 from manager.legacy.questions import Questions
 from manager.legacy.streams import Streams
 from manager.log import logger, short
@@ -33,7 +33,7 @@ MAX_SUBSCRIPTIONS = 256
 
 
 @dataclass(slots=True)
-class _Doings:
+class _Runtime:
     """What only lives with the process.
 
     One handshake at a time, one question for roots, whether the tools were listed since, and the questions to
@@ -63,12 +63,12 @@ class Keeper:
             unused_s=settings.session_unused_s,
         )
         self.streams = Streams(now)
-        self.news = News(self.sessions, self.streams, now)
+        self.notifier = Notifier(self.sessions, self.streams, now)
         self._settings = settings
         self._store = store
         self._now = now
         self._wall = wall
-        self._doings: dict[str, _Doings] = {}
+        self._runtimes: dict[str, _Runtime] = {}
         self._flushed_at = now()
 
     def restore(self, rows: tuple[SessionRow, ...]) -> None:
@@ -89,7 +89,7 @@ class Keeper:
             )  # fmt: skip
             self.sessions.add(session)
             if session.subscriptions:
-                self.news.missed_all(session)
+                self.notifier.missed_all(session)
 
     async def open(
         self,
@@ -144,7 +144,7 @@ class Keeper:
             left = {uri: home for uri, home in session.subscriptions.items() if home != session.workspace}
             session.subscriptions = left
         session.workspace, session.cwd = workspace, cwd
-        self.news.stir()
+        self.notifier.stir()
         await self.save(session)
 
     async def subscribe(self, session: Session, uri: str, workspace: str) -> bool:
@@ -152,14 +152,14 @@ class Keeper:
         if uri not in session.subscriptions and len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
             return False
         session.subscriptions[uri] = workspace
-        self.news.stir()
+        self.notifier.stir()
         await self.save(session)
         return True
 
     async def unsubscribe(self, session: Session, uri: str) -> None:
         """Note, durably, that it does not want to hear of a resource any more."""
         if session.subscriptions.pop(uri, None) is not None:
-            self.news.stir()
+            self.notifier.stir()
             await self.save(session)
 
     async def save(self, session: Session) -> None:
@@ -190,8 +190,8 @@ class Keeper:
 
     def note_listed(self, session: Session) -> None:
         """The session was answered a tool list."""
-        if session.id in self._doings:
-            self._doings[session.id].relisted.set()
+        if session.id in self._runtimes:
+            self._runtimes[session.id].relisted.set()
 
     def questions(self, session: Session) -> Questions:
         """What the session's client is being asked."""
@@ -199,8 +199,8 @@ class Keeper:
 
     def abandon_questions(self) -> None:
         """The manager stops: calls that wait for their client's answer end now."""
-        for doings in self._doings.values():
-            doings.questions.abandon()
+        for runtime in self._runtimes.values():
+            runtime.questions.abandon()
 
     def handshake_lock(self, session: Session) -> asyncio.Lock:
         """One handshake of a session after the other (M-45)."""
@@ -210,8 +210,8 @@ class Keeper:
         """A client is asked for its roots once, whatever it asks meanwhile (M-115)."""
         return self._of(session).roots
 
-    def _of(self, session: Session) -> _Doings:
-        return self._doings.setdefault(session.id, _Doings())
+    def _of(self, session: Session) -> _Runtime:
+        return self._runtimes.setdefault(session.id, _Runtime())
 
     # -- housekeeping --------------------------------------------------------------------------------------
 
@@ -245,8 +245,8 @@ class Keeper:
         for cancel in list(session.in_flight.values()):
             cancel()
         self.streams.forget(session)
-        self._doings.pop(session.id, None)
-        self.news.stir()
+        self._runtimes.pop(session.id, None)
+        self.notifier.stir()
 
     def _row(self, session: Session) -> SessionRow:
         return SessionRow(

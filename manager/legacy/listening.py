@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
-from manager.legacy.ear import Ear
-from manager.legacy.news import News
+from manager.legacy.listener import Listener
+from manager.legacy.notifier import Notifier
 from manager.upstream.externals import ExternalServers
 from manager.upstream.instance import Instance
 from manager.upstream.workspaces import Workspaces
@@ -30,17 +30,17 @@ SETTLE_S: Final = 0.05
 class Listening:
     """The listen streams of the manager itself. Run it in one task; cancelling that ends them all."""
 
-    def __init__(self, news: News, workspaces: Workspaces, externals: ExternalServers) -> None:
-        self._news = news
+    def __init__(self, notifier: Notifier, workspaces: Workspaces, externals: ExternalServers) -> None:
+        self._notifier = notifier
         self._workspaces = workspaces
         self._externals = externals
-        self._ears: dict[str, list[Ear]] = {}
+        self._listeners: dict[str, list[Listener]] = {}
         """By workspace, the newest last. It is the only one once it was acknowledged."""
-        self._tasks: dict[Ear, asyncio.Task[None]] = {}
+        self._tasks: dict[Listener, asyncio.Task[None]] = {}
         self._known: set[str] = set()
         self._interrupted: set[str] = set()
         self._stirred = asyncio.Event()
-        news.on_interest = self._stirred.set
+        notifier.on_interest = self._stirred.set
 
     async def run(self) -> None:
         """Listen where somebody wants to hear, for ever."""
@@ -69,29 +69,29 @@ class Listening:
         self._look()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                while ears := self._ears.get(workspace):
-                    ear = ears[-1]
-                    await ear.decided.wait()
-                    if ear.honoured is not None and uri in ear.uris:
-                        return uri in ear.honoured
-                    if self._ears.get(workspace, [])[-1:] == [ear]:
+                while listeners := self._listeners.get(workspace):
+                    listener = listeners[-1]
+                    await listener.decided.wait()
+                    if listener.honoured is not None and uri in listener.uris:
+                        return uri in listener.honoured
+                    if self._listeners.get(workspace, [])[-1:] == [listener]:
                         return None
         return None
 
     # -- which streams there are --------------------------------------------------------------------------
 
     def _look(self) -> None:
-        interest = self._news.interest()
+        interest = self._notifier.interest()
         serving = self._serving(interest)
         for workspace in self._known - interest.keys():
-            self._news.anything_changed(workspace)  # from now on nobody listens
+            self._notifier.anything_changed(workspace)  # from now on nobody listens
         self._known = set(interest)
-        for workspace in list(self._ears):
+        for workspace in list(self._listeners):
             self._drop_dead(workspace, serving.get(workspace))
         self._interrupted &= self._known
         for workspace, instance in serving.items():
-            ears = self._ears.setdefault(workspace, [])
-            if not ears or ears[-1].uris != interest[workspace]:
+            listeners = self._listeners.setdefault(workspace, [])
+            if not listeners or listeners[-1].uris != interest[workspace]:
                 self._listen(workspace, instance, interest[workspace])
 
     def _serving(self, identities: Collection[str]) -> dict[str, Instance]:
@@ -109,49 +109,49 @@ class Listening:
 
     def _listen(self, workspace: str, instance: Instance, uris: frozenset[str]) -> None:
         """Begin to listen; who listened before goes on until this one is acknowledged."""
-        ears = self._ears[workspace]
-        promised = {uri for one in ears for uri in one.honoured or ()}
-        self._drop([one for one in ears if one.is_over or one.honoured is None])
-        ear = Ear(workspace, instance, uris, promised)
-        task = asyncio.create_task(ear.run(self._told), name=f"listen {workspace}")
-        task.add_done_callback(lambda _: self._tasks.pop(ear, None))
-        self._tasks[ear] = task
-        ears.append(ear)
+        listeners = self._listeners[workspace]
+        promised = {uri for one in listeners for uri in one.honoured or ()}
+        self._drop([one for one in listeners if one.is_over or one.honoured is None])
+        listener = Listener(workspace, instance, uris, promised)
+        task = asyncio.create_task(listener.run(self._told), name=f"listen {workspace}")
+        task.add_done_callback(lambda _: self._tasks.pop(listener, None))
+        self._tasks[listener] = task
+        listeners.append(listener)
 
     def _drop_dead(self, workspace: str, instance: Instance | None) -> None:
-        ears = self._ears[workspace]
-        self._drop([one for one in ears if one not in self._tasks or one.instance is not instance])
-        if not ears:
-            del self._ears[workspace]
+        listeners = self._listeners[workspace]
+        self._drop([one for one in listeners if one not in self._tasks or one.instance is not instance])
+        if not listeners:
+            del self._listeners[workspace]
             self._interrupted.add(workspace)
 
-    def _drop(self, ears: Collection[Ear]) -> None:
+    def _drop(self, listeners: Collection[Listener]) -> None:
         """End these; what was said since a stream ended by itself was missed."""
-        for ear in ears:
-            self._ears[ear.workspace].remove(ear)
-            if ear.is_over:
-                self._interrupted.add(ear.workspace)
-            if (task := self._tasks.get(ear)) is not None:
+        for listener in listeners:
+            self._listeners[listener.workspace].remove(listener)
+            if listener.is_over:
+                self._interrupted.add(listener.workspace)
+            if (task := self._tasks.get(listener)) is not None:
                 task.cancel()
-            ear.decided.set()  # a task that is ended before it begins sets nothing
+            listener.decided.set()  # a task that is ended before it begins sets nothing
 
     # -- what they bring ----------------------------------------------------------------------------------
 
-    def _told(self, ear: Ear, method: str, params: dict[str, msgspec.Raw]) -> None:
+    def _told(self, listener: Listener, method: str, params: dict[str, msgspec.Raw]) -> None:
         if method == names.ACKNOWLEDGED:
-            self._acknowledged(ear)
+            self._acknowledged(listener)
         elif method in names.LISTS_CHANGED:
-            self._news.lists_changed(ear.workspace, (method,))
+            self._notifier.lists_changed(listener.workspace, (method,))
         elif method == names.RESOURCE_UPDATED:
             uri = jsonrpc.text_of(params.get("uri", b""))
             if uri is not None:
-                self._news.resource_updated(ear.workspace, uri, _updated(params))
+                self._notifier.resource_updated(listener.workspace, uri, _updated(params))
 
-    def _acknowledged(self, ear: Ear) -> None:
-        self._drop([one for one in self._ears.get(ear.workspace, []) if one is not ear])
-        if ear.workspace in self._interrupted:
-            self._interrupted.discard(ear.workspace)
-            self._news.anything_changed(ear.workspace)  # who knows what was missed meanwhile
+    def _acknowledged(self, listener: Listener) -> None:
+        self._drop([one for one in self._listeners.get(listener.workspace, []) if one is not listener])
+        if listener.workspace in self._interrupted:
+            self._interrupted.discard(listener.workspace)
+            self._notifier.anything_changed(listener.workspace)  # who knows what was missed meanwhile
 
 
 def _updated(params: dict[str, msgspec.Raw]) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from manager.legacy.event_ids import EventId
-from manager.legacy.stream import Outlet, Stream
+from manager.legacy.stream import Sink, Stream
 from protocol import jsonrpc, names
 
 MAX_NEWS: Final = 256
@@ -37,7 +37,7 @@ class Standing:
     @property
     def is_open(self) -> bool:
         """Whether somebody listens."""
-        return self.stream.outlet is not None
+        return self.stream.sink is not None
 
     @property
     def is_blank(self) -> bool:
@@ -63,25 +63,25 @@ class Standing:
             return None
         return last.event if self.stream.lost <= last.event <= self.stream.sent else None
 
-    def begin(self, outlet: Outlet, after: int | None = None) -> None:
+    def begin(self, sink: Sink, after: int | None = None) -> None:
         """Begin to write to a connection that has claimed the stream.
 
         Args:
             after: the number of the last event the client has; None for a client that has none.
         """
         if after is None:
-            self.stream.begin(outlet)
+            self.stream.begin(sink)
         else:
-            self.stream.resume(outlet, after)
+            self.stream.resume(sink, after)
         self._stir()
 
     def close(self) -> None:
         """End it in good order, with its session or with the manager."""
-        outlet = self.stream.outlet
+        sink = self.stream.sink
         self._deliver()
-        if outlet is not None and self.stream.leave(outlet):
+        if sink is not None and self.stream.leave(sink):
             with contextlib.suppress(ConnectionError):
-                outlet.close()
+                sink.close()
 
     def _stir(self) -> None:
         """Deliver soon: what is told in the meantime, or told anew, is delivered with it."""
@@ -94,12 +94,12 @@ class Standing:
         self._is_stirred = False
         news = self._news or {}
         for key, message in list(news.items()):
-            outlet = self.stream.outlet
-            if outlet is None:
+            sink = self.stream.sink
+            if sink is None:
                 return
-            if outlet.is_full:
+            if sink.is_full:
                 self._is_stirred = True
-                outlet.when_room(self._deliver)
+                sink.when_room(self._deliver)
                 return
             if not self.stream.put(message):
                 return

@@ -21,7 +21,7 @@ RETRY_MS: Final = 3000
 start first; the official SDKs try once or twice, and then never again."""
 
 
-class Outlet(Protocol):
+class Sink(Protocol):
     """A connection that a stream is written to."""
 
     @property
@@ -54,7 +54,7 @@ class Stream:
     Attributes:
         name: begins the ids of its events.
         sent: the number of its last event.
-        outlet: who listens now. One that broke may stay until the next takes its place.
+        sink: who listens now. One that broke may stay until the next takes its place.
         kept, lost: see `replay.Origin`.
         is_ended: whether nothing will follow.
     """
@@ -69,8 +69,8 @@ class Stream:
         "kept",
         "lost",
         "name",
-        "outlet",
         "sent",
+        "sink",
     )
 
     def __init__(
@@ -78,7 +78,7 @@ class Stream:
     ) -> None:
         self.name = name
         self.sent = self.kept = self.lost = 0
-        self.outlet: Outlet | None = None
+        self.sink: Sink | None = None
         self.is_ended = False
         self._session = session
         self._revision = revision
@@ -88,29 +88,29 @@ class Stream:
 
     # -- connections --------------------------------------------------------------------------------------
 
-    def claim(self, outlet: Outlet) -> None:
+    def claim(self, sink: Sink) -> None:
         """Have this connection from now on; the former one is cut off. `begin` or `resume` follows."""
-        former, self.outlet = self.outlet, outlet
+        former, self.sink = self.sink, sink
         if former is not None:
             former.abort()
 
-    def leave(self, outlet: Outlet) -> bool:
+    def leave(self, sink: Sink) -> bool:
         """This connection has ended; False where another one had taken its place before."""
-        if self.outlet is not outlet:
+        if self.sink is not sink:
             return False
-        self.outlet = None
+        self.sink = None
         return True
 
-    def begin(self, outlet: Outlet) -> None:
+    def begin(self, sink: Sink) -> None:
         """Write what a new stream begins with: where the revision knows it, an id to come back with."""
-        if primes_streams(self._revision) and self.outlet is outlet:
+        if primes_streams(self._revision) and self.sink is sink:
             self.sent += 1
-            _is_put(outlet, sse.prime(str(EventId(self.name, self.sent)), RETRY_MS))
+            _is_put(sink, sse.prime(str(EventId(self.name, self.sent)), RETRY_MS))
 
-    def resume(self, outlet: Outlet, after: int) -> None:
+    def resume(self, sink: Sink, after: int) -> None:
         """Write what followed the event with this number, as far as it is still here."""
         for event in self._replay.after(self._session, self, after):
-            if not _is_put(outlet, event):  # also where another one has taken its place
+            if not _is_put(sink, event):  # also where another one has taken its place
                 return
 
     # -- what is said -------------------------------------------------------------------------------------
@@ -126,10 +126,10 @@ class Stream:
             Whether there was a connection that took it. It is kept in either case.
         """
         event = self._event(data, answers=answers)
-        if self.outlet is None:
+        if self.sink is None:
             return False
         try:
-            await self.outlet.write(event)
+            await self.sink.write(event)
         except ConnectionError:
             return False
         return True
@@ -137,12 +137,12 @@ class Stream:
     def put(self, data: bytes) -> bool:
         """As `send`, but nobody waits."""
         event = self._event(data)
-        return self.outlet is not None and _is_put(self.outlet, event)
+        return self.sink is not None and _is_put(self.sink, event)
 
     def end(self) -> None:
         """Nothing follows. Its connection is let go: it may serve other requests from now on. Idempotent."""
         self.is_ended = True
-        self.outlet = None
+        self.sink = None
         if self._over is not None:
             self._over.set()
 
@@ -169,9 +169,9 @@ class Stream:
         return lost_answer(self._request or b"null", "the answer was too large to be kept for later")
 
 
-def _is_put(outlet: Outlet, data: bytes) -> bool:
+def _is_put(sink: Sink, data: bytes) -> bool:
     try:
-        outlet.put(data)
+        sink.put(data)
     except ConnectionError:
         return False
     return True

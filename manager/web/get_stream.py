@@ -42,7 +42,7 @@ class _Listener(EventResponse):
     def left(self) -> None:
         """Nothing can be written any more."""
         self.forget()
-        self._keeper.news.close_stream(self._session, self)
+        self._keeper.notifier.close_stream(self._session, self)
 
 
 async def serve(incoming: Incoming, keeper: Keeper, session: Session, heard: str | None) -> None:
@@ -80,12 +80,12 @@ def _stand(
 ) -> None:
     out = _Listener(incoming, keeper, session)
     after = keeper.streams.standing(session).followed(last)
-    standing = keeper.news.open_stream(session, out, heard, takes_over=after is not None)
+    standing = keeper.notifier.open_stream(session, out, heard, takes_over=after is not None)
     if standing is None:
         incoming.respond(409, _CONFLICT)
         return
     if after is None and is_again:
-        keeper.news.missed_all(session)
+        keeper.notifier.missed_all(session)
     try:
         out.open({headers.SESSION: session.id})
     except ConnectionError:

@@ -20,12 +20,12 @@ from protocol.versions import Era
 from workspace_server.results import clean_text
 from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, ToolResult
 from workspace_server.upstream import handshake, messages
+from workspace_server.upstream.change_feed import ChangeFeed
 from workspace_server.upstream.client import Client
 from workspace_server.upstream.exchange import BrokenAnswer, Exchange
 from workspace_server.upstream.failures import Unavailable
 from workspace_server.upstream.junk import Junk
 from workspace_server.upstream.log_level import SET_S, LogLevel
-from workspace_server.upstream.news import News
 from workspace_server.upstream.paging import Pages
 from workspace_server.upstream.transport import Lost, Transport
 
@@ -51,10 +51,12 @@ class Session:
         exchange: its traffic, for status.
     """
 
-    def __init__(self, exchange: Exchange, greeting: Greeting, news: News, source: str, version: str) -> None:
+    def __init__(
+        self, exchange: Exchange, greeting: Greeting, changes: ChangeFeed, source: str, version: str
+    ) -> None:
         self.exchange = exchange
         self.greeting = greeting
-        self._news = news
+        self._changes = changes
         self._source = source
         self._version = version
         self._level = LogLevel(self._set_level)
@@ -93,20 +95,20 @@ class Session:
         Raises:
             SessionFailed: no handshake.
         """
-        news = News(on_change, on_update, source)
+        changes = ChangeFeed(on_change, on_update, source)
         exchange = Exchange(
-            transport, source=source, root=root, junk=junk or Junk(), on_notification=news.heard
+            transport, source=source, root=root, junk=junk or Junk(), on_notification=changes.heard
         )
         try:
             greeting = await handshake.greet(exchange, transport, version, timeout_s, first)
         except BaseException:
-            await news.stop()
+            await changes.stop()
             await exchange.close()
             raise
-        session = cls(exchange, greeting, news, source, version)
+        session = cls(exchange, greeting, changes, source, version)
         exchange.watch(on_end)
         if greeting.era is Era.MODERN:
-            news.listen_to_lists(session._open_ended, greeting.capabilities)
+            changes.listen_to_lists(session._open_ended, greeting.capabilities)
         return session
 
     @property
@@ -253,7 +255,7 @@ class Session:
 
     async def close(self) -> None:
         """End the session and its connection. Calls under way fail; `on_end` is not called. Idempotent."""
-        await self._news.stop()
+        await self._changes.stop()
         await self.exchange.close()
 
     def _meta(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -272,7 +274,7 @@ class Session:
         return await self.request(method, params, None)
 
     async def _listen_to(self, uris: frozenset[str]) -> frozenset[str]:
-        honoured = await self._news.listen_to(self._open_ended, sorted(uris))
+        honoured = await self._changes.listen_to(self._open_ended, sorted(uris))
         if honoured is not None:
             self._subscribed = honoured
         return self._subscribed

@@ -42,7 +42,7 @@ Leave = Callable[[], None]
 _uris: Final = msgspec.json.Decoder(list[str])
 
 
-class _News:
+class _Pending:
     """What happened since a stream was told last."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
         await stream.finish(refused.status, refused.body())
         return
     meta = {names.META_SUBSCRIPTION: msgspec.Raw(asked.request.id)}
-    news = _News()
+    news = _Pending()
     followed = await tasks.follow(asked, news.wake.set)
     if isinstance(followed, Rejection):
         await stream.finish(followed.status, followed.body())
@@ -107,7 +107,7 @@ async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
     await stream.finish(200, jsonrpc.result(asked.request.id, result))
 
 
-async def _follow(uris: Sequence[str], view: View, news: _News, leave: list[Leave]) -> list[str]:
+async def _follow(uris: Sequence[str], view: View, news: _Pending, leave: list[Leave]) -> list[str]:
     """Have the sources tell of resources, all asked at once; those that they will tell of.
 
     `leave` gets what ends it, as soon as there is something to end.
@@ -140,7 +140,7 @@ def _wanted(raw: msgspec.Raw | None) -> tuple[list[str], list[str] | None]:
     return kinds, list(dict.fromkeys(uris))[:MAX_RESOURCES]
 
 
-async def _tell(stream: Stream, news: _News, kinds: set[Kind], meta: Mapping[str, Any]) -> Sequence[str]:
+async def _tell(stream: Stream, news: _Pending, kinds: set[Kind], meta: Mapping[str, Any]) -> Sequence[str]:
     """Tell what there is of these kinds, and the resources that changed, which are given back."""
     changed, uris = news.take()
     for kind, method in _METHODS.items():

@@ -15,7 +15,7 @@ from manager.legacy.keeper import FLUSH_S, MAX_SUBSCRIPTIONS, Keeper
 from manager.routing.sessions import Session, is_well_formed
 from manager.settings import Settings
 from manager.store import SessionRow, Store
-from support.outlets import Recorder
+from support.sinks import Recorder
 
 IDLE, UNUSED = 5 * 3600.0, 15 * 60.0
 CLIENT = b'{"name":"codex","version":"0.169.0","title":7}'
@@ -173,13 +173,13 @@ async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk
     session = await desk.open()
     cancelled: list[int] = []
     session.in_flight = {b"1": lambda: cancelled.append(1), b'"x"': lambda: cancelled.append(2)}
-    outlet = Recorder()
-    standing = desk.keeper.news.open_stream(session, outlet)
+    sink = Recorder()
+    standing = desk.keeper.notifier.open_stream(session, sink)
     assert standing is not None
-    standing.begin(outlet)
+    standing.begin(sink)
     await desk.keeper.end(session)
     assert cancelled == [1, 2]
-    assert outlet.closed
+    assert sink.closed
     assert desk.keeper.get(session.id) is None
     assert await desk.saved() == {}
 
@@ -187,11 +187,11 @@ async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk
 async def test_an_open_stream_keeps_a_session_and_its_end_begins_the_time(desk: Desk) -> None:
     """M-32."""
     session = await desk.open()
-    outlet = Recorder()
-    desk.keeper.news.open_stream(session, outlet)
+    sink = Recorder()
+    desk.keeper.notifier.open_stream(session, sink)
     desk.clock.pass_(10 * IDLE)
     assert desk.keeper.sweep() == []
-    desk.keeper.news.close_stream(session, outlet)
+    desk.keeper.notifier.close_stream(session, sink)
     desk.clock.pass_(UNUSED - 1)
     assert desk.keeper.sweep() == []
     desk.clock.pass_(1)
@@ -266,16 +266,16 @@ async def test_what_changed_while_no_manager_ran_is_announced(desk: Desk) -> Non
 
 async def test_resources_that_may_have_changed_while_no_manager_ran_are_announced(desk: Desk) -> None:
     """Also to a client that does not say which event was its last."""
-    session, outlet = await desk.open(), Recorder()
+    session, sink = await desk.open(), Recorder()
     await desk.keeper.subscribe(session, "a:b", "w")
     await desk.restart()
     again = desk.keeper.get(session.id)
     assert again is not None
-    standing = desk.keeper.news.open_stream(again, outlet)
+    standing = desk.keeper.notifier.open_stream(again, sink)
     assert standing is not None
-    standing.begin(outlet)
-    await outlet.count(4)
-    assert {"uri": "a:b"} in [message.get("params") for message in outlet.messages]
+    standing.begin(sink)
+    await sink.count(4)
+    assert {"uri": "a:b"} in [message.get("params") for message in sink.messages]
 
 
 async def test_a_session_subscribes_so_many_resources_and_no_more(desk: Desk) -> None:
@@ -348,7 +348,7 @@ async def test_without_a_stream_there_is_nowhere_to_announce_it(desk: Desk) -> N
     """M-48."""
     session = await desk.open()
     assert desk.keeper.announce(session) is False
-    desk.keeper.news.open_stream(session, Recorder())
+    desk.keeper.notifier.open_stream(session, Recorder())
     assert desk.keeper.announce(session) is True
 
 
@@ -393,7 +393,7 @@ async def test_a_workspace_is_active_while_a_session_of_it_is(
     setattr(session, "workspace" if streaming else "heard", "w")
     unbound.streaming = True
     if streaming:
-        desk.keeper.news.open_stream(session, Recorder())
+        desk.keeper.notifier.open_stream(session, Recorder())
     desk.clock.pass_(age)
     assert desk.keeper.active_workspaces(900.0) == ({"w"} if streaming or age < 900 else set())
 

@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from manager.legacy import ear as ears
+from manager.legacy import listener as listeners
 from manager.legacy.listening import Listening
-from manager.legacy.news import News
+from manager.legacy.notifier import Notifier
 from manager.legacy.streams import Streams
 from manager.routing.sessions import Session, Sessions
 from manager.upstream.instance import Instance
@@ -59,7 +59,7 @@ class Desk:
     server: Server
     session: Session
     listening: Listening
-    news: News
+    notifier: Notifier
     streams: Streams
 
     def heard(self) -> set[str]:
@@ -70,7 +70,7 @@ class Desk:
 
     def subscribe(self, uri: str) -> None:
         self.session.subscriptions[uri] = "w"
-        self.news.stir()
+        self.notifier.stir()
 
     async def until(self, holds: Callable[[], object]) -> None:
         async with asyncio.timeout(10):
@@ -80,7 +80,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
-    monkeypatch.setattr(ears, "AGAIN_S", 0.2)
+    monkeypatch.setattr(listeners, "AGAIN_S", 0.2)
     server, app = Server(), web.Application()
     app.router.add_get("/mcp/health", server.health)
     app.router.add_post("/mcp", server.listen)
@@ -94,10 +94,10 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     sessions, streams = Sessions(limit=9, idle_s=1e9, unused_s=1e9), Streams(lambda: 0.0)
     session = Session("s", "2025-11-25", None, None, b"{}", 0.0, workspace="w")
     sessions.add(session)
-    news = News(sessions, streams, lambda: 0.0)
-    listening = Listening(news, known, nobody)
+    notifier = Notifier(sessions, streams, lambda: 0.0)
+    listening = Listening(notifier, known, nobody)
     running = asyncio.create_task(listening.run())
-    yield Desk(server, session, listening, news, streams)
+    yield Desk(server, session, listening, notifier, streams)
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
@@ -119,9 +119,11 @@ async def test_subscriptions_that_come_together_are_decided_together(desk: Desk)
 
 async def test_what_a_stream_missed_that_ended_is_announced_by_the_next(desk: Desk) -> None:
     """Also where the next one is not begun for its end, but for another resource."""
-    await desk.until(lambda: desk.listening._ears and desk.listening._ears["w"][0].honoured is not None)
+    await desk.until(
+        lambda: desk.listening._listeners and desk.listening._listeners["w"][0].honoured is not None
+    )
     desk.heard()
-    (first,) = desk.listening._ears["w"]
+    (first,) = desk.listening._listeners["w"]
     desk.server.streams[0][1].set()
     await desk.until(lambda: first.is_over)
     desk.subscribe("told:1")
@@ -134,7 +136,7 @@ async def test_resources_that_are_too_many_do_not_push_out_those_that_were_promi
     for uri, is_honoured in (("told:y", True), ("told:z", True), ("told:a", False)):
         desk.subscribe(uri)
         assert await desk.listening.honours("w", uri, 60) is is_honoured
-    assert desk.listening._ears["w"][-1].honoured == frozenset({"told:y", "told:z"})
+    assert desk.listening._listeners["w"][-1].honoured == frozenset({"told:y", "told:z"})
 
 
 async def test_a_server_that_refuses_is_not_remembered_once_for_each_wish(desk: Desk) -> None:
@@ -142,9 +144,9 @@ async def test_a_server_that_refuses_is_not_remembered_once_for_each_wish(desk: 
     for number in range(20):
         desk.subscribe(f"told:{number}")
         assert await desk.listening.honours("w", f"told:{number}", 60) is False
-    assert len(desk.listening._ears["w"]) == len(desk.listening._tasks) == 1
+    assert len(desk.listening._listeners["w"]) == len(desk.listening._tasks) == 1
 
 
 async def test_an_acknowledgement_that_is_no_text_honours_nothing() -> None:
     wanted = msgspec.Raw(b'{"resourceSubscriptions":["\xff"]}')
-    assert ears._honoured({"notifications": wanted}) == frozenset()
+    assert listeners._honoured({"notifications": wanted}) == frozenset()

@@ -12,7 +12,7 @@ from manager.legacy.event_ids import EventId
 from manager.legacy.replay import MAX_EVENTS, Replay
 from manager.legacy.standing import MAX_NEWS, Standing
 from manager.legacy.stream import Stream
-from support.outlets import Recorder
+from support.sinks import Recorder
 
 ORDER = [
     "notifications/resources/list_changed",
@@ -28,24 +28,24 @@ def standing_of(revision: str = "2025-11-25") -> Standing:
 @contextlib.asynccontextmanager
 async def listener(standing: Standing, after: int | None = None) -> AsyncIterator[Recorder]:
     """A client with the stream, which then goes away."""
-    outlet = Recorder()
-    standing.stream.claim(outlet)
-    standing.begin(outlet, after)
+    sink = Recorder()
+    standing.stream.claim(sink)
+    standing.begin(sink, after)
     try:
-        yield outlet
+        yield sink
     finally:
-        outlet.gone = True
-        standing.stream.leave(outlet)
+        sink.gone = True
+        standing.stream.leave(sink)
 
 
 async def test_changes_are_told_tools_last_and_at_once() -> None:
     """M-47."""
     standing = standing_of()
-    async with listener(standing) as outlet:
+    async with listener(standing) as sink:
         await asyncio.sleep(0)
         standing.announce_lists()
-        await outlet.count(3)
-    assert outlet.methods == ORDER
+        await sink.count(3)
+    assert sink.methods == ORDER
 
 
 async def test_what_was_missed_is_said_once_to_the_next() -> None:
@@ -55,39 +55,39 @@ async def test_what_was_missed_is_said_once_to_the_next() -> None:
         standing.announce_lists()
     standing.tell("u", b'{"method":"old"}')
     standing.tell("u", b'{"method":"new"}')
-    async with listener(standing) as outlet:
-        await outlet.count(4)
-    assert outlet.methods == [*ORDER, "new"]
-    async with listener(standing) as outlet:
+    async with listener(standing) as sink:
+        await sink.count(4)
+    assert sink.methods == [*ORDER, "new"]
+    async with listener(standing) as sink:
         standing.tell("v", b'{"method":"v"}')
-        await outlet.count(1)
-    assert outlet.methods == ["v"]
+        await sink.count(1)
+    assert sink.methods == ["v"]
 
 
 async def test_news_that_nobody_took_are_news_still() -> None:
     """For clients that come back without an id: a connection that breaks in the middle loses nothing."""
     standing = standing_of("2024-11-05")
-    async with listener(standing) as outlet:
+    async with listener(standing) as sink:
         await asyncio.sleep(0)
-        outlet.gone = True
+        sink.gone = True
         standing.announce_lists()
         await asyncio.sleep(0)
-    async with listener(standing) as outlet:
-        await outlet.count(3)
-    assert outlet.methods == ORDER
+    async with listener(standing) as sink:
+        await sink.count(3)
+    assert sink.methods == ORDER
 
 
 async def test_who_comes_back_with_an_id_gets_what_followed() -> None:
     """L16."""
     standing = standing_of()
-    async with listener(standing) as outlet:
+    async with listener(standing) as sink:
         standing.announce_lists()
-        await outlet.count(3)
+        await sink.count(3)
     last = EventId("e.0", 2)
     async with listener(standing, standing.followed(last)) as again:
         await again.count(2)
     assert again.methods == ORDER[1:]
-    assert again.ids == outlet.ids[2:]
+    assert again.ids == sink.ids[2:]
 
 
 @pytest.mark.parametrize(
@@ -96,19 +96,19 @@ async def test_who_comes_back_with_an_id_gets_what_followed() -> None:
 )
 async def test_only_an_event_of_its_own_is_followed(last: EventId | None, followed: int | None) -> None:
     standing = standing_of()
-    async with listener(standing) as outlet:
+    async with listener(standing) as sink:
         standing.announce_lists()
-        await outlet.count(3)
+        await sink.count(3)
     assert standing.stream.sent == 4
     assert standing.followed(last) == followed
 
 
 async def test_a_gap_is_known() -> None:
     standing = standing_of("2025-06-18")
-    async with listener(standing) as outlet:
+    async with listener(standing) as sink:
         for number in range(MAX_EVENTS + 5):
             standing.tell("u", b'{"method":"n","params":%d}' % number)
-            await outlet.count(number + 1)
+            await sink.count(number + 1)
     assert standing.followed(EventId("e.0", 4)) is None
     assert standing.followed(EventId("e.0", 5)) == 5
 
@@ -118,11 +118,11 @@ async def test_news_are_bounded_and_changed_lists_stay_among_them() -> None:
     standing.announce_lists()
     for number in range(MAX_NEWS + 10):
         standing.tell(str(number), b'{"method":"n"}')
-    async with listener(standing) as outlet:
-        await outlet.count(MAX_NEWS)
+    async with listener(standing) as sink:
+        await sink.count(MAX_NEWS)
         await asyncio.sleep(0)
-    assert len(outlet.messages) == MAX_NEWS
-    assert outlet.methods[:3] == ORDER
+    assert len(sink.messages) == MAX_NEWS
+    assert sink.methods[:3] == ORDER
 
 
 async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
@@ -139,35 +139,35 @@ async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
 
 async def test_a_closed_stream_ends_in_good_order() -> None:
     standing = standing_of("2025-06-18")
-    async with listener(standing) as outlet:
+    async with listener(standing) as sink:
         standing.announce_lists()
         standing.close()
-        assert outlet.closed
+        assert sink.closed
         assert not standing.is_open
-    assert outlet.methods == ORDER
+    assert sink.methods == ORDER
 
 
 async def test_a_client_that_does_not_keep_up_gets_the_newest_when_it_does() -> None:
     """Whatever happens meanwhile, what waits for it does not grow."""
     standing = standing_of("2025-06-18")
-    async with listener(standing) as outlet:
-        outlet.gate = asyncio.Event()
+    async with listener(standing) as sink:
+        sink.gate = asyncio.Event()
         for number in range(100):
             standing.tell("u", b'{"method":"%d"}' % number)
             await asyncio.sleep(0)
-        assert outlet.messages == []
-        outlet.gate.set()
-        await outlet.count(1)
-    assert outlet.methods == ["99"]
+        assert sink.messages == []
+        sink.gate.set()
+        await sink.count(1)
+    assert sink.methods == ["99"]
 
 
 async def test_news_for_one_that_left_full_go_to_the_next() -> None:
     standing = standing_of("2025-06-18")
-    async with listener(standing) as outlet:
-        outlet.gate = asyncio.Event()
+    async with listener(standing) as sink:
+        sink.gate = asyncio.Event()
         standing.tell("u", b'{"method":"n"}')
         await asyncio.sleep(0)
-        outlet.abort()
+        sink.abort()
     async with listener(standing) as following:
         await following.count(1)
-    assert (outlet.methods, following.methods) == ([], ["n"])
+    assert (sink.methods, following.methods) == ([], ["n"])

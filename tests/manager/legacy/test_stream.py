@@ -10,7 +10,7 @@ import pytest
 from manager.legacy.event_ids import parse
 from manager.legacy.replay import MAX_BYTES, Replay
 from manager.legacy.stream import Stream
-from support.outlets import Recorder
+from support.sinks import Recorder
 
 
 def stream_of(revision: str = "2025-11-25") -> Stream:
@@ -18,10 +18,10 @@ def stream_of(revision: str = "2025-11-25") -> Stream:
 
 
 async def connected(stream: Stream) -> Recorder:
-    outlet = Recorder()
-    stream.claim(outlet)
-    stream.begin(outlet)
-    return outlet
+    sink = Recorder()
+    stream.claim(sink)
+    stream.begin(sink)
+    return sink
 
 
 @pytest.mark.parametrize(
@@ -40,10 +40,10 @@ async def connected(stream: Stream) -> Recorder:
 async def test_each_revision_gets_what_it_knows(revision: str, begins: bytes, follows: bytes) -> None:
     """L16: ids since 2025-03-26; an event without data, which older clients fail on, since 2025-11-25."""
     stream = stream_of(revision)
-    outlet = await connected(stream)
-    assert outlet.written == begins
+    sink = await connected(stream)
+    assert sink.written == begins
     assert await stream.send(b'{"a":1}')
-    assert outlet.written == begins + follows
+    assert sink.written == begins + follows
 
 
 async def test_who_comes_back_gets_what_followed_and_then_what_follows() -> None:
@@ -96,14 +96,14 @@ async def test_a_connection_is_let_go_with_the_answer_and_never_cut_off_afterwar
     used = await connected(stream)
     await stream.send(b'{"n":1}', answers=True)
     stream.end()
-    assert stream.outlet is None
+    assert stream.sink is None
     again = Recorder()
     stream.claim(again)
     stream.resume(again, 1)
     assert [one["n"] for one in again.messages] == [1]
     assert not stream.leave(used)
     assert stream.leave(again)
-    assert (stream.outlet, used.gone, again.gone) == (None, False, False)
+    assert (stream.sink, used.gone, again.gone) == (None, False, False)
 
 
 async def test_what_a_replaced_connection_would_have_got_goes_to_nobody_else() -> None:
@@ -119,36 +119,36 @@ async def test_what_a_replaced_connection_would_have_got_goes_to_nobody_else() -
 
 async def test_events_are_in_order_and_who_sends_waits_for_the_client() -> None:
     stream = stream_of("2025-06-18")
-    outlet = await connected(stream)
-    outlet.gate = asyncio.Event()
+    sink = await connected(stream)
+    sink.gate = asyncio.Event()
     sending = [asyncio.create_task(stream.send(b'{"n":%d}' % n)) for n in range(5)]
     await asyncio.sleep(0)
     assert not any(one.done() for one in sending)
-    outlet.gate.set()
+    sink.gate.set()
     await asyncio.gather(*sending)
-    assert [one["n"] for one in outlet.messages] == [0, 1, 2, 3, 4]
+    assert [one["n"] for one in sink.messages] == [0, 1, 2, 3, 4]
 
 
 async def test_an_answer_that_is_too_large_to_be_kept_is_delivered_or_said_to_be_lost() -> None:
     """47112: nobody waits for an id that never comes."""
     stream = stream_of()
-    outlet = await connected(stream)
+    sink = await connected(stream)
     large = b'{"jsonrpc":"2.0","id":7,"result":"' + b"x" * MAX_BYTES + b'"}'
     await stream.send(large, answers=True)
-    assert outlet.messages == [json.loads(large)]
+    assert sink.messages == [json.loads(large)]
     again = Recorder()
     stream.claim(again)
     stream.resume(again, 1)
     (message,) = again.messages
     assert (message["id"], message["error"]["code"]) == (7, 47112)
-    assert again.ids == outlet.ids[1:]
+    assert again.ids == sink.ids[1:]
 
 
 async def test_a_line_break_between_members_does_not_split_an_event() -> None:
     stream = stream_of()
-    outlet = await connected(stream)
+    sink = await connected(stream)
     await stream.send(b'{"a":\r\n1}')
-    assert outlet.messages == [{"a": 1}]
+    assert sink.messages == [{"a": 1}]
 
 
 async def test_the_end_is_waited_for() -> None:

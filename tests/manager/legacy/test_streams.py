@@ -8,7 +8,7 @@ from manager.legacy.event_ids import EventId, parse
 from manager.legacy.replay import MAX_AGE_S, MAX_EVENTS
 from manager.legacy.streams import Streams
 from manager.routing.sessions import Session
-from support.outlets import Recorder
+from support.sinks import Recorder
 
 
 @dataclass
@@ -29,11 +29,11 @@ async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager()
     for _ in range(2):
         streams = Streams(Clock())
         for stream in (streams.standing(one).stream, streams.begin(one, b"1"), streams.begin(one, b"1")):
-            outlet = Recorder()
-            stream.claim(outlet)
-            stream.begin(outlet)
+            sink = Recorder()
+            stream.claim(sink)
+            stream.begin(sink)
             await stream.send(b"{}")
-            ids += outlet.ids
+            ids += sink.ids
     assert len(ids) == len(set(ids)) == 12
 
 
@@ -73,12 +73,12 @@ async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
     streams, session = Streams(Clock()), session_of("s")
     standing = streams.standing(session)
     assert (len(streams), streams.listening(session)) == (0, None)
-    outlet = Recorder()
-    standing.stream.claim(outlet)
+    sink = Recorder()
+    standing.stream.claim(sink)
     assert (len(streams), streams.listening(session)) == (1, standing)
-    assert streams.leave(session, outlet)
+    assert streams.leave(session, sink)
     assert len(streams) == 0
-    assert not streams.leave(session_of("never there"), outlet)
+    assert not streams.leave(session_of("never there"), sink)
 
 
 async def test_a_session_that_is_over_leaves_nothing() -> None:

@@ -17,7 +17,7 @@ from protocol.versions import LEGACY_REVISIONS, Era
 from support.patience import within
 from support.wire import GREETING, Message, Wire
 from workspace_server.source import CallContext, RpcError, ToolResult
-from workspace_server.upstream import exchange, news, questions
+from workspace_server.upstream import change_feed, exchange, questions
 from workspace_server.upstream.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.upstream.session import Session
 
@@ -439,7 +439,7 @@ async def test_a_modern_stream_of_changes_that_breaks_is_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """M18: what changed meanwhile nobody told, so the list counts as changed."""
-    monkeypatch.setattr(news, "LISTEN_AGAIN_S", 0.01)
+    monkeypatch.setattr(change_feed, "LISTEN_AGAIN_S", 0.01)
     heard = Heard()
     wire = Wire(modern_only(-32601), greeting={})
     async with opened(wire, heard):

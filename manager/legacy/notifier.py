@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from manager.legacy.standing import Standing
-from manager.legacy.stream import Outlet
+from manager.legacy.stream import Sink
 from manager.legacy.streams import Streams
 from manager.routing.sessions import Session, Sessions, heard_by
 from protocol import jsonrpc, names
@@ -17,7 +17,7 @@ LISTEN_S = 15 * 60.0
 """How long after its last request a session without a stream is still listened for."""
 
 
-class News:
+class Notifier:
     """Tells sessions what changed. What cannot be told now is told on a session's next stream."""
 
     def __init__(self, sessions: Sessions, streams: Streams, now: Callable[[], float]) -> None:
@@ -89,7 +89,7 @@ class News:
     # -- streams ------------------------------------------------------------------------------------------
 
     def open_stream(
-        self, session: Session, outlet: Outlet, heard: str | None = None, *, takes_over: bool = False
+        self, session: Session, sink: Sink, heard: str | None = None, *, takes_over: bool = False
     ) -> Standing | None:
         """Give the session's standing stream to a connection; None when another one has it (M-29).
 
@@ -100,7 +100,7 @@ class News:
         standing = self._streams.standing(session)
         if standing.is_open and not takes_over:
             return None
-        standing.stream.claim(outlet)
+        standing.stream.claim(sink)
         session.streaming = True
         session.heard = heard or session.heard
         if session.unannounced:
@@ -109,9 +109,9 @@ class News:
         self.stir()
         return standing
 
-    def close_stream(self, session: Session, outlet: Outlet) -> None:
+    def close_stream(self, session: Session, sink: Sink) -> None:
         """A connection has ended."""
-        if self._streams.leave(session, outlet):
+        if self._streams.leave(session, sink):
             session.streaming = False
             session.seen = self._now()
 

@@ -25,7 +25,7 @@ Request = Callable[[str, Mapping[str, Any]], Awaitable[msgspec.Raw | RpcError]]
 """Makes a request that takes as long as it takes; raises `Unavailable`."""
 
 
-class News:
+class ChangeFeed:
     """The news of one session.
 
     Args:

@@ -1,7 +1,7 @@
 """What a client with a session wants to hear of: its log level, and the resources it subscribes.
 
 Both are kept durably with the session, and are put into the words of the modern era elsewhere: the level in
-`answers/outgoing.py`, with each request; the subscriptions in `ear.py`, with the listen stream.
+`answers/outgoing.py`, with each request; the subscriptions in `listener.py`, with the listen stream.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CONFIRM_S: Final = 5.0
 MAX_URI: Final = 4096
 
 
-class Wishes:
+class Preferences:
     """Answers the requests of a session in `METHODS`."""
 
     def __init__(self, keeper: Keeper, workspaces: Workspaces, listening: Listening) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from manager.legacy.news import LISTEN_S, News
+from manager.legacy.notifier import LISTEN_S, Notifier
 from manager.legacy.streams import Streams
 from manager.routing.sessions import Session, Sessions
 from protocol import names
-from support.outlets import Recorder
+from support.sinks import Recorder
 
 TOOLS = (names.TOOLS_CHANGED,)
 
@@ -26,7 +26,7 @@ class Office:
 
     def __post_init__(self) -> None:
         self.streams = Streams(lambda: self.clock)
-        self.news = News(self.sessions, self.streams, lambda: self.clock)
+        self.notifier = Notifier(self.sessions, self.streams, lambda: self.clock)
 
     def session(self, identity: str, **members: Any) -> Session:
         session = Session(identity, "2025-11-25", None, None, b"{}", self.clock, **members)
@@ -35,13 +35,13 @@ class Office:
 
     async def heard(self, session: Session) -> list[str]:
         """What a session's stream says when it is opened now: methods, and for updates the resource."""
-        outlet = Recorder()
-        standing = self.news.open_stream(session, outlet)
+        sink = Recorder()
+        standing = self.notifier.open_stream(session, sink)
         assert standing is not None
-        standing.begin(outlet)
+        standing.begin(sink)
         await asyncio.sleep(0)
-        self.news.close_stream(session, outlet)
-        return [one.get("params", {}).get("uri") or one["method"] for one in outlet.messages]
+        self.notifier.close_stream(session, sink)
+        return [one.get("params", {}).get("uri") or one["method"] for one in sink.messages]
 
 
 async def test_changed_lists_go_to_the_sessions_of_that_workspace_only() -> None:
@@ -50,7 +50,7 @@ async def test_changed_lists_go_to_the_sessions_of_that_workspace_only() -> None
     bound = office.session("bound", workspace="w")
     beside = office.session("beside", heard="w")
     elsewhere = office.session("elsewhere", workspace="v", heard="u")
-    office.news.lists_changed("w", TOOLS)
+    office.notifier.lists_changed("w", TOOLS)
     assert await office.heard(bound) == await office.heard(beside) == [names.TOOLS_CHANGED]
     assert await office.heard(elsewhere) == []
 
@@ -66,7 +66,7 @@ async def test_an_updated_resource_goes_to_those_who_subscribed_it() -> None:
     }
     for identity, subscriptions in sessions.items():
         office.session(identity, workspace="w", subscriptions=subscriptions)
-    office.news.resource_updated("w", "file:///a", b'{"method":"u","params":{"uri":"file:///a"}}')
+    office.notifier.resource_updated("w", "file:///a", b'{"method":"u","params":{"uri":"file:///a"}}')
     told = {one.id for one in office.sessions if await office.heard(one)}
     assert told == {"it", "its folder", "its beginning"}
 
@@ -75,16 +75,16 @@ async def test_an_updated_resource_goes_to_those_who_subscribed_it() -> None:
 async def test_the_beginning_of_a_name_is_no_folder(subscribed: str) -> None:
     office = Office()
     session = office.session("s", subscriptions={subscribed: "w"})
-    office.news.resource_updated("w", "file:///ab", b'{"method":"u"}')
+    office.notifier.resource_updated("w", "file:///ab", b'{"method":"u"}')
     assert await office.heard(session) == []
 
 
 async def test_who_does_not_know_what_it_missed_is_told_everything() -> None:
     office = Office()
     session = office.session("s", workspace="w", subscriptions={"x:1": "w", "x:2": "v"})
-    office.news.missed_all(session)
+    office.notifier.missed_all(session)
     assert sorted(await office.heard(session)) == sorted([*names.LISTS_CHANGED, "x:1", "x:2"])
-    office.news.anything_changed("w")
+    office.notifier.anything_changed("w")
     assert await office.heard(session) == [*names.LISTS_CHANGED, "x:1"]
 
 
@@ -101,14 +101,14 @@ async def test_lists_that_were_incomplete_are_announced_when_their_workspace_ser
     office = Office()
     session = office.session("s", workspace="w")
     session.unannounced = True
-    office.news.incomplete_no_more({"w"})
+    office.notifier.incomplete_no_more({"w"})
     assert session.unannounced, "nowhere to say it yet"
     session.unannounced = False
-    standing = office.news.open_stream(session, Recorder())
+    standing = office.notifier.open_stream(session, Recorder())
     session.unannounced = True
-    office.news.incomplete_no_more({"v"})
+    office.notifier.incomplete_no_more({"v"})
     assert session.unannounced
-    office.news.incomplete_no_more({"w"})
+    office.notifier.incomplete_no_more({"w"})
     assert not session.unannounced
     assert standing is not None
 
@@ -117,14 +117,14 @@ async def test_a_second_stream_is_refused_and_one_that_comes_for_the_first_takes
     """M-29."""
     office = Office()
     session, first, second = office.session("s"), Recorder(), Recorder()
-    assert office.news.open_stream(session, first, "w")
-    assert office.news.open_stream(session, second) is None
+    assert office.notifier.open_stream(session, first, "w")
+    assert office.notifier.open_stream(session, second) is None
     assert not first.gone
-    assert office.news.open_stream(session, second, takes_over=True)
+    assert office.notifier.open_stream(session, second, takes_over=True)
     assert first.gone
-    office.news.close_stream(session, first)
+    office.notifier.close_stream(session, first)
     assert session.streaming, "the other one has it"
-    office.news.close_stream(session, second)
+    office.notifier.close_stream(session, second)
     assert not session.streaming
     assert session.heard == "w", "what its address means is known without a stream, too"
 
@@ -137,7 +137,7 @@ def test_interest_is_in_what_sessions_do_or_did_a_short_while_ago() -> None:
     office.session("busy", workspace="busy", subscriptions={"a": "busy", "b": "beside"})
     office.session("also busy", workspace="busy", subscriptions={"c": "busy"})
     office.session("nowhere")
-    assert office.news.interest() == {
+    assert office.notifier.interest() == {
         "streaming": frozenset(),
         "busy": frozenset("ac"),
         "beside": frozenset("b"),
@@ -146,8 +146,8 @@ def test_interest_is_in_what_sessions_do_or_did_a_short_while_ago() -> None:
 
 def test_a_stream_of_a_session_that_is_over_leaves_nothing_behind() -> None:
     office = Office()
-    session, outlet = office.session("s"), Recorder()
-    office.news.open_stream(session, outlet)
+    session, sink = office.session("s"), Recorder()
+    office.notifier.open_stream(session, sink)
     office.streams.forget(session)
-    office.news.close_stream(session, outlet)
+    office.notifier.close_stream(session, sink)
     assert office.streams._standing == {}

@@ -12,7 +12,7 @@ import pytest
 from protocol import names
 from support.wire import Message, Wire
 from workspace_server.source import RpcError
-from workspace_server.upstream import news
+from workspace_server.upstream import change_feed
 from workspace_server.upstream.session import Session
 
 LISTS: Message = {"tools": {"listChanged": True}, "resources": {"subscribe": True, "listChanged": False}}
@@ -128,7 +128,7 @@ async def test_the_newer_era_has_one_request_for_all_of_them() -> None:
 
 async def test_a_server_that_refuses_is_not_waited_for() -> None:
     server = Modern(acknowledges=False)
-    async with opened(server.wire, []) as session, asyncio.timeout(news.ACKNOWLEDGED_S * 0.8):
+    async with opened(server.wire, []) as session, asyncio.timeout(change_feed.ACKNOWLEDGED_S * 0.8):
         assert isinstance(await session.subscribe("x:1"), RpcError)
 
 
@@ -154,7 +154,7 @@ async def test_an_acknowledgement_of_something_else_is_none_and_ends_nothing(sai
 
 async def test_after_a_stream_that_broke_everything_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     """M18: what happened meanwhile nobody told."""
-    monkeypatch.setattr(news, "LISTEN_AGAIN_S", 0.01)
+    monkeypatch.setattr(change_feed, "LISTEN_AGAIN_S", 0.01)
     heard: list[str] = []
     server = Modern()
     async with opened(server.wire, heard) as session:

@@ -26,7 +26,7 @@ EVENTS: Final = b"text/event-stream"
 _LISTS: Final = {"toolsListChanged": True, "resourcesListChanged": True, "promptsListChanged": True}
 
 
-class Ear:
+class Listener:
     """Listens for changed lists and for updates of some resources. Run it in a task; cancelling that ends it.
 
     Args:
@@ -53,7 +53,7 @@ class Ear:
         self.is_over = False
         self._named = sorted(uris, key=lambda uri: (uri not in promised, uri))
 
-    async def run(self, told: Callable[[Ear, str, dict[str, msgspec.Raw]], None]) -> None:
+    async def run(self, told: Callable[[Listener, str, dict[str, msgspec.Raw]], None]) -> None:
         """Listen until the stream ends, and then wait a while: one that ends is not begun anew at once.
 
         Args:
@@ -69,7 +69,7 @@ class Ear:
             self.decided.set()
         await asyncio.sleep(AGAIN_S if is_offered else REFUSED_S)
 
-    async def _listen(self, told: Callable[[Ear, str, dict[str, msgspec.Raw]], None]) -> bool:
+    async def _listen(self, told: Callable[[Listener, str, dict[str, msgspec.Raw]], None]) -> bool:
         """Listen until the stream ends; False where there is none."""
         wanted = {**_LISTS, **({"resourceSubscriptions": self._named} if self._named else {})}
         request = own_request(names.LISTEN, {"notifications": wanted}, f"listen-{self.workspace}")
@@ -89,7 +89,7 @@ class Ear:
         finally:
             await response.aclose()
 
-    def _heard(self, data: bytes, told: Callable[[Ear, str, dict[str, msgspec.Raw]], None]) -> None:
+    def _heard(self, data: bytes, told: Callable[[Listener, str, dict[str, msgspec.Raw]], None]) -> None:
         match jsonrpc.parse(data):
             case jsonrpc.Notification(method, params):
                 members = jsonrpc.members_of(params)

@@ -39,9 +39,10 @@ class HeadPattern:
         self._named = -1 if named is None else spans.index(named.span(1))
 
     def match(self, data: bytes) -> tuple[int, bytes] | None:
-        """Where in a whole request the body begins, and the id of the session that it names (empty for none).
+        """Where in a whole request the body begins, and the id of the session that it names.
 
-        None where the head is another one, or the request is not whole or not alone.
+        The id is empty only where heads of this pattern differ in none. None where the head is another one,
+        or the request is not whole or not alone.
         """
         if self._digits < 0 or not data.startswith(self._begin):
             return None
@@ -52,8 +53,8 @@ class HeadPattern:
                 return None
             values.append(data[start:stop])
             start = stop + len(behind)
-        named = values[self._named] if self._named >= 0 else b""
-        if named and _is_id(named) is None:
+        named = b"" if self._named < 0 else values[self._named]
+        if self._named >= 0 and _is_id(named) is None:
             return None
         return (start, named) if self._is_length(values[self._digits], len(data) - start) else None
 

@@ -36,7 +36,7 @@ from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import Request
 
 REMEMBERED: Final = 1024
-"""Kinds of calls whose routes are kept."""
+"""Kinds of calls whose routes are kept, and addresses of which is known how they were called last."""
 LONGEST_LINE: Final = 512
 """Bytes of a request line that is remembered."""
 LEARNED: Final = 4096
@@ -104,7 +104,7 @@ class FastPath:
         """How a session takes the route of another one, or of itself; None where its route is another.
 
         Args:
-            identity: that its request names it by, empty where it names none.
+            identity: that its request names it by, empty where the pattern of its head says all about that.
         """
         if last.session is None or not identity or identity == last.session.id.encode():
             return last
@@ -120,7 +120,7 @@ class FastPath:
     def took(self, passage: Passage, head: bytes) -> None:
         """A call with such a head was sent."""
         line = _request_line(head)
-        if self._recent.get(line) is not passage:
+        if line and self._recent.get(line) is not passage:
             if len(self._recent) >= REMEMBERED:
                 self._recent.clear()
             self._recent[line] = passage
@@ -198,7 +198,7 @@ class FastPath:
         route = self._route(incoming.arrival, exchange, sent)
         if route is not None:
             if self._learned >= LEARNED:
-                self.kinds.clear()
+                self._forget()
                 self._learned, kind = 0, self._kind(incoming.arrival, session)
             kind.learn(route, instead_of=known)
             self._learned += 1
@@ -208,9 +208,13 @@ class FastPath:
         kind = self.kinds.get(by)
         if kind is None:
             if len(self.kinds) >= REMEMBERED:
-                self.kinds.clear()
+                self._forget()
             kind = self.kinds[by] = Kind()
         return kind
+
+    def _forget(self) -> None:
+        self.kinds.clear()
+        self._recent.clear()
 
     def _route(self, arrival: Arrival, exchange: Exchange, sent: Sent) -> FastRoute | None:
         session, workspace = exchange.session, sent.located.workspace

@@ -36,6 +36,7 @@ class Reader:
         self.heads = Heads(RULES)
         first = head(b"%d" % len(BODY), fields)
         self.arrival = (self.of(first) or (None, None, 0))[0]
+        self.names_session = b"s-1" in fields
         self.pattern = HeadPattern(first, CAP)
 
     def of(self, raw: bytes) -> tuple[Arrival | None, str | None, int | None] | None:
@@ -48,6 +49,8 @@ class Reader:
         end = data.find(ENDS) + len(ENDS)
         said = self.of(data[:end]) if end >= len(ENDS) else None
         if said is None or (said[0], said[2]) != (self.arrival, len(data) - end):
+            return None
+        if self.names_session and not said[1]:
             return None
         return end, (said[1] or "").encode()
 
@@ -116,6 +119,9 @@ SMUGGLED = st.sampled_from(
     inserted=st.sampled_from([b"", b"", b"", b"\r\n", b"\r", b"\n", b" ", b"0", b"7", b"\0", b": ", b"\xe9"]),
     dropped=st.integers(0, 2),
 )
+@example(b"88", b"", b"", BODY, 0, b"", 0)
+@example(b"88", b"x" * 129, b"", BODY, 0, b"", 0)
+@example(b"00000088", b"s-1", b"", BODY, 0, b"", 0)
 @example(b"4001", b"s-1", b"", b"x" * 4001, 0, b"", 0)
 @example(b"88", b"s-1", b"", BODY, 120, b"", 0)
 @example(b"88", b"s\xe9", b"", BODY, 0, b"", 0)

@@ -217,14 +217,42 @@ async def test_a_session_that_says_something_else_takes_no_route_of_others(
     assert b"more" not in capabilities[0]
 
 
-async def test_an_unknown_session_among_known_ones_is_refused(play: Scene, known: Known) -> None:
+@pytest.mark.parametrize("identity", ["nobody", "", " ", "x" * 129])
+async def test_an_unknown_session_among_known_ones_is_refused(
+    identity: str, play: Scene, known: Known
+) -> None:
     async with warmed(play, "legacy", "t") as client:
         count, mine = len(known), client.lines
-        client.lines = [re.sub("(Mcp-Session-Id: ).*", r"\1nobody", line) for line in mine]
-        assert (await client.call("t")).status == 404
+        client.lines = named(mine, identity)
+        assert (await client.call("t")).status in (400, 404)
         client.lines = mine
         assert (await client.call("t")).status == 200
         assert len(known) == count + 1
+
+
+@pytest.mark.parametrize("identity", ["", " "])
+async def test_who_names_no_session_is_not_taken_for_who_called_last(
+    identity: str, play: Scene, known: Known
+) -> None:
+    """Its head is that of the other one to the byte, but for the id."""
+    async with (
+        warmed(play, "legacy", "t", "User-Agent: mine") as client,
+        warmed(play, "legacy", "t", "User-Agent: other") as other,
+    ):
+        await other.call("t")
+        count, mine = len(known), client.lines
+        client.lines = named(other.lines, identity)
+        answer = await client.call("t")
+        assert answer.status in (400, 404)
+        assert "Mcp-Session-Id" not in answer.headers
+        assert len(known) == count
+        client.lines = mine
+        assert (await client.call("t")).status == 200
+
+
+def named(lines: list[str], identity: str) -> list[str]:
+    """The lines of a head with another session."""
+    return [re.sub("(Mcp-Session-Id: ).*", rf"\g<1>{identity}", line) for line in lines]
 
 
 # -- ids ---------------------------------------------------------------------------------------------------
@@ -251,15 +279,52 @@ def known() -> Iterator[Known]:
 @pytest.mark.parametrize("identity", [5, "five"])
 async def test_an_id_under_way_is_refused_a_second_time(identity: Any, play: Scene, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
+        await together(play, client, other)  # so that a connection to the server waits for each
         gate, before = asyncio.Event(), len(known)
         play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
         first = asyncio.create_task(client.call("t", identity))
         await sent(known, before + 1)
-        assert (await other.call("t", identity)).status == 400
+        for spelt in (json.dumps(identity), json.dumps(identity).replace("f", r"\u0066")):
+            body = other.body("t", 12345).replace(b"12345", spelt.encode())
+            assert (await other.send(other.request(body))).status == 400
         assert len(known) == before + 1
         gate.set()
         assert (await first).status == 200
         assert (await other.call("t", identity)).status == 200
+
+
+async def together(play: Scene, *clients: OneConnection) -> None:
+    """Have all of them call at the same time."""
+    gate = asyncio.Event()
+    play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+    count = len(play.upstream.called("t"))
+    calls = [asyncio.create_task(one.call("t", 50 + number)) for number, one in enumerate(clients)]
+    async with asyncio.timeout(5):
+        while len(play.upstream.called("t")) < count + len(clients):
+            await asyncio.sleep(0.001)
+    gate.set()
+    assert [(await one).status for one in calls] == [200] * len(clients)
+
+
+@ERAS
+async def test_what_is_in_flight_is_counted_over_all_workspaces_and_given_back(
+    era: str, known: Known, tmp_path: Path
+) -> None:
+    """M-98: one is the limit of this manager."""
+    async with (
+        scene(tmp_path, in_flight_limit=1) as play,
+        warmed(play, era, "t") as client,
+        client.other() as other,
+    ):
+        gate, before = asyncio.Event(), len(known)
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        first = asyncio.create_task(client.call("t"))
+        await sent(known, before + 1)
+        assert b"overloaded" in (await other.call("t", 8)).body
+        gate.set()
+        assert b"overloaded" not in (await first).body
+        for number in range(4):
+            assert b"overloaded" not in (await other.call("t", 20 + number)).body
 
 
 async def test_a_number_and_a_text_are_two_ids(play: Scene, known: Known) -> None:

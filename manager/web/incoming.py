@@ -123,12 +123,14 @@ class Incoming:
         if self._line is not None:
             self._line.deadline.expect(seconds, on_late)
 
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work of answering in a task, which is cancelled when the client leaves."""
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
+        """Do the work of answering in a task that is cancelled when the client leaves; None where it has."""
         if self._line is None:
             work.close()
-        else:
-            self.on_gone = self._line.run(work).cancel
+            return None
+        task = self._line.run(work)
+        self.on_gone = task.cancel
+        return task
 
     # -- answers in one piece ---------------------------------------------------------------------------
 

@@ -242,16 +242,22 @@ class McpRoutes:
         """Take a call that was sent at once over where it is."""
         session = exchange.session
         if session is None:
-            self._work(incoming, exchange, partial(self._dispatch.arrival, exchange, sent))
+            task = self._work(incoming, exchange, partial(self._dispatch.arrival, exchange, sent))
         else:
             make = partial(self._legacy.arrival, exchange, session, sent)
-            self._own_work(incoming, exchange, session, make)
+            task = self._own_work(incoming, exchange, session, make)
+        if task is None:
+            sent.underway.give_up()
+        else:  # one that is cancelled before it has begun gives nothing back by itself
+            task.add_done_callback(lambda done: sent.underway.give_up() if done.cancelled() else None)
 
-    def _work(self, incoming: Incoming, exchange: Exchange, make: Make) -> None:
+    def _work(self, incoming: Incoming, exchange: Exchange, make: Make) -> asyncio.Task[None] | None:
         """Answer in a task that ends when the client leaves."""
-        incoming.run(self._answer(incoming, self._writer(incoming, exchange), make))
+        return incoming.run(self._answer(incoming, self._writer(incoming, exchange), make))
 
-    def _own_work(self, incoming: Incoming, exchange: Exchange, session: Session, make: Make) -> None:
+    def _own_work(
+        self, incoming: Incoming, exchange: Exchange, session: Session, make: Make
+    ) -> asyncio.Task[None]:
         """Answer in a task of its own: a disconnect does not end it, a cancellation does (L15, M-99)."""
         writer = self._writer(incoming, exchange)
         key = jsonrpc.id_key(exchange.message.id)
@@ -265,6 +271,7 @@ class McpRoutes:
                 writer.end()
 
         task.add_done_callback(finished)
+        return task
 
     def _writer(self, incoming: Incoming, exchange: Exchange) -> Writer:
         streams = None if exchange.is_modern else self._legacy.keeper.streams

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from manager.upstream import workspaces
 from manager.web import express
 from protocol import names
 from support.front_door import BOTH, EVENTS, JSON, Answer, Client
+from support.one_connection import connected
 from support.plays import PLAYS
 from support.scene import Scene, scene
 from support.scripted_upstream import COMPLETE, held, never, result
@@ -169,6 +171,28 @@ async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
     assert ((answer := await call).status, answer.body) == (202, b"")
     await asyncio.wait_for(received.gone.wait(), 5)
     assert (await client.call("small", identity=77)).status == 200  # the id is free again
+
+
+async def test_what_was_sent_is_given_up_where_its_session_ends_while_its_client_leaves(play: Scene) -> None:
+    """M-99: the work that should go on without the client is cancelled before it has begun."""
+    before = await in_flight(play)
+    play.upstream.plays["left at the end"] = never
+    client = await connected(play, "legacy", "left at the end")
+    async with client.other() as other:
+        client.writer.write(client.request(client.body("left at the end")))
+        received = await play.upstream.arrival("left at the end")
+        client.writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        ending = other.head(0).replace(b"POST", b"DELETE", 1)
+        assert (await other.send(ending)).status == 200
+    await asyncio.wait_for(received.gone.wait(), 5)
+    client.close()
+    assert await in_flight(play) == before
+
+
+async def in_flight(play: Scene) -> list[int]:
+    """How many calls each workspace has."""
+    async with play.http.get(f"{play.manager.base}/mcp/status") as response:
+        return [one["inFlight"] for one in (await response.json())["workspaceDetails"]]
 
 
 async def test_an_id_under_way_is_refused_a_second_time(play: Scene) -> None:

@@ -71,7 +71,9 @@ class CallPattern:
             cut = body.rfind(middle, start, stop)
             identity, arguments = body[cut + between : stop], body[start:cut]
         is_number = identity.isdigit() and identity[0] != _ZERO and len(identity) <= _LONGEST_NUMBER
-        if cut < 0 or not (is_number or is_plain_id(identity)) or not arguments.isascii():
+        if cut < 0 or not (is_number or is_plain_id(identity)):
+            return None
+        if not arguments.isascii() or arguments[-1:] != b"}":
             return None
         if _BACKSLASH in arguments and b"\\u" in arguments:
             return None

@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 
 from manager.answers.dispatch import Sent
 from manager.answers.exchange import Exchange, Located
+from manager.answers.locate import located_now
 from manager.answers.outgoing import outgoing
 from manager.answers.sighting import sighting
 from manager.routing.arrival import Arrival
@@ -220,6 +221,9 @@ class FastPath:
         session, workspace = exchange.session, sent.located.workspace
         if session is not None and claims_of(arrival, session) != exchange.claims:
             return None  # it chose something else meanwhile
+        located = located_now(self._workspaces, exchange.claims)
+        if located is None or located.workspace is not workspace:
+            return None  # so it did, if it is told of a call that was known and has come to be read
         instance = self._workspaces.ready_now(workspace, time.monotonic())
         claim = decisive(exchange.claims)
         patterns = _patterns(arrival, exchange, sent.located)

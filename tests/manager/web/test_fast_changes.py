@@ -17,7 +17,7 @@ from manager.upstream import workspaces
 from manager.web import express
 from protocol import names
 from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
-from support.plays import PLAIN_RESULT
+from support.plays import PLAIN_RESULT, PLAYS
 from support.scene import Scene, scene
 from support.scripted_upstream import COMPLETE, Received, ScriptedUpstream, held, never, result
 
@@ -138,6 +138,29 @@ async def test_a_session_may_choose_another_workspace(play: Scene, known: Known,
                 await client.call("t", identity)
                 assert len(server.called("t")) == count + 1
         assert {one.located.workspace.root for one in known} == {str(other.root), str(play.upstream.root)}
+
+
+@pytest.mark.parametrize("name", ["error", "with a line end"])
+async def test_a_session_that_chooses_another_workspace_during_a_call_stays_there(
+    name: str, play: Scene, known: Known, tmp_path: Path
+) -> None:
+    """The call ends where it began, its answer has to be read, and nothing is learned of it."""
+    async with another(play, tmp_path / "chosen", plays={"t": PLAIN_RESULT}) as server:
+        async with warmed(play, "legacy", "t") as client, client.other() as other:
+            gate, before = asyncio.Event(), len(known)
+            play.upstream.plays["t"] = held(gate, PLAYS[name])
+            first = asyncio.create_task(client.call("t", 7))
+            await sent(known, before + 1)
+            chosen = await other.call(names.HANDSHAKE, 1, {"cwd": str(server.root)})
+            assert chosen.payload["ok"] is True
+            await other.call("t", 20)
+            gate.set()
+            assert (await first).message["id"] == 7
+            count = len(play.upstream.called("t"))
+            for number in range(4):
+                assert (await other.call("t", 30 + number)).status == 200
+                assert server.called("t")[-1].message["id"] == 30 + number
+            assert len(play.upstream.called("t")) == count
 
 
 async def test_a_log_level_counts_from_the_next_call_on(play: Scene, known: Known) -> None:

@@ -145,22 +145,25 @@ async def test_a_session_that_chooses_another_workspace_during_a_call_stays_ther
     name: str, play: Scene, known: Known, tmp_path: Path
 ) -> None:
     """The call ends where it began, its answer has to be read, and nothing is learned of it."""
-    async with another(play, tmp_path / "chosen", plays={"t": PLAIN_RESULT}) as server:
-        async with warmed(play, "legacy", "t") as client, client.other() as other:
-            gate, before = asyncio.Event(), len(known)
-            play.upstream.plays["t"] = held(gate, PLAYS[name])
-            first = asyncio.create_task(client.call("t", 7))
-            await sent(known, before + 1)
-            chosen = await other.call(names.HANDSHAKE, 1, {"cwd": str(server.root)})
-            assert chosen.payload["ok"] is True
-            await other.call("t", 20)
-            gate.set()
-            assert (await first).message["id"] == 7
-            count = len(play.upstream.called("t"))
-            for number in range(4):
-                assert (await other.call("t", 30 + number)).status == 200
-                assert server.called("t")[-1].message["id"] == 30 + number
-            assert len(play.upstream.called("t")) == count
+    async with (
+        another(play, tmp_path / "chosen", plays={"t": PLAIN_RESULT}) as server,
+        warmed(play, "legacy", "t") as client,
+        client.other() as other,
+    ):
+        gate, before = asyncio.Event(), len(known)
+        play.upstream.plays["t"] = held(gate, PLAYS[name])
+        first = asyncio.create_task(client.call("t", 7))
+        await sent(known, before + 1)
+        chosen = await other.call(names.HANDSHAKE, 1, {"cwd": str(server.root)})
+        assert chosen.payload["ok"] is True
+        await other.call("t", 20)
+        gate.set()
+        assert (await first).message["id"] == 7
+        count = len(play.upstream.called("t"))
+        for number in range(4):
+            assert (await other.call("t", 30 + number)).status == 200
+            assert server.called("t")[-1].message["id"] == 30 + number
+        assert len(play.upstream.called("t")) == count
 
 
 async def test_a_log_level_counts_from_the_next_call_on(play: Scene, known: Known) -> None:

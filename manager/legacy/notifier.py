@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from manager.legacy.standing import Standing
-from manager.legacy.stream import Sink
+from manager.legacy.stream import EventSink
 from manager.legacy.streams import Streams
 from manager.routing.sessions import Session, Sessions, heard_by
 from protocol import jsonrpc, names
@@ -89,7 +89,7 @@ class Notifier:
     # -- streams ------------------------------------------------------------------------------------------
 
     def open_stream(
-        self, session: Session, sink: Sink, heard: str | None = None, *, takes_over: bool = False
+        self, session: Session, sink: EventSink, heard: str | None = None, *, takes_over: bool = False
     ) -> Standing | None:
         """Give the session's standing stream to a connection; None when another one has it (M-29).
 
@@ -109,7 +109,7 @@ class Notifier:
         self.stir()
         return standing
 
-    def close_stream(self, session: Session, sink: Sink) -> None:
+    def close_stream(self, session: Session, sink: EventSink) -> None:
         """A connection has ended."""
         if self._streams.leave(session, sink):
             session.streaming = False

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from manager.legacy.event_ids import EventId
-from manager.legacy.stream import Sink, Stream
+from manager.legacy.stream import EventSink, Stream
 from protocol import jsonrpc, names
 
 MAX_NEWS: Final = 256
@@ -63,7 +63,7 @@ class Standing:
             return None
         return last.event if self.stream.lost <= last.event <= self.stream.sent else None
 
-    def begin(self, sink: Sink, after: int | None = None) -> None:
+    def begin(self, sink: EventSink, after: int | None = None) -> None:
         """Begin to write to a connection that has claimed the stream.
 
         Args:

@@ -21,7 +21,7 @@ RETRY_MS: Final = 3000
 start first; the official SDKs try once or twice, and then never again."""
 
 
-class Sink(Protocol):
+class EventSink(Protocol):
     """A connection that a stream is written to."""
 
     @property
@@ -78,7 +78,7 @@ class Stream:
     ) -> None:
         self.name = name
         self.sent = self.kept = self.lost = 0
-        self.sink: Sink | None = None
+        self.sink: EventSink | None = None
         self.is_ended = False
         self._session = session
         self._revision = revision
@@ -88,26 +88,26 @@ class Stream:
 
     # -- connections --------------------------------------------------------------------------------------
 
-    def claim(self, sink: Sink) -> None:
+    def claim(self, sink: EventSink) -> None:
         """Have this connection from now on; the former one is cut off. `begin` or `resume` follows."""
         former, self.sink = self.sink, sink
         if former is not None:
             former.abort()
 
-    def leave(self, sink: Sink) -> bool:
+    def leave(self, sink: EventSink) -> bool:
         """This connection has ended; False where another one had taken its place before."""
         if self.sink is not sink:
             return False
         self.sink = None
         return True
 
-    def begin(self, sink: Sink) -> None:
+    def begin(self, sink: EventSink) -> None:
         """Write what a new stream begins with: where the revision knows it, an id to come back with."""
         if primes_streams(self._revision) and self.sink is sink:
             self.sent += 1
             _is_put(sink, sse.prime(str(EventId(self.name, self.sent)), RETRY_MS))
 
-    def resume(self, sink: Sink, after: int) -> None:
+    def resume(self, sink: EventSink, after: int) -> None:
         """Write what followed the event with this number, as far as it is still here."""
         for event in self._replay.after(self._session, self, after):
             if not _is_put(sink, event):  # also where another one has taken its place
@@ -169,7 +169,7 @@ class Stream:
         return lost_answer(self._request or b"null", "the answer was too large to be kept for later")
 
 
-def _is_put(sink: Sink, data: bytes) -> bool:
+def _is_put(sink: EventSink, data: bytes) -> bool:
     try:
         sink.put(data)
     except ConnectionError:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from manager.legacy.event_ids import STANDING, EventId, stream_name
 from manager.legacy.replay import Replay
 from manager.legacy.standing import Standing
-from manager.legacy.stream import Sink, Stream
+from manager.legacy.stream import EventSink, Stream
 from manager.routing.sessions import Session
 
 
@@ -43,7 +43,7 @@ class Streams:
         standing = self._standing.get(session.id)
         return standing if standing is not None and standing.is_open else None
 
-    def leave(self, session: Session, sink: Sink) -> bool:
+    def leave(self, session: Session, sink: EventSink) -> bool:
         """A connection of the standing stream has ended; False where it had lost the stream before."""
         standing = self._standing.get(session.id)
         return standing is not None and standing.stream.leave(sink)

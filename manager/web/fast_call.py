@@ -75,7 +75,11 @@ class FastCall:
     # -- requests ------------------------------------------------------------------------------------------
 
     def take_request(self, data: bytes) -> bool:
-        """Send a request like the last one here, or there; False where it is none, and nothing was done."""
+        """Send a request like one before, on this connection or to the same address.
+
+        Returns:
+            False where it is none, and nothing was done.
+        """
         last = self._last
         self._begun = _monotonic()
         if last is None:

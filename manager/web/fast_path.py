@@ -76,12 +76,12 @@ class FastPath:
         forwarder: Forwarder,
         settings: Settings,
     ) -> None:
-        self._recent: dict[bytes, Passage] = {}
         self.kinds: dict[tuple[Arrival, Told | None], Kind] = {}
         self.longest = settings.body_limit
         self.under_way = 0
-        self._learned = 0
         self.date = DateLine()
+        self._learned = 0
+        self._recent: dict[bytes, Passage] = {}  # by request lines: how each was called last
         self._total = forwarder.total
         self._host = host
         self._workspaces = workspaces
@@ -220,10 +220,10 @@ class FastPath:
     def _route(self, arrival: Arrival, exchange: Exchange, sent: Sent) -> FastRoute | None:
         session, workspace = exchange.session, sent.located.workspace
         if session is not None and claims_of(arrival, session) != exchange.claims:
-            return None  # it chose something else meanwhile
+            return None  # it chose another workspace since the call came
         located = located_now(self._workspaces, exchange.claims)
         if located is None or located.workspace is not workspace:
-            return None  # so it did, if it is told of a call that was known and has come to be read
+            return None  # the same, of a call that was known: it is read only after it was sent
         instance = self._workspaces.ready_now(workspace, time.monotonic())
         claim = decisive(exchange.claims)
         patterns = _patterns(arrival, exchange, sent.located)

@@ -78,24 +78,24 @@ async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
         await stream.finish(refused.status, refused.body())
         return
     meta = {names.META_SUBSCRIPTION: msgspec.Raw(asked.request.id)}
-    news = _Pending()
-    followed = await tasks.follow(asked, news.wake.set)
+    pending = _Pending()
+    followed = await tasks.follow(asked, pending.wake.set)
     if isinstance(followed, Rejection):
         await stream.finish(followed.status, followed.body())
         return
-    leave: list[Leave] = [toolset.listen(news.changed), life.on_stop(news.wake.set)]
+    leave: list[Leave] = [toolset.listen(pending.changed), life.on_stop(pending.wake.set)]
     if followed is not None:
         leave.append(followed.end)
     try:
         honoured: dict[str, Any] = dict.fromkeys(kinds, True)
         if uris is not None:
-            honoured[_RESOURCES] = await _follow(uris, await toolset.current(), news, leave)
+            honoured[_RESOURCES] = await _follow(uris, await toolset.current(), pending, leave)
         if followed is not None:
             honoured[FILTER] = followed.ids
         await stream.notify(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
         while not life.stopping:
-            await _wait(news.wake, stream, keep_alive_s)
-            told = await _tell(stream, news, {_KINDS[one] for one in kinds}, meta)
+            await _wait(pending.wake, stream, keep_alive_s)
+            told = await _tell(stream, pending, {_KINDS[one] for one in kinds}, meta)
             for task in await followed.take() if followed is not None else ():
                 await stream.notify(CHANGED, {**task, "_meta": meta})
             if told:
@@ -107,14 +107,14 @@ async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
     await stream.finish(200, jsonrpc.result(asked.request.id, result))
 
 
-async def _follow(uris: Sequence[str], view: View, news: _Pending, leave: list[Leave]) -> list[str]:
+async def _follow(uris: Sequence[str], view: View, pending: _Pending, leave: list[Leave]) -> list[str]:
     """Have the sources tell of resources, all asked at once; those that they will tell of.
 
     `leave` gets what ends it, as soon as there is something to end.
     """
 
     async def follow(uri: str) -> str | None:
-        ends = await resources.subscribe(view, uri, news.updated)
+        ends = await resources.subscribe(view, uri, pending.updated)
         leave.extend(ends)
         return uri if ends else None
 
@@ -140,9 +140,11 @@ def _wanted(raw: msgspec.Raw | None) -> tuple[list[str], list[str] | None]:
     return kinds, list(dict.fromkeys(uris))[:MAX_RESOURCES]
 
 
-async def _tell(stream: Stream, news: _Pending, kinds: set[Kind], meta: Mapping[str, Any]) -> Sequence[str]:
+async def _tell(
+    stream: Stream, pending: _Pending, kinds: set[Kind], meta: Mapping[str, Any]
+) -> Sequence[str]:
     """Tell what there is of these kinds, and the resources that changed, which are given back."""
-    changed, uris = news.take()
+    changed, uris = pending.take()
     for kind, method in _METHODS.items():
         if kind in changed & kinds:
             await stream.notify(method, {"_meta": meta})

@@ -155,8 +155,14 @@ class Express:
     def _late(self) -> None:
         """The time of the call is over: that of a client that reads slowly, but reads, is its own."""
         body, sent = self._body, self._sent
-        if body is None or sent is None or not self._incoming.is_full:
-            self._poured(TimeoutError())
+        if body is None or sent is None:
+            return
+        if not self._incoming.is_full:  # in this moment: what it took of the time before is not the server's
+            left = sent.underway.since + sent.underway.seconds + body.waited - time.monotonic()
+            if left > 0:
+                self._incoming.expect(left, self._late)
+            else:
+                self._poured(TimeoutError())
         elif body.at > self._seen:
             self._seen = body.at
             self._incoming.expect(sent.underway.seconds, self._late)

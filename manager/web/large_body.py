@@ -7,6 +7,7 @@ asked for.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -37,11 +38,26 @@ class LargeBody:
         begin: how the body has to begin.
         trim: what is cut out behind that, and before the end.
 
+        now: a monotonic clock.
+
     Attributes:
         at: how much of the body came, in bytes.
+        waited: seconds for which the client was waited for.
     """
 
-    __slots__ = ("_begin", "_fields", "_held", "_incoming", "_length", "_status", "_tail", "_trim", "at")
+    __slots__ = (
+        "_begin",
+        "_fields",
+        "_held",
+        "_incoming",
+        "_length",
+        "_now",
+        "_status",
+        "_tail",
+        "_trim",
+        "at",
+        "waited",
+    )
 
     def __init__(
         self,
@@ -52,6 +68,7 @@ class LargeBody:
         *,
         begin: bytes = b"",
         trim: Trim = _WHOLE,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
         self._incoming = incoming
         self._status = status
@@ -61,8 +78,10 @@ class LargeBody:
         self._trim = trim
         self._tail = length - len(_END) - trim.last
         self._held: bytes | None = b""  # None once it has begun
+        self._now = now
         heap.keep()
         self.at = 0
+        self.waited = 0.0
 
     def put(self, data: Piece) -> bool:
         """Take a piece; whether the client keeps up.
@@ -83,7 +102,13 @@ class LargeBody:
 
     def when_room(self, call: Callable[[], None]) -> None:
         """Call this when the client keeps up again, or is gone."""
-        self._incoming.when_room(call)
+        since = self._now()
+
+        def resume() -> None:
+            self.waited += self._now() - since
+            call()
+
+        self._incoming.when_room(resume)
 
     def _begun(self, data: memoryview) -> Piece:
         """Write the head and the first bytes; what is left of the others."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -40,6 +41,9 @@ class Client:
         *head, self.got = said
         self.started.append(tuple(head))
 
+    def when_room(self, call: Callable[[], None]) -> None:
+        self.waiting = call
+
     def put(self, data: bytes) -> bool:
         assert data
         assert self.started
@@ -50,6 +54,17 @@ class Client:
 def sink(client: Client, said: Trim, body: bytes = BODY) -> LargeBody:
     begin = plain_results.BEGIN % b"7"
     return LargeBody(cast("Incoming", client), 200, FIELDS, len(body), begin=begin, trim=said)
+
+
+def test_the_time_that_the_client_takes_is_told_from_that_of_the_server() -> None:
+    client, clock = Client(), iter([10.0, 13.0, 20.0, 20.5])
+    body = LargeBody(cast("Incoming", client), 200, FIELDS, len(BODY), now=clock.__next__)
+    resumed: list[int] = []
+    for number in range(2):
+        body.when_room(lambda number=number: resumed.append(number))  # type: ignore[misc]
+        client.waiting()
+    assert resumed == [0, 1]
+    assert body.waited == pytest.approx(3.5)
 
 
 NEAR = st.integers(1, 200)

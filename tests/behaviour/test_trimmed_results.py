@@ -15,6 +15,7 @@ import pytest
 from aiohttp import ClientPayloadError, web
 
 from manager.upstream import workspaces
+from manager.web.incoming import Incoming
 from protocol import headers, names
 from support.front_door import EVENTS, JSON, Client
 from support.plays import SERVER
@@ -157,6 +158,25 @@ async def test_a_client_that_reads_slowly_gets_all_of_it_and_one_that_does_not_r
         async with play.http.get(f"{play.manager.base}/mcp/status") as status:
             [shown] = (await status.json())["workspaceDetails"]
         assert (shown["errors"], shown["lastError"]) == (0, None)
+
+
+async def test_the_time_of_a_call_may_end_in_a_moment_in_which_a_slow_reader_keeps_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the reader took until then is not the server's."""
+    monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)
+    monkeypatch.setattr(Incoming, "is_full", False)  # whenever it is asked
+    async with scene(tmp_path, call_timeout_s=0.4) as play:
+        client = play.modern()
+        play.upstream.plays["t"] = trimmed({**LARGE, "text": "x" * 20_000_000})
+        assert (await client.call("echo")).result["content"]
+        body = client.body(names.TOOLS_CALL, {"name": "t"}, 7)
+        began, size = time.monotonic(), 0
+        async with unhurried(play, client, body) as reader:
+            while size < 20_000_000:
+                size += len(await reader.readexactly(100_000))
+                if time.monotonic() - began < 1.0:
+                    await asyncio.sleep(0.005)
 
 
 async def play_is_idle(play: Scene) -> bool:

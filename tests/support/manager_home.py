@@ -169,12 +169,12 @@ class ManagerHome:
         return {pid: line for pid, line in found.items() if word in line}
 
     def servers(self) -> set[int]:
-        """Process ids of all workspace servers, known to a manager or not."""
-        return set(self.processes("workspace_server")) - self.templates()
+        """Process ids of all workspace servers, known to a manager or not; not the template they are forked from.
 
-    def templates(self) -> set[int]:
-        """Process ids of all templates, from which servers are forked."""
-        return set(self.processes(f"workspace_server {TEMPLATE}"))
+        One look at the process table tells both apart: a template that ended between two would count as a server.
+        """
+        lines = self.processes("workspace_server")
+        return {pid for pid, line in lines.items() if f"workspace_server {TEMPLATE}" not in line}
 
     async def emptied(self, within_s: float) -> None:
         """Wait until nothing is left of these folders.

@@ -6,8 +6,9 @@ never grows beyond its limit.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 KEEP_ALIVE: Final = b": keep-alive\n\n"
 DEFAULT_LIMIT: Final = 32 * 1024 * 1024
@@ -17,8 +18,7 @@ class EventTooLarge(ValueError):
     """An event, or an unfinished line, is larger than the decoder's limit."""
 
 
-_EVENT_TYPE: Final = b"event: message\n"
-_DATA: Final = b"data: "
+_LONE: Final = re.compile(rb"(?::([^\r\n]{0,256})\n)?(?:event: message\n)?data: ")
 _EVENT_END: Final = b"\n\n"
 
 
@@ -31,8 +31,21 @@ class Event:
     id: str | None = None
 
 
-def encode(data: bytes, *, event: str = "message", identity: str | None = None) -> bytes:
+class Lone(NamedTuple):
+    """Where the data of an event begin and end, and the text of the comment before them, if there is one."""
+
+    start: int
+    end: int
+    comment: bytes | None
+
+
+def encode(
+    data: bytes, *, event: str = "message", identity: str | None = None, comment: str | None = None
+) -> bytes:
     """One event with one line of JSON in it.
+
+    Args:
+        comment: a text on one line that the event begins with; clients do not see it.
 
     Raises:
         ValueError: the data holds a raw line break, which would split the event.
@@ -40,7 +53,8 @@ def encode(data: bytes, *, event: str = "message", identity: str | None = None) 
     if b"\n" in data or b"\r" in data:
         raise ValueError("event data must be a single line of JSON")
     head = f"id: {identity}\n" if identity is not None else ""
-    return f"{head}event: {event}\ndata: ".encode() + data + b"\n\n"
+    said = f": {comment}\n" if comment is not None else ""
+    return f"{said}{head}event: {event}\ndata: ".encode() + data + b"\n\n"
 
 
 def prime(identity: str, retry_ms: int) -> bytes:
@@ -55,17 +69,18 @@ def single_line(body: bytes) -> bytes:
     return body.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
-def lone_message(stream: bytes) -> bytes | None:
-    """The data of a stream that is one event on one line, written as most write it; None for others."""
-    if not stream.endswith(_EVENT_END):
+def lone_event(stream: bytes, start: int, end: int) -> Lone | None:
+    """Of a part of a stream that is one event on one line, written as most write it; None for others."""
+    begun = _LONE.match(stream, start, end)
+    if begun is None or not stream.endswith(_EVENT_END, begun.end(), end):
         return None
-    begin = 0
-    if stream.startswith(_EVENT_TYPE):
-        begin = len(_EVENT_TYPE)
-    if not stream.startswith(_DATA, begin):
-        return None
-    data = stream[begin + len(_DATA) : -len(_EVENT_END)]
-    return None if b"\n" in data or b"\r" in data else data
+    first, last = begun.end(), end - len(_EVENT_END)
+    return Lone(first, last, begun[1]) if is_one_line(stream, first, last) else None
+
+
+def is_one_line(text: bytes, start: int, end: int) -> bool:
+    """Whether no line ends in this part of a text."""
+    return text.find(b"\n", start, end) < 0 and text.find(b"\r", start, end) < 0
 
 
 class Decoder:

@@ -1,9 +1,9 @@
 """What of a result only the stateless era knows: bytes at the beginning of its object, and bytes at its end.
 
 A result names its type first and who answered last, where it is written as nearly all are. A workspace server
-says in a header how many bytes these are, so that who passes the answer on to a session cuts it, and need not
-read it. Results in which more is different for a session have no trim: how such are written there is the
-manager's to know (`legacy_form.py`).
+says how many bytes these are, in a header of an answer of JSON, in a comment of an event: who passes the
+answer on to a session cuts it then, and need not read it. Results in which more is different for a session
+have no trim: how such are written there is the manager's to know (`legacy_form.py`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from protocol import jsonrpc, names
+from protocol import headers, jsonrpc, names
 
 TYPE: Final = b'"resultType":"complete",'
 META: Final = b',"_meta":'
 _LONGEST_META: Final = 1024
 """Bytes of the member that names the server; with a longer one there is no trim."""
 _WORDS: Final = re.compile(rb"([0-9]{1,4}) ([0-9]{1,4})")
+_COMMENT: Final = f" {headers.TRIM}: ".encode()
 _Absent = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET
 
@@ -37,10 +38,20 @@ class Trim(NamedTuple):
         found = None if value is None else _WORDS.fullmatch(value)
         return None if found is None else cls(int(found[1]), int(found[2]))
 
+    @classmethod
+    def of_comment(cls, text: bytes | None) -> Trim | None:
+        """What an event's comment says; None where there is none, or it says something else."""
+        return cls.read(text[len(_COMMENT) :]) if text is not None and text.startswith(_COMMENT) else None
+
     @property
     def value(self) -> str:
         """What the header says."""
         return f"{self.first} {self.last}"
+
+    @property
+    def comment(self) -> str:
+        """What the comment of an event says."""
+        return f"{headers.TRIM}: {self.value}"
 
 
 class _Result(msgspec.Struct, gc=False, rename={"meta": "_meta"}):

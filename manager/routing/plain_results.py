@@ -19,36 +19,39 @@ _END: Final = b"}}"
 _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def as_it_is(data: bytes, start: int, identity: bytes, trim: Trim | None = None) -> bytes | None:
-    """The response of a call that succeeded; None where somebody must read it.
+def is_plain(data: bytes, start: int, end: int, identity: bytes, trim: Trim | None = None) -> bool:
+    """Whether this is the response of a call that succeeded; where not, somebody must read it.
 
     Args:
-        data: ends with the response.
+        data: the response is in it.
         start: where it begins.
+        end: where it ends.
         identity: the id of the call as JSON text.
         trim: what the server says of it; then it is taken at its word.
     """
     begin = BEGIN % identity
-    if not (data.startswith(begin, start) and data.endswith(_END)):
-        return None
-    body = data[start:] if start else data
+    if not (data.startswith(begin, start, end) and data.endswith(_END, start, end)):
+        return False
     if trim is None:
         try:
-            _skip(body[len(begin) - 1 : -1])
+            _skip(data[start + len(begin) - 1 : end - 1])
         except (msgspec.DecodeError, RecursionError):
-            return None
-    return body
+            return False
+    return True
 
 
-def in_session(data: bytes, start: int, identity: bytes, trim: Trim | None = None) -> bytes | None:
-    """The same for a client of the era of sessions: without type of the result and name of the server."""
+def in_session(data: bytes, start: int, end: int, identity: bytes, trim: Trim | None = None) -> bytes | None:
+    """Such a response for a client of the era of sessions: without type of the result and name of the server.
+
+    None where somebody must read it.
+    """
     begin = BEGIN % identity
-    if not (data.startswith(begin, start) and data.endswith(_END)):
+    if not (data.startswith(begin, start, end) and data.endswith(_END, start, end)):
         return None
-    inside, end = start + len(begin), len(data) - len(_END)
+    inside, behind = start + len(begin), end - len(_END)
     if trim is None:
-        trim = trims.of(data, inside - 1, end + 1)
+        trim = trims.of(data, inside - 1, behind + 1)
         if trim is None:
             return None
-    first, last = inside + trim.first, end - trim.last
+    first, last = inside + trim.first, behind - trim.last
     return None if first > last else b"".join((begin, data[first:last], _END))

@@ -34,6 +34,7 @@ _LINE_END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _LAST: Final = b"\r\n0\r\n\r\n"
 """What follows the only chunk of a body."""
+_EVENT_END: Final = b"\n\n" + _LAST
 _LONGEST_SIZE: Final = 10
 """Bytes of the line that tells the size of a chunk."""
 
@@ -100,6 +101,7 @@ class FastRoute:
         "_heard",
         "_known",
         "_known_size",
+        "_passed",
         "_request_begin",
         "_sent_cwd",
         "_source",
@@ -151,8 +153,10 @@ class FastRoute:
         self._sent_cwd = sent_cwd(exchange.claims)
         self._heard = located.heard
         self.noted_at = 0.0
-        self._known = self._stream = b""
+        self._stream = b""  # the head of event streams
+        self._known = b""  # what comes before the message in answers of this size
         self._known_size = 0
+        self._passed = 0  # where a stream begins behind its head, 0 in answers of JSON
         self._trim: Trim | None = None
         self.is_streamed = False
         session, fields = exchange.session, exchange.headers
@@ -196,40 +200,53 @@ class FastRoute:
         Args:
             identity: the id of the call as JSON text.
         """
-        self.is_streamed = False
-        if len(data) == self._known_size and data.startswith(self._known):
-            start, trim = len(self._known), self._trim
-        elif self._stream and data.startswith(self._stream):
-            return self._of_events(data, len(self._stream), identity)
-        else:
+        is_known = len(data) == self._known_size and data.startswith(self._known)
+        if not is_known and not self._takes(data):
+            return None
+        start, end, trim = len(self._known), len(data), self._trim
+        if self._passed:
+            if not data.endswith(_EVENT_END):
+                return None
+            end -= len(_EVENT_END)
+            if trim is None and is_known and not sse.is_one_line(data, start, end):
+                return None
+        if self.told is not None:
+            return plain_results.in_session(data, start, end, identity, trim)
+        is_plain = plain_results.is_plain(data, start, end, identity, trim)
+        return data[self._passed or start :] if is_plain else None
+
+    def _takes(self, data: bytes) -> bool:
+        """Whether the data are a whole answer; then it is known what comes before its message."""
+        size = len(self._stream)
+        if not (size and data.startswith(self._stream)):
             found = learned.whole(data)
             if found is None or found[0].status != 200 or len(found[1]) > COLLECTED:
-                return None
+                return False
             head, body = found
-            if head.content_type == b"text/event-stream" and head.content_length is None:
-                self._stream = data[: data.index(_HEAD_END) + len(_HEAD_END)]
-                return self._of_events(data, len(self._stream), identity)
-            if head.content_type != b"application/json" or head.content_length is None:
-                return None
-            start, trim = len(data) - len(body), head.trim
-            self._known, self._known_size, self._trim = data[:start], len(data), trim
-        word = plain_results.as_it_is if self.told is None else plain_results.in_session
-        return word(data, start, identity, trim)
+            if head.content_type == b"application/json" and head.content_length is not None:
+                self._know(data, len(data) - len(body), head.trim)
+                return True
+            if head.content_type != b"text/event-stream" or head.content_length is not None:
+                return False
+            size = data.index(_HEAD_END) + len(_HEAD_END)
+            self._stream = data[:size]
+        return self._takes_events(data, size)
 
-    def _of_events(self, data: bytes, start: int, identity: bytes) -> bytes | None:
+    def _takes_events(self, data: bytes, start: int) -> bool:
         """The same of a stream; what is not one event in one chunk is read by others."""
         line, end = data.find(_LINE_END, start, start + _LONGEST_SIZE), len(data) - len(_LAST)
-        size = end - line - len(_LINE_END)
-        if line < 0 or not data.endswith(_LAST) or data[start:line].lower() != b"%x" % size:
-            return None
-        is_wanted = self._exchange.accepts_events
-        message = sse.lone_message(data[line + len(_LINE_END) : end]) if is_wanted else None
-        if message is None:
-            return None
-        if self.told is not None:
-            return plain_results.in_session(message, 0, identity)
-        self.is_streamed = True
-        return None if plain_results.as_it_is(message, 0, identity) is None else data[start:]
+        first = line + len(_LINE_END)
+        if line < 0 or not data.endswith(_LAST) or data[start:line].lower() != b"%x" % (end - first):
+            return False
+        event = sse.lone_event(data, first, end) if self._exchange.accepts_events else None
+        if event is None:
+            return False
+        self._know(data, event.start, Trim.of_comment(event.comment), start)
+        return True
+
+    def _know(self, data: bytes, start: int, trim: Trim | None, passed: int = 0) -> None:
+        self._known, self._known_size, self._trim, self._passed = data[:start], len(data), trim, passed
+        self.is_streamed = bool(passed) and self.told is None
 
 
 def _caller(session: Session) -> bytes:

@@ -1,6 +1,6 @@
 -- The workspace server of a run, in nginx: answers a call as ours does, with its own id, in a body of the size
--- and the form that the tool's name asks for ("10KB.sse"). Results of JSON say in a header what of them a
--- session does not get, as ours do (`protocol/trim.py`).
+-- and the form that the tool's name asks for ("10KB.sse"). A header says what of a result a session does not
+-- get, or a comment of its event, as with ours (`protocol/trim.py`); "10KB.unsaid" is an event without.
 
 local BEGIN = '{"jsonrpc":"2.0","id":'
 local TYPE = '"resultType":"complete",'
@@ -11,13 +11,16 @@ local function around(size)
   return ',"result":{' .. TYPE .. content .. META .. "}}"
 end
 
+local trim = #TYPE .. " " .. #META
+local DATA = "event: message\ndata: "
+
 local known = {}
 for _, one in ipairs(results) do
   local name, behind = one[1], around(one[2])
   known[name .. ".json"] = { before = BEGIN, behind = behind, size = #BEGIN + #behind }
-  known[name .. ".sse"] = { before = "event: message\ndata: " .. BEGIN, behind = behind .. "\n\n" }
+  known[name .. ".sse"] = { before = ": Lm-Tools-Bridge-Trim: " .. trim .. "\n" .. DATA .. BEGIN, behind = behind .. "\n\n" }
+  known[name .. ".unsaid"] = { before = DATA .. BEGIN, behind = behind .. "\n\n" }
 end
-local trim = #TYPE .. " " .. #META
 
 -- Bodies that differ in the id alone have one hash in Lua: the fewer of them are kept, the sooner one is found.
 collectgarbage("setpause", 102)

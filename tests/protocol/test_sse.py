@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol import sse
-from protocol.sse import Decoder, Event, EventTooLarge, encode, lone_message, single_line
+from protocol.sse import Decoder, Event, EventTooLarge, encode, lone_event, single_line
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), max_size=8)
 FIELDS = st.one_of(
@@ -115,10 +115,23 @@ def test_the_limit_is_for_one_event_not_for_the_stream() -> None:
     assert sum(len(decoder.feed(b"data: " + b"x" * 80 + b"\n\n")) for _ in range(50)) == 50
 
 
+@pytest.mark.parametrize("comment", [None, b"", b" said: 1 2"])
 @pytest.mark.parametrize("begin", [b"event: message\ndata: ", b"data: "])
-def test_the_message_of_a_stream_of_one_event_is_found_without_reading_it(begin: bytes) -> None:
-    stream = begin + b'{"a":1}\n\n'
-    assert lone_message(stream) == read(stream)[0].data == b'{"a":1}'
+def test_the_message_of_a_stream_of_one_event_is_found_without_reading_it(
+    begin: bytes, comment: bytes | None
+) -> None:
+    event = (b":%b\n" % comment if comment is not None else b"") + begin + b'{"a":1}\n\n'
+    for stream, start in ((event, 0), (b"data: 0\n\n" + event + b"\r\n\n\n", 9)):
+        found = lone_event(stream, start, start + len(event))
+        assert found is not None
+        assert stream[found.start : found.end] == read(event)[0].data == b'{"a":1}'
+        assert found.comment == comment
+
+
+def test_a_comment_is_no_part_of_what_is_read() -> None:
+    event = encode(b"{}", comment="said: 1 2", identity="7")
+    assert event.startswith(b": said: 1 2\n")
+    assert read(event) == [Event(b"{}", id="7")]
 
 
 @pytest.mark.parametrize(
@@ -132,10 +145,12 @@ def test_the_message_of_a_stream_of_one_event_is_found_without_reading_it(begin:
         b"data: 1\ndata: 2\n\n",
         b"data: 1\rdata: 2\n\n",
         b"data: 1\n\ndata: 2\n\n",
-        b": comment\ndata: 1\n\n",
+        b": one\n: two\ndata: 1\n\n",
+        b": one\r\ndata: 1\n\n",
+        b": one\n\ndata: 1\n\n",
         b"id: 1\ndata: 1\n\n",
         b"event: other\ndata: 1\n\n",
     ],
 )
 def test_other_streams_have_to_be_read(stream: bytes) -> None:
-    assert lone_message(stream) is None
+    assert lone_event(stream, 0, len(stream)) is None

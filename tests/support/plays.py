@@ -17,6 +17,7 @@ from support.scripted_upstream import (
     result,
     stream,
     trimmed,
+    trimmed_event,
 )
 
 RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","content":[]}}'
@@ -60,6 +61,11 @@ PLAYS: dict[str, Play] = {
     "a page": fixed(b"<p>", 502, "text/html"),
     "breaks off": broken_off(b'{"jsonrpc"', 500),
     "stream of one event": stream(event(RESPONSE)),
+    "stream of one event, trimmed": stream(trimmed_event({**COMPLETE, "_meta": SERVER})),
+    "stream of one event, trimmed and large": stream(
+        trimmed_event({**COMPLETE, "text": "x" * 300_000, "_meta": SERVER})
+    ),
+    "stream, trimmed": stream(event(PROGRESS), trimmed_event({**COMPLETE, "_meta": SERVER})),
     "stream": stream(event(PROGRESS), event(RESPONSE)),
     "stream without an end": cut(event(PROGRESS)),
 }

@@ -20,7 +20,7 @@ from typing import Any
 
 from aiohttp import ClientSession, UnixConnector, web
 
-from protocol import headers, jsonrpc, names, trim
+from protocol import headers, jsonrpc, names, sse, trim
 
 HEARTBEAT_EVERY_S = 0.5
 
@@ -81,10 +81,21 @@ def result(value: Any, **fields: str) -> Play:
 
 def trimmed(value: Any) -> Play:
     """The same as servers of ours write it, with the header that says what of it a session does not get."""
+    text, said = _with_trim(value)
+    return result(text, **{headers.TRIM: said.value})
+
+
+def trimmed_event(value: Any) -> bytes:
+    """The same as an event, for `stream`."""
+    text, said = _with_trim(value)
+    return sse.encode(b'{"jsonrpc":"2.0","id":%%(id)s,"result":%b}' % text, comment=said.comment)
+
+
+def _with_trim(value: Any) -> tuple[bytes, trim.Trim]:
     text = json.dumps(value, separators=(",", ":")).encode()
     said = trim.of(text, 0, len(text))
     assert said is not None
-    return result(text, **{headers.TRIM: said.value})
+    return text, said
 
 
 def error(code: int, message: str, data: Any = None, status: int = 200) -> Play:

@@ -34,12 +34,13 @@ class Stream:
         await self._write(sse.KEEP_ALIVE)
 
     async def finish(self, status: int, body: bytes, trim: Trim | None = None) -> None:
-        """Send the JSON-RPC answer; `status` and `trim` count only if nothing was sent before."""
+        """Send the JSON-RPC answer; `status` counts only if nothing was sent before."""
         self._is_finished = True
         if not self._incoming.is_begun:
             self._incoming.respond(status, body, trim)
             return
-        await self._incoming.write(sse.encode(sse.single_line(body)))
+        comment = None if trim is None else trim.comment
+        await self._incoming.write(sse.encode(sse.single_line(body), comment=comment))
         self._incoming.finish()
 
     def close(self) -> None:

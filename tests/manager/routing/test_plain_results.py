@@ -27,6 +27,14 @@ def by_reading(body: bytes) -> bytes | None:
     return None if found is None else rounds.at_once(EXCHANGE, found)
 
 
+def in_session(body: bytes, identity: bytes = b"1") -> bytes | None:
+    return plain_results.in_session(body, 0, len(body), identity)
+
+
+def is_plain(body: bytes, identity: bytes = b"1") -> bool:
+    return plain_results.is_plain(body, 0, len(body), identity)
+
+
 def compact(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -120,13 +128,13 @@ BEGIN = b'{"jsonrpc":"2.0","id":1,"result":'
 @example(BEGIN + b'{"structuredContent":[1]}}')
 @example(b'{"jsonrpc":"2\\u002e0","id":1,"result":{}}')
 def test_what_a_client_gets_at_once_is_what_it_gets_of_a_reader(body: bytes) -> None:
-    session = plain_results.in_session(body, 0, b"1")
+    session = in_session(body)
     assert session in (None, by_reading(body))
-    modern = plain_results.as_it_is(body, 0, b"1")
-    assert modern in (None, body)
-    assert modern is None or answered(body) is not None
-    assert plain_results.in_session(b"head" + body, 4, b"1") == session
-    assert plain_results.as_it_is(b"head" + body, 4, b"1") == modern
+    plain = is_plain(body)
+    assert not plain or answered(body) is not None
+    data, start, end = b"head" + body + b"}}\n\n", 4, 4 + len(body)
+    assert plain_results.in_session(data, start, end, b"1") == session
+    assert plain_results.is_plain(data, start, end, b"1") == plain
 
 
 @pytest.mark.parametrize(
@@ -136,17 +144,17 @@ def test_what_a_client_gets_at_once_is_what_it_gets_of_a_reader(body: bytes) -> 
 def test_the_usual_result_needs_no_reader(identity: bytes, content: Any) -> None:
     result = {"resultType": "complete", "content": content, "structuredContent": {"a": 1}, "_meta": META}
     body = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (identity, compact(result))
-    assert plain_results.as_it_is(body, 0, identity) == body
-    worded = plain_results.in_session(body, 0, identity)
+    assert is_plain(body, identity)
+    worded = in_session(body, identity)
     assert worded == by_reading(body)
     assert json.loads(worded or b"")["result"] == {"content": content, "structuredContent": {"a": 1}}
 
 
 def test_a_result_of_the_older_era_is_passed_on_as_it_is() -> None:
     body = BEGIN + b'{"content":[ ], "_meta" : 1}}'
-    assert plain_results.in_session(body, 0, b"1") is None
+    assert in_session(body) is None
     body = BEGIN + b'{"content":[ ] , "isError" :false}}'
-    assert plain_results.in_session(body, 0, b"1") == body == by_reading(body)
+    assert in_session(body) == body == by_reading(body)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +180,8 @@ def test_a_result_of_the_older_era_is_passed_on_as_it_is() -> None:
     ids=lambda body: body[:60],
 )
 def test_anything_else_is_left_to_readers(body: bytes) -> None:
-    assert plain_results.as_it_is(body, 0, b"1") is None
-    assert plain_results.in_session(body, 0, b"1") is None
+    assert not is_plain(body)
+    assert in_session(body) is None
 
 
 @pytest.mark.parametrize("content", [[], [{"type": "text", "text": 'é "_meta" }}'}]])
@@ -182,10 +190,10 @@ def test_what_the_server_says_of_a_result_spares_to_read_it(content: Any) -> Non
     body = BEGIN + result + b"}"
     said = trim.of(result, 0, len(result))
     assert said is not None
-    for start in (0, 4):
-        data = b"head"[:start] + body
-        assert plain_results.in_session(data, start, b"1", said) == by_reading(body)
-        assert plain_results.as_it_is(data, start, b"1", said) == body
+    for start, behind in ((0, b""), (4, b"\n\n")):
+        data, end = b"head"[:start] + body + behind, start + len(body)
+        assert plain_results.in_session(data, start, end, b"1", said) == by_reading(body)
+        assert plain_results.is_plain(data, start, end, b"1", said)
 
 
 @pytest.mark.parametrize(
@@ -199,4 +207,4 @@ def test_what_the_server_says_of_a_result_spares_to_read_it(content: Any) -> Non
     ],
 )
 def test_what_the_server_cannot_have_meant_is_left_to_readers(body: bytes, said: Trim) -> None:
-    assert plain_results.in_session(body, 0, b"1", said) is None
+    assert plain_results.in_session(body, 0, len(body), b"1", said) is None

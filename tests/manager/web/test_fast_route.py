@@ -226,3 +226,45 @@ def test_a_stream_of_one_event_stays_one_but_in_a_session(is_chunked: bool) -> N
     told = (modern.answer(data, b"1", DATE) or b"").partition(DATE)[0]
     assert b"\r\nContent-Type: text/event-stream" in told
     assert b"\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n" in told
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+SIGNED = RESULT.replace(b'"content":[]', b'"content":[%b]')
+
+
+def events(message: bytes, said: bytes) -> bytes:
+    stream = said + EVENT % message
+    learned.remember(
+        CHUNKED, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None, b"text/event-stream")
+    )
+    return b"%b%x\r\n%b\r\n0\r\n\r\n" % (CHUNKED, len(stream), stream)
+
+
+def test_what_a_comment_says_of_an_event_spares_to_read_it() -> None:
+    """A member without JSON in it tells whether somebody has read."""
+    trim = b": Lm-Tools-Bridge-Trim: 24 0\n"
+    for content in (b"1", b"x", b"xx", b"yy"):  # of one size with the one before, and of another
+        message = SIGNED % content
+        is_json = content == b"1"
+        modern, legacy = passage(is_in_session=False), passage()
+        for made, whole in ((modern, message), (legacy, PLAIN.replace(b"[]", b"[%b]" % content))):
+            for _ in range(2):
+                sent = body_of(made, events(message, trim))
+                assert sent is not None
+                assert whole in sent
+                assert (body_of(made, events(message, b"")) is not None) is is_json
+                assert (body_of(made, events(message, b": said\n")) is not None) is is_json
+                assert (body_of(made, events(message, b": Lm-Tools-Bridge-Trim: a\n")) is not None) is is_json
+            assert body_of(made, events(message.replace(b'"id":1', b'"id":2'), trim)) is None
+            assert body_of(made, events(message.replace(b"}}", b"}]"), trim)) is None
+            assert body_of(made, events(message, trim)[:-2] + b"x\n") is None
+
+
+def test_of_events_of_one_size_one_may_have_a_line_end_in_it() -> None:
+    """Then what follows is another line of the event, which is for readers."""
+    message = SIGNED % b"1, 1"
+    for made in (passage(is_in_session=False), passage()):
+        for _ in range(2):
+            assert body_of(made, events(message, b"")) is not None
+            for end in (b"\n", b"\r"):
+                assert body_of(made, events(message.replace(b", 1", b",%b1" % end), b"")) is None

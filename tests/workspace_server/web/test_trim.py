@@ -12,7 +12,7 @@ import pytest
 from manager.answers.collect import answered
 from manager.legacy import rounds
 from manager.routing import plain_results
-from protocol import headers, names
+from protocol import headers, names, sse
 from protocol.trim import Trim
 from support import exchanges
 from support.modern import body_of, headers_of
@@ -74,7 +74,7 @@ async def test_who_cuts_a_result_as_the_header_says_gets_what_a_reader_gets(name
     identity = json.dumps(json.loads(body)["id"]).encode()
     read = rounds.at_once(EXCHANGE, found)
     assert read is not None
-    assert plain_results.in_session(body, 0, identity, trim) == read
+    assert plain_results.in_session(body, 0, len(body), identity, trim) == read
     assert b"complete" not in read
 
 
@@ -94,3 +94,32 @@ async def test_nothing_is_said_of_anything_but_results_of_tools() -> None:
         assert (await answer(served, names.DISCOVER, {}))[1] is None
         assert (await answer(served, names.TOOLS_CALL, {"name": "nothing"}))[1] is None
         assert (await answer(served, names.TOOLS_CALL, {"name": "t", "arguments": {}}))[1] is not None
+
+
+async def test_the_event_that_an_answer_is_says_it_in_a_comment() -> None:
+    source = PlayedSource([tool("t")])
+
+    async def work(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        await context.progress(1, 2, "half")
+        return ToolResult("done")
+
+    source.play["t"] = work
+    async with (
+        serving([source]) as served,
+        served.caller.open(names.TOOLS_CALL, {"name": "t"}, progressToken="p") as response,
+    ):
+        said = await response.read()
+        assert headers.TRIM not in response.headers
+    before, comment, behind = said.partition(b": Lm-Tools-Bridge-Trim: ")
+    assert before.startswith(b"event: message\ndata: ")
+    stream = comment + behind
+    event = sse.lone_event(stream, 0, len(stream))
+    assert event is not None
+    trim = Trim.of_comment(event.comment)
+    message = stream[event.start : event.end]
+    found = answered(message)
+    assert trim is not None
+    assert found is not None
+    identity = json.dumps(json.loads(message)["id"]).encode()
+    read = rounds.at_once(EXCHANGE, found)
+    assert plain_results.in_session(stream, event.start, event.end, identity, trim) == read

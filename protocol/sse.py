@@ -7,6 +7,7 @@ never grows beyond its limit.
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -19,7 +20,7 @@ class EventTooLarge(ValueError):
 
 
 _LONE: Final = re.compile(rb"(?::([^\r\n]{0,256})\n)?(?:event: message\n)?data: ")
-_EVENT_END: Final = b"\n\n"
+EVENT_END: Final = b"\n\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,17 @@ def single_line(body: bytes) -> bytes:
 
 def lone_event(stream: bytes, start: int, end: int) -> Lone | None:
     """Of a part of a stream that is one event on one line, written as most write it; None for others."""
-    begun = _LONE.match(stream, start, end)
-    if begun is None or not stream.endswith(_EVENT_END, begun.end(), end):
+    begun = lone_begin(stream, start, end)
+    if begun is None or not stream.endswith(EVENT_END, begun.start, end):
         return None
-    first, last = begun.end(), end - len(_EVENT_END)
-    return Lone(first, last, begun[1]) if is_one_line(stream, first, last) else None
+    last = end - len(EVENT_END)
+    return Lone(begun.start, last, begun.comment) if is_one_line(stream, begun.start, last) else None
+
+
+def lone_begin(stream: bytes, start: int = 0, end: int = sys.maxsize) -> Lone | None:
+    """As `lone_event`, of a part that need not have come to its end: that is where the data end then."""
+    found = _LONE.match(stream, start, end)
+    return None if found is None else Lone(found.end(), min(end, len(stream)), found[1])
 
 
 def is_one_line(text: bytes, start: int, end: int) -> bool:

@@ -138,6 +138,11 @@ class UpstreamResponse:
         """Whether it is known to be an event stream."""
         return hasattr(self, "head") and self.head.content_type == b"text/event-stream"
 
+    @property
+    def first(self) -> Piece:
+        """The first piece of the body, as long as nobody has taken it; empty where there is none."""
+        return self._buffer[0] if self._buffer else b""
+
     def whole(self) -> bytes | None:
         """The whole body, where all of it is here and nobody has read of it; it is not taken out."""
         if self._connection is not None or self._cause is not None:

@@ -21,7 +21,8 @@ from manager.upstream.answer import COLLECTED, InterruptedAnswerError, refusal_o
 from manager.upstream.flow import Flow
 from manager.upstream.response import ResponseHead, UpstreamFailure, UpstreamResponse
 from manager.web.incoming import Incoming
-from manager.web.large_body import LargeBody, unread
+from manager.web.poured import Poured
+from manager.web.unread import unread
 
 PATIENCE_S: Final = 1.0
 """How long an answer is waited for in this way."""
@@ -61,7 +62,7 @@ class Express:
         self._incoming = incoming
         self._exchange = exchange
         self._sent: Sent | None = sent
-        self._body: LargeBody | None = None  # while a large answer flows
+        self._body: Poured | None = None  # while a large answer flows
         self._seen = 0  # bytes of it that had come when it was looked at last
         sent.underway.response.on_news = self._look
         incoming.on_gone = self._left
@@ -117,7 +118,7 @@ class Express:
     def _settle(self, sent: Sent) -> None:
         response = sent.underway.response
         if not response.has_ended:
-            if hasattr(response, "head") and not _is_small_json(response.head):
+            if _is_to_be_passed_on(response, self._exchange):
                 self._pass_on(sent)
             return
         came = time.monotonic()
@@ -143,7 +144,7 @@ class Express:
         """Let the answer flow to the client as it comes; False where that cannot be."""
         underway = sent.underway
         limit = self._host.settings.response_limit
-        body = self._body = unread(self._incoming, self._exchange, underway.response.head, limit)
+        body = self._body = unread(self._incoming, self._exchange, underway.response, limit)
         if body is None:
             return False
         left = underway.since + underway.seconds - time.monotonic()
@@ -175,9 +176,9 @@ class Express:
         if sent is None:
             return
         slot, incoming = sent.underway.slot, self._incoming
+        fault = fault or self._finished()
         if fault is None:
             slot.release("ok")
-            incoming.finish()
         elif isinstance(fault, (InterruptedAnswerError, UpstreamFailure, TimeoutError)):
             refusal = refusal_of(fault, self._host.settings)
             slot.fail(refusal)
@@ -193,12 +194,31 @@ class Express:
             else:
                 self._host.failed(incoming, fault)
 
+    def _finished(self) -> Exception | None:
+        """Write the end; what kept it from being written."""
+        assert self._body is not None  # noqa: S101  narrows the type: it was poured
+        try:
+            self._body.finish()
+        except (InterruptedAnswerError, ConnectionError) as fault:
+            return fault
+        return None
+
     def _answer(self, response: UpstreamResponse) -> bytes | None:
         """The body for the client; None where there is none that can be told at once."""
         body = response.whole()
         if body is None or not _is_small_json(response.head) or (found := answered(body)) is None:
             return None
         return body if self._exchange.session is None else rounds.at_once(self._exchange, found)
+
+
+def _is_to_be_passed_on(response: UpstreamResponse, exchange: Exchange) -> bool:
+    """Whether an answer that is on its way is not to be waited for.
+
+    Of an event stream in a session its beginning is of interest (`unread.py`).
+    """
+    if not hasattr(response, "head") or _is_small_json(response.head):
+        return False
+    return bool(response.first) or not response.is_events or exchange.session is None
 
 
 def _is_small_json(head: ResponseHead) -> bool:

@@ -165,7 +165,7 @@ class Incoming:
 
         Args:
             length: of the body in bytes, where it is known.
-            begin: the first bytes of one whose length is known.
+            begin: its first bytes.
 
         Raises:
             ConnectionError: the client is gone; so do `write` and `finish`.
@@ -174,6 +174,8 @@ class Incoming:
         if self._is_chunked:
             fields = {**fields, "Transfer-Encoding": "chunked"}
         self.is_begun = True
+        if begin and self._is_chunked:
+            begin = b"%x\r\n%b\r\n" % (len(begin), begin)
         self._here().send([self._head(status, kind, fields, length) + begin])
 
     async def write(self, data: bytes) -> None:
@@ -190,21 +192,23 @@ class Incoming:
         """Return when the client keeps up."""
         await self._here().room.wait()
 
-    def put(self, data: Piece) -> bool:
+    def put(self, *pieces: Piece) -> bool:
         """Write some of the body, which is not empty; whether the client keeps up."""
         line = self._here()
-        line.send([b"%x\r\n" % len(data), data, b"\r\n"] if self._is_chunked else [data])
+        line.send([b"%x\r\n" % sum(map(len, pieces)), *pieces, b"\r\n"] if self._is_chunked else pieces)
         return not line.room.is_short
 
     def when_room(self, call: Callable[[], None]) -> None:
         """Call this when the client keeps up again, or is gone."""
         self._here().room.then(call)
 
-    def finish(self) -> None:
-        """End the body."""
+    def finish(self, last: bytes = b"") -> None:
+        """End the body, with its last bytes where some are left."""
         line, self._line = self._here(), None
         if self._is_chunked:
-            line.send([b"0\r\n\r\n"])
+            last = b"%x\r\n%b\r\n0\r\n\r\n" % (len(last), last) if last else b"0\r\n\r\n"
+        if last:
+            line.send([last])
         line.answered(is_last=self._framing.is_last)
 
     def abort(self) -> None:

@@ -12,13 +12,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from manager.answers.collect import unusable
-from manager.answers.exchange import Exchange
 from manager.routing.arrival import JSON
-from manager.routing.plain_results import BEGIN
-from manager.upstream import heap
-from manager.upstream.answer import COLLECTED, InterruptedAnswerError
-from manager.upstream.response import Piece, ResponseHead
+from manager.upstream.answer import InterruptedAnswerError
+from manager.upstream.response import Piece
 from manager.web.incoming import Incoming
+from manager.web.poured import Poured
 from protocol.trim import Trim
 
 _JOINED: Final = 16 * 1024
@@ -27,7 +25,7 @@ _WHOLE: Final = Trim(0, 0)
 _END: Final = b"}}"
 
 
-class LargeBody:
+class LargeBody(Poured):
     """Where the bytes of such an answer go.
 
     Args:
@@ -37,27 +35,10 @@ class LargeBody:
         length: of the whole body as it comes, in bytes; more than are collected.
         begin: how the body has to begin.
         trim: what is cut out behind that, and before the end.
-
         now: a monotonic clock.
-
-    Attributes:
-        at: how much of the body came, in bytes.
-        waited: seconds for which the client was waited for.
     """
 
-    __slots__ = (
-        "_begin",
-        "_fields",
-        "_held",
-        "_incoming",
-        "_length",
-        "_now",
-        "_status",
-        "_tail",
-        "_trim",
-        "at",
-        "waited",
-    )
+    __slots__ = ("_begin", "_fields", "_held", "_length", "_status", "_tail", "_trim")
 
     def __init__(
         self,
@@ -70,7 +51,7 @@ class LargeBody:
         trim: Trim = _WHOLE,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._incoming = incoming
+        super().__init__(incoming, now)
         self._status = status
         self._fields = fields
         self._length = length
@@ -78,18 +59,9 @@ class LargeBody:
         self._trim = trim
         self._tail = length - len(_END) - trim.last
         self._held: bytes | None = b""  # None once it has begun
-        self._now = now
-        heap.keep()
-        self.at = 0
-        self.waited = 0.0
 
     def put(self, data: Piece) -> bool:
-        """Take a piece; whether the client keeps up.
-
-        Raises:
-            InterruptedAnswerError: it is another response; nothing was written.
-            ConnectionError: the client is gone.
-        """
+        """Take a piece; whether the client keeps up."""
         if self._held is None:
             kept = self._kept(data)
         else:
@@ -100,15 +72,9 @@ class LargeBody:
             kept = self._begun(memoryview(data))
         return self._incoming.put(kept) if kept else not self._incoming.is_full
 
-    def when_room(self, call: Callable[[], None]) -> None:
-        """Call this when the client keeps up again, or is gone."""
-        since = self._now()
-
-        def resume() -> None:
-            self.waited += self._now() - since
-            call()
-
-        self._incoming.when_room(resume)
+    def finish(self) -> None:
+        """All of it has come."""
+        self._incoming.finish()
 
     def _begun(self, data: memoryview) -> Piece:
         """Write the head and the first bytes; what is left of the others."""
@@ -129,20 +95,3 @@ class LargeBody:
             return data
         behind = self._tail + self._trim.last
         return b"".join((data[: max(0, self._tail - begin)], data[max(0, behind - begin) :]))
-
-
-def unread(incoming: Incoming, exchange: Exchange, head: ResponseHead, limit: int) -> LargeBody | None:
-    """One for an answer that nobody has to read; None for any other.
-
-    Args:
-        head: of the answer.
-        limit: bytes of the largest answer.
-    """
-    length, fields = head.content_length or 0, exchange.headers
-    if head.content_type != JSON.encode() or not COLLECTED < length <= limit:
-        return None
-    if exchange.session is None:
-        return LargeBody(incoming, head.status, fields, length)
-    if head.trim is None or head.status != 200:
-        return None
-    return LargeBody(incoming, 200, fields, length, begin=BEGIN % exchange.message.id, trim=head.trim)

@@ -20,10 +20,11 @@ from protocol import headers, names
 from support.front_door import EVENTS, JSON, Client
 from support.plays import SERVER
 from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, Received, result, trimmed
+from support.scripted_upstream import COMPLETE, Received, result, stream, trimmed, trimmed_event
 
 LARGE: dict[str, Any] = {**COMPLETE, "text": "\u00e9" + "x" * 3_000_000, "_meta": SERVER}
-FORMS = pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
+FORMS = pytest.mark.parametrize("form", [JSON, EVENTS])
+ACCEPTS = pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
 
 
 @pytest.fixture
@@ -32,39 +33,55 @@ async def play(tmp_path: Path) -> AsyncIterator[Scene]:
         yield running
 
 
-@FORMS
+@ACCEPTS
 async def test_a_session_gets_what_it_would_get_of_a_reader(play: Scene, accept: str) -> None:
     """M-89: without type of the result, and without who answered."""
     client = await play.legacy(accept=accept)
-    play.upstream.plays |= {"trimmed": trimmed(LARGE), "read": result(json.dumps(LARGE).encode())}
+    play.upstream.plays |= {
+        "trimmed": trimmed(LARGE),
+        "event": stream(trimmed_event(LARGE)),
+        "read": result(json.dumps(LARGE).encode()),
+    }
     for _ in range(2):  # the second call comes by the way of calls that are known
-        passed, read = await client.call("trimmed"), await client.call("read")
-        assert passed.status == read.status == 200
-        assert passed.is_stream == read.is_stream == (accept == EVENTS)
-        assert passed.result == read.result
-        assert passed.result.keys() == {"content", "text"}
+        read = await client.call("read")
+        for passed in (await client.call("trimmed"), await client.call("event")):
+            assert passed.status == read.status == 200
+            assert passed.is_stream == read.is_stream == (accept == EVENTS)
+            assert passed.result == read.result
+            assert passed.result.keys() == {"content", "text"}
 
 
-async def test_it_keeps_its_bytes(play: Scene) -> None:
+@FORMS
+@pytest.mark.parametrize("size", [3_000_000, 300_000, 300])
+async def test_it_keeps_its_bytes(form: str, size: int, play: Scene) -> None:
     client = await play.legacy()
-    play.upstream.plays["t"] = trimmed(LARGE)
+    said = {**LARGE, "text": "x" * size}
+    play.upstream.plays["t"] = trimmed(said) if form == JSON else stream(trimmed_event(said))
     answer = await client.call("t", identity="a")
-    kept = {name: value for name, value in LARGE.items() if name not in ("resultType", "_meta")}
+    kept = {name: value for name, value in said.items() if name not in ("resultType", "_meta")}
     text = json.dumps(kept, separators=(",", ":")).encode()
     assert answer.body == b'{"jsonrpc":"2.0","id":"a","result":%b}' % text
-    assert answer.headers["Content-Length"] == str(len(answer.body))
+    assert answer.headers.get("Content-Length", str(len(answer.body))) == str(len(answer.body))
     assert headers.TRIM not in answer.headers
 
 
-def broken_off_after(count: int) -> Any:
+async def begun(form: str, count: int, request: web.Request, received: Received) -> web.StreamResponse:
     """So many bytes of a large response, of which a trim is said."""
+    response = web.StreamResponse(headers={headers.TRIM: "25 0"} if form == JSON else {})
+    response.content_type = form
+    response.content_length = 6_000_000 if form == JSON else None
+    await response.prepare(request)
+    text = b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete",' % received.id
+    said = b"" if form == JSON else b": %b: 25 0\ndata: " % headers.TRIM.encode()
+    await response.write((said + text + b" " * count)[:count])
+    return response
+
+
+def broken_off_after(form: str, count: int) -> Any:
+    """The beginning of such a response, and an end of the connection."""
 
     async def play(request: web.Request, received: Received) -> web.StreamResponse:
-        response = web.StreamResponse(headers={headers.TRIM: "25 0"})
-        response.content_type, response.content_length = JSON, 6_000_000
-        await response.prepare(request)
-        text = b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete",' % received.id
-        await response.write((text + b" " * count)[:count])
+        response = await begun(form, count, request, received)
         assert request.transport is not None
         request.transport.close()
         return response
@@ -72,30 +89,29 @@ def broken_off_after(count: int) -> Any:
     return play
 
 
-async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(play: Scene) -> None:
+@FORMS
+async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(form: str, play: Scene) -> None:
     """M-97: told where nothing is out yet, else an unclean end."""
     client = await play.legacy()
-    play.upstream.plays["early"] = broken_off_after(20)
-    answer = await client.call("early")
-    assert (answer.refusal["code"], answer.refusal["delivered"]) == (47103, "unknown")
-    assert (await client.call("echo")).result["content"]
-    play.upstream.plays["late"] = broken_off_after(3_000_000)
+    for count in (20,) if form == JSON else (20, 200_000):
+        play.upstream.plays["early"] = broken_off_after(form, count)
+        answer = await client.call("early")
+        assert (answer.refusal["code"], answer.refusal["delivered"]) == (47103, "unknown")
+        assert (await client.call("echo")).result["content"]
+    play.upstream.plays["late"] = broken_off_after(form, 3_000_000)
     with pytest.raises(ClientPayloadError):
         await client.call("late")
     assert (await client.call("echo")).result["content"]
 
 
-async def test_one_that_is_cancelled_amid_its_body_ends_there(play: Scene) -> None:
+@FORMS
+async def test_one_that_is_cancelled_amid_its_body_ends_there(form: str, play: Scene) -> None:
     """M-99: nothing more is said, least of all something that would be taken for the rest of the body."""
     client = await play.legacy()
     gate = asyncio.Event()
 
     async def half(request: web.Request, received: Received) -> web.StreamResponse:
-        response = web.StreamResponse(headers={headers.TRIM: "25 0"})
-        response.content_type, response.content_length = JSON, 3_000_000
-        await response.prepare(request)
-        text = b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete",' % received.id
-        await response.write(text + b" " * 300_000)
+        response = await begun(form, 300_000, request, received)
         await gate.wait()
         return response
 

@@ -40,9 +40,10 @@ async def client_of(play: Scene, era: str, accept: str | None = BOTH) -> Client:
 
 
 def same(answer: Answer) -> tuple[int, dict[str, str], Any]:
-    """What must be alike: all but the time and names that are drawn."""
+    """What must be alike: all but the time, names that are drawn, and how the end of the body is told."""
     fields = {name.lower(): value for name, value in answer.headers.items()}
-    kept = {name: value for name, value in fields.items() if name not in ("date", "mcp-session-id")}
+    others = ("date", "mcp-session-id", "content-length", "transfer-encoding")
+    kept = {name: value for name, value in fields.items() if name not in others}
     if answer.is_stream:
         return answer.status, kept, answer.messages
     return answer.status, kept, answer.body

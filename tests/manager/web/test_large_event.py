@@ -1,0 +1,141 @@
+"""Events that pass to a session as JSON, cut where the server says, in whatever pieces they come."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manager.upstream.answer import COLLECTED, InterruptedAnswerError
+from manager.web.incoming import Incoming
+from manager.web.large_event import LargeEvent
+from protocol import sse, trim
+from protocol.trim import Trim
+from support.plays import SERVER
+
+FIELDS = {"X-A": "b"}
+LIMIT = 600_000
+LARGE = 300_000
+
+
+class Client:
+    """What a client got, as far as an `Incoming` is needed for it."""
+
+    def __init__(self) -> None:
+        self.heads: list[tuple[Any, ...]] = []
+        self.got = b""
+        self.is_full = False
+        self.has_all = False
+
+    def start(self, *said: Any) -> None:
+        assert not self.heads
+        *head, begin = said
+        self.heads.append(tuple(head))
+        self.put(begin)
+
+    def put(self, *pieces: bytes) -> bool:
+        assert any(pieces)
+        assert self.heads
+        self.got += b"".join(pieces)
+        return not self.is_full
+
+    def finish(self, last: bytes) -> None:
+        self.got += last
+        self.has_all = True
+
+    def respond(self, status: int, body: bytes, fields: Mapping[str, str]) -> None:
+        assert not self.heads
+        self.heads.append((status, fields))
+        self.got, self.has_all = body, True
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        self.waiting = call
+
+
+def stream_of(size: int) -> tuple[bytes, bytes, Trim]:
+    """An event with a text of this size in it, what a session gets of that, and the trim."""
+    content = {"content": [{"type": "text", "text": "x" * size}]}
+    result = json.dumps(
+        {"resultType": "complete", **content, "_meta": SERVER}, separators=(",", ":")
+    ).encode()
+    left = json.dumps(content, separators=(",", ":")).encode()
+    said = trim.of(result, 0, len(result))
+    assert said is not None
+    response = b'{"jsonrpc":"2.0","id":7,"result":%b}'
+    return sse.encode(response % result, comment=said.comment), response % left, said
+
+
+def sink(client: Client, stream: bytes, said: Trim) -> LargeEvent:
+    start = stream.index(b"{")
+    return LargeEvent(cast("Incoming", client), FIELDS, start=start, identity=b"7", trim=said, limit=LIMIT)
+
+
+def poured(stream: bytes, said: Trim, client: Client, cuts: list[int]) -> LargeEvent:
+    made = sink(client, stream, said)
+    edges = sorted({0, len(stream), *(cut % len(stream) for cut in cuts)})
+    for first, last in itertools.pairwise(edges):
+        made.put(memoryview(stream)[first:last])
+    return made
+
+
+@pytest.mark.parametrize("size", [0, 1000, LARGE])
+@given(cuts=st.lists(st.integers(0, LARGE) | st.integers(COLLECTED, COLLECTED + 9) | st.integers(-200, -1)))
+def test_a_session_gets_the_rest_however_the_pieces_fall(size: int, cuts: list[int]) -> None:
+    stream, left, said = stream_of(size)
+    client = Client()
+    poured(stream, said, client, cuts).finish()
+    assert client.has_all
+    assert client.got == left
+    head = (200, FIELDS) if size < LARGE else (200, FIELDS, "application/json", None)
+    assert client.heads == [head]
+
+
+@given(cuts=st.lists(st.integers(0, LARGE) | st.integers(-200, -1)))
+def test_one_that_has_no_end_is_never_ended(cuts: list[int]) -> None:
+    stream, left, said = stream_of(LARGE)
+    for count in (1, 2, 3, 4, said.last + 4, 1000):
+        client = Client()
+        made = poured(stream[:-count], said, client, cuts)
+        with pytest.raises(InterruptedAnswerError):
+            made.finish()
+        assert not client.has_all
+        assert left.startswith(client.got)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [b'data: {"jsonrpc":"2.0","id":8,"result":{}}\n\n', b"data: 1\n\ndata: 2\n\n", b": keep-alive\n\n", b""],
+)
+def test_a_small_one_that_is_something_else_is_no_answer(other: bytes) -> None:
+    client = Client()
+    made = LargeEvent(cast("Incoming", client), FIELDS, start=6, identity=b"7", trim=Trim(0, 0), limit=LIMIT)
+    if other:
+        made.put(other)
+    with pytest.raises(InterruptedAnswerError) as caught:
+        made.finish()
+    assert caught.value.refusal.message == "the workspace server's answer holds no response"
+    assert not client.heads
+
+
+def test_one_above_the_limit_is_ended() -> None:
+    stream, _, said = stream_of(LIMIT)
+    with pytest.raises(InterruptedAnswerError) as caught:
+        poured(stream, said, Client(), [])
+    assert caught.value.refusal.message == "response too large"
+
+
+def test_whether_the_client_keeps_up_is_said_for_pieces_of_which_nothing_is_written() -> None:
+    stream, _, said = stream_of(LARGE)
+    client = Client()
+    client.is_full = True
+    made = sink(client, stream, said)
+    assert made.put(stream[:COLLECTED]), "nothing is written yet"
+    assert not made.put(stream[COLLECTED:-20])
+    assert not made.put(stream[-20:-19])
+    client.is_full = False
+    assert made.put(stream[-19:-18])

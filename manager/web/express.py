@@ -118,7 +118,7 @@ class Express:
     def _settle(self, sent: Sent) -> None:
         response = sent.underway.response
         if not response.has_ended:
-            if _is_to_be_passed_on(response, self._exchange):
+            if _is_to_be_passed_on(response):
                 self._pass_on(sent)
             return
         came = time.monotonic()
@@ -211,14 +211,11 @@ class Express:
         return body if self._exchange.session is None else rounds.at_once(self._exchange, found)
 
 
-def _is_to_be_passed_on(response: UpstreamResponse, exchange: Exchange) -> bool:
-    """Whether an answer that is on its way is not to be waited for.
-
-    Of an event stream in a session its beginning is of interest (`unread.py`).
-    """
+def _is_to_be_passed_on(response: UpstreamResponse) -> bool:
+    """Whether an answer that is on its way is not to be waited for; of a stream the beginning is."""
     if not hasattr(response, "head") or _is_small_json(response.head):
         return False
-    return bool(response.first) or not response.is_events or exchange.session is None
+    return bool(response.first) or not response.is_events
 
 
 def _is_small_json(head: ResponseHead) -> bool:

@@ -1,20 +1,22 @@
-"""An answer that came as an event, on its way to a client of the era of sessions: as JSON, and not read.
+"""An answer that came as an event, on its way to its client, and not read: as it is, or as JSON.
 
 Its server said before the event what of it a session does not get (`protocol/trim.py`), and that nothing
-follows it. How long it is, is known at the end alone: what may be the end is kept back.
+follows it. How long it is, is known at the end alone.
 """
 
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Final
 
 from manager.answers.collect import unusable
-from manager.routing.arrival import JSON
-from manager.routing.plain_results import BEGIN, in_session
+from manager.routing.arrival import EVENTS, JSON
+from manager.routing.plain_results import BEGIN, in_session, is_plain
 from manager.upstream.answer import COLLECTED, InterruptedAnswerError
 from manager.upstream.response import Piece
+from manager.web.event_response import STREAM_FIELDS
 from manager.web.incoming import Incoming
 from manager.web.poured import Poured
 from protocol import sse
@@ -28,26 +30,24 @@ _END: Final = _RESULT_END + sse.EVENT_END
 
 
 class LargeEvent(Poured):
-    """Where the bytes of such an answer go. A small one is written at the end, in one piece.
+    """Where the bytes of such an answer go. A small one is written at the end.
 
     Args:
         incoming: gets it.
         fields: for the head.
-        start: where in the stream the response begins.
         identity: the id of the call as JSON text, which the response has.
-        trim: what is cut out of it.
+        trim: what the server says of it.
         limit: bytes of the largest stream.
         now: a monotonic clock.
     """
 
-    __slots__ = ("_back", "_fields", "_held", "_identity", "_limit", "_start", "_tail", "_trim")
+    __slots__ = ("_fields", "_held", "_identity", "_limit", "_tail", "_trim")
 
     def __init__(
         self,
         incoming: Incoming,
         fields: Mapping[str, str],
         *,
-        start: int,
         identity: bytes,
         trim: Trim,
         limit: int,
@@ -55,12 +55,10 @@ class LargeEvent(Poured):
     ) -> None:
         super().__init__(incoming, now)
         self._fields = fields
-        self._start = start
         self._identity = identity
         self._trim = trim
         self._limit = limit
         self._held: list[bytes] | None = []  # None once an answer has begun
-        self._back = trim.last + len(_END)
         self._tail = b""  # the last bytes that came then
 
     def put(self, data: Piece) -> bool:
@@ -72,37 +70,88 @@ class LargeEvent(Poured):
         if self._held is None:
             return self._write(data)
         self._held.append(bytes(data))
-        return self.at <= COLLECTED or self._begin(b"".join(self._held))
+        if self.at <= COLLECTED:
+            return True
+        stream = b"".join(self._held)
+        self._held = None
+        return self._write(self._begin(stream))
 
     def finish(self) -> None:
         """All of it has come."""
         if self._held is not None:
-            body = self._whole(b"".join(self._held))
-            if body is None:
+            stream = b"".join(self._held)
+            event = sse.lone_event(stream, 0, len(stream))
+            if event is None or not self._respond(stream, event):
                 raise InterruptedAnswerError(unusable(200))
-            self._incoming.respond(200, body, self._fields)
         elif self._tail.endswith(_END):
-            self._incoming.finish(_RESULT_END)
+            self._finish()
         else:
             raise InterruptedAnswerError(unusable(200))
 
-    def _whole(self, stream: bytes) -> bytes | None:
-        event = sse.lone_event(stream, 0, len(stream))
-        if event is None:
-            return None
-        return in_session(stream, event.start, event.end, self._identity, self._trim)
+    @abstractmethod
+    def _respond(self, stream: bytes, event: sse.Lone) -> bool:
+        """Write a small one; False where it is not what was said."""
 
-    def _begin(self, stream: bytes) -> bool:
-        """Write the head, and of what came what cannot be the end."""
-        self._held = None
-        begin = BEGIN % self._identity
-        rest = memoryview(stream)[self._start + len(begin) + self._trim.first :]
-        joined = b"".join((begin, rest[:_JOINED]))
-        self._incoming.start(200, self._fields, JSON, None, joined)
-        return self._write(rest[_JOINED:])
+    @abstractmethod
+    def _begin(self, stream: bytes) -> Piece:
+        """Write the head, and some of what came; the rest of that."""
+
+    @abstractmethod
+    def _write(self, data: Piece) -> bool:
+        """Write more, and keep the tail; whether the client keeps up."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Write the end."""
+
+
+class EventAsItIs(LargeEvent):
+    """One for a client that takes event streams of the era without sessions."""
+
+    __slots__ = ()
+
+    def _respond(self, stream: bytes, event: sse.Lone) -> bool:
+        if not is_plain(stream, event.start, event.end, self._identity, self._trim):
+            return False
+        self._start(stream)
+        self._incoming.finish()
+        return True
+
+    def _begin(self, stream: bytes) -> Piece:
+        self._start(stream[:_JOINED])
+        return memoryview(stream)[_JOINED:]
+
+    def _start(self, begin: bytes) -> None:
+        self._incoming.start(200, {**self._fields, **STREAM_FIELDS}, EVENTS, None, begin)
 
     def _write(self, data: Piece) -> bool:
-        back = self._back
+        self._tail = (self._tail + data[-len(_END) :])[-len(_END) :]
+        return self._incoming.put(data)
+
+    def _finish(self) -> None:
+        self._incoming.finish()
+
+
+class EventAsJson(LargeEvent):
+    """One for a session, without what that does not get; what may be the end is kept back."""
+
+    __slots__ = ()
+
+    def _respond(self, stream: bytes, event: sse.Lone) -> bool:
+        body = in_session(stream, event.start, event.end, self._identity, self._trim)
+        if body is not None:
+            self._incoming.respond(200, body, self._fields)
+        return body is not None
+
+    def _begin(self, stream: bytes) -> Piece:
+        begin = BEGIN % self._identity
+        skipped = stream.index(begin) + len(begin) + self._trim.first
+        rest = memoryview(stream)[skipped:]
+        self._incoming.start(200, self._fields, JSON, None, b"".join((begin, rest[:_JOINED])))
+        return rest[_JOINED:]
+
+    def _write(self, data: Piece) -> bool:
+        back = self._trim.last + len(_END)
         if len(data) > back:
             ready: tuple[Piece, ...] = (self._tail, data[:-back])
             self._tail = bytes(data[-back:])
@@ -111,3 +160,6 @@ class LargeEvent(Poured):
             ready = (text[:-back],)
             self._tail = text[-back:]
         return self._incoming.put(*ready) if any(ready) else not self._incoming.is_full
+
+    def _finish(self) -> None:
+        self._incoming.finish(_RESULT_END)

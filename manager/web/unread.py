@@ -14,13 +14,14 @@ from manager.upstream.answer import COLLECTED
 from manager.upstream.response import UpstreamResponse
 from manager.web.incoming import Incoming
 from manager.web.large_body import LargeBody
-from manager.web.large_event import LargeEvent
+from manager.web.large_event import EventAsItIs, EventAsJson, LargeEvent
 from manager.web.poured import Poured
 from protocol import sse
 from protocol.trim import Trim
 
 _LOOKED_AT: Final = 2048
 """Bytes of a stream in which the response has to begin."""
+_NOTHING: Final = Trim(0, 0)
 
 
 def unread(incoming: Incoming, exchange: Exchange, response: UpstreamResponse, limit: int) -> Poured | None:
@@ -46,16 +47,16 @@ def unread(incoming: Incoming, exchange: Exchange, response: UpstreamResponse, l
 def _event(
     incoming: Incoming, exchange: Exchange, response: UpstreamResponse, limit: int
 ) -> LargeEvent | None:
-    if exchange.session is None or response.head.status != 200:
-        return None
     first, identity = bytes(response.first[:_LOOKED_AT]), exchange.message.id
     begun = sse.lone_begin(first)
     trim = None if begun is None else Trim.of_comment(begun.comment)
-    if begun is None or trim is None:
+    if begun is None or trim is None or response.head.status != 200:
         return None
     begin = BEGIN % identity
     if not first.startswith(begin, begun.start) or len(first) < begun.start + len(begin) + trim.first:
         return None
-    return LargeEvent(
-        incoming, exchange.headers, start=begun.start, identity=identity, trim=trim, limit=limit
-    )
+    if exchange.session is not None:
+        return EventAsJson(incoming, exchange.headers, identity=identity, trim=trim, limit=limit)
+    if not exchange.accepts_events:
+        return EventAsJson(incoming, exchange.headers, identity=identity, trim=_NOTHING, limit=limit)
+    return EventAsItIs(incoming, exchange.headers, identity=identity, trim=trim, limit=limit)

@@ -1,4 +1,4 @@
-"""Events that pass to a session as JSON, cut where the server says, in whatever pieces they come."""
+"""Events that pass to a client unread, in whatever pieces they come: as they are, or cut where the server says."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from manager.upstream.answer import COLLECTED, InterruptedAnswerError
 from manager.web.incoming import Incoming
-from manager.web.large_event import LargeEvent
+from manager.web.large_event import EventAsItIs, EventAsJson, LargeEvent
 from protocol import sse, trim
 from protocol.trim import Trim
 from support.plays import SERVER
@@ -44,13 +44,15 @@ class Client:
         self.got += b"".join(pieces)
         return not self.is_full
 
-    def finish(self, last: bytes) -> None:
+    def finish(self, last: bytes = b"") -> None:
         self.got += last
         self.has_all = True
 
-    def respond(self, status: int, body: bytes, fields: Mapping[str, str]) -> None:
+    def respond(
+        self, status: int, body: bytes, fields: Mapping[str, str], kind: str = "application/json"
+    ) -> None:
         assert not self.heads
-        self.heads.append((status, fields))
+        self.heads.append((status, fields, kind))
         self.got, self.has_all = body, True
 
     def when_room(self, call: Callable[[], None]) -> None:
@@ -70,50 +72,65 @@ def stream_of(size: int) -> tuple[bytes, bytes, Trim]:
     return sse.encode(response % result, comment=said.comment), response % left, said
 
 
-def sink(client: Client, stream: bytes, said: Trim) -> LargeEvent:
-    start = stream.index(b"{")
-    return LargeEvent(cast("Incoming", client), FIELDS, start=start, identity=b"7", trim=said, limit=LIMIT)
+def sink(client: Client, said: Trim, *, is_json: bool = True) -> LargeEvent:
+    form = EventAsJson if is_json else EventAsItIs
+    return form(cast("Incoming", client), FIELDS, identity=b"7", trim=said, limit=LIMIT)
 
 
-def poured(stream: bytes, said: Trim, client: Client, cuts: list[int]) -> LargeEvent:
-    made = sink(client, stream, said)
+def poured(stream: bytes, made: LargeEvent, cuts: list[int]) -> LargeEvent:
     edges = sorted({0, len(stream), *(cut % len(stream) for cut in cuts)})
     for first, last in itertools.pairwise(edges):
         made.put(memoryview(stream)[first:last])
     return made
 
 
+CUTS = st.lists(st.integers(0, LARGE) | st.integers(COLLECTED, COLLECTED + 9) | st.integers(-200, -1))
+
+
 @pytest.mark.parametrize("size", [0, 1000, LARGE])
-@given(cuts=st.lists(st.integers(0, LARGE) | st.integers(COLLECTED, COLLECTED + 9) | st.integers(-200, -1)))
+@given(cuts=CUTS)
 def test_a_session_gets_the_rest_however_the_pieces_fall(size: int, cuts: list[int]) -> None:
     stream, left, said = stream_of(size)
     client = Client()
-    poured(stream, said, client, cuts).finish()
+    poured(stream, sink(client, said), cuts).finish()
     assert client.has_all
     assert client.got == left
-    head = (200, FIELDS) if size < LARGE else (200, FIELDS, "application/json", None)
-    assert client.heads == [head]
+    assert client.heads == [(200, FIELDS, "application/json", *([None] if size == LARGE else []))]
 
 
-@given(cuts=st.lists(st.integers(0, LARGE) | st.integers(-200, -1)))
-def test_one_that_has_no_end_is_never_ended(cuts: list[int]) -> None:
+@pytest.mark.parametrize("size", [0, 1000, LARGE])
+@given(cuts=CUTS)
+def test_others_get_it_as_it_came(size: int, cuts: list[int]) -> None:
+    stream, _, said = stream_of(size)
+    client = Client()
+    poured(stream, sink(client, said, is_json=False), cuts).finish()
+    assert client.has_all
+    assert client.got == stream
+    fields = {**FIELDS, "X-Accel-Buffering": "no"}
+    assert client.heads == [(200, fields, "text/event-stream", None)]
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+@given(cuts=CUTS)
+def test_one_that_has_no_end_is_never_ended(is_json: bool, cuts: list[int]) -> None:
     stream, left, said = stream_of(LARGE)
     for count in (1, 2, 3, 4, said.last + 4, 1000):
         client = Client()
-        made = poured(stream[:-count], said, client, cuts)
+        made = poured(stream[:-count], sink(client, said, is_json=is_json), cuts)
         with pytest.raises(InterruptedAnswerError):
             made.finish()
         assert not client.has_all
-        assert left.startswith(client.got)
+        assert (left if is_json else stream).startswith(client.got)
 
 
 @pytest.mark.parametrize(
     "other",
     [b'data: {"jsonrpc":"2.0","id":8,"result":{}}\n\n', b"data: 1\n\ndata: 2\n\n", b": keep-alive\n\n", b""],
 )
-def test_a_small_one_that_is_something_else_is_no_answer(other: bytes) -> None:
+@pytest.mark.parametrize("is_json", [True, False])
+def test_a_small_one_that_is_something_else_is_no_answer(is_json: bool, other: bytes) -> None:
     client = Client()
-    made = LargeEvent(cast("Incoming", client), FIELDS, start=6, identity=b"7", trim=Trim(0, 0), limit=LIMIT)
+    made = sink(client, Trim(0, 0), is_json=is_json)
     if other:
         made.put(other)
     with pytest.raises(InterruptedAnswerError) as caught:
@@ -125,7 +142,7 @@ def test_a_small_one_that_is_something_else_is_no_answer(other: bytes) -> None:
 def test_one_above_the_limit_is_ended() -> None:
     stream, _, said = stream_of(LIMIT)
     with pytest.raises(InterruptedAnswerError) as caught:
-        poured(stream, said, Client(), [])
+        poured(stream, sink(Client(), said), [])
     assert caught.value.refusal.message == "response too large"
 
 
@@ -133,7 +150,7 @@ def test_whether_the_client_keeps_up_is_said_for_pieces_of_which_nothing_is_writ
     stream, _, said = stream_of(LARGE)
     client = Client()
     client.is_full = True
-    made = sink(client, stream, said)
+    made = sink(client, said)
     assert made.put(stream[:COLLECTED]), "nothing is written yet"
     assert not made.put(stream[COLLECTED:-20])
     assert not made.put(stream[-20:-19])

@@ -1,6 +1,6 @@
 -- The workspace server of a run, in nginx: answers a call as ours does, with its own id, in a body of the size
 -- and the form that the tool's name asks for ("10KB.sse"). A header says what of a result a session does not
--- get, or a comment of its event, as with ours (`protocol/trim.py`); "10KB.unsaid" is an event without.
+-- get, or a comment of its event, as with ours (`protocol/trim.py`), but for "10KB.sse-read" and its like.
 
 local BEGIN = '{"jsonrpc":"2.0","id":'
 local TYPE = '"resultType":"complete",'
@@ -12,14 +12,17 @@ local function around(size)
 end
 
 local trim = #TYPE .. " " .. #META
+local COMMENT = ": Lm-Tools-Bridge-Trim: " .. trim .. "\n"
 local DATA = "event: message\ndata: "
 
 local known = {}
 for _, one in ipairs(results) do
   local name, behind = one[1], around(one[2])
-  known[name .. ".json"] = { before = BEGIN, behind = behind, size = #BEGIN + #behind }
-  known[name .. ".sse"] = { before = ": Lm-Tools-Bridge-Trim: " .. trim .. "\n" .. DATA .. BEGIN, behind = behind .. "\n\n" }
-  known[name .. ".unsaid"] = { before = DATA .. BEGIN, behind = behind .. "\n\n" }
+  local json = { before = BEGIN, behind = behind, size = #BEGIN + #behind }
+  known[name .. ".json-read"] = json
+  known[name .. ".json"] = { before = json.before, behind = behind, size = json.size, trim = trim }
+  known[name .. ".sse-read"] = { before = DATA .. BEGIN, behind = behind .. "\n\n" }
+  known[name .. ".sse"] = { before = COMMENT .. DATA .. BEGIN, behind = behind .. "\n\n" }
 end
 
 -- Bodies that differ in the id alone have one hash in Lua: the fewer of them are kept, the sooner one is found.
@@ -31,7 +34,7 @@ local function answer()
   local said, fields = known[ngx.var.http_mcp_name], ngx.header
   if said.size then
     fields["Content-Type"] = "application/json"
-    fields["Lm-Tools-Bridge-Trim"] = trim
+    fields["Lm-Tools-Bridge-Trim"] = said.trim
     fields["Content-Length"] = said.size + #id
   else
     fields["Content-Type"] = "text/event-stream"

@@ -8,6 +8,8 @@ REVISION = "2025-11-25"
 MODERN = "2026-07-28"
 ERAS = ("modern", "legacy")
 FORMS = ("json", "sse")
+READ = ("json-read", "sse-read")
+"""The same of servers that do not say what of a result a session does not get: those have to be read."""
 SIZES = {"200B": 200, "10KB": 10_000, "1MB": 1_000_000}
 """Of results. Calls send 200 B always."""
 CONNECTIONS = {"200B": (1, 16, 128), "10KB": (1, 16, 128), "1MB": (1, 4)}
@@ -40,6 +42,11 @@ ALL = tuple(
     for form in FORMS
     for era in ERAS
     for number in CONNECTIONS[size]
+) + tuple(
+    Case(era, form, size, number)
+    for size, number in (("10KB", 16), ("1MB", 4))
+    for form in READ
+    for era in ERAS
 )
 QUICK = (
     *(Case(era, "json", "200B", number) for number in (1, 16) for era in ERAS),

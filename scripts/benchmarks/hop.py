@@ -108,6 +108,7 @@ def text(found: Found, ceiling: Measured) -> str:
 wrk alone reaches {ceiling.rate:,.0f} calls/s where nginx answers two bytes by itself; it uses {load} of a
 processor then, nginx {server}. Busy is the share of their processor that nginx and the manager used: where
 it is near 100 %, they limit the calls, elsewhere the machine does. Others is what all other programs used.
+Cases with `-read` are of a server that says nothing about its results.
 RSS is the manager's, with the template of workspace servers."""
 
 

@@ -36,12 +36,13 @@ TARGETS = (
     Target("added p50 legacy", f"latency (p50) added at 1 connection, {SESSION}", 1.3, TIMES),
     *(
         Target(
-            f"rate {size} {form}",
-            f"calls/s, results of {size}, {name}, worst case",
+            f"rate {size} {form}{read}",
+            f"calls/s, results of {size}, {name}{whose}, worst case",
             0.8,
             TIMES,
             at_least=True,
         )
+        for read, whose in (("", ""), ("-read", " of servers that say nothing about them"))
         for size in ("10KB", "1MB")
         for form, name in (("json", "JSON"), ("sse", "event stream"))
     ),

@@ -149,15 +149,17 @@ async def unhurried(play: Scene, client: Client, body: bytes) -> AsyncIterator[a
             writer.transport.abort()
 
 
+@FORMS
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_client_that_reads_slowly_gets_all_of_it_and_one_that_does_not_read_is_let_go(
-    tmp_path: Path, era: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, era: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time of a call is the server's, which has answered."""
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)  # so that nothing is looked at between the calls
     async with scene(tmp_path, call_timeout_s=0.4) as play:
         client = play.modern() if era == "modern" else await play.legacy()
-        play.upstream.plays["t"] = trimmed({**LARGE, "text": "x" * 20_000_000})
+        said = {**LARGE, "text": "x" * 20_000_000}
+        play.upstream.plays["t"] = trimmed(said) if form == JSON else stream(trimmed_event(said))
         assert (await client.call("echo")).result["content"]
         body = client.body(names.TOOLS_CALL, {"name": "t"}, 7)
         began, size = time.monotonic(), 0

@@ -133,6 +133,11 @@ class UpstreamResponse:
             self._connection.resume_reading()
         return pieces
 
+    def put_back(self, pieces: list[Piece]) -> None:
+        """Have what was taken read by somebody else."""
+        self._buffer[:0] = pieces
+        self._buffered += sum(map(len, pieces))
+
     @property
     def is_events(self) -> bool:
         """Whether it is known to be an event stream."""

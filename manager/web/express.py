@@ -8,11 +8,12 @@ goes and what is sent says `answers/dispatch.py`, how a response reads `legacy/r
 
 from __future__ import annotations
 
+import asyncio
 import time
 from typing import Final, Protocol
 
 from manager.answers import dialect
-from manager.answers.collect import answered
+from manager.answers.collect import LINGER_S, answered
 from manager.answers.dispatch import Sent
 from manager.answers.exchange import Exchange
 from manager.legacy import rounds
@@ -85,13 +86,20 @@ class Express:
 
         What of an answer has come already is of no use to anybody in either case.
         """
-        if self._exchange.session is not None and self._body is None:
+        if self._exchange.session is not None and not self._is_poured:
             self._hand_over()
         elif (sent := self._end()) is not None:
             sent.underway.give_up()
 
+    @property
+    def _is_poured(self) -> bool:
+        """Whether some of the answer has gone to the client, or might have."""
+        return self._body is not None and self._body.held is None
+
     def _hand_over(self) -> None:
         if (sent := self._end()) is not None:
+            if self._body is not None and self._body.held is not None:
+                sent.underway.response.put_back(self._body.held)
             self._host.go_on(self._incoming, self._exchange, sent)
 
     def _end(self) -> Sent | None:
@@ -100,6 +108,8 @@ class Express:
         if sent is not None:
             sent.underway.response.on_news = None
             self._incoming.on_gone = None  # no cycle is left behind: that would be work for the collector
+            if self._body is not None:
+                self._body.on_done = None
             self._host.ended(self._exchange)
         return sent
 
@@ -148,7 +158,10 @@ class Express:
         if body is None:
             return False
         left = underway.since + underway.seconds - time.monotonic()
+        if body.held is not None:
+            left = min(left, PATIENCE_S)
         self._incoming.expect(max(0.0, left), self._late)
+        body.on_done = self._done
         Flow(underway.response, body, self._poured)
         underway.response.lend()
         return True
@@ -158,7 +171,11 @@ class Express:
         body, sent = self._body, self._sent
         if body is None or sent is None:
             return
-        if not self._incoming.is_full:  # in this moment: what it took of the time before is not the server's
+        if body.held is not None:
+            self._hand_over()
+        elif (
+            not self._incoming.is_full
+        ):  # in this moment: what it took of the time before is not the server's
             left = sent.underway.since + sent.underway.seconds + body.waited - time.monotonic()
             if left > 0:
                 self._incoming.expect(left, self._late)
@@ -170,8 +187,18 @@ class Express:
         else:
             self._poured(ConnectionAbortedError("the client does not read"))
 
+    def _done(self) -> None:
+        """The client has all of it, whatever the end of the body brings."""
+        if (sent := self._end()) is not None:
+            sent.underway.slot.release("ok")
+            if not sent.underway.response.has_ended:
+                asyncio.get_running_loop().call_later(LINGER_S, sent.underway.response.abandon)
+
     def _poured(self, fault: Exception | None) -> None:
         """All of it is written, or no more can be; what broke off is ended in the only honest way."""
+        if not self._is_poured:
+            self._hand_over()
+            return
         sent = self._end()
         if sent is None:
             return

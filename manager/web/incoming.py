@@ -108,6 +108,11 @@ class Incoming:
         return is_plain and not framing.is_last and not framing.waits
 
     @property
+    def knows_chunks(self) -> bool:
+        """Whether the end of an answer can be told whose length is not known when it begins."""
+        return self._framing.knows_chunks
+
+    @property
     def is_gone(self) -> bool:
         """Whether nobody waits for what would be written now: the client left, or it has its answer."""
         return self._line is None

@@ -73,7 +73,7 @@ class LargeBody(Poured):
         return self._incoming.put(kept) if kept else not self._incoming.is_full
 
     def finish(self) -> None:
-        """All of it has come."""
+        """The body has come to its end."""
         self._incoming.finish()
 
     def _begun(self, data: memoryview) -> Piece:

@@ -30,7 +30,9 @@ _END: Final = _RESULT_END + sse.EVENT_END
 
 
 class LargeEvent(Poured):
-    """Where the bytes of such an answer go. A small one is written at the end.
+    """Where the bytes of such an answer go. As long as they are few they are held; then it flows.
+
+    Where the stream says something else than was promised while it is held, nothing is written of it.
 
     Args:
         incoming: gets it.
@@ -41,7 +43,7 @@ class LargeEvent(Poured):
         now: a monotonic clock.
     """
 
-    __slots__ = ("_fields", "_held", "_identity", "_limit", "_tail", "_trim")
+    __slots__ = ("_fields", "_identity", "_is_done", "_limit", "_tail", "_trim")
 
     def __init__(
         self,
@@ -54,43 +56,55 @@ class LargeEvent(Poured):
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(incoming, now)
+        self.held = []
         self._fields = fields
         self._identity = identity
         self._trim = trim
         self._limit = limit
-        self._held: list[bytes] | None = []  # None once an answer has begun
-        self._tail = b""  # the last bytes that came then
+        self._is_done = False
+        self._tail = b""  # the last bytes that came
 
     def put(self, data: Piece) -> bool:
-        """Take a piece; whether the client keeps up."""
+        """Take a piece; whether the client keeps up. What follows the end of the event goes nowhere."""
+        if self._is_done:
+            return True
         self.at += len(data)
         if self.at > self._limit:
             refusal = Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
             raise InterruptedAnswerError(refusal)
-        if self._held is None:
-            return self._write(data)
-        self._held.append(bytes(data))
-        if self.at <= COLLECTED:
-            return True
-        stream = b"".join(self._held)
-        self._held = None
-        return self._write(self._begin(stream))
+        has_room = self._write(data) if self.held is None else self._hold(data, self.held)
+        if not self._tail.endswith(_END) or not self._complete():
+            return has_room
+        self._is_done = True
+        if self.on_done is not None:
+            self.on_done()
+        return True
 
     def finish(self) -> None:
-        """All of it has come."""
-        if self._held is not None:
-            stream = b"".join(self._held)
-            event = sse.lone_event(stream, 0, len(stream))
-            if event is None or not self._respond(stream, event):
-                raise InterruptedAnswerError(unusable(200))
-        elif self._tail.endswith(_END):
-            self._finish()
-        else:
+        """The body has come to its end."""
+        if not self._is_done:
             raise InterruptedAnswerError(unusable(200))
+
+    def _hold(self, data: Piece, held: list[Piece]) -> bool:
+        held.append(bytes(data))
+        self._tail = (self._tail + data[-len(_END) :])[-len(_END) :]
+        if self.at <= COLLECTED:
+            return True
+        self.held, self._tail = None, b""
+        return self._write(self._begin(b"".join(held)))
+
+    def _complete(self) -> bool:
+        """Write the end, or all of it; False where it is not what was promised."""
+        if self.held is None:
+            self._finish()
+            return True
+        stream = b"".join(self.held)
+        event = sse.lone_event(stream, 0, len(stream))
+        return event is not None and self._respond(stream, event)
 
     @abstractmethod
     def _respond(self, stream: bytes, event: sse.Lone) -> bool:
-        """Write a small one; False where it is not what was said."""
+        """Write the whole of a small one; False where it is not what was promised."""
 
     @abstractmethod
     def _begin(self, stream: bytes) -> Piece:

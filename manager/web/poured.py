@@ -24,9 +24,11 @@ class Poured(ABC):
     Attributes:
         at: how much of it came, in bytes.
         waited: seconds for which the client was waited for.
+        held: what came, where it is to be kept until something is written; None where not, or not any more.
+        on_done: called when the client has all of it, where that is seen before the end of the body.
     """
 
-    __slots__ = ("_incoming", "_now", "at", "waited")
+    __slots__ = ("_incoming", "_now", "at", "held", "on_done", "waited")
 
     def __init__(self, incoming: Incoming, now: Callable[[], float] = time.monotonic) -> None:
         heap.keep()
@@ -34,6 +36,8 @@ class Poured(ABC):
         self._now = now
         self.at = 0
         self.waited = 0.0
+        self.held: list[Piece] | None = None
+        self.on_done: Callable[[], None] | None = None
 
     @abstractmethod
     def put(self, data: Piece) -> bool:
@@ -46,7 +50,7 @@ class Poured(ABC):
 
     @abstractmethod
     def finish(self) -> None:
-        """All of it has come; raises as `put`."""
+        """The body has come to its end; raises as `put`."""
 
     def when_room(self, call: Callable[[], None]) -> None:
         """Call this when the client keeps up again, or is gone."""

@@ -50,7 +50,10 @@ def _event(
     first, identity = bytes(response.first[:_LOOKED_AT]), exchange.message.id
     begun = sse.lone_begin(first)
     trim = None if begun is None else Trim.of_comment(begun.comment)
-    if begun is None or trim is None or response.head.status != 200:
+    is_fit = (
+        incoming.knows_chunks and response.head.status == 200 and (response.head.content_length or 0) <= limit
+    )
+    if begun is None or trim is None or not is_fit:
         return None
     begin = BEGIN % identity
     if not first.startswith(begin, begun.start) or len(first) < begun.start + len(begin) + trim.first:

@@ -92,7 +92,13 @@ CUTS = st.lists(st.integers(0, LARGE) | st.integers(COLLECTED, COLLECTED + 9) | 
 def test_a_session_gets_the_rest_however_the_pieces_fall(size: int, cuts: list[int]) -> None:
     stream, left, said = stream_of(size)
     client = Client()
-    poured(stream, sink(client, said), cuts).finish()
+    made = sink(client, said)
+    done: list[bytes] = []
+    made.on_done = lambda: done.append(client.got)
+    poured(stream, made, cuts)
+    assert done == [client.got] == [left], "before the body has come to its end"
+    assert made.put(b": more\n\n"), "which goes nowhere"
+    made.finish()
     assert client.has_all
     assert client.got == left
     assert client.heads == [(200, FIELDS, "application/json", *([None] if size == LARGE else []))]
@@ -136,6 +142,7 @@ def test_a_small_one_that_is_something_else_is_no_answer(is_json: bool, other: b
     with pytest.raises(InterruptedAnswerError) as caught:
         made.finish()
     assert caught.value.refusal.message == "the workspace server's answer holds no response"
+    assert made.held == ([other] if other else []), "for who reads it"
     assert not client.heads
 
 

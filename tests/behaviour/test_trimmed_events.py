@@ -1,0 +1,143 @@
+"""Events that pass unread because the server says what is to be cut: what may come in between, and behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from multidict import CIMultiDict
+
+from manager.upstream import workspaces
+from manager.web import express, heartbeats
+from protocol import names
+from support.front_door import EVENTS, JSON, Answer, Client
+from support.one_connection import connected
+from support.plays import PROGRESS, RESPONSE, SERVER
+from support.scene import Scene, scene
+from support.scripted_upstream import COMPLETE, cut, event, stream, trimmed_event
+
+BOTH = f"{JSON}, {EVENTS}"
+CLIENTS = pytest.mark.parametrize(
+    ("era", "accept"), [("legacy", BOTH), ("legacy", JSON), ("modern", BOTH), ("modern", JSON)]
+)
+
+
+@pytest.fixture
+async def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+    monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)  # so that nothing is looked at between the calls
+    async with scene(tmp_path, call_timeout_s=20) as running:
+        yield running
+
+
+async def client_of(play: Scene, era: str, accept: str) -> Client:
+    """One whose calls need no task."""
+    client = play.modern(accept=accept) if era == "modern" else await play.legacy(accept=accept)
+    await client.call("echo")
+    return client
+
+
+def said(size: int) -> dict[str, Any]:
+    return {**COMPLETE, "text": "x" * size, "_meta": SERVER}
+
+
+async def figures(play: Scene) -> dict[str, Any]:
+    async with play.http.get(f"{play.manager.base}/mcp/status") as status:
+        [shown] = (await status.json())["workspaceDetails"]
+    return dict(shown)
+
+
+@CLIENTS
+@pytest.mark.parametrize("size", [300, 300_000])
+@pytest.mark.parametrize("end", ["never", "at once"])
+async def test_the_end_of_the_stream_is_not_waited_for(
+    era: str, accept: str, size: int, end: str, play: Scene
+) -> None:
+    """An event that is whole is an answer, whatever becomes of its stream then."""
+    client = await client_of(play, era, accept)
+    text = trimmed_event(said(size))
+    play.upstream.plays["t"] = stream(text, None) if end == "never" else cut(text.replace(b"%(id)s", b"7"))
+    async with asyncio.timeout(10):
+        answer = await client.call("t", identity=7)
+    assert answer.result["text"] == "x" * size
+    assert answer.is_stream == (era == "modern" and accept == BOTH)
+    shown = await figures(play)
+    assert (shown["errors"], shown["inFlight"], shown["lastError"]) == (0, 0, None)
+    assert (await client.call("echo")).result["content"]
+
+
+@CLIENTS
+@pytest.mark.parametrize("more", [b": keep-alive\n\n", event(PROGRESS), event(RESPONSE)])
+@pytest.mark.parametrize("is_apart", [True, False])
+async def test_more_than_was_promised_does_no_harm(
+    era: str, accept: str, more: bytes, is_apart: bool, play: Scene
+) -> None:
+    """M-89: a small answer is held, and then read as ever."""
+    client = await client_of(play, era, accept)
+    first = trimmed_event(said(300))
+    play.upstream.plays["t"] = stream(first, more) if is_apart else stream(first + more)
+    answer = await client.post(client.body(names.TOOLS_CALL, {"name": "t"}, 7))
+    message = answer.messages[0] if answer.is_stream else answer.message
+    assert message["result"]["text"] == "x" * 300
+    assert (message["result"].keys() == {"content", "text"}) is (era == "legacy")
+    shown = await figures(play)
+    assert (shown["errors"], shown["inFlight"]) == (0, 0)
+
+
+@pytest.mark.parametrize("accept", [BOTH, JSON])
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_half_an_answer_does_not_look_whole_to_the_oldest_clients(
+    era: str, accept: str, play: Scene
+) -> None:
+    """M-97: HTTP/1.0 tells the end of what has no length by the end of the connection."""
+    await client_of(play, era, accept)
+    client = await connected(play, era, "t")
+    client.lines = [f"Accept: {accept}" if one.startswith("Accept:") else one for one in client.lines]
+    play.upstream.plays["t"] = cut(trimmed_event(said(400_000)).replace(b"%(id)s", b"7")[:390_000])
+    client.writer.write(client.request(client.body("t", 7)).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+    got = await client.reader.read()
+    head, _, body = got.partition(b"\r\n\r\n")
+    if b"\r\nContent-Type: application/json" in head:
+        assert Answer(200, CIMultiDict({"Content-Type": JSON}), body).refusal["delivered"] == "unknown"
+    else:
+        assert not body.endswith(b"}}\n\n")
+    client.close()
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_silence_amid_a_small_one_is_broken(
+    era: str, play: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M15: nobody in between takes the connection for dead."""
+    monkeypatch.setattr(heartbeats, "SILENCE_S", 0.2)
+    monkeypatch.setattr(express, "PATIENCE_S", 0.1)
+    client = await client_of(play, era, BOTH)
+    text, gate = trimmed_event(said(200_000)), asyncio.Event()
+    play.upstream.plays["t"] = stream(text[:60_000], gate, text[60_000:])
+    async with client.open(client.body(names.TOOLS_CALL, {"name": "t"}, 7)) as answer:
+        assert answer.content_type == EVENTS
+        first = await answer.content.readuntil(b"\n\n")
+        gate.set()
+        rest = await answer.content.read()
+    assert b"result" not in first
+    assert b'"text":"%b"' % (b"x" * 200_000) in rest
+
+
+async def test_a_session_whose_client_leaves_lets_its_call_go_on(play: Scene) -> None:
+    """L15: as long as nothing of the answer is out."""
+    await client_of(play, "legacy", BOTH)
+    client = await connected(play, "legacy", "t")
+    text, gate = trimmed_event(said(200_000)), asyncio.Event()
+    play.upstream.plays["t"] = stream(text[:60_000], gate, text[60_000:])
+    client.writer.write(client.request(client.body("t", 7)))
+    received = await play.upstream.arrival("t")
+    client.close()
+    assert (await (await client_of(play, "legacy", BOTH)).call("echo")).result["content"]
+    assert not received.gone.is_set()
+    gate.set()
+    while (await figures(play))["inFlight"]:
+        await asyncio.sleep(0.01)
+    assert (await figures(play))["errors"] == 0
+    assert not received.gone.is_set()

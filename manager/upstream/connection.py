@@ -69,7 +69,8 @@ class Connection(asyncio.Protocol):
         self._taker: Taker | None = None
         self.idle_since = -inf
         self._unsent = _NOTHING
-        self._writing_paused = self._is_lending = False
+        self._writing_paused = False
+        self._window: Window | None = None
         self._poller: select.poll | None = None
         self._reset()
 
@@ -161,9 +162,9 @@ class Connection(asyncio.Protocol):
         self._lend()
 
     def _lend(self) -> None:
-        if self._may_lend and not self._is_lending and self._missing > SIZE:
-            self._is_lending = True
-            self._transport.set_protocol(Window(self))
+        if self._may_lend and self._window is None and self._missing > SIZE:
+            self._window = Window(self)
+            self._transport.set_protocol(self._window)
 
     def piece_received(self, piece: memoryview) -> None:
         """Called by the window: more of a body whose length is known."""
@@ -337,9 +338,10 @@ class Connection(asyncio.Protocol):
     def _finish(self, response: UpstreamResponse, *, fit: bool = False) -> None:
         """Ends a complete response; a `fit` connection whose whole request was sent is idle again."""
         self._response = self._parser = None
-        if self._is_lending:
-            self._is_lending = False
+        if self._window is not None:
             self._transport.set_protocol(self)
+            self._window.close()
+            self._window = None
         response.end(None)
         self._let_go(fit=fit)
 

@@ -31,12 +31,22 @@ class Reader(Protocol):
     def connection_lost(self, exc: Exception | None) -> None: ...  # noqa: D102
 
 
+_SPARE: Final = 4
+"""Buffers that are kept for the next large body: a new one is filled with zeros."""
+_spare: Final[list[bytearray]] = []
+
+
 class Window(asyncio.BufferedProtocol):
     """Stands before a connection while it reads a large body."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
-        self._buffer = _made()
+        self._buffer = _spare.pop() if _spare else _made()
+
+    def close(self) -> None:
+        """The body is read; somebody may still look into the last piece."""
+        if len(_spare) < _SPARE:
+            _spare.append(self._buffer)
 
     def get_buffer(self, sizehint: int) -> bytearray:
         """Called by the loop before it reads."""

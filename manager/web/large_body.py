@@ -70,13 +70,13 @@ class LargeBody(Poured):
                 self._held = bytes(data)
                 return True
             kept = self._begun(memoryview(data))
-        return self._incoming.put(kept) if kept else not self._incoming.is_full
+        return self._incoming.put(*kept) if any(kept) else not self._incoming.is_full
 
     def finish(self) -> None:
         """The body has come to its end."""
         self._incoming.finish()
 
-    def _begun(self, data: memoryview) -> Piece:
+    def _begun(self, data: memoryview) -> tuple[Piece, ...]:
         """Write the head and the first bytes; what is left of the others."""
         begin, (first, last) = self._begin, self._trim
         if data[: len(begin)] != begin:
@@ -88,10 +88,10 @@ class LargeBody(Poured):
         self._incoming.start(self._status, self._fields, JSON, self._length - first - last, joined)
         return self._kept(body[_JOINED:])
 
-    def _kept(self, data: Piece) -> Piece:
+    def _kept(self, data: Piece) -> tuple[Piece, ...]:
         """What is left of a piece, without what is cut out before the end."""
         begin, self.at = self.at, self.at + len(data)
         if self.at <= self._tail or not self._trim.last:
-            return data
+            return (data,)
         behind = self._tail + self._trim.last
-        return b"".join((data[: max(0, self._tail - begin)], data[max(0, behind - begin) :]))
+        return data[: max(0, self._tail - begin)], data[max(0, behind - begin) :]

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import random
 import socket
+from unittest.mock import Mock
 
 import pytest
 
@@ -183,3 +184,33 @@ async def test_who_lets_go_with_the_last_piece_ends_it_once(serve, connect, firs
     assert idle == []
     assert response.failure is not None
     assert response.failure.cause == "abandoned"
+
+
+def filled(reading: window.Window, data: bytes) -> memoryview:
+    """What a connection is lent of these bytes."""
+    buffer = reading.get_buffer(-1)
+    assert len(buffer) == window.SIZE
+    buffer[: len(data)] = data
+    reading.buffer_updated(len(data))
+    return reading._reader.piece_received.call_args.args[0]
+
+
+def test_a_buffer_is_used_again_by_the_next_body() -> None:
+    first = window.Window(Mock())
+    piece = filled(first, b"one")
+    assert piece == b"one"
+    address = id(piece.obj)
+    piece.release()
+    first._reader.piece_received.reset_mock()
+    first.close()
+    second = window.Window(Mock())
+    assert id(second.get_buffer(-1)) == address
+    assert id(window.Window(Mock()).get_buffer(-1)) != address, "it has one user at a time"
+
+
+def test_a_piece_that_waits_to_be_written_stays_as_it_is() -> None:
+    reading = window.Window(Mock())
+    pieces = [filled(reading, b"one"), filled(reading, b"two")]
+    reading.close()
+    pieces.append(filled(window.Window(Mock()), b"six"))
+    assert pieces == [b"one", b"two", b"six"]

@@ -44,10 +44,10 @@ class Client:
     def when_room(self, call: Callable[[], None]) -> None:
         self.waiting = call
 
-    def put(self, data: bytes) -> bool:
-        assert data
+    def put(self, *pieces: bytes) -> bool:
+        assert any(pieces)
         assert self.started
-        self.got += data
+        self.got += b"".join(pieces)
         return not self.is_full
 
 

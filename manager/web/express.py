@@ -63,7 +63,7 @@ class Express:
         self._incoming = incoming
         self._exchange = exchange
         self._sent: Sent | None = sent
-        self._body: Poured | None = None  # while a large answer flows
+        self._body: Poured | None = None  # of an answer that nobody has to read
         self._seen = 0  # bytes of it that had come when it was looked at last
         sent.underway.response.on_news = self._look
         incoming.on_gone = self._left

@@ -173,9 +173,7 @@ class Express:
             return
         if body.held is not None:
             self._hand_over()
-        elif (
-            not self._incoming.is_full
-        ):  # in this moment: what it took of the time before is not the server's
+        elif not self._incoming.is_full:  # at this moment: what it took before is not the server's
             left = sent.underway.since + sent.underway.seconds + body.waited - time.monotonic()
             if left > 0:
                 self._incoming.expect(left, self._late)
@@ -196,8 +194,8 @@ class Express:
 
     def _poured(self, fault: Exception | None) -> None:
         """All of it is written, or no more can be; what broke off is ended in the only honest way."""
-        if not self._is_poured:
-            self._hand_over()
+        if not self._is_poured and (fault is None or isinstance(fault, UpstreamFailure)):
+            self._hand_over()  # all that came is held; with another fault a piece of it is lost
             return
         sent = self._end()
         if sent is None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 from multidict import CIMultiDict
 
 from manager.upstream import workspaces
@@ -17,7 +18,7 @@ from support.front_door import EVENTS, JSON, Answer, Client
 from support.one_connection import connected
 from support.plays import PROGRESS, RESPONSE, SERVER
 from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, cut, event, stream, trimmed_event
+from support.scripted_upstream import COMPLETE, Received, cut, event, stream, trimmed_event
 
 BOTH = f"{JSON}, {EVENTS}"
 CLIENTS = pytest.mark.parametrize(
@@ -141,3 +142,29 @@ async def test_a_session_whose_client_leaves_lets_its_call_go_on(play: Scene) ->
         await asyncio.sleep(0.01)
     assert (await figures(play))["errors"] == 0
     assert not received.gone.is_set()
+
+
+@CLIENTS
+@pytest.mark.parametrize("size", [90_000, 150_000])
+async def test_one_above_the_limit_is_refused_while_nothing_of_it_is_out(
+    era: str, accept: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However its pieces fall, no answer has a hole in it."""
+    monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)
+    async with scene(tmp_path, call_timeout_s=20, response_limit=64 * 1024) as play:
+        client = await client_of(play, era, accept)
+        text = trimmed_event(said(size)).replace(b"%(id)s", b"7")
+
+        async def in_pieces(request: web.Request, received: Received) -> web.StreamResponse:
+            response = web.StreamResponse(headers={"Content-Type": EVENTS})
+            await response.prepare(request)
+            for at in range(0, len(text), 25_000):
+                await response.write(text[at : at + 25_000])
+                for _ in range(20):  # the manager runs in the same loop: it reads what there is
+                    await asyncio.sleep(0)
+            return response
+
+        play.upstream.plays["t"] = in_pieces
+        answer = await client.call("t", identity=7)
+        assert answer.refusal["code"] == 47106
+        assert (await client.call("echo")).result["content"]

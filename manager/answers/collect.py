@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from manager.routing import large_members
-from manager.upstream.answer import Answer, InterruptedAnswerError
+from manager.upstream.answer import Answer, InterruptedAnswerError, too_large
 from protocol import jsonrpc, sse
 from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import Notification
@@ -110,7 +110,7 @@ async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answ
     except InterruptedAnswerError as interrupted:
         yield interrupted.refusal
     except sse.EventTooLarge:
-        yield Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
+        yield too_large(limit)
     finally:
         await answer.aclose()
 

@@ -15,7 +15,8 @@ from protocol.trim import Trim
 
 BEGIN: Final = b'{"jsonrpc":"2.0","id":%b,"result":{'
 """How the response to a call begins, by its id; then one value reaches to the last byte but one."""
-_END: Final = b"}}"
+END: Final = b"}}"
+"""How it ends."""
 _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
@@ -30,7 +31,7 @@ def is_plain(data: bytes, start: int, end: int, identity: bytes, trim: Trim | No
         trim: what the server says of it; then it is taken at its word.
     """
     begin = BEGIN % identity
-    if not (data.startswith(begin, start, end) and data.endswith(_END, start, end)):
+    if not (data.startswith(begin, start, end) and data.endswith(END, start, end)):
         return False
     if trim is None:
         try:
@@ -46,12 +47,12 @@ def in_session(data: bytes, start: int, end: int, identity: bytes, trim: Trim | 
     None where somebody must read it.
     """
     begin = BEGIN % identity
-    if not (data.startswith(begin, start, end) and data.endswith(_END, start, end)):
+    if not (data.startswith(begin, start, end) and data.endswith(END, start, end)):
         return None
-    inside, behind = start + len(begin), end - len(_END)
+    inside, behind = start + len(begin), end - len(END)
     if trim is None:
         trim = trims.of(data, inside - 1, behind + 1)
         if trim is None:
             return None
     first, last = inside + trim.first, behind - trim.last
-    return None if first > last else b"".join((begin, data[first:last], _END))
+    return None if first > last else b"".join((begin, data[first:last], END))

@@ -134,6 +134,12 @@ def _settle(done: asyncio.Future[Exception | None], fault: Exception | None) -> 
         done.set_result(fault)
 
 
+def too_large(limit: int) -> Refusal:
+    """The refusal for an answer, or an event, of more than so many bytes."""
+    text = f"response too large: more than {limit // 1024} KiB"
+    return Refusal(Reason.RESPONSE_TOO_LARGE, text, delivered="unknown")
+
+
 def refusal_of(failure: Exception, settings: Settings) -> Refusal:
     """What a failure means to the caller, and whether the call may have taken effect."""
     match failure:
@@ -146,10 +152,7 @@ def refusal_of(failure: Exception, settings: Settings) -> Refusal:
                 delivered="unknown",
             )
         case ResponseTooLarge():
-            limit = settings.response_limit // 1024
-            return Refusal(
-                Reason.RESPONSE_TOO_LARGE, f"response too large: more than {limit} KiB", delivered="unknown"
-            )
+            return too_large(settings.response_limit)
         case UpstreamFailure(blame=Blame.NOT_DELIVERED):
             return Refusal(
                 Reason.WORKSPACE_SERVER_OFFLINE,

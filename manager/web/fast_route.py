@@ -34,7 +34,7 @@ _LINE_END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
 _LAST: Final = b"\r\n0\r\n\r\n"
 """What follows the only chunk of a body."""
-_EVENT_END: Final = b"\n\n" + _LAST
+_EVENT_END: Final = sse.EVENT_END + _LAST
 _LONGEST_SIZE: Final = 10
 """Bytes of the line that tells the size of a chunk."""
 

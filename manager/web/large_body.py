@@ -13,16 +13,14 @@ from typing import Final
 
 from manager.answers.collect import unusable
 from manager.routing.arrival import JSON
+from manager.routing.plain_results import END
 from manager.upstream.answer import InterruptedAnswerError
 from manager.upstream.response import Piece
 from manager.web.incoming import Incoming
-from manager.web.poured import Poured
+from manager.web.poured import JOINED, Poured
 from protocol.trim import Trim
 
-_JOINED: Final = 16 * 1024
-"""Bytes that are written with the head. Each write may wake the client, and copying these is quicker."""
 _WHOLE: Final = Trim(0, 0)
-_END: Final = b"}}"
 
 
 class LargeBody(Poured):
@@ -57,7 +55,7 @@ class LargeBody(Poured):
         self._length = length
         self._begin = begin
         self._trim = trim
-        self._tail = length - len(_END) - trim.last
+        self._tail = length - len(END) - trim.last
         self._held: bytes | None = b""  # None once it has begun
 
     def put(self, data: Piece) -> bool:
@@ -83,10 +81,10 @@ class LargeBody(Poured):
             raise InterruptedAnswerError(unusable(self._status))
         self._held = None
         body = data[len(begin) + first :]
-        self.at = len(data) - len(body[_JOINED:])
-        joined = b"".join((begin, body[:_JOINED]))
+        self.at = len(data) - len(body[JOINED:])
+        joined = b"".join((begin, body[:JOINED]))
         self._incoming.start(self._status, self._fields, JSON, self._length - first - last, joined)
-        return self._kept(body[_JOINED:])
+        return self._kept(body[JOINED:])
 
     def _kept(self, data: Piece) -> tuple[Piece, ...]:
         """What is left of a piece, without what is cut out before the end."""

@@ -13,20 +13,16 @@ from typing import Final
 
 from manager.answers.collect import unusable
 from manager.routing.arrival import EVENTS, JSON
-from manager.routing.plain_results import BEGIN, in_session, is_plain
-from manager.upstream.answer import COLLECTED, InterruptedAnswerError
+from manager.routing.plain_results import BEGIN, END, in_session, is_plain
+from manager.upstream.answer import COLLECTED, InterruptedAnswerError, too_large
 from manager.upstream.response import Piece
 from manager.web.event_response import STREAM_FIELDS
 from manager.web.incoming import Incoming
-from manager.web.poured import Poured
+from manager.web.poured import JOINED, Poured
 from protocol import sse
-from protocol.errors import Reason, Refusal
 from protocol.trim import Trim
 
-_JOINED: Final = 16 * 1024
-"""Bytes that are written with the head."""
-_RESULT_END: Final = b"}}"
-_END: Final = _RESULT_END + sse.EVENT_END
+_END: Final = END + sse.EVENT_END
 
 
 class LargeEvent(Poured):
@@ -70,8 +66,7 @@ class LargeEvent(Poured):
             return True
         self.at += len(data)
         if self.at > self._limit:
-            refusal = Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
-            raise InterruptedAnswerError(refusal)
+            raise InterruptedAnswerError(too_large(self._limit))
         has_room = self._write(data) if self.held is None else self._hold(data, self.held)
         if not self._tail.endswith(_END) or not self._complete():
             return has_room
@@ -132,8 +127,8 @@ class EventAsItIs(LargeEvent):
         return True
 
     def _begin(self, stream: bytes) -> Piece:
-        self._start(stream[:_JOINED])
-        return memoryview(stream)[_JOINED:]
+        self._start(stream[:JOINED])
+        return memoryview(stream)[JOINED:]
 
     def _start(self, begin: bytes) -> None:
         self._incoming.start(200, {**self._fields, **STREAM_FIELDS}, EVENTS, None, begin)
@@ -161,8 +156,8 @@ class EventAsJson(LargeEvent):
         begin = BEGIN % self._identity
         skipped = stream.index(begin) + len(begin) + self._trim.first
         rest = memoryview(stream)[skipped:]
-        self._incoming.start(200, self._fields, JSON, None, b"".join((begin, rest[:_JOINED])))
-        return rest[_JOINED:]
+        self._incoming.start(200, self._fields, JSON, None, b"".join((begin, rest[:JOINED])))
+        return rest[JOINED:]
 
     def _write(self, data: Piece) -> bool:
         back = self._trim.last + len(_END)
@@ -176,4 +171,4 @@ class EventAsJson(LargeEvent):
         return self._incoming.put(*ready) if any(ready) else not self._incoming.is_full
 
     def _finish(self) -> None:
-        self._incoming.finish(_RESULT_END)
+        self._incoming.finish(END)

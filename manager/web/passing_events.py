@@ -12,11 +12,10 @@ from collections.abc import Callable
 from typing import Final
 
 from manager.answers.collect import is_response
-from manager.upstream.answer import COLLECTED, InterruptedAnswerError
+from manager.upstream.answer import COLLECTED, InterruptedAnswerError, too_large
 from manager.upstream.response import Piece
 from manager.web.event_response import EventResponse
 from protocol import sse
-from protocol.errors import Reason, Refusal
 
 _LF: Final = 0x0A
 _LONGEST_BOUNDARY: Final = b"\r\n\r\n"
@@ -153,9 +152,7 @@ class Passing:
             has_room = self._out.put(piece)
         self._out.is_amid = self.events.is_open
         if self.events.size > self._limit:
-            raise InterruptedAnswerError(
-                Refusal(Reason.RESPONSE_TOO_LARGE, "response too large", delivered="unknown")
-            )
+            raise InterruptedAnswerError(too_large(self._limit))
         return has_room
 
     def when_room(self, call: Callable[[], None]) -> None:

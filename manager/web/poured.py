@@ -8,10 +8,14 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Final
 
 from manager.upstream import heap
 from manager.upstream.response import Piece
 from manager.web.incoming import Incoming
+
+JOINED: Final = 16 * 1024
+"""Bytes that are written with the head. Each write may wake the client, and copying these is quicker."""
 
 
 class Poured(ABC):

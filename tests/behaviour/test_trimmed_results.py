@@ -149,6 +149,16 @@ async def unhurried(play: Scene, client: Client, body: bytes) -> AsyncIterator[a
             writer.transport.abort()
 
 
+async def read_slowly(play: Scene, client: Client, body: bytes) -> None:
+    """Read 20 MB, at first no faster than it takes to be still at it after twice the time of a call."""
+    began, size = time.monotonic(), 0
+    async with unhurried(play, client, body) as reader:
+        while size < 20_000_000:
+            size += len(await reader.readexactly(100_000))
+            if time.monotonic() - began < 1.0:
+                await asyncio.sleep(0.005)
+
+
 @FORMS
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_client_that_reads_slowly_gets_all_of_it_and_one_that_does_not_read_is_let_go(
@@ -162,12 +172,7 @@ async def test_a_client_that_reads_slowly_gets_all_of_it_and_one_that_does_not_r
         play.upstream.plays["t"] = trimmed(said) if form == JSON else stream(trimmed_event(said))
         assert (await client.call("echo")).result["content"]
         body = client.body(names.TOOLS_CALL, {"name": "t"}, 7)
-        began, size = time.monotonic(), 0
-        async with unhurried(play, client, body) as reader:
-            while size < 20_000_000:
-                size += len(await reader.readexactly(100_000))
-                if time.monotonic() - began < 1.0:  # twice the time of a call
-                    await asyncio.sleep(0.005)
+        await read_slowly(play, client, body)
         async with unhurried(play, client, body) as reader:
             while not await play_is_idle(play):
                 await asyncio.sleep(0.05)
@@ -189,12 +194,7 @@ async def test_the_time_of_a_call_may_end_in_a_moment_in_which_a_slow_reader_kee
         play.upstream.plays["t"] = trimmed({**LARGE, "text": "x" * 20_000_000})
         assert (await client.call("echo")).result["content"]
         body = client.body(names.TOOLS_CALL, {"name": "t"}, 7)
-        began, size = time.monotonic(), 0
-        async with unhurried(play, client, body) as reader:
-            while size < 20_000_000:
-                size += len(await reader.readexactly(100_000))
-                if time.monotonic() - began < 1.0:
-                    await asyncio.sleep(0.005)
+        await read_slowly(play, client, body)
 
 
 async def play_is_idle(play: Scene) -> bool:

@@ -150,7 +150,7 @@ def test_one_above_the_limit_is_ended() -> None:
     stream, _, said = stream_of(LIMIT)
     with pytest.raises(InterruptedAnswerError) as caught:
         poured(stream, sink(Client(), said), [])
-    assert caught.value.refusal.message == "response too large"
+    assert caught.value.refusal.message == "response too large: more than 585 KiB"
 
 
 def test_whether_the_client_keeps_up_is_said_for_pieces_of_which_nothing_is_written() -> None:

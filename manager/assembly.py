@@ -10,33 +10,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from manager.admin.control_plane import ControlPlane
+from manager.admin.measures import Measures
+from manager.admin.status import Status
 from manager.answers.catalog import Catalog
 from manager.answers.dispatch import Dispatch
-from manager.answers.endings import Endings
 from manager.answers.greeting import Greetings
 from manager.answers.handshake import Handshakes
 from manager.answers.lists import Lists
 from manager.answers.roots import Roots
-from manager.control_plane import ControlPlane
+from manager.endpoints.mcp import McpRoutes, OwnTask
+from manager.endpoints.session_requests import LegacyEndpoint
+from manager.endpoints.stateless import ModernEndpoint
 from manager.filesystem import FolderExaminer
-from manager.legacy.endpoint import LegacyEndpoint
-from manager.legacy.keeper import Keeper
-from manager.legacy.listening import Listening
-from manager.legacy.preferences import Preferences
+from manager.forwarding.forward import Forwarder
+from manager.http.stream_endings import Endings
 from manager.paths import Paths
-from manager.routing.clients import Clients
+from manager.routing.state.clients import Clients
+from manager.sessions.preferences import Preferences
+from manager.sessions.session_manager import Keeper
+from manager.sessions.upstream_subscriptions import Listening
 from manager.settings import Settings
 from manager.store import Store
-from manager.upstream.externals import ExternalServers
-from manager.upstream.forward import Forwarder
-from manager.upstream.surroundings import Surroundings
-from manager.upstream.templates import Templates
-from manager.upstream.workspaces import Workspaces
-from manager.web.mcp import McpRoutes, OwnTask
-from manager.web.measures import Measures
-from manager.web.modern import ModernEndpoint
-from manager.web.status import Status
-from protocol.launch import Folders
+from manager.supervision.dependencies import Surroundings
+from manager.supervision.fork_servers import Templates
+from manager.supervision.registered_servers import ExternalServers
+from manager.supervision.workspaces import Workspaces
+from protocol.internal.launch import Folders
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,24 +20,24 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from manager import __version__, exit_codes, systemd
-from manager.answers.endings import Endings
+from manager.admin.routes import make_app
 from manager.assembly import Parts, assemble
-from manager.legacy.keeper import Keeper
+from manager.endpoints.mcp import McpRoutes
+from manager.http.limits import Limits
+from manager.http.stream_endings import Endings
+from manager.listener.aiohttp_server import LateServer
+from manager.listener.pages import control_runner
+from manager.listener.peer_identity import SameUser, lookup_works
+from manager.listener.runner import Runner
 from manager.lock import Held, Lock
 from manager.log import configure, logger
 from manager.paths import Paths, UnsafePathError, make_private
 from manager.peer import peer_uid
 from manager.port import PortTaken, bind_fixed, private_socket
-from manager.routing.door import DoorRules
+from manager.routing.request_heads.admission import DoorRules
+from manager.sessions.session_manager import Keeper
 from manager.settings import Settings
-from manager.upstream.workspaces import Workspaces
-from manager.web.app import make_app
-from manager.web.late import LateServer
-from manager.web.limits import Limits
-from manager.web.mcp import McpRoutes
-from manager.web.pages import control_runner
-from manager.web.peers import SameUser, lookup_works
-from manager.web.runner import Runner
+from manager.supervision.workspaces import Workspaces
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -1,7 +1,7 @@
 """What the disk says about a client's cwd: the only place of the cwd ladder with I/O.
 
-It gathers facts and decides nothing: what the text means is `routing/cwd.py`, which workspace it is
-`routing/matching.py`.
+It gathers facts and decides nothing: what the text means is `routing/workspace/cwd.py`, which workspace it is
+`routing/workspace/matching.py`.
 
 A folder on a network mount that hangs blocks its thread for as long as it likes. So every question runs in a
 daemon thread of its own: a pool would be filled by one bad mount, and its threads would hold up the exit.

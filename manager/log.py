@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from manager.absence import absent
+from manager.runtime_tuning.imports import absent
 
 with absent("rich"):  # where it is installed, 3 MB and 30 ms for traces in colours, which nobody asks for
     import structlog

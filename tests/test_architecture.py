@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-import http_front
+import http_server
 import manager
 import protocol
 import workspace_server
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("protocol", "http_front", "manager", "workspace_server")
+PACKAGES = ("protocol", "http_server", "manager", "workspace_server")
 
 IMPURE = frozenset({
     "asyncio", "aiohttp", "socket", "subprocess", "threading", "time", "random", "secrets", "os", "pathlib", "psutil",
@@ -32,32 +32,36 @@ IMPURE = frozenset({
 LAYERS = (
     ("manager.__main__",),
     ("manager.cli",),
-    ("manager.connect",),
+    ("manager.stdio_bridge",),
     ("manager.client", "manager.daemon"),
     ("manager.assembly",),
-    ("manager.control_plane",),
-    ("manager.web",),
-    ("manager.legacy",),
+    ("manager.listener",),
+    ("manager.admin", "manager.endpoints"),
+    ("manager.route_cache",),
+    ("manager.relay",),
+    ("manager.sessions",),
     ("manager.answers",),
+    ("manager.forwarding",),
+    ("manager.supervision", "manager.http"),
     ("manager.upstream",),
     ("manager.routing",),
     ("manager.filesystem", "manager.lock", "manager.port", "manager.store"),
-    ("manager.absence", "manager.collector", "manager.exit_codes", "manager.folder", "manager.log",
-     "manager.paths", "manager.peer", "manager.settings", "manager.systemd"),
+    ("manager.exit_codes", "manager.folder", "manager.log", "manager.paths", "manager.peer",
+     "manager.runtime_tuning", "manager.settings", "manager.systemd"),
 )  # fmt: skip
 """Arrows only fall. Only the lowest layer's modules may know each other."""
 
-SDK_USERS = frozenset({"manager.cli.demo", "manager.cli.demo_gathered"})
+SDK_USERS = frozenset({"manager.cli.demo.tour", "manager.cli.demo.gathered"})
 """Where the manager may use the official SDK: a demonstration plays a client."""
 
 LONGEST = 300
 LONGER = {
     "manager/upstream/connection.py": "one connection: all its states, and what leads from one to the next",
-    "manager/web/front.py": "one connection: all its states, and what leads from one to the next",
-    "manager/routing/registrations.py": "one table whose rules only make sense together",
+    "manager/listener/connection.py": "one connection: all its states, and what leads from one to the next",
+    "manager/routing/state/registrations.py": "one table whose rules only make sense together",
     "workspace_server/schemas/argument_messages.py": "one message per kind of mistake",
     "workspace_server/source.py": "one vocabulary, in which every origin of tools is written",
-    "workspace_server/tools/arithmetic.py": "one grammar and what each of its parts computes",
+    "workspace_server/sources/builtin/tools/arithmetic.py": "one grammar and what each of its parts computes",
 }
 """Files over the limit, each with the reason why it is better in one piece."""
 PLAY = 30
@@ -111,16 +115,19 @@ def layer_of(module: str) -> int | None:
 
 
 def test_the_packages_under_test_are_those_of_this_repository() -> None:
-    for package in (http_front, manager, protocol, workspace_server):
+    for package in (http_server, manager, protocol, workspace_server):
         assert package.__file__ is not None
         assert Path(package.__file__).resolve().parents[1] == ROOT
 
 
 def test_the_walk_sees_the_house() -> None:
     """Otherwise every other test here would pass for nothing."""
-    assert {"protocol.sse", "manager.daemon", "manager.routing.ladder", "workspace_server.web.app"} <= set(
-        modules()
-    )
+    assert {
+        "protocol.sse",
+        "manager.daemon",
+        "manager.routing.workspace.resolution",
+        "workspace_server.http.routes",
+    } <= set(modules())
     assert "manager.answers.dispatch" in of_ours("manager.assembly")
     assert "asyncio" in imports("manager.daemon")
 
@@ -140,7 +147,7 @@ def test_the_wire_knows_nobody_of_ours() -> None:
 
 
 def test_what_serves_connections_knows_neither_house() -> None:
-    known = {one for name in members("http_front") for one in of_ours(name)}
+    known = {one for name in members("http_server") for one in of_ours(name)}
     assert {one for one in known if within(one, "manager") or within(one, "workspace_server")} == set()
 
 
@@ -253,8 +260,8 @@ def test_the_first_page_loads_nothing_of_ours() -> None:
 def test_what_serves_pages_reads_no_certificates() -> None:
     """They take as long as all the rest of aiohttp; it makes contexts of them that nobody here uses."""
     program = (
-        "import asyncio, gc, ssl\nfrom manager.web.late import LateServer\n"
-        "from manager.web import aiohttp_web as web\ndef make():\n    return web.AppRunner(web.Application())\n"
+        "import asyncio, gc, ssl\nfrom manager.listener.aiohttp_server import LateServer\n"
+        "from manager.http import lazy_aiohttp as web\ndef make():\n    return web.AppRunner(web.Application())\n"
         "async def main():\n    late = LateServer(make)\n    late.protocol()\n    await late.close()\n"
         "asyncio.run(main())\n"
         "import aiohttp.connector, sys\nassert sys.modules['ssl'] is ssl\n"

@@ -14,12 +14,12 @@ import pytest
 
 import manager
 from manager.paths import Paths
-from manager.routing.lifecycle import TRANSITIONS, Event, State
+from manager.routing.state.lifecycle import TRANSITIONS, Event, State
 from manager.settings import _PLACES, ENV_PREFIX, FIELDS
 from protocol.errors import Reason
 
 ROOT = Path(manager.__file__).parents[1]
-HOUSES = ("protocol", "http_front", "manager", "workspace_server")
+HOUSES = ("protocol", "http_server", "manager", "workspace_server")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEVER_IMPORTED = {"tzdata"}
 

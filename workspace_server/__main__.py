@@ -1,8 +1,9 @@
 """`python -I -m workspace_server`: one JSON line of orders on standard input, then serve until told to stop.
 
-`-I` keeps the workspace's own files out of the import path. There are no options (see `protocol.launch`):
+`-I` keeps the workspace's own files out of the import path. There are no options (see
+`protocol.internal.launch`):
 the word behind is for people who look at processes. One such word makes it the template of servers
-(`template.py`).
+(`fork_server.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def _tidy_streams() -> None:
 if __name__ == "__main__":
     _tidy_streams()
     if sys.argv[1:] == [TEMPLATE]:
-        from workspace_server.template import main
+        from workspace_server.fork_server import main
     else:
         from workspace_server.process import main
 

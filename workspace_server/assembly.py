@@ -9,29 +9,30 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from protocol.launch import Folders, Launch
-from workspace_server import log, private_files
-from workspace_server.builtin import BuiltinSource
-from workspace_server.calls.approvals import Approvals
+from protocol.internal.launch import Folders, Launch
+from workspace_server import log
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.gate import Guard
-from workspace_server.calls.held import Conversations
-from workspace_server.calls.rate_limit import RateLimiter
+from workspace_server.calls.gates.approvals import Approvals
+from workspace_server.calls.gates.gate import Guard
+from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.calls.request_state import RequestStates
+from workspace_server.calls.suspended_calls import Conversations
 from workspace_server.calls.toolbox import OwnTools
+from workspace_server.catalog.active_sources import Sources
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
-from workspace_server.making import Making
-from workspace_server.secret_store.store import Secrets, open_store
-from workspace_server.sources import Sources
-from workspace_server.surroundings import Surroundings
+from workspace_server.files import private_files
+from workspace_server.secrets.store import Secrets, open_store
+from workspace_server.sources.builtin.source import BuiltinSource
+from workspace_server.sources.dependencies import Surroundings
+from workspace_server.sources.factory import Making
 from workspace_server.tasks.store import Store
 from workspace_server.tasks.tasks import Tasks
 from workspace_server.version import version
 from workspace_server.workspace import Workspace
 
 if TYPE_CHECKING:
-    from workspace_server.internal.channel import Channel
+    from workspace_server.internal_channel.channel import Channel
 
 
 TASKS: Final = "tasks"
@@ -121,7 +122,7 @@ def _surroundings(
 def _channel(
     around: Surroundings, workspace: Workspace, secrets: Secrets, calls: Calls, prefix: str
 ) -> Channel:
-    from workspace_server.internal.service import make_channel  # noqa: PLC0415
+    from workspace_server.internal_channel.service import make_channel  # noqa: PLC0415
 
     return make_channel(
         workspace=around.workspace,

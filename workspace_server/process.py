@@ -1,6 +1,6 @@
 """The process around one workspace server: orders in, socket adopted, loop run, everything closed.
 
-When to stop is decided in `life.py`.
+When to stop is decided in `lifetime.py`.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from protocol import launch as orders
-from protocol.launch import Launch
+from protocol.internal import launch as orders
+from protocol.internal.launch import Launch
 from workspace_server import log
 from workspace_server.assembly import Parts, assemble
-from workspace_server.life import Life
+from workspace_server.http.routes import make_connections
+from workspace_server.lifetime import Life
 from workspace_server.version import version
-from workspace_server.web.app import make_connections
 
 MAX_ORDERS: Final = 1024 * 1024
 BAD_ORDERS: Final = 2

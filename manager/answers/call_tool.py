@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from manager.answers.exchange import Exchange
-from manager.routing.ladder import Claims
+from manager.routing.workspace.resolution import Claims
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 

@@ -1,7 +1,7 @@
 """What a workspace offers, asked by the manager itself: tool lists with all their pages, and schemas.
 
 The last list that came is kept, so that a server in trouble does not make tools vanish in silence (M-183).
-What the lists mean is `routing/discovery.py`.
+What the lists mean is `routing/discovery/payload.py`.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from urllib.parse import quote
 
 import msgspec
 
-from manager.answers.collect import response_of
 from manager.answers.outgoing import own_request
-from manager.routing import discovery as found
-from manager.routing.discovery import Entry
+from manager.forwarding.forward import Forwarder
+from manager.forwarding.messages import response_of
+from manager.routing.discovery import payload as found
+from manager.routing.discovery.payload import Entry
 from manager.settings import Settings
-from manager.upstream.forward import Forwarder
-from manager.upstream.instance import Instance
-from manager.upstream.workspaces import Workspace
+from manager.supervision.instance import Instance
+from manager.supervision.workspaces import Workspace
 from protocol import jsonrpc, names
 from protocol.errors import Refusal
 from protocol.issues import Issue, issues_from

@@ -1,7 +1,7 @@
 """Decides who answers a request: the manager itself, or the workspace it belongs to.
 
 Era-neutral: what only one era has (initialize, sessions, server/discover, listen streams) is settled in
-`legacy/` and `web/modern.py` before a request comes here.
+`legacy/` and `endpoints/stateless.py` before a request comes here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from manager.answers import dialect, tasks
+from manager.answers import result_format, tasks
 from manager.answers.call_tool import unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
 from manager.answers.handshake import Handshakes
@@ -22,9 +22,9 @@ from manager.answers.lists import LIST_METHODS, Lists, own_list, read_own
 from manager.answers.locate import locate, located_now, not_set
 from manager.answers.outgoing import cancelled, outgoing
 from manager.answers.roots import Roots
-from manager.upstream.answer import Answer
-from manager.upstream.forward import Forwarder, Underway
-from manager.upstream.workspaces import Workspace, Workspaces
+from manager.forwarding.answer import Answer
+from manager.forwarding.forward import Forwarder, Underway
+from manager.supervision.workspaces import Workspace, Workspaces
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.tasks import METHODS as TASK_METHODS
@@ -73,7 +73,7 @@ class Dispatch:
             return await self._about_task(exchange)
         located = await locate(self.workspaces, exchange.claims)
         if isinstance(located, Refusal):
-            return dialect.refuse(exchange, located)
+            return result_format.refuse(exchange, located)
         exchange.decided(located)
         if isinstance(located, Located) and located.is_pure:
             return await self.forward(exchange, located)
@@ -91,10 +91,10 @@ class Dispatch:
         exchange.decided(Unlocated())
         call = unwrap(exchange)
         if isinstance(call, Refusal):
-            return dialect.refuse(exchange, call)
+            return result_format.refuse(exchange, call)
         located = await locate(self.workspaces, call.claims)
         if isinstance(located, Refusal):
-            return dialect.refuse(exchange, located)
+            return result_format.refuse(exchange, located)
         exchange.decided(located)
         if isinstance(located, Unlocated):
             return self._without_workspace(exchange, located)
@@ -103,10 +103,10 @@ class Dispatch:
     async def _about_task(self, exchange: Exchange) -> Reply:
         """Tasks of 2026-07-28 only: those of older revisions were something else."""
         if not exchange.is_modern:
-            return dialect.method_not_found(exchange)
+            return result_format.method_not_found(exchange)
         located = tasks.owner(exchange, self.workspaces) or await locate(self.workspaces, exchange.claims)
         if isinstance(located, Refusal):
-            return dialect.refuse(exchange, located)
+            return result_format.refuse(exchange, located)
         exchange.decided(located)
         if isinstance(located, Located):
             return await self.forward(exchange, located)
@@ -128,9 +128,9 @@ class Dispatch:
         if method in LIST_METHODS:
             reply = own_list(exchange)
         elif exchange.is_modern and method not in KNOWN_METHODS:
-            return dialect.method_not_found(exchange)
+            return result_format.method_not_found(exchange)
         else:
-            reply = self._roots.question(exchange) or dialect.refuse(exchange, not_set(located))
+            reply = self._roots.question(exchange) or result_format.refuse(exchange, not_set(located))
         return replace(reply, lacks_workspace=True)
 
     async def forward(
@@ -171,7 +171,7 @@ class Dispatch:
         params: dict[str, msgspec.Raw] | None = None,
     ) -> Reply:
         if isinstance(answer, Refusal):
-            return dialect.refuse(exchange, answer)
+            return result_format.refuse(exchange, answer)
         again = partial(self._again, exchange, located.workspace, params or exchange.params)
         give_up = partial(self._give_up, located.workspace)
         return Relayed(answer, again, give_up)

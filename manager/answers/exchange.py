@@ -1,6 +1,6 @@
 """One request on its way through the manager, and the shapes an answer to it can take.
 
-The writer (`web/writer.py`) turns a reply into HTTP; nothing here knows sockets or frameworks.
+The writer (`relay/writer.py`) turns a reply into HTTP; nothing here knows sockets or frameworks.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from manager.answers.endings import Endings
-from manager.routing.clients import Seen
-from manager.routing.ladder import Claims, Source
-from manager.routing.sessions import Session
-from manager.upstream.answer import Answer
-from manager.upstream.workspaces import Workspace
+from manager.forwarding.answer import Answer
+from manager.http.stream_endings import Endings
+from manager.routing.state.clients import Seen
+from manager.routing.state.session_table import Session
+from manager.routing.workspace.resolution import Claims, Source
+from manager.supervision.workspaces import Workspace
 from protocol import headers, jsonrpc, names
 from protocol.errors import Refusal
 from protocol.inbound import Inbound

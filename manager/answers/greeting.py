@@ -12,12 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from manager.answers import dialect
+from manager.answers import result_format
 from manager.answers.catalog import Catalog, Failure
 from manager.answers.exchange import Exchange, Located, Unlocated
 from manager.answers.locate import locate
 from manager.answers.outgoing import address_headers
-from manager.upstream.workspaces import Workspaces
+from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names, tasks
 
 WAIT_S: Final = 8.0
@@ -58,7 +58,7 @@ class Greetings:
 def initialized(revision: str, said: Said) -> dict[str, Any]:
     """The result of `initialize` in a session of this revision, at an address that means a workspace."""
     meta = jsonrpc.members_of(said.get("_meta", _NOTHING))
-    server = jsonrpc.members_of(meta.get(names.META_SERVER, _NOTHING)) or dialect.SERVER_INFO
+    server = jsonrpc.members_of(meta.get(names.META_SERVER, _NOTHING)) or result_format.SERVER_INFO
     capabilities = legacy_capabilities(said["capabilities"])
     if server.get("name") == _OURS:
         own = jsonrpc.members_of(capabilities.get("experimental", _NOTHING))

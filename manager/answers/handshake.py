@@ -14,20 +14,20 @@ from typing import Any, Protocol
 
 import msgspec
 
-from manager.answers import dialect
+from manager.answers import result_format
 from manager.answers.catalog import Catalog
 from manager.answers.exchange import Events, Exchange, Located, Reply
 from manager.answers.lists import fingerprint
 from manager.answers.locate import conflicting
 from manager.log import logger, short
-from manager.routing import handshake as wording
-from manager.routing.discovery import Entry
-from manager.routing.ladder import Source
-from manager.routing.sessions import Session
-from manager.upstream.instance import Instance
+from manager.routing.discovery import handshake_result as wording
+from manager.routing.discovery.payload import Entry
+from manager.routing.state.session_table import Session
+from manager.routing.workspace.resolution import Source
+from manager.supervision.dependencies import Surroundings
+from manager.supervision.instance import Instance
+from manager.supervision.workspaces import Workspace, Workspaces
 from manager.upstream.response import UpstreamFailure
-from manager.upstream.surroundings import Surroundings
-from manager.upstream.workspaces import Workspace, Workspaces
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 
@@ -96,7 +96,7 @@ class Handshakes:
             with contextlib.suppress(asyncio.CancelledError):
                 await work
         if isinstance(outcome, Refusal):
-            yield outcome.as_error(exchange.message.id) if bare else dialect.refusal(exchange, outcome)
+            yield outcome.as_error(exchange.message.id) if bare else result_format.refusal(exchange, outcome)
             return
         async for message in self._announcements(exchange, outcome):
             yield message
@@ -106,7 +106,7 @@ class Handshakes:
         if bare:
             return jsonrpc.result(exchange.message.id, success.payload)
         content = [{"type": "text", "text": wording.summary(success.payload)}]
-        return dialect.result(exchange, {"content": content, "structuredContent": success.payload})
+        return result_format.result(exchange, {"content": content, "structuredContent": success.payload})
 
     # -- the handshake itself ---------------------------------------------------------------------------
 

@@ -12,21 +12,21 @@ from typing import Any, Final
 
 import msgspec
 
-from manager.answers import dialect
+from manager.answers import result_format
 from manager.answers.catalog import Catalog
-from manager.answers.collect import response_of
 from manager.answers.exchange import Exchange, Located, Plain
 from manager.answers.outgoing import outgoing
-from manager.routing import discovery as found
-from manager.routing import legacy_tools
-from manager.routing.descriptors import (
+from manager.forwarding.forward import Forwarder
+from manager.forwarding.messages import response_of
+from manager.routing.discovery import payload as found
+from manager.routing.discovery.own_tools import (
     CALL_TOOL_TEXT,
     MANAGER_RESOURCES,
     MANAGER_TEMPLATES,
     MANAGER_TOOLS,
 )
+from manager.routing.json import legacy_tools
 from manager.settings import Settings
-from manager.upstream.forward import Forwarder
 from protocol import jsonrpc, names
 from protocol.errors import Refusal
 
@@ -43,7 +43,7 @@ def own_list(exchange: Exchange) -> Plain:
     """The manager's constant list, for clients without a workspace (M-34)."""
     member, entries = _OWN[exchange.message.method]
     remember_shown(exchange, [])
-    return Plain(dialect.result(exchange, {member: list(entries)}))
+    return Plain(result_format.result(exchange, {member: list(entries)}))
 
 
 def remember_shown(exchange: Exchange, entries: Sequence[bytes]) -> None:
@@ -90,7 +90,7 @@ class Lists:
         remember_shown(exchange, [jsonrpc.bytes_of(raw) for raw in theirs])
         theirs = _fitting(exchange, theirs)
         first = [] if "cursor" in exchange.params else list(own)
-        return Plain(dialect.result(exchange, {**result, member: [*first, *theirs]}))
+        return Plain(result_format.result(exchange, {**result, member: [*first, *theirs]}))
 
     def _without_workspace(self, exchange: Exchange, located: Located, why: str) -> Plain:
         member, own = _OWN[exchange.message.method]
@@ -101,7 +101,7 @@ class Lists:
         value = {member: [*own, *theirs], "_meta": {names.META_ISSUES: [problem]}}
         if exchange.session is not None:
             exchange.session.unannounced = True
-        return Plain(dialect.result(exchange, value))
+        return Plain(result_format.result(exchange, value))
 
 
 def _fitting(exchange: Exchange, entries: list[msgspec.Raw]) -> list[msgspec.Raw]:
@@ -133,7 +133,7 @@ def read_own(exchange: Exchange, located: Located | None) -> Plain | None:
     else:
         return None
     contents = [{"uri": uri, "mimeType": "text/plain", "text": text}]
-    return Plain(dialect.result(exchange, {"contents": contents}))
+    return Plain(result_format.result(exchange, {"contents": contents}))
 
 
 def _handshake_text(exchange: Exchange, located: Located | None) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from manager.answers.exchange import Located, Unlocated
-from manager.routing.ladder import Claim, Claims, Source, decisive, disagreement
-from manager.upstream.workspaces import Workspace, Workspaces
+from manager.routing.workspace.resolution import Claim, Claims, Source, decisive, disagreement
+from manager.supervision.workspaces import Workspace, Workspaces
 from protocol.errors import Reason, Refusal
 
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs
 import msgspec
 
 from manager.answers.exchange import Exchange
-from manager.upstream.forward import Outgoing
+from manager.forwarding.forward import Outgoing
 from protocol import headers, inbound, jsonrpc, names
 from protocol.versions import LATEST_MODERN
 

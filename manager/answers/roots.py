@@ -2,7 +2,7 @@
 
 A stateless client is asked with the answer itself: `input_required`, and it repeats its call with its roots
 and a signed state that says what was asked. Only `tools/call` is asked about so: lists must not differ.
-How a client with a session is asked is `legacy/roots.py`. Which workspace the roots mean is decided in
+How a client with a session is asked is `sessions/roots.py`. Which workspace the roots mean is decided in
 `locate.py`.
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import structs
 
-from manager.answers import dialect
+from manager.answers import result_format
 from manager.answers.exchange import Exchange, Plain
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
@@ -76,7 +76,7 @@ class Roots:
             "inputRequests": {QUESTION: {"method": names.ROOTS_LIST}},
             "requestState": self._sealed(exchange, int(self._wall() + TTL_S)),
         }
-        return Plain(dialect.result(exchange, value))
+        return Plain(result_format.result(exchange, value))
 
     def heard(self, exchange: Exchange) -> Exchange | Plain:
         """The request as if it had told its roots itself, where it answers our question; else unchanged.

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from manager.answers.exchange import Exchange, Located, Plain
-from manager.routing.ladder import Source
-from manager.upstream.workspaces import Workspaces
+from manager.routing.workspace.resolution import Source
+from manager.supervision.workspaces import Workspaces
 from protocol import names, tasks
 
 

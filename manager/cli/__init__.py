@@ -1,7 +1,7 @@
 """The command line `lmtb`. Which verbs there are is in `verbs.py`.
 
 Nothing that short verbs import may be slow (aiohttp, pydantic, mcp, psutil): they answer in less than 0.1 s.
-Here not even click is imported, which takes longer than the verb that is asked most (`at_once.py`).
+Here not even click is imported, which takes longer than the verb that is asked most (`quick_status.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ def main() -> None:
             # What a terminal cannot show must not end the program.
             stream.reconfigure(errors="backslashreplace")
     if sys.argv[1:] == ["status"]:
-        from manager.cli import at_once  # noqa: PLC0415  only this verb needs it
+        from manager.cli import quick_status  # noqa: PLC0415  only this verb needs it
 
-        if at_once.status():
+        if quick_status.status():
             return
     from manager.cli.verbs import cli  # noqa: PLC0415  slow to load
 

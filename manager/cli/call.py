@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from manager import __version__, exit_codes
-from manager.cli.output import Failure, print_json
-from manager.cli.reach import current_folder, explained, mcp_address
-from manager.cli.texts import printable
+from manager.cli.output.failures import Failure, print_json
+from manager.cli.output.manager_access import current_folder, explained, mcp_address
+from manager.cli.output.text import printable
 from manager.client import McpAnswer, McpClient
 
 _cwd_option = click.option(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from manager.cli.reach import current_folder, user_paths
+from manager.cli.output.manager_access import current_folder, user_paths
 
 
 @click.command()
@@ -25,6 +25,6 @@ def connect(cwd: Path | None) -> None:
     paths, folder = user_paths(), current_folder(cwd)
     if sys.stdin.isatty():
         click.echo("waiting for MCP messages on standard input; a client starts this, not a person", err=True)
-    from manager.connect.main import run  # noqa: PLC0415 - what is slow to import waits until it is needed
+    from manager.stdio_bridge.main import run  # noqa: PLC0415 - what is slow to import waits until it is needed
 
     run(paths, folder)

@@ -13,8 +13,8 @@ from typing import Final, NoReturn
 
 import click
 
-from manager.cli.output import Failure
-from manager.cli.reach import current_folder, unmatched, user_paths
+from manager.cli.output.failures import Failure
+from manager.cli.output.manager_access import current_folder, unmatched, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
 
@@ -133,7 +133,7 @@ def _nearest_mark(folder: str) -> str:
     # the rule takes 20 ms to import, and is rarely needed
     from manager.filesystem import examine, identify  # noqa: PLC0415
     from manager.folder import CwdProblem  # noqa: PLC0415
-    from manager.routing.matching import match  # noqa: PLC0415
+    from manager.routing.workspace.matching import match  # noqa: PLC0415
 
     facts = examine([folder])
     if isinstance(facts, CwdProblem):

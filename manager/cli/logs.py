@@ -16,11 +16,11 @@ from typing import Any, Final
 import click
 
 from manager.cli import content
-from manager.cli.asking import cwd_option
-from manager.cli.output import Failure
-from manager.cli.reach import user_paths
-from manager.cli.texts import printable
-from manager.routing.workspace_id import workspace_id
+from manager.cli.output.failures import Failure
+from manager.cli.output.manager_access import user_paths
+from manager.cli.output.text import printable
+from manager.cli.output.workspace_options import cwd_option
+from manager.routing.workspace.workspace_id import workspace_id
 
 POLL_S: Final = 0.2
 _READ: Final = 1024 * 1024

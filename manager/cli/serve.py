@@ -9,10 +9,11 @@ from typing import Any, Final, get_args
 
 import click
 
-from manager import __version__, collector, exit_codes
-from manager.cli.output import Failure
-from manager.cli.reach import user_paths
-from manager.cli.texts import printable
+from manager import __version__, exit_codes
+from manager.cli.output.failures import Failure
+from manager.cli.output.manager_access import user_paths
+from manager.cli.output.text import printable
+from manager.runtime_tuning import garbage_collector
 from manager.settings import FIELDS, ConfigurationError, description, load_settings
 
 SETTLE_AFTER_S: Final = 1.0
@@ -47,7 +48,7 @@ def _run(banner: bool | None, **flags: Any) -> None:
             exit_code=exit_codes.HOPELESS,
             reason="configuration",
         ) from error
-    collector.hold()
+    garbage_collector.hold()
     from manager.daemon import run  # noqa: PLC0415 - what --help and mistakes need not wait for
 
     wanted = sys.stdout.isatty() if banner is None else banner
@@ -57,7 +58,7 @@ def _run(banner: bool | None, **flags: Any) -> None:
 def _is_ready(address: str, *, greets: bool) -> None:
     import asyncio  # noqa: PLC0415 - it is there by now
 
-    asyncio.get_running_loop().call_later(SETTLE_AFTER_S, collector.settle)
+    asyncio.get_running_loop().call_later(SETTLE_AFTER_S, garbage_collector.settle)
     if greets:
         click.echo(banner_text(address))
         sys.stdout.flush()

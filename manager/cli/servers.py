@@ -9,12 +9,12 @@ from typing import Any, Final
 import click
 
 from manager.cli import content
-from manager.cli.answers import objects
-from manager.cli.asking import cwd_option, json_option, say_issues
-from manager.cli.output import Failure, print_json
-from manager.cli.reach import ask_about
-from manager.cli.texts import printable, table
-from manager.cli.troubles import DOWN
+from manager.cli.output.failures import Failure, print_json
+from manager.cli.output.manager_access import ask_about
+from manager.cli.output.responses import objects
+from manager.cli.output.text import printable, table
+from manager.cli.output.troubles import DOWN
+from manager.cli.output.workspace_options import cwd_option, json_option, say_issues
 
 _FIRST: Final = DOWN | {"pending_trust"}
 _STDERR_LINES: Final = 5

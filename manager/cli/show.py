@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 
-from manager.cli.answers import objects
-from manager.cli.output import print_json
-from manager.cli.overview import merged_workspaces, overview, workspace_table
-from manager.cli.reach import ask
-from manager.cli.texts import duration, printable, table
+from manager.cli.output.failures import print_json
+from manager.cli.output.manager_access import ask
+from manager.cli.output.overview import merged_workspaces, overview, workspace_table
+from manager.cli.output.responses import objects
+from manager.cli.output.text import duration, printable, table
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 

@@ -11,9 +11,9 @@ from typing import Any, Final
 import click
 
 from manager import exit_codes
-from manager.cli.answers import objects
-from manager.cli.output import Failure, print_json
-from manager.cli.reach import explained, user_paths
+from manager.cli.output.failures import Failure, print_json
+from manager.cli.output.manager_access import explained, user_paths
+from manager.cli.output.responses import objects
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 
 _PAUSE_S: Final = 0.05

@@ -13,11 +13,11 @@ from typing import Any, Final
 import click
 
 from manager.cli import content
-from manager.cli.answers import TRUST_PENDING, first_sentence, objects, worded
-from manager.cli.asking import cwd_option, json_option, say_issues
-from manager.cli.output import Failure, print_json
-from manager.cli.reach import ask_about
-from manager.cli.texts import printable, table
+from manager.cli.output.failures import Failure, print_json
+from manager.cli.output.manager_access import ask_about
+from manager.cli.output.responses import TRUST_PENDING, first_sentence, objects, worded
+from manager.cli.output.text import printable, table
+from manager.cli.output.workspace_options import cwd_option, json_option, say_issues
 
 _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
 """The beginnings of groups' ids in the order in which they are shown (T-29)."""

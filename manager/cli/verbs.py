@@ -30,8 +30,8 @@ _SECTIONS: Final = {
     "Everywhere": {
         "connect": ("connect", "Be an MCP server for a client that can only start programs."),
         "secrets": ("content", "Keep tokens that servers need."),
-        "doctor": ("doctor", "Look for what is wrong, and say what to do."),
-        "demo": ("demo", "Show everything on sample workspaces, then tidy up."),
+        "doctor": ("doctor.verb", "Look for what is wrong, and say what to do."),
+        "demo": ("demo.tour", "Show everything on sample workspaces, then tidy up."),
     },
 }
 """Verb: (module in this package, which has a command of the verb's name; line for the overview)."""

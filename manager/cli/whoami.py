@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from manager.cli.answers import objects
-from manager.cli.output import print_json
-from manager.cli.reach import ask
-from manager.cli.texts import duration, printable, table
+from manager.cli.output.failures import print_json
+from manager.cli.output.manager_access import ask
+from manager.cli.output.responses import objects
+from manager.cli.output.text import duration, printable, table
 
 _RUNGS: Final = {
     "path": "the address /w/…/mcp",

@@ -16,11 +16,11 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from manager.upstream import learned
+from manager.upstream import header_cache
+from manager.upstream.read_buffer import SIZE, Window
 from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailure, UpstreamResponse
-from manager.upstream.window import SIZE, Window
 from protocol import headers
-from protocol.trim import Trim
+from protocol.internal.result_trim import Trim
 
 # httptools limits neither head nor trailers: this many bytes may come without one byte of body among them.
 MAX_HEAD = 64 * 1024
@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
             self.close("malformed_response")
             return
         is_first = not self._bodiless_bytes and not self._has_head
-        if is_first and (known := learned.whole(data)) is not None:
+        if is_first and (known := header_cache.whole(data)) is not None:
             self._response = None
             response.receive_whole(*known)
             self._let_go(fit=True)
@@ -211,7 +211,7 @@ class Connection(asyncio.Protocol):
         if self._missing:
             self._take_measured(response, data)
             return
-        if is_first and len(data) > BEGUN and (begun := learned.begun(data)) is not None:
+        if is_first and len(data) > BEGUN and (begun := header_cache.begun(data)) is not None:
             self._begin_measured(response, data, *begun)
         else:
             self._take_unknown(response, data)
@@ -295,7 +295,7 @@ class Connection(asyncio.Protocol):
         trim = Trim.read(fields.get(_TRIM))
         head = ResponseHead(status, tuple(self._headers), length, media_type, trim)
         if self._keep_alive and not self._until_eof:
-            learned.remember(self._first, head)
+            header_cache.remember(self._first, head)
         if self._response is not None:
             self._response.receive_head(head)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from protocol.trim import Trim
+from protocol.internal.result_trim import Trim
 
 # Unread body at which the server is made to wait. One more read (300 KiB at most) can already be under way.
 HIGH_WATER = 256 * 1024

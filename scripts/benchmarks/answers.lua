@@ -1,6 +1,6 @@
 -- The workspace server of a run, in nginx: answers a call as ours does, with its own id, in a body of the size
 -- and the form that the tool's name asks for ("10KB.sse"). A header says what of a result a session does not
--- get, or a comment of its event, as with ours (`protocol/trim.py`), but for "10KB.sse-read" and its like.
+-- get, or a comment of its event, as with ours (`protocol/internal/result_trim.py`), but for "10KB.sse-read" and its like.
 
 local BEGIN = '{"jsonrpc":"2.0","id":'
 local TYPE = '"resultType":"complete",'

@@ -10,7 +10,7 @@ from typing import TypedDict
 
 from mcp.server.mcpserver import MCPServer
 
-from workspace_server.tools.arithmetic import evaluate, number_text
+from workspace_server.sources.builtin.tools.arithmetic import evaluate, number_text
 
 server = MCPServer("bench", log_level="ERROR")
 

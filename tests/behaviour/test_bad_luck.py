@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from manager.upstream import workspaces
+from manager.supervision import workspaces
 from support.front_door import LegacyClient
 from support.manager import RunningManager, make_project
 

@@ -16,7 +16,7 @@ import pytest_asyncio
 from aiohttp import ClientSession
 from yarl import URL
 
-from manager.routing.workspace_id import workspace_id
+from manager.routing.workspace.workspace_id import workspace_id
 from protocol import headers, names
 from support.front_door import LegacyClient, ModernClient
 from support.manager import RunningManager, make_project, running_manager
@@ -208,7 +208,7 @@ async def test_a_deleted_folder_is_told_and_made_anew_is_the_same_workspace(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-126, F43: 47107, its server is stopped; the same path again has the same id."""
-    monkeypatch.setattr("manager.upstream.workspaces.ROOT_CHECK_S", 0.0)
+    monkeypatch.setattr("manager.supervision.workspaces.ROOT_CHECK_S", 0.0)
     project = make_project(tmp_path.resolve() / "proj")
     client = await LegacyClient.connect(http, manager.address)
     workspace = (await client.handshake(project)).payload["workspace"]

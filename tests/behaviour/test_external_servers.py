@@ -144,9 +144,9 @@ async def test_silence_is_doubted_then_forgotten(
     tmp_path: Path, http: ClientSession, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-143: its health is asked before the next call; silent for long, it is out of matching."""
-    registrations = "manager.routing.registrations"
+    registrations = "manager.routing.state.registrations"
     monkeypatch.setattr(f"{registrations}.SUSPECT_AFTER_S", 0.1)
-    monkeypatch.setattr("manager.upstream.externals.SWEEP_EVERY_S", 0.02)
+    monkeypatch.setattr("manager.supervision.registered_servers.SWEEP_EVERY_S", 0.02)
     async with running_manager(tmp_path / "manager", auto_start=False) as manager:
         upstream = upstream_of(manager, root)
         async with upstream.serving(registered=False):

@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientSession
 from yarl import URL
 
-from manager.routing.workspace_id import workspace_id
+from manager.routing.workspace.workspace_id import workspace_id
 from protocol import headers, names
 from support.front_door import LegacyClient
 from support.manager import RunningManager, make_project

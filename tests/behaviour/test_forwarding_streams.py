@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientError, web
 
-from manager.upstream.answer import COLLECTED
+from manager.forwarding.answer import COLLECTED
 from protocol import names
 from support.event_stream import next_event
 from support.front_door import BOTH, EVENTS, JSON

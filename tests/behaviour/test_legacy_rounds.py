@@ -16,9 +16,10 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientResponse, web
 
-from manager.legacy.round import MAX_QUESTIONS
-from manager.legacy.rounds import MAX_ROUNDS
-from protocol import jsonrpc, names, request_state, sse
+from manager.sessions.input_request import MAX_QUESTIONS
+from manager.sessions.input_requests import MAX_ROUNDS
+from protocol import jsonrpc, names, sse
+from protocol.internal import request_state
 from support.event_stream import next_message, priming
 from support.front_door import EVENTS, JSON, Answer, LegacyClient
 from support.scene import Scene, scene

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientResponse, ClientSession
 
-from manager.routing.descriptors import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
+from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from protocol import headers, jsonrpc, names
 from support.event_stream import priming
 from support.front_door import BOTH, EVENTS, JSON, LegacyClient
@@ -85,7 +85,7 @@ async def test_a_silent_stream_gets_a_comment_now_and_then(
     manager: RunningManager, http: ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-29: it must stay visible that somebody is there."""
-    monkeypatch.setattr("manager.web.heartbeats.SILENCE_S", 0.02)
+    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.02)
     client = await LegacyClient.connect(http, manager.address)
     async with client.stream() as stream:
         await priming(stream)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientSession
 
-from manager.routing.sessions import is_well_formed
+from manager.routing.state.session_table import is_well_formed
 from protocol import headers, names
 from support.front_door import Answer, Client, LegacyClient
 from support.manager import RunningManager, make_project

@@ -260,7 +260,7 @@ async def test_a_long_silent_call_is_kept_alive(
     play: Scene, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M15: the stream is opened, comments keep it, and the answer comes as its last event."""
-    monkeypatch.setattr("manager.web.heartbeats.SILENCE_S", 0.05)
+    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.05)
     client = await play.legacy() if era == "legacy" else play.modern()
     gate = asyncio.Event()
     play.upstream.plays["slow"] = held(gate, result({"content": []}))
@@ -280,7 +280,7 @@ async def test_a_client_that_takes_json_only_waits_in_silence(
     play: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-28."""
-    monkeypatch.setattr("manager.web.heartbeats.SILENCE_S", 0.01)
+    monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.01)
     client = await play.legacy(accept=JSON)
     gate = asyncio.Event()
     play.upstream.plays["slow"] = held(gate, result({"content": []}))

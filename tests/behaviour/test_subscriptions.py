@@ -122,7 +122,7 @@ async def test_wishes_that_come_at_once_are_answered_together_and_each_by_itself
 async def test_a_server_that_is_slow_to_say_is_believed(
     play: Scene, listened: Listened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manager.legacy.preferences.CONFIRM_S", 0.05)
+    monkeypatch.setattr("manager.sessions.preferences.CONFIRM_S", 0.05)
     client = await play.legacy()
     listened.attentive.clear()
     await subscribe(client, "x:1")
@@ -144,7 +144,7 @@ async def test_where_nobody_tells_of_resources_nothing_can_be_subscribed(play: S
 async def test_a_session_can_subscribe_so_many_resources_and_no_more(
     play: Scene, listened: Listened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manager.legacy.keeper.MAX_SUBSCRIPTIONS", 2)
+    monkeypatch.setattr("manager.sessions.session_manager.MAX_SUBSCRIPTIONS", 2)
     client, other = await play.legacy(), await play.legacy()
     await subscribe(client, "x:1", "x:2", "x:2")
     assert (await client.ask(names.SUBSCRIBE, {"uri": "x:3"})).error["code"] == jsonrpc.INVALID_PARAMS
@@ -176,7 +176,7 @@ async def test_a_server_that_comes_back_is_asked_again_and_what_was_missed_may_b
     play: Scene, listened: Listened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M-183, T-184."""
-    monkeypatch.setattr("manager.legacy.listener.AGAIN_S", 0.05)
+    monkeypatch.setattr("manager.sessions.upstream_listener.AGAIN_S", 0.05)
     client = await play.legacy()
     await subscribe(client, "x:1")
     async with client.stream() as stream:

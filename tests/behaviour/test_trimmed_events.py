@@ -11,8 +11,9 @@ import pytest
 from aiohttp import web
 from multidict import CIMultiDict
 
-from manager.upstream import workspaces
-from manager.web import express, heartbeats
+from manager.http import keep_alives
+from manager.relay import direct_relay
+from manager.supervision import workspaces
 from protocol import names
 from support.front_door import EVENTS, JSON, Answer, Client
 from support.one_connection import connected
@@ -112,8 +113,8 @@ async def test_silence_amid_a_small_one_is_broken(
     era: str, play: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """M15: nobody in between takes the connection for dead."""
-    monkeypatch.setattr(heartbeats, "SILENCE_S", 0.2)
-    monkeypatch.setattr(express, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(keep_alives, "SILENCE_S", 0.2)
+    monkeypatch.setattr(direct_relay, "PATIENCE_S", 0.1)
     client = await client_of(play, era, BOTH)
     text, gate = trimmed_event(said(200_000)), asyncio.Event()
     play.upstream.plays["t"] = stream(text[:60_000], gate, text[60_000:])

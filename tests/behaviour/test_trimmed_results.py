@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError, web
 
-from manager.upstream import workspaces
-from manager.web.incoming import Incoming
+from manager.http.request import Incoming
+from manager.supervision import workspaces
 from protocol import headers, names
 from support.front_door import EVENTS, JSON, Client
 from support.plays import SERVER

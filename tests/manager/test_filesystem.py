@@ -17,7 +17,7 @@ import pytest
 from manager import filesystem
 from manager.filesystem import FolderExaminer, examine, identify
 from manager.folder import CwdProblem, CwdProblemKind, FolderFacts
-from manager.routing.matching import KnownRoot, match
+from manager.routing.workspace.matching import KnownRoot, match
 
 NOBODY = 65534
 

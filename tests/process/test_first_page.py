@@ -98,7 +98,7 @@ def test_what_else_is_loaded_then_can_encrypt() -> None:
     """The library is told that there is no encryption; what it takes along serves others, too."""
     program = """
 import pathlib, ssl, sys
-from manager.web.late import LateServer
+from manager.listener.aiohttp_server import LateServer
 before = set(sys.modules)
 LateServer(lambda: None)._made()
 assert sys.modules["aiohttp.connector"].ssl is None
@@ -122,7 +122,7 @@ def test_so_is_the_first_question_on_the_control_socket(
 def test_a_manager_whose_files_are_gone_is_asked_and_stopped(environ: dict[str, str], tmp_path: Path) -> None:
     """In an upgrade they are the next version's before it is stopped: nothing of them may be loaded then."""
     sources = tmp_path / "sources"
-    for house in ("protocol", "http_front", "manager", "workspace_server"):
+    for house in ("protocol", "http_server", "manager", "workspace_server"):
         shutil.copytree(Path(protocol.__file__).parents[1] / house, sources / house)
     program = f"import sys; sys.path.insert(0, {str(sources)!r}); from manager.cli import main; main()"
     with running(environ, tmp_path / "log", "-c", program) as (pid, port):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from manager.routing.json_scan import check_json
+from manager.routing.json.scan import check_json
 from protocol import jsonrpc
 from protocol.call_pattern import LONGEST, MARKS, MAX_BRACKETS, Pattern, is_plain_id, probe_of
 from protocol.jsonrpc import Request

@@ -25,7 +25,7 @@ from support.real_servers import (
     source_of,
 )
 from support.workshop import Project, eventually
-from workspace_server.children.environment import PASSED_ON
+from workspace_server.processes.environment import PASSED_ON
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 EACH_WAY = pytest.mark.parametrize("way", ["stdio", "http"])

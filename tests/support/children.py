@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from support.patience import within
-from workspace_server.children.child import Child, Command
-from workspace_server.children.confinement import Confinement
+from workspace_server.processes.child import Child, Command
+from workspace_server.processes.confinement import Confinement
 
 ENV = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
 

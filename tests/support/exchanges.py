@@ -8,8 +8,8 @@ from typing import Any
 from multidict import CIMultiDict
 
 from manager.answers.exchange import Exchange
-from manager.routing.ladder import Claims
-from manager.routing.sessions import Session
+from manager.routing.state.session_table import Session
+from manager.routing.workspace.resolution import Claims
 from protocol import headers, names
 from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import Request

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from workspace_server.results import well_formed
-from workspace_server.search.engine import Where, find_files, find_text
-from workspace_server.search.query import SearchSettings, TextQuery
+from workspace_server.sources.builtin.search.engine import Where, find_files, find_text
+from workspace_server.sources.builtin.search.query import SearchSettings, TextQuery
 from workspace_server.workspace import Folder, Workspace
 
 RIPGREP = shutil.which("rg")

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
-from manager.routing.door import DoorRules
-from manager.web.incoming import Incoming
-from manager.web.limits import Limits
-from manager.web.runner import Runner
+from manager.http.limits import Limits
+from manager.http.request import Incoming
+from manager.listener.runner import Runner
+from manager.routing.request_heads.admission import DoorRules
 
 QUICK = Limits(linger_s=0.3, shutdown_s=0.5)
 

@@ -23,7 +23,7 @@ import pytest
 
 from manager.client import Control, ManagerFault, NoManager
 from manager.paths import Paths
-from manager.upstream.templates import POSSIBLE
+from manager.supervision.fork_servers import POSSIBLE
 from protocol.names import TEMPLATE
 
 QUICK: dict[str, object] = {"match_wait_s": 0, "announce_hold_s": 0.05, "grace_s": 5}

@@ -1,7 +1,7 @@
 """One connection of a client that calls tools: every byte, and every segment, is the test's own.
 
 Its calls have the same head but for the length, and differ in id and arguments: the manager knows them again
-(`manager/web/fast_path.py`). Which of them it did, says `calls_known_again`.
+(`manager/route_cache/route_cache.py`). Which of them it did, says `calls_known_again`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from typing import Any, Self
 import pytest
 from multidict import CIMultiDict
 
-from manager.routing.sessions import Session
-from manager.web.fast_path import FastPath
-from manager.web.fast_route import FastRoute
+from manager.route_cache.cached_route import FastRoute
+from manager.route_cache.route_cache import FastPath
+from manager.routing.state.session_table import Session
 from protocol import headers, names
 from support import modern
 from support.front_door import BOTH, JSON, Answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable
 
-from manager.upstream.answer import InterruptedAnswerError
+from manager.forwarding.answer import InterruptedAnswerError
 from protocol.errors import Refusal
 
 

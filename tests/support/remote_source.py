@@ -11,7 +11,7 @@ import msgspec
 
 from workspace_server.config.model import Origin, RemoteServer
 from workspace_server.source import CallContext
-from workspace_server.upstream.remote.source import RemoteSource
+from workspace_server.sources.mcp.remote.source import RemoteSource
 
 MakeSource = Callable[..., RemoteSource]
 

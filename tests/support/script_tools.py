@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from workspace_server.children import environment
-from workspace_server.scripts.slots import Slots
-from workspace_server.scripts.source import ScriptSource
+from workspace_server.processes import environment
 from workspace_server.source import CallContext, CallOutcome, ToolResult
+from workspace_server.sources.scripts.slots import Slots
+from workspace_server.sources.scripts.source import ScriptSource
 from workspace_server.trust.item import Verdict
 
 

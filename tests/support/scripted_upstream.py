@@ -20,7 +20,8 @@ from typing import Any
 
 from aiohttp import ClientSession, UnixConnector, web
 
-from protocol import headers, jsonrpc, names, sse, trim
+from protocol import headers, jsonrpc, names, sse
+from protocol.internal import result_trim
 
 HEARTBEAT_EVERY_S = 0.5
 
@@ -91,9 +92,9 @@ def trimmed_event(value: Any) -> bytes:
     return sse.encode(b'{"jsonrpc":"2.0","id":%%(id)s,"result":%b}' % text, comment=said.comment)
 
 
-def _with_trim(value: Any) -> tuple[bytes, trim.Trim]:
+def _with_trim(value: Any) -> tuple[bytes, result_trim.Trim]:
     text = json.dumps(value, separators=(",", ":")).encode()
-    said = trim.of(text, 0, len(text))
+    said = result_trim.of(text, 0, len(text))
     assert said is not None
     return text, said
 

@@ -19,8 +19,8 @@ from typing import Any
 import psutil
 
 from workspace_server.config.model import Origin, StdioServer
-from workspace_server.upstream.restart import Restarts
-from workspace_server.upstream.stdio.source import Patience, StdioSource
+from workspace_server.sources.mcp.restart import Restarts
+from workspace_server.sources.mcp.stdio.source import Patience, StdioSource
 
 MARK = "LMTB_TEST_MARK"
 QUICK = Patience(start_s=5.0, write_s=5.0, polite_s=1.0, term_s=1.0)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from protocol.versions import Era
-from workspace_server.upstream.failures import TransportEnded, Unavailable
-from workspace_server.upstream.transport import Beside, Lost
+from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
+from workspace_server.sources.mcp.session.transport import Beside, Lost
 
 Message = dict[str, Any]
 GREETING: Message = {

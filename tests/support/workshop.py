@@ -23,7 +23,7 @@ from support.modern import events
 from support.patience import within
 from support.scene import raw_http
 from support.script_tools import write_tool
-from workspace_server.command.gathering import all_items
+from workspace_server.command.trust_items import all_items
 from workspace_server.trust.store import TrustStore
 
 FORMS: dict[str, Any] = {names.META_CAPABILITIES: {"elicitation": {"form": {}}}}

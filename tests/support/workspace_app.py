@@ -10,17 +10,17 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from protocol.launch import Launch
+from protocol.internal.launch import Launch
 from support.modern import SECRET, Caller
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.gate import Gate
+from workspace_server.calls.gates.gate import Gate
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.config.model import Configuration
-from workspace_server.life import Life
+from workspace_server.http.routes import make_connections
+from workspace_server.lifetime import Life
 from workspace_server.source import Source
 from workspace_server.tasks.tasks import Tasks
-from workspace_server.web.app import make_connections
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from protocol.launch import Launch, encode
+from protocol.internal.launch import Launch, encode
 from support.modern import SECRET
 
 NONCE = "nonce-of-this-instance"

@@ -19,10 +19,10 @@ from support.script_tools import script_source
 from support.stdio_children import stdio_source
 from support.third_party import START_S, stdio_command, third_party
 from support.workspace_app import Serving, serving
-from workspace_server.builtin import BuiltinSource
 from workspace_server.catalog.view import View
-from workspace_server.upstream.remote.opening import Surroundings
-from workspace_server.upstream.remote.source import RemoteSource
+from workspace_server.sources.builtin.source import BuiltinSource
+from workspace_server.sources.mcp.remote.opening import Surroundings
+from workspace_server.sources.mcp.remote.source import RemoteSource
 from workspace_server.workspace import Workspace
 
 ROUNDS = 3

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol import headers, names
-from workspace_server.calls.asked import Asked
+from workspace_server.calls.request import Asked
 from workspace_server.catalog.registry import Offered
 from workspace_server.catalog.view import View
 from workspace_server.source import CallContext, Tool, never_parked, nobody

@@ -1,6 +1,7 @@
 """Calls that may go on without their client: which ones, and what their task holds in the end (SEP-2663).
 
-Between the rounds of a call (`held.py`), which come before a task, and the tasks themselves (`tasks/`).
+Between the rounds of a call (`suspended_calls.py`), which come before a task, and the tasks themselves
+(`tasks/`).
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from msgspec.structs import replace
 from protocol import jsonrpc, tasks
 from protocol.inbound import Rejection
 from workspace_server.calls import outcomes
-from workspace_server.calls.asked import OWN_CLIENT
 from workspace_server.calls.call import Call
-from workspace_server.calls.held import URL_REQUIRED
 from workspace_server.calls.outcomes import Note
+from workspace_server.calls.request import OWN_CLIENT
+from workspace_server.calls.suspended_calls import URL_REQUIRED
 from workspace_server.catalog.registry import Offered
 from workspace_server.source import CallContext, CallOutcome
 from workspace_server.tasks.record import Ending

@@ -19,14 +19,15 @@ from protocol import headers, jsonrpc
 from protocol.errors import Reason, Refusal
 from protocol.inbound import HEADER_MISMATCH, Rejection
 from workspace_server import log
-from workspace_server.calls import absent, approvals, deferral, nested, outcomes, within
-from workspace_server.calls.approvals import Admitted, BadAnswer, Question
-from workspace_server.calls.asked import Asked, Outcome
+from workspace_server.calls import deferral, nested_call, nested_search, outcomes, unknown_tool
 from workspace_server.calls.call import Call
 from workspace_server.calls.deadline import Deadline
-from workspace_server.calls.gate import Gate, OpenGate
-from workspace_server.calls.held import Conversations
+from workspace_server.calls.gates import approvals
+from workspace_server.calls.gates.approvals import Admitted, BadAnswer, Question
+from workspace_server.calls.gates.gate import Gate, OpenGate
+from workspace_server.calls.request import Asked, Outcome
 from workspace_server.calls.request_state import RequestStates
+from workspace_server.calls.suspended_calls import Conversations
 from workspace_server.calls.toolbox import CallersTools
 from workspace_server.catalog import schema_defaults
 from workspace_server.catalog.registry import Offered
@@ -154,7 +155,7 @@ class Calls:
             return await self._execute(call)
         offered = call.offered()
         if offered is None:
-            return absent.answer(call)
+            return unknown_tool.answer(call)
         checked = _check(call, offered)
         if not isinstance(checked, _Checked):
             return checked
@@ -180,7 +181,7 @@ class Calls:
                 context = admitted.context
         work = partial(self._run, call, offered, arguments)
         if call.within is not None:
-            outcome = await within.run(context, work)
+            outcome = await nested_call.run(context, work)
         else:
             bound = approvals.bound(offered.name, offered.tool, arguments, context)
             later = deferral.Deferral(self.tasks, call, offered, self.toolset.note, work)
@@ -213,7 +214,7 @@ class Calls:
 
     async def _find(self, call: Call) -> Outcome:
         view, arguments = call.view, msgspec.json.decode(call.arguments)
-        foreign = await nested.hits(view, arguments)
+        foreign = await nested_search.hits(view, arguments)
         searchable = (
             Searchable(one.name, one.definition, (*one.tool.keywords, *one.source.keywords))
             for one in view.tools
@@ -232,7 +233,7 @@ class Calls:
     def _cannot_execute(self, call: Call) -> Outcome:
         view, name = call.view, call.name
         if view.waits_for(name) is not None or view.unlisted_source(name) is not None:
-            return absent.answer(call)
+            return unknown_tool.answer(call)
         return encode_result(execute.not_found(name, view.nearest(name)))
 
 

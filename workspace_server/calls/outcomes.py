@@ -15,8 +15,8 @@ from protocol.errors import Refusal
 from protocol.inbound import MISSING_CAPABILITY, Rejection
 from protocol.issues import Issue
 from workspace_server import log
-from workspace_server.calls.asked import Outcome
 from workspace_server.calls.call import Call
+from workspace_server.calls.request import Outcome
 from workspace_server.catalog.registry import Offered
 from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.source import CallOutcome, RpcError, ToolError, ToolResult

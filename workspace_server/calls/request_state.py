@@ -2,8 +2,8 @@
 
 A state goes out with every question and comes back with the repeated call (T-160, T-179). It is encrypted and
 authenticated together with the call it belongs to, so that nobody else can make one, read one, or use one for
-another call. Its workspace stands in front, as `protocol.request_state` says. What a state is for is decided
-in `approvals.py` and `held.py`. All methods block.
+another call. Its workspace stands in front, as `protocol.internal.request_state` says. What a state is for
+is decided in `calls/gates/approvals.py` and `suspended_calls.py`. All methods block.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import request_state
-from workspace_server import log, private_files
+from protocol.internal import request_state
+from workspace_server import log
+from workspace_server.files import private_files
 
 FOLDER: Final = "approvals"
 ASK, RUN, OPEN, HELD = request_state.ASK, "run", "open", request_state.HELD

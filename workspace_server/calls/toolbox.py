@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from protocol import jsonrpc
 from protocol.inbound import Rejection
-from workspace_server.calls.asked import Outcome, own_request
 from workspace_server.calls.call import Call
+from workspace_server.calls.request import Outcome, own_request
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Mode, mode_of
 from workspace_server.source import CallContext

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from protocol.issues import Issue
-from protocol.mirrored import Mirrored, annotated
+from protocol.param_headers import Mirrored, annotated
 from workspace_server import log, naming
 from workspace_server.catalog import offerings
 from workspace_server.catalog.listing import Listing

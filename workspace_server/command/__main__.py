@@ -10,12 +10,12 @@ from typing import Final
 
 import click
 
-from workspace_server.command.places import Places
+from workspace_server.command.arguments import Places
 
 _VERBS: Final = {
-    "trust": ("consent", "trust"),
-    "untrust": ("consent", "untrust"),
-    "secrets": ("stored_secrets", "secrets"),
+    "trust": ("trust", "trust"),
+    "untrust": ("trust", "untrust"),
+    "secrets": ("secrets", "secrets"),
     "tools": ("tool_settings", "tools"),
     "env": ("env", "env"),
     "login": ("sign_in", "login"),

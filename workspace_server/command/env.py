@@ -16,9 +16,9 @@ from typing import Any, Final
 
 import click
 
-from workspace_server.children import environment
-from workspace_server.children.login_shell import login_path
-from workspace_server.command.places import Places, json_option, print_json, real_folder
+from workspace_server.command.arguments import Places, json_option, print_json, real_folder
+from workspace_server.processes import environment
+from workspace_server.processes.login_shell import login_path
 from workspace_server.trust.printable import printable
 
 _OF_THE_SHELL: Final = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from workspace_server.command.consent import FOLDER
-from workspace_server.command.places import Places, Refused, real_folder
+from workspace_server.command.arguments import Places, Refused, real_folder
+from workspace_server.command.trust import FOLDER
 from workspace_server.config.load import Configurations
 from workspace_server.config.model import RemoteServer
 from workspace_server.trust.item import trust_command
@@ -61,9 +61,9 @@ def _refuse_untrusted(server: RemoteServer, root: Path, places: Places) -> None:
 
 def _sign_in(server: RemoteServer, places: Places) -> None:
     # the SDK takes most of a second to load
-    from workspace_server.secret_store.entry import InvalidEntry, SecretsUnavailable  # noqa: PLC0415
-    from workspace_server.secret_store.store import open_store  # noqa: PLC0415
-    from workspace_server.upstream.remote import login as remote  # noqa: PLC0415
+    from workspace_server.secrets.entry import InvalidEntry, SecretsUnavailable  # noqa: PLC0415
+    from workspace_server.secrets.store import open_store  # noqa: PLC0415
+    from workspace_server.sources.mcp.remote import login as remote  # noqa: PLC0415
 
     try:
         asyncio.run(remote.login(server, open_store(places.state_dir, os.environ), _show))

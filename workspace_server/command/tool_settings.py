@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from workspace_server.command.places import Places, Refused, real_folder
+from workspace_server.command.arguments import Places, Refused, real_folder
 from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, Configurations
 from workspace_server.config.model import Approval

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from workspace_server.config import policy
 from workspace_server.config.files import read_bytes
-from workspace_server.config.jsonc import Broken, decode
+from workspace_server.config.formats.jsonc import Broken, decode
 from workspace_server.config.model import Approval, Deltas
 from workspace_server.config.settings import DELTAS, OBSOLETE
 from workspace_server.source import Default

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from workspace_server.config.jsonc import Broken
+from workspace_server.config.formats.jsonc import Broken
 
 MAX_BYTES: Final = 1024 * 1024
 SETTLED_NS: Final = 2_000_000_000

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from workspace_server.config.fields import Unusable
+from workspace_server.config.formats.fields import Unusable
 from workspace_server.config.model import GroupingRule
 from workspace_server.config.notes import Notes, named
 

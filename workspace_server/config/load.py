@@ -7,7 +7,8 @@ Which files there are, and in which order they count:
 3. `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json` in the workspace: servers only
 4. `*.code-workspace` if there is one, else `.vscode/settings.json`: policy settings only (T-26)
 
-Who reads them: `toml_file.py`, `mcp_json.py`, `editor_settings.py`. Who wins: `combine.py`, `servers.py`.
+Who reads them: `config/formats/toml_file.py`, `config/formats/mcp_json.py`,
+`config/formats/editor_settings.py`. Who wins: `combine.py`, `servers.py`.
 """
 
 from __future__ import annotations
@@ -19,17 +20,18 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from workspace_server import private_files
-from workspace_server.config import combine, editor_settings, mcp_json, servers, toml_file, variables
-from workspace_server.config.entries import Place
+from workspace_server.config import combine, servers
 from workspace_server.config.files import MAX_BYTES, Clock, WatchedFile, WatchedFolder
-from workspace_server.config.jsonc import Broken, parse_object
+from workspace_server.config.formats import editor_settings, mcp_json, toml_file, variables
+from workspace_server.config.formats.entries import Place
+from workspace_server.config.formats.jsonc import Broken, parse_object
+from workspace_server.config.formats.variables import Variables
 from workspace_server.config.loops import MANAGER_PORT
 from workspace_server.config.model import Configuration, Origin, RemoteServer, Scope, Scripts, StdioServer
 from workspace_server.config.notes import Notes
 from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE
-from workspace_server.config.variables import Variables
-from workspace_server.glance import Glance
+from workspace_server.files import private_files
+from workspace_server.files.change_detection import Glance
 
 USER_FILE: Final = "workspace.toml"
 WORKSPACE_FILE: Final = ".lm-tools-bridge/workspace.toml"

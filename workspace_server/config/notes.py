@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from protocol.issues import Issue, Level
-from workspace_server.config.jsonc import Broken
+from workspace_server.config.formats.jsonc import Broken
 from workspace_server.results import clean_text
 
 CATEGORY: Final = "config"

@@ -1,7 +1,7 @@
 """Which tools the policy lets through: the formulas of group B over names. Pure.
 
 Two layers, exposure and enablement, each a default and two delta lists; a tool is visible when both agree.
-Modes, filters and trust are `view.py`; reading the lists is `config/`, saving them `config/edit.py`.
+Modes, filters and trust are `view.py`; reading the lists is `config/`, saving them `edit.py`.
 """
 
 from __future__ import annotations

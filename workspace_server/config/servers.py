@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from workspace_server.config import loops
-from workspace_server.config.entries import Server
+from workspace_server.config.formats.entries import Server
 from workspace_server.config.model import StdioServer
 from workspace_server.config.notes import Notes, named
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 from workspace_server.config import schema_default
-from workspace_server.config.fields import Unusable, choice
+from workspace_server.config.formats.fields import Unusable, choice
 from workspace_server.config.grouping import rules_from
 from workspace_server.config.notes import Notes, named
 

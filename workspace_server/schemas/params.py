@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from protocol import headers
-from protocol.mirrored import Mirrored, value_at
+from protocol.param_headers import Mirrored, value_at
 
 _DECIMAL: Final = re.compile(r"(-?(?:0|[1-9]\d{0,400}))(?:\.0+)?")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import unquote, urljoin
 
-from protocol.mirrored import ANNOTATION
+from protocol.param_headers import ANNOTATION
 
 MAX_DEPTH = 32
 MAX_SUBSCHEMAS = 5_000

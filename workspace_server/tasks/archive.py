@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from protocol import jsonrpc, tasks
 from protocol.errors import Reason, Refusal
-from workspace_server import log, private_files
+from workspace_server import log
+from workspace_server.files import private_files
 from workspace_server.tasks.record import Ending, Holds, Record, wire
 from workspace_server.tasks.running import Running
 from workspace_server.tasks.store import Store

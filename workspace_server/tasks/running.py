@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from protocol import asking, inbound, jsonrpc, names, tasks
+from protocol import inbound, input_requests, jsonrpc, names, tasks
 from workspace_server.results import clean_text
 from workspace_server.source import CallContext, CallOutcome, RpcError
 from workspace_server.tasks.record import MAX_MESSAGE, Status
@@ -118,7 +118,7 @@ class Running:
         assert self.work is not None  # noqa: S101  narrows the type: only what runs can be a task
         outcome = await self._first(self.work)
         for _ in range(MAX_ROUNDS):
-            asked = asking.interim(outcome)
+            asked = input_requests.interim(outcome)
             if asked is None:
                 return outcome
             outcome = await work(self._with(asked, await self._answers(asked)))
@@ -150,17 +150,17 @@ class Running:
                 return await self._given.ask(method, params)
             finally:
                 self._asking -= 1
-        wanted = asking.required(method, params)
+        wanted = input_requests.required(method, params)
         if wanted is None:
             return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method[:100]} is not offered here")
-        if not asking.declares(self._given.capabilities, wanted):
+        if not input_requests.declares(self._given.capabilities, wanted):
             return await self._undeclared(wanted)
         request = {"method": method, "params": params} if jsonrpc.bytes_of(params) else {"method": method}
         return await self._put(jsonrpc.raw(request))
 
     async def _undeclared(self, wanted: Mapping[str, Any]) -> RpcError:
         """A client without the capability for a question gets the error that the call would have got (M8)."""
-        text = f"this call needs a client that declares {asking.spelt(wanted)}"
+        text = f"this call needs a client that declares {input_requests.spelt(wanted)}"
         self._failure = RpcError(
             inbound.MISSING_CAPABILITY, text, jsonrpc.raw({"requiredCapabilities": wanted})
         )

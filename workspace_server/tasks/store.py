@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from workspace_server import log, private_files
+from workspace_server import log
+from workspace_server.files import private_files
 from workspace_server.tasks.record import Record
 
 MAX_BODY: Final = 8 * 1024 * 1024

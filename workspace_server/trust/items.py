@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.config.model import Configuration, Origin, RemoteServer, StdioServer
-from workspace_server.glance import Glance
+from workspace_server.files.change_detection import Glance
 from workspace_server.trust.item import Item, hashed
 from workspace_server.trust.program import Reader
 from workspace_server.trust.redaction import origin, redacted, redacted_url, shortened

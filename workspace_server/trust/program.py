@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from workspace_server.glance import Glance
-from workspace_server.stamps import Stamp, is_settled, stamp_of
+from workspace_server.files.change_detection import Glance
+from workspace_server.files.file_identity import Stamp, is_settled, stamp_of
 from workspace_server.trust.item import file_name
 
 MAX_KEPT: Final = 8 * 1024 * 1024

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.issues import Issue
-from workspace_server import private_files
+from workspace_server.files import private_files
 from workspace_server.trust.item import Item, Verdict, trust_command
 from workspace_server.trust.record import Identity, Record, Recorded, Unreadable, decode, encode, record_of
 

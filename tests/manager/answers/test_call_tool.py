@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from manager.answers.call_tool import Unwrapped, unwrap
-from manager.routing.ladder import Claims
+from manager.routing.workspace.resolution import Claims
 from protocol import names
 from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import bytes_of

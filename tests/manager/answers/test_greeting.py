@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from manager.answers import dialect
+from manager.answers import result_format
 from manager.answers.greeting import initialized
 from protocol import jsonrpc, names
 
@@ -53,4 +53,4 @@ def test_tasks_are_not_for_sessions_and_other_extensions_are() -> None:
 
 @pytest.mark.parametrize("meta", [{}, {names.META_SERVER: "theirs"}, {names.META_SERVER: {}}, []])
 def test_a_server_that_does_not_say_who_it_is_appears_as_the_manager(meta: Any) -> None:
-    assert told(capabilities=[], _meta=meta)["serverInfo"] == dialect.SERVER_INFO
+    assert told(capabilities=[], _meta=meta)["serverInfo"] == result_format.SERVER_INFO

@@ -13,13 +13,18 @@ from mcp_types.methods import validate_server_result
 
 from manager.answers.exchange import Located, Plain
 from manager.answers.lists import LIST_METHODS, fingerprint, own_list, read_own, remember_shown
-from manager.routing.descriptors import CALL_TOOL_TEXT, MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
-from manager.routing.ladder import Source
+from manager.routing.discovery.own_tools import (
+    CALL_TOOL_TEXT,
+    MANAGER_RESOURCES,
+    MANAGER_TEMPLATES,
+    MANAGER_TOOLS,
+)
+from manager.routing.workspace.resolution import Source
 from manager.settings import Settings
 from manager.store import Store
-from manager.upstream.supervisor import Supervisor
-from manager.upstream.surroundings import Surroundings
-from manager.upstream.workspaces import Workspace
+from manager.supervision.dependencies import Surroundings
+from manager.supervision.supervisor import Supervisor
+from manager.supervision.workspaces import Workspace
 from support.exchanges import legacy, session_of, stateless
 
 OWN = {

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from manager.answers.exchange import Located, Unlocated
 from manager.answers.locate import locate, not_set
 from manager.filesystem import FolderExaminer
-from manager.routing.ladder import Claims, Source
+from manager.routing.workspace.resolution import Claims, Source
 from manager.settings import Settings
 from manager.store import Store
-from manager.upstream.externals import ExternalServers
-from manager.upstream.surroundings import Surroundings
-from manager.upstream.workspaces import Workspace, Workspaces
+from manager.supervision.dependencies import Surroundings
+from manager.supervision.registered_servers import ExternalServers
+from manager.supervision.workspaces import Workspace, Workspaces
 from protocol.errors import Reason, Refusal
 from support.manager import make_project
 

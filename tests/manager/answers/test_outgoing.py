@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from manager.answers.outgoing import cancelled, mode_headers, outgoing, own_request
-from manager.upstream.forward import Outgoing
+from manager.forwarding.forward import Outgoing
 from protocol import headers, names
 from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import raw

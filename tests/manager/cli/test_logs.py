@@ -17,7 +17,7 @@ import pytest
 from manager import exit_codes
 from manager.cli import logs
 from manager.paths import Paths, make_private
-from manager.routing.workspace_id import workspace_id
+from manager.routing.workspace.workspace_id import workspace_id
 from support.patience import within
 
 

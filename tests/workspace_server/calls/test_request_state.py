@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from protocol import request_state
+from protocol.internal import request_state
 from workspace_server.calls.request_state import HELD, RUN, Bound, RequestStates
 
 NOW = 1_800_000_000.0

@@ -8,7 +8,7 @@ import pytest
 from multidict import CIMultiDict
 
 from protocol import headers
-from protocol.mirrored import annotated
+from protocol.param_headers import annotated
 from workspace_server.schemas.params import mismatch
 
 SCHEMA = {

@@ -12,7 +12,7 @@ import pytest
 
 from protocol import jsonrpc
 from support.tasks_at_work import DONE, JOB, TTL, WORKSPACE, Work, World, begin, ended, finished
-from workspace_server import private_files
+from workspace_server.files import private_files
 from workspace_server.source import CallContext
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server import private_files
+from workspace_server.files import private_files
 from workspace_server.trust.item import Item
 from workspace_server.trust.store import MAX_RECORD, TrustStore, Unusable
 

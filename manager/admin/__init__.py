@@ -1,0 +1,1 @@
+"""Administration: control socket, registration of servers, port allocation, status, log and metrics."""

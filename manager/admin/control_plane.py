@@ -1,0 +1,196 @@
+"""What the control plane may ask of the running daemon (`control_socket.py` says what each means)."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlencode
+
+from manager import __version__
+from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
+from manager.folder import CwdProblem, CwdProblemKind
+from manager.peer import unix_peer_uid
+from manager.port import is_bindable
+from manager.routing.state.port_leases import PortExhausted
+from manager.routing.state.registrations import Registered
+from manager.supervision.instance import Instance
+from manager.supervision.registered_servers import ExternalServers
+from manager.supervision.workspaces import Workspace, Workspaces
+from manager.upstream.response import ResponseTooLarge, UpstreamFailure
+from protocol import names
+from protocol.errors import Reason, Refusal
+from protocol.internal.registration import Allocate, Heartbeat
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+ASK_S: Final = 30.0
+MAX_ANSWER: Final = 16 * 1024 * 1024
+_QUESTIONS: Final[Mapping[ServerQuestion, tuple[bytes, bytes]]] = {
+    "inspect": (b"GET", names.INSPECT_PATH.encode()),
+    "refresh": (b"POST", names.REFRESH_PATH.encode()),
+}
+
+
+@dataclass(slots=True)
+class ControlPlane:
+    """The daemon as the control plane sees it.
+
+    `stop(reason, keep_servers)` begins the stop. `path` is the PATH that workspace servers inherit.
+    """
+
+    port: int
+    workspaces: Workspaces
+    externals: ExternalServers
+    stop: Callable[[str, bool], None]
+    path: str | None = None
+    now: Callable[[], float] = time.monotonic
+
+    def peer_allowed(self, request: web.Request) -> bool:
+        """Whether the caller is our user; callers on the port were looked at by its door already."""
+        transport = request.transport
+        sock = None if transport is None else transport.get_extra_info("socket")
+        if sock is None:
+            return False
+        if sock.family.name != "AF_UNIX":
+            return True
+        return sys.platform != "linux" or unix_peer_uid(sock) == os.getuid()
+
+    def owns_process(self, pid: int) -> bool:
+        """Whether a process of our user with this pid runs."""
+        import psutil  # noqa: PLC0415  slow to load, and rarely needed
+
+        try:
+            return sys.platform == "win32" or psutil.Process(pid).uids().real == os.getuid()
+        except psutil.Error:
+            return False
+
+    def status(self) -> Status:
+        """Who we are."""
+        return Status(
+            version=__version__,
+            pid=os.getpid(),
+            now=int(time.time() * 1000),
+            address=f"http://127.0.0.1:{self.port}/mcp",
+            path=self.path,
+        )
+
+    def list_instances(self) -> Iterable[ListedInstance]:
+        """Every instance, ours and external ones."""
+        for workspace in self.workspaces:
+            if workspace.supervisor.instance is not None:
+                yield self._listed(workspace, workspace.supervisor.instance)
+        for record in self.externals.registrations.records():
+            yield ListedInstance(
+                session_id=record.session_id,
+                workspace=None,
+                pid=record.pid,
+                workspace_folders=record.workspace_folders,
+                workspace_file=record.workspace_file,
+                host=record.host,
+                port=record.port,
+                last_seen=self._wall_ms(record.last_seen),
+                started_at=self._wall_ms(record.registered_at),
+                owner="external",
+                kind=record.kind,
+                state=record.state.value,
+            )
+
+    def allocate(self, message: Allocate) -> int | PortExhausted:
+        """Reserve a port, or give the one the sender's live instance has."""
+        taken = [one.supervisor.instance.port for one in self.workspaces if one.supervisor.instance]
+        return self.externals.allocate(message, taken, self.port, is_bindable)
+
+    async def heartbeat(self, message: Heartbeat) -> Registered:
+        """Register or renew, and end the sender's reservation."""
+        return await self.externals.heartbeat(message)
+
+    def bye(self, session_id: str) -> None:
+        """Forget instance and reservation."""
+        self.externals.bye(session_id)
+
+    async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
+        """Find the workspace of a folder. Starts nothing and waits for nothing (M-148)."""
+        found = await self.workspaces.find(cwd, ambient=False)
+        if isinstance(found, Workspace):
+            return self._resolved(found)
+        if isinstance(found, Refusal) and found.reason is Reason.INVALID_CWD and found.details is not None:
+            return CwdProblem(CwdProblemKind(found.details["problem"]))
+        return None
+
+    async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
+        """Ask the server of a folder's workspace, started if need be; its JSON answer as it came."""
+        found = await self.workspaces.find(cwd, ambient=False)
+        if isinstance(found, Refusal):
+            return found
+        if found is None:
+            return Refusal(Reason.WORKSPACE_NOT_MATCHED, "the folder is in no workspace")
+        instance = await self.workspaces.ready(found, urgent=True)
+        if isinstance(instance, Refusal):
+            return instance
+        method, target = _QUESTIONS[ask]
+        if source is not None:
+            target += b"?" + urlencode({"source": source}).encode()
+        head = (instance.credentials(), (b"Content-Type", b"application/json"))
+        try:
+            async with asyncio.timeout(ASK_S):
+                response = await instance.pool.request(method, target, head, b"")
+                body = await response.read(MAX_ANSWER)
+        except (UpstreamFailure, ResponseTooLarge, TimeoutError) as failure:
+            cause = getattr(failure, "cause", "it did not answer in time")
+            return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, f"the workspace server cannot be asked: {cause}")
+        if response.head.status != 200:  # somebody else's server, which need not know this question
+            text = f"the workspace server does not answer this (HTTP {response.head.status})"
+            return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text)
+        return body
+
+    def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
+        """Begin to stop."""
+        self.stop(reason or "asked over the control socket", keep_servers)
+
+    def _resolved(self, workspace: Workspace) -> ResolvedWorkspace:
+        record = self.externals.registrations.for_root(workspace.root)
+        if record is not None:
+            return ResolvedWorkspace(
+                session_id=record.session_id,
+                workspace=workspace.id,
+                host=record.host,
+                port=record.port,
+                workspace_folders=record.workspace_folders,
+                workspace_file=record.workspace_file,
+                state=record.state.value,
+            )
+        instance = workspace.supervisor.instance
+        return ResolvedWorkspace(
+            session_id=None if instance is None else instance.id,
+            workspace=workspace.id,
+            host=None if instance is None else instance.host,
+            port=None if instance is None else instance.port,
+            workspace_folders=(workspace.root,),
+            workspace_file=None,
+            state=workspace.supervisor.life.state.value,
+        )
+
+    def _listed(self, workspace: Workspace, instance: Instance) -> ListedInstance:
+        return ListedInstance(
+            session_id=instance.id,
+            workspace=workspace.id,
+            pid=instance.pid or 0,
+            workspace_folders=instance.folders,
+            workspace_file=instance.workspace_file,
+            host=instance.host,
+            port=instance.port,
+            last_seen=self._wall_ms(instance.last_ok or instance.started_at),
+            started_at=self._wall_ms(instance.started_at),
+            owner=instance.owner,
+            kind="workspace-server",
+            state=workspace.supervisor.life.state.value,
+        )
+
+    def _wall_ms(self, moment: float) -> int:
+        return int((time.time() - (self.now() - moment)) * 1000)

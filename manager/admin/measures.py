@@ -1,0 +1,113 @@
+"""What the manager counts of itself, all since its start, taken at one moment.
+
+Here is what there is to be told; how `/metrics` words it is `metrics.py`, what status shows of it is
+`status.py`. What is counted with a call is in `forwarding/in_flight.py` and `routing/state/timings.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from heapq import nlargest
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from manager import __version__
+from manager.routing.state.timings import Histogram
+from manager.sessions.session_manager import Keeper
+from manager.supervision.workspaces import Workspace, Workspaces
+
+MAX_WORKSPACES: Final = 50
+"""So many workspaces are told apart, those used last: who collects this pays for each of them."""
+LOOK_S: Final = 1.0
+LOOKS: Final = 60
+"""So many looks are a minute."""
+
+
+class WorkspaceMeasures(msgspec.Struct, frozen=True):
+    """Those of one workspace. The histograms are copies."""
+
+    id: str
+    is_serving: bool
+    calls: int
+    failures: Mapping[str, int]
+    in_flight: int
+    streams: int
+    tasks: int
+    restarts: int
+    manager: Histogram
+    server: Histogram
+    start: Histogram
+    connection: Histogram
+
+
+class Measured(msgspec.Struct, frozen=True):
+    """All of them. `left_out` is how many workspaces there are besides those told."""
+
+    version: str
+    workspaces: tuple[WorkspaceMeasures, ...]
+    left_out: int
+    sessions: int
+    streams: int
+    loop_lag: Histogram
+
+
+Take = Callable[[], Measured]
+"""Looks at everything now."""
+
+
+class Measures:
+    """Takes them, and looks once a second how late the loop is."""
+
+    def __init__(self, workspaces: Workspaces, keeper: Keeper) -> None:
+        self._workspaces = workspaces
+        self._keeper = keeper
+        self._loop_lag = Histogram()
+
+    def taken(self) -> Measured:
+        """As they are now: what happens later changes nothing in them, so any thread may read them."""
+        told = nlargest(MAX_WORKSPACES, self._workspaces, key=lambda one: one.used_at)
+        return Measured(
+            __version__,
+            tuple(_of(one) for one in told),
+            len(self._workspaces) - len(told),
+            len(self._keeper.sessions),
+            len(self._keeper.streams),
+            self._loop_lag.copy(),
+        )
+
+    async def run(
+        self,
+        now: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Look at the loop, and turn the pages of the last minutes, for ever."""
+        for looks in count(1):
+            before = now()
+            await sleep(LOOK_S)
+            self._loop_lag.add(now() - before - LOOK_S)
+            if looks % LOOKS == 0:
+                for workspace in self._workspaces:
+                    workspace.supervisor.figures.timings.turn()
+
+
+def _of(workspace: Workspace) -> WorkspaceMeasures:
+    supervisor = workspace.supervisor
+    figures, timings = supervisor.figures, supervisor.figures.timings
+    return WorkspaceMeasures(
+        workspace.id,
+        supervisor.is_serving,
+        figures.calls,
+        dict(figures.failures),
+        figures.in_flight,
+        figures.streams,
+        figures.tasks,
+        supervisor.life.restarts,
+        timings.manager.copy(),
+        timings.server.copy(),
+        timings.start.copy(),
+        timings.connection.copy(),
+    )

@@ -1,0 +1,32 @@
+"""Reads the body of a request that aiohttp serves, under a size limit and a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from manager.http import lazy_aiohttp as web
+from manager.http.limits import SLOW
+from manager.routing.request_heads.admission import DoorRefusal, body_too_large
+
+_BROKEN: Final = DoorRefusal(400, "the body's framing is broken; send Content-Length or well-formed chunks")
+
+
+async def read_body(request: web.Request, cap: int, deadline: float) -> bytes | DoorRefusal:
+    """The whole body, or 413 as soon as it exceeds `cap` bytes, 408 after `deadline` seconds, 400 for broken
+    chunks. Never keeps more than the cap and one read.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(deadline):
+            while chunk := await request.content.readany():
+                size += len(chunk)
+                if size > cap:
+                    return body_too_large(cap)
+                chunks.append(chunk)
+    except TimeoutError:
+        return SLOW
+    except web.RequestPayloadError:
+        return _BROKEN
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)

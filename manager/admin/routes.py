@@ -1,0 +1,70 @@
+"""The routes of the manager's port, in one place; those for MCP are in
+`routing/request_heads/request_metadata.py`.
+
+How they are served is `listener/pages.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from manager.admin.allocate import allocate_routes
+from manager.admin.measures import Measured, Take
+from manager.admin.services import Services
+from manager.admin.status import log_payload
+from manager.http import lazy_aiohttp as web
+from protocol import jsonrpc
+
+if TYPE_CHECKING:
+    Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+def make_app(services: Services, status: Callable[[], dict[str, Any]], measures: Take) -> web.Application:
+    """The application of the port; the door is added by `pages.port_runner`."""
+    app = web.Application()
+    app.add_routes(allocate_routes(services))
+    app.add_routes(diagnosis_routes(status, measures, slash=True))
+    app.router.add_get("/", _shows(status), allow_head=False)
+    return app
+
+
+def diagnosis_routes(
+    status: Callable[[], dict[str, Any]], measures: Take, *, slash: bool = False
+) -> list[web.RouteDef]:
+    """Status, metrics, health and log: read-only, on the port and on the control socket (M-2, M-3)."""
+    shown = {
+        "/metrics": _tells(measures),
+        "/mcp/status": _shows(status),
+        "/mcp/log": _shows(log_payload),
+        "/mcp/health": _shows(lambda: {"ok": True}),
+    }
+    paths = {path: shown[path] for path in shown}
+    if slash:
+        paths |= {f"{path}/": shown[path] for path in ("/mcp/status", "/mcp/log")}
+    return [web.get(path, handler, allow_head=False) for path, handler in paths.items()]
+
+
+def _tells(measures: Take) -> Handler:
+    one_at_a_time = asyncio.Lock()
+
+    async def tell(_: web.Request) -> web.Response:
+        async with one_at_a_time:  # calls go on meanwhile: the text takes a while
+            text, kind = await asyncio.to_thread(_worded, measures())
+        return web.Response(body=text, headers={"Content-Type": kind})
+
+    return tell
+
+
+def _worded(measured: Measured) -> tuple[bytes, str]:
+    from manager.admin import metrics  # noqa: PLC0415  slow to import, and many never ask for it
+
+    return metrics.render(measured), metrics.CONTENT_TYPE
+
+
+def _shows(payload: Callable[[], dict[str, Any]]) -> Handler:
+    async def show(_: web.Request) -> web.Response:
+        return web.Response(body=jsonrpc.dumps(payload()), content_type="application/json")
+
+    return show

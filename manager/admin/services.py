@@ -1,0 +1,105 @@
+"""What the control plane says and what the daemon does for it. Its HTTP is `control_socket.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import msgspec
+
+from manager.folder import CwdProblem
+from manager.routing.state.port_leases import PortExhausted
+from manager.routing.state.registrations import Registered
+from protocol.errors import Refusal
+from protocol.internal.registration import Allocate, Heartbeat
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The manager itself, as its user's own tools see it.
+
+    `now` is the time in ms since 1970, `address` the MCP endpoint's URL. `path` is the PATH that workspace
+    servers inherit, so that a command line finds the same programs; the TCP port never shows it.
+    """
+
+    version: str
+    pid: int
+    now: int
+    address: str
+    path: str | None = None
+
+
+class ListedInstance(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One instance as `/list` shows it (M-130); times in ms since 1970. Has no place for a secret."""
+
+    session_id: str
+    workspace: str | None
+    pid: int
+    workspace_folders: tuple[str, ...]
+    workspace_file: str | None
+    host: str
+    port: int
+    last_seen: int
+    started_at: int
+    owner: Literal["manager", "external"]
+    kind: str
+    state: str
+
+
+class ResolvedWorkspace(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The workspace of a folder; `session_id`, `host` and `port` are None while it is stopped (M-148)."""
+
+    session_id: str | None
+    workspace: str
+    host: str | None
+    port: int | None
+    workspace_folders: tuple[str, ...]
+    workspace_file: str | None
+    state: str
+
+
+ServerQuestion = Literal["inspect", "refresh"]
+"""What can be asked of the server of a folder's workspace."""
+
+
+class Services(Protocol):
+    """What the daemon does for the control plane."""
+
+    @property
+    def port(self) -> int:
+        """The manager's own TCP port, which nobody else may claim."""
+
+    def peer_allowed(self, request: web.Request) -> bool:
+        """Whether the caller is our user: by the uid of a socket's peer, or by token. A doubt is a no."""
+
+    def owns_process(self, pid: int) -> bool:
+        """Whether a process of our user with this pid runs."""
+
+    def status(self) -> Status:
+        """Who we are."""
+
+    def list_instances(self) -> Iterable[ListedInstance]:
+        """Every instance, the manager's own and external ones."""
+
+    def allocate(self, message: Allocate) -> int | PortExhausted:
+        """Reserve a port, or give the one the sender's live instance has."""
+
+    async def heartbeat(self, message: Heartbeat) -> Registered:
+        """Register or renew, and end the sender's reservation."""
+
+    def bye(self, session_id: str) -> None:
+        """Forget instance and reservation; unknown ids are no fault."""
+
+    async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
+        """Find the workspace of a folder, None where there is none. Starts nothing and waits for nothing."""
+
+    async def ask_server(self, cwd: str, ask: ServerQuestion, source: str | None) -> bytes | Refusal:
+        """Ask the server of a folder's workspace, started if need be, about one source or all.
+
+        Its JSON answer is returned as it came.
+        """
+
+    def shutdown(self, reason: str | None, *, keep_servers: bool) -> None:
+        """Begin to stop, and return at once: the answer to this request still has to get out."""

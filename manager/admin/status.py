@@ -1,0 +1,266 @@
+"""What the manager shows of itself: `/mcp/status`, `/mcp/health`, `/mcp/log` (contract group I).
+
+Built from live state each time, so that it cannot lie for long. Never shows full session ids, arguments,
+results or secrets.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from typing import Any
+
+import msgspec
+
+from manager import __version__
+from manager.log import recent_lines, short
+from manager.routing.state.clients import Client, Clients, Seen
+from manager.routing.state.registrations import Registration
+from manager.routing.state.session_table import Session
+from manager.routing.state.timings import Percentiles, percentiles, summed
+from manager.routing.workspace.workspace_id import workspace_id
+from manager.sessions.session_manager import Keeper
+from manager.store import Store
+from manager.supervision.instance import Figures, Instance
+from manager.supervision.process import tail
+from manager.supervision.registered_servers import ExternalServers
+from manager.supervision.workspaces import Workspace, Workspaces
+from protocol import jsonrpc
+
+
+class Status:
+    """Collects the status payload. `now` is monotonic, `wall` seconds since 1970."""
+
+    def __init__(  # noqa: PLR0917  what there is to be shown
+        self,
+        workspaces: Workspaces,
+        externals: ExternalServers,
+        keeper: Keeper,
+        clients: Clients,
+        store: Store,
+        address: str,
+    ) -> None:
+        self._workspaces = workspaces
+        self._externals = externals
+        self._keeper = keeper
+        self._clients = clients
+        self._store = store
+        self._address = address
+        self._last_non_empty: float | None = None
+        self.is_draining = False
+
+    def payload(self, now: float, wall: float, started_at: float) -> dict[str, Any]:
+        """The whole status (M-150)."""
+        clock = _Clock(now, wall)
+        instances = [self._instance(one, clock) for one in self._workspaces if one.supervisor.instance]
+        instances += [self._external(one, clock) for one in self._externals.registrations.records()]
+        if instances:
+            self._last_non_empty = now
+        degraded = [self._store.degraded] if self._store.degraded else []
+        return {
+            "ok": True,
+            "version": __version__,
+            "pid": os.getpid(),
+            "address": self._address,
+            "state": "draining" if self.is_draining else "degraded" if degraded else "ready",
+            "degraded": degraded,
+            **clock.stamps("now", now),
+            "uptimeSec": int(now - started_at),
+            "instances": len(instances),
+            "instanceDetails": instances,
+            "workspaces": len(self._workspaces),
+            "workspaceDetails": [self._workspace(one) for one in self._workspaces],
+            "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
+            "sessions": len(self._keeper.sessions),
+            "sessionDetails": [self._session(one, clock) for one in self._keeper.sessions],
+            "streams": len(self._keeper.streams),
+            "clients": [_client(one, requests, clock) for one, requests in self._clients],
+            "reservations": [
+                {
+                    "port": lease.port,
+                    "sessionId": lease.session_id,
+                    "expiresInSec": int(lease.expires_at - now),
+                }
+                for lease in self._externals.leases.current()
+            ],
+            **clock.stamps("lastNonEmptyAt", self._last_non_empty),
+            "lastNonEmptyAgeSec": clock.age(self._last_non_empty),
+        }
+
+    def _workspace(self, workspace: Workspace) -> dict[str, Any]:
+        supervisor = workspace.supervisor
+        looping = supervisor.life.state.value == "crash_looping"
+        return {
+            "id": workspace.id,
+            "root": workspace.root,
+            "state": supervisor.life.state.value,
+            "restarts": supervisor.life.restarts,
+            "lastExitCode": supervisor.last_exit,
+            **_figures(supervisor.figures),
+            "lastError": supervisor.figures.last_error,
+            **({"stderrTail": tail(supervisor.log_file)} if looping else {}),
+        }
+
+    def _instance(self, workspace: Workspace, clock: _Clock) -> dict[str, Any]:
+        supervisor, instance = workspace.supervisor, workspace.supervisor.instance
+        assert instance is not None  # noqa: S101  narrows the type: the caller asked
+        usage = instance.process.usage() if instance.process is not None else None
+        figures, sources = supervisor.figures, _reported(instance, "sources")
+        return {
+            "sessionId": instance.id,
+            "pid": instance.pid,
+            "workspaceFolders": list(instance.folders),
+            "workspaceFile": instance.workspace_file,
+            "host": instance.host,
+            "port": instance.port,
+            **clock.stamps("lastSeen", instance.last_ok),
+            "lastSeenAgeSec": clock.age(instance.last_ok),
+            **clock.stamps("startedAt", instance.started_at),
+            "uptimeSec": clock.age(instance.started_at),
+            "workspace": workspace.id,
+            "root": workspace.root,
+            "owner": instance.owner,
+            "kind": "workspace-server",
+            "state": supervisor.life.state.value,
+            "restarts": supervisor.life.restarts,
+            "rssBytes": usage[0] if usage else None,
+            "cpuSec": round(usage[1], 2) if usage else None,
+            **_figures(figures),
+            "streams": figures.streams,
+            "tasks": figures.tasks,
+            "lastError": figures.last_error,
+            "sources": sources,
+            "issues": _reported(instance, "issues"),
+            "health": {
+                "process": {"alive": instance.is_alive, "exitCode": supervisor.last_exit},
+                "answers": {
+                    "lastOkAgeSec": clock.age(instance.last_ok),
+                    "misses": supervisor.life.misses,
+                    "latencyMs": None if instance.latency_s is None else round(instance.latency_s * 1000, 2),
+                },
+                "lastCall": {"ageSec": clock.age(figures.last_call_at), "outcome": figures.last_outcome},
+                "sources": len(sources),
+            },
+        }
+
+    def _external(self, record: Registration, clock: _Clock) -> dict[str, Any]:
+        return {
+            "sessionId": record.session_id,
+            "pid": record.pid,
+            "workspaceFolders": list(record.workspace_folders),
+            "workspaceFile": record.workspace_file,
+            "host": record.host,
+            "port": record.port,
+            **clock.stamps("lastSeen", record.last_seen),
+            "lastSeenAgeSec": clock.age(record.last_seen),
+            **clock.stamps("startedAt", record.registered_at),
+            "uptimeSec": clock.age(record.registered_at),
+            "workspace": workspace_id(record.root),
+            "root": record.root,
+            "owner": "external",
+            "kind": record.kind,
+            "state": record.state.value,
+            "cause": record.cause,
+        }
+
+    def _session(self, session: Session, clock: _Clock) -> dict[str, Any]:
+        workspace = self._workspaces.get(session.workspace) if session.workspace else None
+        instance = workspace.supervisor.instance if workspace is not None else None
+        return {
+            "sessionId": short(session.id),
+            "era": "legacy",
+            "resolveCwd": session.cwd,
+            "sentCwd": session.sent_cwd,
+            "workspace": session.workspace,
+            "workspaceSetExplicitly": session.workspace is not None,
+            "workspaceMatched": workspace is not None,
+            "lastSource": session.source,
+            "protocolVersion": session.revision,
+            "client": {"name": session.client_name, "version": session.client_version},
+            "clientRootsSupported": "roots" in jsonrpc.members_of(session.capabilities),
+            "streaming": session.streaming,
+            "inFlight": len(session.in_flight),
+            "target": None
+            if instance is None
+            else {"sessionId": instance.id, "host": instance.host, "port": instance.port},
+            **clock.stamps("lastSeen", session.seen),
+            "lastSeenAgeSec": clock.age(session.seen),
+        }
+
+
+def _figures(*figures: Figures) -> dict[str, Any]:
+    """Calls of one workspace, or of several together; percentiles are of the last five minutes (M-154)."""
+    lately = summed(one.timings.lately() for one in figures)
+    return {
+        "calls": sum(one.calls for one in figures),
+        "errors": sum(one.errors for one in figures),
+        "inFlight": sum(one.in_flight for one in figures),
+        "serverMs": _milliseconds(percentiles(lately.server)),
+        "managerMs": _milliseconds(percentiles(lately.manager)),
+    }
+
+
+def _milliseconds(found: Percentiles | None) -> dict[str, float] | None:
+    if found is None:
+        return None
+    return {"p50": round(found.p50 * 1000, 3), "p99": round(found.p99 * 1000, 3)}
+
+
+def _client(client: Client, requests: tuple[Seen, ...], clock: _Clock) -> dict[str, Any]:
+    """A client of late with its last requests (M-154)."""
+    info = jsonrpc.members_of(client.info)
+    told = {name: jsonrpc.text_of(info[name]) for name in ("name", "version") if name in info}
+    return {
+        "name": told.get("name"),
+        "version": told.get("version"),
+        "era": client.era,
+        "protocolVersion": client.revision,
+        **clock.stamps("lastSeen", requests[-1].at),
+        "lastSeenAgeSec": clock.age(requests[-1].at),
+        "requests": [_request(one, clock) for one in requests],
+    }
+
+
+def _request(seen: Seen, clock: _Clock) -> dict[str, Any]:
+    return {
+        "method": seen.method,
+        "ageSec": clock.age(seen.at),
+        "source": seen.source,
+        "workspace": seen.workspace,
+        "sent": seen.claims.said(),
+    }
+
+
+class _Clock:
+    """Turns monotonic times into what is shown."""
+
+    def __init__(self, now: float, wall: float) -> None:
+        self._now = now
+        self._wall = wall
+
+    def age(self, moment: float | None) -> int | None:
+        return None if moment is None else int(self._now - moment)
+
+    def stamps(self, name: str, moment: float | None) -> dict[str, Any]:
+        """`name` in ms, `nameIso` and `nameLocal` as texts."""
+        if moment is None:
+            return {name: None, f"{name}Iso": None, f"{name}Local": None}
+        wall = self._wall - (self._now - moment)
+        local = datetime.datetime.fromtimestamp(wall).astimezone()
+        iso = local.astimezone(datetime.UTC).isoformat(timespec="milliseconds")
+        return {
+            name: int(wall * 1000),
+            f"{name}Iso": iso,
+            f"{name}Local": local.strftime("%Y-%m-%d %H:%M:%S"),
+        }
+
+
+def _reported(instance: Instance, member: str) -> list[Any]:
+    """The tool sources or issues that the server told in its last health answer."""
+    found = jsonrpc.members_of(instance.health).get(member)
+    return [] if found is None else list(msgspec.json.decode(found, type=list[Any]))
+
+
+def log_payload() -> dict[str, Any]:
+    """The last log lines, oldest first (M-156)."""
+    return {"ok": True, "lines": list(recent_lines)}

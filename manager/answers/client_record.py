@@ -1,0 +1,34 @@
+"""What is remembered of a request for `lmtb whoami`: who sent it, and what it said about its workspace."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from manager.answers.exchange import Exchange
+from manager.routing.state.clients import Client, Seen
+from protocol import jsonrpc, names
+from protocol.versions import ASSUMED_LEGACY
+
+MAX_INFO: Final = 1024
+"""Bytes of a `clientInfo` that are kept; more is taken for none."""
+MAX_METHOD: Final = 100
+
+
+@lru_cache(maxsize=256)
+def _info(name: str | None, version: str | None) -> bytes:
+    return jsonrpc.dumps({"name": name, "version": version})
+
+
+def sighting(exchange: Exchange, now: float) -> tuple[Client, Seen]:
+    """The row of the table of clients, and the request, at monotonic time `now`."""
+    session = exchange.session
+    if session is None:
+        told = exchange.inbound.meta.get(names.META_CLIENT)
+        info = b"" if told is None else jsonrpc.bytes_of(told)
+        revision = exchange.inbound.revision or ASSUMED_LEGACY
+    else:
+        info = _info(session.client_name, session.client_version)
+        revision = session.revision
+    client = Client(info if len(info) <= MAX_INFO else b"", exchange.inbound.era.value, revision)
+    return client, Seen(now, exchange.message.method[:MAX_METHOD], exchange.claims, exchange.headers)

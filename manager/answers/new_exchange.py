@@ -1,0 +1,75 @@
+"""The exchange that a request opens: what its head says (`routing/request_heads/request_metadata.py`), and
+its message.
+
+Reads only; which claim is believed is decided in `routing/workspace/resolution.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec.structs import replace
+
+from manager.answers.exchange import Exchange
+from manager.routing.request_heads.request_metadata import Arrival
+from manager.routing.state.session_table import Session
+from manager.routing.workspace.resolution import Claims
+from protocol import jsonrpc, names
+from protocol.inbound import Inbound
+from protocol.internal.request_state import workspace_of
+from protocol.jsonrpc import Request
+from protocol.versions import Era
+
+MAX_FOLDER: Final = 16 * 1024
+"""Bytes of a folder in a body: as much as fits into a head. What is longer names nothing."""
+MAX_WORKSPACE: Final = 256
+
+
+def exchange_of(arrival: Arrival, inbound: Inbound, message: Request, session: Session | None) -> Exchange:
+    """The exchange that a request opens."""
+    claims, codex, state = claims_of(arrival, session), _sandbox_cwd(inbound), _answered_workspace(inbound)
+    if codex is not None or state is not None:
+        claims = replace(claims, codex=codex, state=state)
+    if session is not None:
+        session.sent_cwd = sent_cwd(claims)
+    return Exchange(
+        inbound,
+        message,
+        claims,
+        accepts_json=arrival.accepts_json,
+        accepts_events=arrival.accepts_events,
+        passed_headers=arrival.passed if inbound.era is Era.MODERN else arrival.passed_legacy,
+        passed_query=arrival.passed_query,
+        session=session,
+    )
+
+
+def claims_of(arrival: Arrival, session: Session | None) -> Claims:
+    """What a request says about its workspace outside its body, and what its session stands for."""
+    if session is None:
+        return arrival.claims
+    said = arrival.claims
+    return Claims(
+        path=said.path, query=said.query, header=said.header, session=session.workspace, roots=session.roots
+    )
+
+
+def sent_cwd(claims: Claims) -> str | None:
+    """The folder that a request names without being asked."""
+    sent = claims.query or claims.header or claims.codex
+    return None if sent is None else sent.encode("utf-8", "replace").decode()
+
+
+def _sandbox_cwd(inbound: Inbound) -> str | None:
+    """The folder Codex works in, which it tells with every tool call to servers that want to know (M-114)."""
+    state = inbound.meta.get(names.CODEX_SANDBOX)
+    folder = jsonrpc.members_of(state).get("sandboxCwd") if state is not None else None
+    return None if folder is None or len(folder) > MAX_FOLDER else jsonrpc.text_of(folder)
+
+
+def _answered_workspace(inbound: Inbound) -> str | None:
+    """The workspace that asked the question which this request answers."""
+    state = inbound.params.get("requestState")
+    text = None if state is None else jsonrpc.text_of(state)
+    workspace = None if text is None else workspace_of(text)
+    return workspace if workspace is None or len(workspace) <= MAX_WORKSPACE else None

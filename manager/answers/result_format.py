@@ -1,0 +1,73 @@
+"""How a result or a refusal is written for the era of the request that asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from manager import __version__
+from manager.answers.exchange import Exchange, Plain
+from manager.routing.json import legacy_result
+from protocol import jsonrpc, names
+from protocol.errors import ALWAYS_ERRORS, Reason, Refusal
+
+SERVER_INFO: Final = {
+    "name": "lm-tools-bridge-manager",
+    "title": "LM Tools Bridge",
+    "version": __version__,
+}
+INSTRUCTIONS: Final = (
+    "This server routes you to the tools of your project. First call"
+    " lmToolsBridge.requestWorkspaceMCPServer with cwd = the absolute path of your project; its answer lists"
+    " the project's tools. Call them by name, or through lmToolsBridge.callTool with name, arguments and the"
+    " workspace handle from that answer."
+)
+CACHEABLE: Final = frozenset(
+    {names.DISCOVER, names.TOOLS_LIST, names.PROMPTS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST,
+     names.RESOURCES_READ}
+)  # fmt: skip
+
+
+def result(exchange: Exchange, value: Mapping[str, Any]) -> bytes:
+    """The response body for a result of our own, with what a workspace server put into it.
+
+    Modern ones say what they are and who we are (M9 to M11), legacy ones must not.
+    """
+    if not exchange.is_modern:
+        return jsonrpc.result(exchange.message.id, legacy_result.result(value))
+    meta = {names.META_SERVER: SERVER_INFO, **_meta_of(value)}
+    dressed: dict[str, Any] = {"resultType": "complete", **value, "_meta": meta}
+    if exchange.message.method in CACHEABLE:
+        dressed |= {"ttlMs": 0, "cacheScope": "private"}
+    return jsonrpc.result(exchange.message.id, dressed)
+
+
+def _meta_of(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    meta = value.get("_meta", {})
+    return jsonrpc.members_of(meta) if isinstance(meta, msgspec.Raw) else meta
+
+
+def refusal(exchange: Exchange, refused: Refusal) -> bytes:
+    """The response body for a refusal: a tool result where a model can read it, else a JSON-RPC error."""
+    if exchange.is_tool_call and refused.reason not in ALWAYS_ERRORS:
+        return result(exchange, refused.as_tool_result())
+    return refused.as_error(exchange.message.id)
+
+
+def refuse(exchange: Exchange, refused: Refusal) -> Plain:
+    """The reply for a refusal."""
+    if refused.reason is Reason.TOO_MANY_SESSIONS:
+        if refused.retry_after_ms is not None:
+            exchange.headers["Retry-After"] = str(max(1, refused.retry_after_ms // 1000))
+        return Plain(refused.as_error(exchange.message.id), 503)
+    return Plain(refusal(exchange, refused))
+
+
+def method_not_found(exchange: Exchange) -> Plain:
+    """The reply to a method nobody here knows: 404 in the modern era (M7), HTTP 200 in the legacy one."""
+    body = jsonrpc.error(
+        exchange.message.id, jsonrpc.METHOD_NOT_FOUND, f"method not found: {exchange.message.method[:100]}"
+    )
+    return Plain(body, 404 if exchange.is_modern else 200)

@@ -1,0 +1,1 @@
+"""The verb demo: a narrated tour on sample workspaces."""

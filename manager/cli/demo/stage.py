@@ -1,0 +1,164 @@
+"""The stage of the demo: a temporary home with two projects, and a real manager of its own in it.
+
+Nothing of the user's is touched: the manager gets an environment of its own, with all folders inside the
+temporary one and a port that the system chooses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from manager.cli.demo.terminal import answer_at_terminal
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.paths import Paths
+
+START_S: Final = 30.0
+STOP_S: Final = 40.0
+_RETRY_S: Final = 0.02
+_PASSED_ON: Final = ("PATH", "LANG", "LC_ALL", "TMPDIR", "SYSTEMROOT")
+_PROJECTS: Final[Mapping[str, Mapping[str, str]]] = {
+    "harbour": {
+        "story.txt": "The lamp of the old lighthouse went out.\n"
+        "Nobody noticed but the keeper's cat.\n"
+        "It climbed the stairs in the dark.\n"
+        "In the morning the ships were all in port.\n",
+        "src/lighthouse.py": "LAMPS = 1\n",
+    },
+    "orchard": {"README.md": "# Orchard\n", "src/apples.py": "APPLES = 12  # per tree\n"},
+}
+
+
+class StageError(Exception):
+    """The manager did not start or stop as it should."""
+
+
+class Stage:
+    """The temporary folder and the processes in it. Call `clear` at the end, whatever happened."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="lmtb-demo-")).resolve()
+        self._home = self.folder / "home"
+        self._log = self.folder / "manager.log"
+        self._environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | {
+            "HOME": str(self._home),
+            "LMTB_CONFIG_DIR": str(self._home / "config"),
+            "LMTB_STATE_DIR": str(self._home / "state"),
+            "LMTB_RUNTIME_DIR": str(self._home / "run"),
+        }
+        self._paths = Paths.of_user(self._environ)
+        self._control = Control(self._paths.control_socket)
+        self._manager: subprocess.Popen[bytes] | None = None
+        self._home.mkdir()
+        for name, files in _PROJECTS.items():
+            (self.project(name) / ".git").mkdir(parents=True)
+            for file, text in files.items():
+                path = self.project(name) / file
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+
+    def project(self, name: str) -> Path:
+        """The folder of a sample project."""
+        return self.folder / "projects" / name
+
+    @property
+    def user_tools(self) -> Path:
+        """The folder of the sample user's own script tools."""
+        return self._paths.config_dir / "tools"
+
+    def at_a_terminal(self, words: list[str], question: str, answer: str) -> str:
+        """What `lmtb` with these words prints at a terminal where its question is answered."""
+        command = [sys.executable, "-I", "-m", "manager", *words]
+        environ = {**self._environ, "NO_COLOR": "1", "TERM": "dumb"}
+        return answer_at_terminal(command, environ, question, answer)
+
+    def start(self) -> str:
+        """Start the manager, wait until it serves, and return the address of its MCP endpoint."""
+        with self._log.open("wb") as log:
+            self._manager = subprocess.Popen(
+                [sys.executable, "-I", "-m", "manager", "serve", "--http-port", "0"],
+                env=self._environ,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + START_S
+        while time.monotonic() < deadline and self._manager.poll() is None:
+            with contextlib.suppress(NoManager, ManagerFault, ControlRefusal):
+                return str(self._control.get("/status")["address"])
+            time.sleep(_RETRY_S)
+        raise StageError(f"the manager did not start (exit code {self._manager.poll()})")
+
+    @property
+    def manager_pid(self) -> int:
+        """The manager's process."""
+        return self._manager.pid if self._manager else 0
+
+    def status(self) -> dict[str, Any]:
+        """The manager's whole status."""
+        return self._control.get("/mcp/status")
+
+    def server_pid(self, name: str) -> int:
+        """The process that serves a project now, 0 while there is none."""
+        root = str(self.project(name))
+        servers = self.status()["instanceDetails"]
+        return next((int(one["pid"]) for one in servers if one["root"] == root), 0)
+
+    def kill(self, pid: int) -> None:
+        """End a process as `kill -9` does and wait until it is gone; a call on its way would be lost."""
+        process = psutil.Process(pid)
+        process.kill()
+        process.wait(STOP_S)
+
+    def stop(self) -> int:
+        """Ask the manager to stop, wait for its end, and return its exit code."""
+        if self._manager is None:
+            raise StageError("there is no manager to stop")
+        self._control.post("/shutdown", {"reason": "end of the demo"})
+        try:
+            return self._manager.wait(STOP_S)
+        except subprocess.TimeoutExpired as error:
+            raise StageError(f"the manager did not stop within {STOP_S:g} s") from error
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process of this demo but our own: all that has the temporary folder as its home."""
+        found = []
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.environ().get("HOME") == str(self._home):
+                    found.append(process)
+        return found
+
+    def last_words(self) -> list[str]:
+        """The manager's last log lines."""
+        if not self._log.exists():
+            return []
+        return self._log.read_text("utf-8", "replace").splitlines()[-10:]
+
+    def clear(self, *, keep_folder: bool) -> None:
+        """End what still runs, and remove the folder."""
+        for process in self.processes():
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        if self._manager is not None:
+            self._manager.kill()
+            self._manager.wait()
+        if keep_folder:
+            return
+        # where the temporary folder's path is too long for a socket, that lies elsewhere
+        outside = self._paths.control_socket.parent
+        if not outside.is_relative_to(self.folder):
+            shutil.rmtree(outside, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,1 @@
+"""The verb doctor: checks the installation and says what to do."""

@@ -1,0 +1,263 @@
+"""What doctor looks at. A check is a function that yields findings; it changes nothing and never hangs.
+
+`Situation` is asked once, so that all checks speak of the same moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from manager import __version__
+from manager.cli.doctor.findings import Finding, Level, Situation
+from manager.cli.doctor.workspace_checks import sources, workspaces
+from manager.paths import Paths
+from manager.peer import peer_uid
+from manager.port import PortTaken, bind_fixed
+from manager.settings import Settings
+
+_UNITS: Final = ("lm-tools-bridge.socket", "lm-tools-bridge.service")
+
+
+def all_findings(paths: Paths) -> Iterator[Finding]:
+    """Every finding, in the order in which a person should read them."""
+    situation = Situation.of(paths)
+    for check in CHECKS:
+        yield from check(situation)
+
+
+def _python(_: Situation) -> Iterator[Finding]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    yield Finding(Level.OK, "python", f"{version} ({sys.executable})")
+
+
+def _configuration(situation: Situation) -> Iterator[Finding]:
+    if isinstance(situation.settings, str):
+        yield Finding(
+            Level.FAIL, "configuration", situation.settings, "correct it; a manager would not start"
+        )
+    else:
+        yield Finding(Level.OK, "configuration", str(situation.paths.config_file))
+
+
+def _folders(situation: Situation) -> Iterator[Finding]:
+    paths = situation.paths
+    private = {"state": paths.state_dir, "runtime": paths.runtime_dir, "control": paths.control_socket.parent}
+    seen: set[Path] = set()
+    for name, folder in {"config": paths.config_dir, **private}.items():
+        if folder not in seen:
+            seen.add(folder)
+            yield _folder(f"{name} folder", folder, private=name in private)
+
+
+def _folder(check: str, folder: Path, *, private: bool) -> Finding:
+    try:
+        status = folder.lstat()
+    except FileNotFoundError:
+        return Finding(Level.OK, check, f"{folder} does not exist yet")
+    except OSError as error:
+        return Finding(
+            Level.FAIL, check, f"{folder}: {error.strerror}", "check owner and mode of its parents"
+        )
+    if not stat.S_ISDIR(status.st_mode) and not (not private and folder.is_dir()):
+        return Finding(Level.FAIL, check, f"{folder} is no folder", f"remove {folder}")
+    if sys.platform == "win32":
+        return Finding(Level.OK, check, str(folder))
+    if status.st_uid != os.geteuid():
+        return Finding(
+            Level.FAIL,
+            check,
+            f"{folder} belongs to another user (uid {status.st_uid})",
+            f"remove {folder}, or run as its owner",
+        )
+    mode = stat.S_IMODE(status.st_mode)
+    if mode & (0o077 if private else 0o022):
+        return Finding(
+            Level.FAIL, check, f"{folder} is open to other users (mode {mode:o})", f"chmod 700 {folder}"
+        )
+    return Finding(Level.OK, check, f"{folder} (mode {mode:o})")
+
+
+def _manager(situation: Situation) -> Iterator[Finding]:
+    status = situation.status
+    if situation.fault is not None:
+        yield Finding(Level.FAIL, "manager", situation.fault, "end that manager, then start it: lmtb serve")
+    if status is None:
+        if situation.fault is None:
+            yield Finding(Level.WARN, "manager", "no manager is running", "start it with: lmtb serve")
+        return
+    about = f"version {status.get('version')}, pid {status.get('pid')}, {status.get('address')}"
+    if status.get("version") != __version__:
+        hint = "restart it to use the installed one: lmtb stop; lmtb serve"
+        yield Finding(Level.WARN, "manager", f"{about}; installed is version {__version__}", hint)
+    else:
+        yield Finding(Level.OK, "manager", about)
+    degraded = status.get("degraded")
+    for reason in degraded if isinstance(degraded, list) else []:
+        hint = "it serves on, but sessions may not survive a restart; make room or repair the state folder"
+        yield Finding(Level.WARN, "manager", f"degraded: {reason}", hint)
+    if status.get("state") == "draining":
+        yield Finding(Level.WARN, "manager", "is stopping", "wait, then start it again: lmtb serve")
+
+
+def _port(situation: Situation) -> Iterator[Finding]:
+    port = situation.port
+    if port is None:
+        return
+    settings = situation.settings
+    if situation.status is not None:
+        if isinstance(settings, Settings) and settings.http_port not in {0, port}:
+            text = f"the manager listens on {port}, but {settings.http_port} is configured"
+            yield Finding(Level.WARN, "port", text, "restart it: lmtb stop; lmtb serve")
+        else:
+            yield Finding(Level.OK, "port", f"127.0.0.1:{port} is the manager's")
+    elif (taken := _taken("127.0.0.1", port)) is None:
+        yield Finding(Level.OK, "port", f"127.0.0.1:{port} is free")
+    elif taken.kind == "listener":
+        hint = (
+            "if that is a manager of yours, it has another runtime folder (compare XDG_RUNTIME_DIR);"
+            " else end that program, or choose another port: LMTB_HTTP_PORT"
+        )
+        yield Finding(Level.FAIL, "port", str(taken), hint)
+    else:
+        yield Finding(Level.WARN, "port", str(taken), "the manager waits up to 75 s for it")
+    if isinstance(settings, Settings) and settings.http_port == port:
+        yield from _ephemeral(port)
+
+
+def _ephemeral(port: int) -> Iterator[Finding]:
+    """An outgoing connection may sit on a port of this range when the manager starts."""
+    folder = Path("/proc/sys/net/ipv4")
+    try:
+        first, last = map(int, (folder / "ip_local_port_range").read_text().split())
+        reserved = (folder / "ip_local_reserved_ports").read_text()
+    except (OSError, ValueError):
+        return
+    if first <= port <= last and not _is_listed(port, reserved):
+        hint = (
+            f"harmless; to rule waiting out, use the systemd socket unit, or as root: sysctl"
+            f" net.ipv4.ip_local_reserved_ports={port}"
+        )
+        text = f"{port} is also given to outgoing connections ({first}-{last})"
+        yield Finding(Level.OK, "ephemeral ports", text, hint)
+
+
+def _is_listed(port: int, listed: str) -> bool:
+    """Whether a port is in a kernel list such as `8080,9000-9010`."""
+    for part in filter(None, listed.strip().split(",")):
+        first, _, last = part.partition("-")
+        if int(first) <= port <= int(last or first):
+            return True
+    return False
+
+
+def _other_loopback(situation: Situation) -> Iterator[Finding]:
+    """A stranger on [::1] gets what a client sends to `localhost` (SP4)."""
+    if situation.port is None:
+        return
+    try:
+        taken = _taken("::1", situation.port)
+    except OSError:
+        return  # no IPv6 here, so nobody listens
+    own = situation.status.get("pid") if situation.status else None
+    if taken is None or taken.kind != "listener" or (taken.pid is not None and taken.pid == own):
+        return
+    hint = "write 127.0.0.1, not localhost, in every client's configuration, or end that program"
+    yield Finding(Level.WARN, "localhost", str(taken), hint)
+
+
+def _taken(host: str, port: int) -> PortTaken | None:
+    """Who holds a port, found by taking it for a moment."""
+    found = asyncio.run(
+        bind_fixed(
+            host,
+            port,
+            patience=0,
+            sleep=asyncio.sleep,
+            monotonic=time.monotonic,
+            on_wait=lambda _: None,
+        )
+    )
+    if isinstance(found, PortTaken):
+        return found
+    found.close()
+    return None
+
+
+def _peer_lookup(_: Situation) -> Iterator[Finding]:
+    if sys.platform == "win32":
+        return
+    from manager.listener.peer_identity import lookup_works  # noqa: PLC0415 - brings the web server along
+
+    if lookup_works(peer_uid, os.getuid()):
+        yield Finding(Level.OK, "other users", "their connections are recognised and refused")
+    else:
+        text = "this system does not tell whose a local connection is: every local user can use the manager"
+        yield Finding(
+            Level.WARN, "other users", text, "on a shared machine, run it in a container of its own"
+        )
+
+
+def _ripgrep(_: Situation) -> Iterator[Finding]:
+    beside = str(Path(sys.executable).parent)
+    if program := shutil.which("rg") or shutil.which("rg", path=beside):
+        yield Finding(Level.OK, "ripgrep", program)
+    else:
+        text = "not found; searches use the built-in engine, which is slower"
+        yield Finding(Level.WARN, "ripgrep", text, "install ripgrep, so that rg is on the manager's PATH")
+
+
+def _systemd(_: Situation) -> Iterator[Finding]:
+    program = shutil.which("systemctl")
+    if sys.platform != "linux" or program is None:
+        return
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+    places = [config / "systemd/user", Path("/etc/systemd/user"), Path("/usr/lib/systemd/user")]
+    found = [name for name in _UNITS if any((place / name).exists() for place in places)]
+    if not found:
+        text = "units are not installed (optional: they start the manager at login)"
+        yield Finding(Level.OK, "systemd", text)
+        return
+    if len(found) < len(_UNITS):
+        text = f"only {found[0]} is installed"
+        yield Finding(Level.WARN, "systemd", text, f"install both units: {' '.join(_UNITS)}")
+    for name in found:
+        state = _unit_state(program, name)
+        level, hint = Level.OK, ""
+        if state == "failed":
+            level = Level.FAIL
+            hint = f"journalctl --user -u {name}; then: systemctl --user reset-failed {name}"
+        yield Finding(level, "systemd", f"{name} is {state}", hint)
+
+
+def _unit_state(program: str, name: str) -> str:
+    try:
+        asked = subprocess.run(
+            [program, "--user", "is-active", name], capture_output=True, text=True, timeout=3, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return "installed"
+    return asked.stdout.strip() or "installed"
+
+
+CHECKS: Final[tuple[Callable[[Situation], Iterator[Finding]], ...]] = (
+    _python,
+    _configuration,
+    _folders,
+    _manager,
+    _port,
+    _other_loopback,
+    workspaces,
+    sources,
+    _peer_lookup,
+    _ripgrep,
+    _systemd,
+)

@@ -1,0 +1,1 @@
+"""How verbs reach the manager and print what it answers."""

@@ -1,0 +1,90 @@
+"""How a verb reaches the manager: the user's control socket, with faults turned into failures for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from manager import exit_codes
+from manager.cli.output.failures import Failure
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.paths import Paths, UnsafePathError
+
+SERVER_ANSWER_S: Final = 75.0
+"""Longest until a workspace server that has to be started first has answered."""
+
+
+def user_paths() -> Paths:
+    """The user's paths. Fails with `HOPELESS` where an environment variable names an impossible one."""
+    try:
+        return Paths.of_user()
+    except UnsafePathError as error:
+        raise Failure(
+            f"{error.path} {error.reason}", error.hint, exit_code=exit_codes.HOPELESS, reason="unsafe_path"
+        ) from error
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turns what can go wrong on the way to the manager into a failure with a next step."""
+    try:
+        yield
+    except NoManager as error:
+        raise Failure(
+            "no manager is running",
+            "start it with: lmtb serve",
+            exit_code=exit_codes.NO_MANAGER,
+            reason="no_manager",
+        ) from error
+    except ControlRefusal as error:
+        raise Failure(str(error), "look closer with: lmtb doctor", reason=error.reason) from error
+    except ManagerFault as error:
+        raise Failure(str(error), "look closer with: lmtb doctor", reason="manager_fault") from error
+
+
+def ask(target: str) -> dict[str, Any]:
+    """What the manager says at a path of its control socket."""
+    with explained():
+        return Control(user_paths().control_socket).get(target)
+
+
+def current_folder(path: Path | None) -> str:
+    """The absolute form of a folder given at the command line, by default the current one."""
+    try:
+        return str((path or Path()).absolute())
+    except FileNotFoundError as error:
+        raise Failure("the current folder no longer exists", "go to another one, or use --cwd") from error
+
+
+def ask_about(target: str, path: Path | None, **members: str | None) -> dict[str, Any]:
+    """What the server of a folder's workspace says; it is started if need be."""
+    folder = current_folder(path)
+    payload = {"cwd": folder, **{key: value for key, value in members.items() if value is not None}}
+    try:
+        with explained():
+            return Control(user_paths().control_socket, SERVER_ANSWER_S).post(target, payload)
+    except Failure as failure:
+        if failure.reason == "workspace_not_matched":
+            raise unmatched(folder) from failure
+        if failure.reason == "invalid_cwd":
+            raise Failure(str(failure), "name an existing folder", reason=failure.reason) from failure
+        raise
+
+
+def unmatched(folder: str) -> Failure:
+    """What to say of a folder that is in no workspace, and how it becomes one."""
+    return Failure(
+        f"{folder} is in no workspace",
+        "a project folder is recognised by .git, .lm-tools-bridge, .vscode or a *.code-workspace file",
+        reason="workspace_not_matched",
+    )
+
+
+def mcp_address() -> str:
+    """The running manager's MCP endpoint, as it says itself: never that of a squatter (LM6)."""
+    address = ask("/status").get("address")
+    if not isinstance(address, str):
+        raise Failure("the running manager does not say its address", "restart it: lmtb stop; lmtb serve")
+    return address

@@ -1,0 +1,26 @@
+"""The verb status as it is asked most: without options, of a manager that answers. So it needs no click.
+
+Whatever else there is to say, failures and help included, is left to the verb itself (`show.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+
+from manager.cli.output.overview import overview
+from manager.client import Control, ControlRefusal, ManagerFault, NoManager
+from manager.paths import Paths, UnsafePathError
+
+
+def status() -> bool:
+    """Print it. False where there is something else to say."""
+    try:
+        control = Control(Paths.of_user().control_socket)
+        sys.stdout.write(overview(control.get("/mcp/status"), control.get) + "\n")
+        sys.stdout.flush()
+    except (NoManager, ManagerFault, ControlRefusal, UnsafePathError, OSError):
+        return False
+    except KeyboardInterrupt:  # in the words of click
+        sys.stderr.write("\nAborted!\n")
+        sys.exit(1)
+    return True

@@ -1,0 +1,1 @@
+"""The MCP endpoint in both eras: POST, GET and DELETE, with and without sessions."""

@@ -1,0 +1,291 @@
+"""The MCP routes: `/mcp` and `/w/{workspace_id}/mcp`, POST, GET and DELETE.
+
+Classify, hand to the era's endpoint, write. A request's whole way can be followed from `serve`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import Any, Final
+
+from manager.answers.client_record import sighting
+from manager.answers.dispatch import Dispatch, Sent, unknown_workspace
+from manager.answers.exchange import AnyReply, Exchange
+from manager.answers.new_exchange import exchange_of
+from manager.endpoints.session_requests import LegacyEndpoint, NoSession
+from manager.endpoints.session_routes import NOT_ALLOWED, SessionRoutes
+from manager.endpoints.stateless import ModernEndpoint
+from manager.http.faults import log_fault
+from manager.http.request import Incoming
+from manager.relay import direct_relay
+from manager.relay.direct_relay import Express
+from manager.relay.writer import Writer
+from manager.route_cache.route_cache import FastPath
+from manager.routing.json.scan import check_json
+from manager.routing.request_heads.request_metadata import METHODS
+from manager.routing.state.clients import Clients
+from manager.routing.state.session_table import Session
+from manager.settings import Settings
+from protocol import headers, jsonrpc, names
+from protocol.errors import Reason, Refusal
+from protocol.inbound import Inbound, Rejection, classify
+from protocol.jsonrpc import Request
+from protocol.versions import Era
+
+_STOPPING: Final = Refusal(
+    Reason.OVERLOADED, "the manager is stopping", "retry in a moment", delivered="no", retry_after_ms=1000
+)
+
+OwnTask = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[Any]]
+"""Runs something in a named task that somebody owns and ends."""
+Make = Callable[[], Coroutine[Any, Any, AnyReply]]
+"""Begins the making of a reply."""
+
+
+class McpRoutes:
+    """Answers what comes at the MCP routes."""
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        legacy: LegacyEndpoint,
+        modern: ModernEndpoint,
+        settings: Settings,
+        *,
+        own_task: OwnTask,
+        clients: Clients,
+    ) -> None:
+        self.is_draining = False
+        self._dispatch = dispatch
+        self._legacy = legacy
+        self._modern = modern
+        self.settings = settings
+        self._own_task = own_task
+        self._clients = clients
+        self.fast = FastPath(
+            self,
+            workspaces=dispatch.workspaces,
+            sessions=legacy.keeper.sessions,
+            clients=clients,
+            forwarder=dispatch.forwarder,
+            settings=settings,
+        )
+        self._of_session = SessionRoutes(legacy, dispatch.workspaces, lambda: self.is_draining)
+        self._busy = 0
+        self._idle: asyncio.Event | None = None
+
+    async def settled(self, seconds: float) -> bool:
+        """Wait until no request is being answered, at most so many seconds; whether it came to that."""
+        self._idle = self._idle or asyncio.Event()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._is_busy:
+                    self._idle.clear()
+                    await self._idle.wait()
+        return not self._is_busy
+
+    @property
+    def _is_busy(self) -> bool:
+        return bool(self._busy or self.fast.under_way)
+
+    def serve(self, incoming: Incoming) -> None:
+        """Answer a request. Whatever goes wrong, the caller gets an answer, or a connection that breaks."""
+        try:
+            match incoming.arrival.method:
+                case "POST":
+                    self._post(incoming)
+                case "GET":
+                    incoming.run(self._guarded(incoming, self._of_session.get))
+                case "DELETE":
+                    incoming.run(self._guarded(incoming, self._of_session.delete))
+                case _:
+                    incoming.respond(405, NOT_ALLOWED, {"Allow": ", ".join(METHODS)})
+        except Exception as fault:  # noqa: BLE001  the last line of defence
+            self.failed(incoming, fault)
+
+    async def _guarded(self, incoming: Incoming, work: Callable[[Incoming], Awaitable[None]]) -> None:
+        try:
+            await work(incoming)
+        except Exception as fault:  # noqa: BLE001  the last line of defence
+            self.failed(incoming, fault)
+
+    def failed(self, incoming: Incoming, fault: BaseException) -> None:
+        """Answering went wrong."""
+        if isinstance(fault, ConnectionError) and incoming.is_begun:
+            return  # the caller is gone
+        log_fault(fault, incoming.arrival.method)
+        if incoming.is_begun:
+            incoming.abort()  # only an unclean end can tell the caller that its answer is not whole
+        else:
+            incoming.respond(500, b'{"error": "Internal Server Error"}')
+
+    def _end(self) -> None:
+        """Something ended that a stop waits for."""
+        self._busy -= 1
+        self.rested()
+
+    def rested(self) -> None:
+        """For the fast path: perhaps nothing is being answered any more."""
+        if self._idle is not None and not self._is_busy:
+            self._idle.set()
+
+    # -- POST ---------------------------------------------------------------------------------------------
+
+    def _post(self, incoming: Incoming) -> None:
+        """One message from a client."""
+        body, arrival = incoming.body, incoming.arrival
+        problem = check_json(body)
+        inbound = (
+            Rejection(400, jsonrpc.PARSE_ERROR, str(problem))
+            if problem is not None
+            else classify(arrival.fields, body)
+        )
+        if isinstance(inbound, Rejection):
+            incoming.respond(inbound.status, inbound.body())
+            return
+        if self.is_draining and isinstance(inbound.message, Request):
+            incoming.respond(503, _STOPPING.as_error(inbound.message.id), {"Retry-After": "1"})
+            return
+        path = arrival.workspace
+        if path is not None and self._dispatch.workspaces.get(path) is None:
+            known = [workspace.id for workspace in self._dispatch.workspaces]
+            incoming.respond(404, unknown_workspace(path, known).as_error(_id_of(inbound)))
+        elif inbound.era is Era.MODERN:
+            self._modern_post(incoming, inbound)
+        else:
+            self._legacy_post(incoming, inbound)
+
+    def _modern_post(self, incoming: Incoming, inbound: Inbound) -> None:
+        if not isinstance(inbound.message, Request):
+            incoming.respond(202)
+            return
+        exchange = exchange_of(incoming.arrival, inbound, inbound.message, None)
+        self._note(exchange, incoming.came)
+        if self._send_at_once(incoming, exchange) is None:
+            self._work(incoming, exchange, partial(self._modern.answer, exchange))
+
+    def _legacy_post(self, incoming: Incoming, inbound: Inbound) -> None:
+        message = inbound.message
+        identity = incoming.session
+        if not isinstance(message, Request):
+            known = self._legacy.session(identity, uses=False)
+            if isinstance(known, Session):
+                self._legacy.heard(known, message)
+            incoming.respond(202)
+        elif message.method == names.INITIALIZE:
+            exchange = exchange_of(incoming.arrival, inbound, message, None)
+            self._work(incoming, exchange, partial(self._legacy.initialize, exchange))
+        else:
+            session = self._legacy.session(identity)
+            if isinstance(session, Session):
+                self._in_session(incoming, inbound, message, session)
+            else:
+                incoming.run(self._guarded(incoming, partial(self._without_session, inbound, message)))
+
+    async def _without_session(self, inbound: Inbound, message: Request, incoming: Incoming) -> None:
+        session = await self._legacy.session_for(inbound, incoming.session)
+        if isinstance(session, NoSession):
+            incoming.respond(session.status, session.body(message.id))
+        elif isinstance(session, Refusal):
+            incoming.respond(503, session.as_error(message.id), {"Retry-After": "60"})
+        else:
+            self._in_session(incoming, inbound, message, session)
+
+    def _in_session(self, incoming: Incoming, inbound: Inbound, message: Request, session: Session) -> None:
+        exchange = exchange_of(incoming.arrival, inbound, message, session)
+        exchange.headers[headers.SESSION] = session.id
+        self._note(exchange, incoming.came)
+        key = jsonrpc.id_key(message.id)
+        if key in session.in_flight:
+            text = "this id is still being answered in this session; use a new one"
+            incoming.respond(400, jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, text))
+            return
+        sent = self._send_at_once(incoming, exchange)
+        if sent is None:
+            self._own_work(incoming, exchange, session, partial(self._legacy.answer, exchange, session))
+        else:
+            session.in_flight[key] = sent.cancel
+
+    def _note(self, exchange: Exchange, came: float) -> None:
+        exchange.begun = came
+        client, exchange.seen = sighting(exchange, came)
+        self._clients.note(client, exchange.seen)
+
+    # -- the ways to an answer ----------------------------------------------------------------------------
+
+    def _send_at_once(self, incoming: Incoming, exchange: Exchange) -> Express | None:
+        """Send a call without further ado where that can be done (`relay/direct_relay.py`)."""
+        sent = self._dispatch.forward_now(exchange) if exchange.accepts_json else None
+        if sent is None:
+            return None
+        return self.resume(incoming, exchange, sent, direct_relay.PATIENCE_S)
+
+    def resume(self, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
+        """Wait for the answer to a call that was sent, without a task for so long."""
+        self._busy += 1
+        return Express(self, incoming, exchange, sent, patience_s)
+
+    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """A call is answered in one piece: the next one may take the fast path."""
+        self.fast.learn(incoming, exchange, sent)
+
+    def ended(self, exchange: Exchange) -> None:
+        """A call that was sent at once is not under way in this manner any more."""
+        self._end()
+        if exchange.session is not None:
+            exchange.session.in_flight.pop(jsonrpc.id_key(exchange.message.id), None)
+
+    def go_on(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """Take a call that was sent at once over where it is."""
+        session = exchange.session
+        if session is None:
+            task = self._work(incoming, exchange, partial(self._dispatch.arrival, exchange, sent))
+        else:
+            make = partial(self._legacy.arrival, exchange, session, sent)
+            task = self._own_work(incoming, exchange, session, make)
+        if task is None:
+            sent.underway.give_up()
+        else:  # one that is cancelled before it has begun gives nothing back by itself
+            task.add_done_callback(lambda done: sent.underway.give_up() if done.cancelled() else None)
+
+    def _work(self, incoming: Incoming, exchange: Exchange, make: Make) -> asyncio.Task[None] | None:
+        """Answer in a task that ends when the client leaves."""
+        return incoming.run(self._answer(incoming, self._writer(incoming, exchange), make))
+
+    def _own_work(
+        self, incoming: Incoming, exchange: Exchange, session: Session, make: Make
+    ) -> asyncio.Task[None]:
+        """Answer in a task of its own: a disconnect does not end it, a cancellation does (L15, M-99)."""
+        writer = self._writer(incoming, exchange)
+        key = jsonrpc.id_key(exchange.message.id)
+        task: asyncio.Task[None] = self._own_task(self._answer(incoming, writer, make), "request")
+        incoming.on_gone = None
+        session.in_flight[key] = task.cancel
+
+        def finished(_: asyncio.Task[None]) -> None:
+            session.in_flight.pop(key, None)
+            if task.cancelled():
+                writer.end()
+
+        task.add_done_callback(finished)
+        return task
+
+    def _writer(self, incoming: Incoming, exchange: Exchange) -> Writer:
+        streams = None if exchange.is_modern else self._legacy.keeper.streams
+        return Writer(incoming, exchange, self.settings.response_limit, streams)
+
+    async def _answer(self, incoming: Incoming, writer: Writer, make: Make) -> None:
+        self._busy += 1
+        try:
+            await writer.answer(make())
+        except Exception as fault:  # noqa: BLE001  the last line of defence
+            self.failed(incoming, fault)
+        finally:
+            self._end()
+
+
+def _id_of(inbound: Inbound) -> bytes | None:
+    return inbound.message.id if isinstance(inbound.message, Request) else None

@@ -1,0 +1,112 @@
+"""GET: a session's standing stream, or any of its streams taken up again by `Last-Event-ID` (M-29, L16).
+
+Who may come in at all is settled in `mcp.py`. What cannot be replayed any more is said as far as it can be:
+
+    standing stream      it begins with everything that may have changed
+    stream of a request  the one event that follows is an error: the answer is lost (47112)
+    nothing follows      204, upon which clients do not come again
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from manager.http.event_response import EventResponse
+from manager.http.request import Incoming
+from manager.routing.state.session_table import Session
+from manager.sessions import event_ids
+from manager.sessions.event_ids import EventId
+from manager.sessions.session_manager import Keeper
+from manager.sessions.stream import Stream, lost_answer
+from protocol import headers, sse
+
+_CONFLICT: Final = b'{"error":"Conflict: this session has a stream already"}'
+_LOST: Final = "the connection broke, and the answer is not here any more"
+
+
+class _Listener(EventResponse):
+    """The connection of a session's standing stream. No task waits for it: what happens to it comes here."""
+
+    __slots__ = ("_keeper", "_session")
+
+    def __init__(self, incoming: Incoming, keeper: Keeper, session: Session) -> None:
+        super().__init__(incoming)
+        self._keeper = keeper
+        self._session = session
+
+    def close(self) -> None:
+        """End it; the session goes on."""
+        self.left()
+        super().close()
+
+    def left(self) -> None:
+        """Nothing can be written any more."""
+        self.forget()
+        self._keeper.notifier.close_stream(self._session, self)
+
+
+async def serve(incoming: Incoming, keeper: Keeper, session: Session, heard: str | None) -> None:
+    """Serve one GET: to its end, or until it is a standing stream.
+
+    Args:
+        heard: the workspace that its address means.
+    """
+    said = incoming.arrival.fields.get(headers.LAST_EVENT_ID)
+    last = None if said is None else event_ids.parse(said)
+    if last is None or last.is_standing:
+        _stand(incoming, keeper, session, heard, last, is_again=said is not None)
+        return
+    out = EventResponse(incoming)
+    stream = keeper.streams.answering(session, last)
+    if stream is not None:
+        await _resume(incoming, out, stream, session, last)
+    elif last.request is None:
+        incoming.respond(204)
+    else:
+        out.open({headers.SESSION: session.id})
+        following = EventId(last.stream, last.event + 1)
+        await out.write(sse.encode(lost_answer(last.request, _LOST), identity=str(following)))
+        out.close()
+
+
+def _stand(
+    incoming: Incoming,
+    keeper: Keeper,
+    session: Session,
+    heard: str | None,
+    last: EventId | None,
+    *,
+    is_again: bool,
+) -> None:
+    out = _Listener(incoming, keeper, session)
+    after = keeper.streams.standing(session).followed(last)
+    standing = keeper.notifier.open_stream(session, out, heard, takes_over=after is not None)
+    if standing is None:
+        incoming.respond(409, _CONFLICT)
+        return
+    if after is None and is_again:
+        keeper.notifier.missed_all(session)
+    try:
+        out.open({headers.SESSION: session.id})
+    except ConnectionError:
+        out.left()
+        raise
+    incoming.on_gone = out.left
+    incoming.forget()
+    standing.begin(out, after)
+
+
+async def _resume(
+    incoming: Incoming, out: EventResponse, stream: Stream, session: Session, last: EventId
+) -> None:
+    if stream.is_ended and last.event >= stream.sent:
+        incoming.respond(204)
+        return
+    out.open({headers.SESSION: session.id})  # first: from the claim on, events may be written to it
+    stream.claim(out)
+    try:
+        stream.resume(out, last.event)
+        await stream.over()
+        out.close()
+    finally:
+        stream.leave(out)

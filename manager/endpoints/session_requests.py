@@ -1,0 +1,213 @@
+"""What a legacy client's POST, GET and DELETE mean: initialize, sessions, notifications, requests.
+
+Requests that are not about the session itself go on to `answers/dispatch.py`. HTTP is left to
+`mcp.py`; here a status is only a number.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from manager.answers import outgoing, result_format
+from manager.answers.dispatch import Dispatch, Sent
+from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
+from manager.answers.greeting import Greetings, initialized
+from manager.log import logger, short
+from manager.routing.state.session_table import Session, is_well_formed
+from manager.sessions.input_requests import Rounds
+from manager.sessions.preferences import METHODS as PREFERENCES
+from manager.sessions.preferences import Preferences
+from manager.sessions.roots import SessionRoots
+from manager.sessions.session_manager import Keeper
+from manager.settings import Settings
+from protocol import headers, jsonrpc, names
+from protocol.errors import Reason, Refusal
+from protocol.inbound import Inbound
+from protocol.jsonrpc import Notification, Response
+from protocol.versions import ASSUMED_LEGACY, LEGACY_REVISIONS, negotiate
+
+_CAPABILITIES: Final = {
+    "tools": {"listChanged": True},
+    "resources": {"listChanged": True, "subscribe": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+    "experimental": {"codex/sandbox-state-meta": {}},
+}
+"""Declared once for all that a workspace may offer (M-19)."""
+_FULL_RETRY_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class NoSession:
+    """A request without a usable session: HTTP status and the reason's word."""
+
+    status: int
+    reason: Reason
+
+    def body(self, identity: bytes | None) -> bytes:
+        """The JSON-RPC error, with the request's id (M-23, M-24)."""
+        text = "Mcp-Session-Id is missing" if self.status == 400 else "unknown session"
+        return Refusal(self.reason, text).as_error(identity)
+
+
+MISSING: Final = NoSession(400, Reason.MISSING_SESSION)
+UNKNOWN: Final = NoSession(404, Reason.UNKNOWN_SESSION)
+
+
+class LegacyEndpoint:
+    """The legacy side of the MCP endpoint."""
+
+    def __init__(
+        self,
+        keeper: Keeper,
+        dispatch: Dispatch,
+        greetings: Greetings,
+        preferences: Preferences,
+        settings: Settings,
+    ) -> None:
+        self.keeper = keeper
+        self._dispatch = dispatch
+        self._greetings = greetings
+        self._preferences = preferences
+        self._roots = SessionRoots(keeper, settings.roots_wait_s)
+        self._limit = settings.response_limit
+
+    # -- whose request it is ------------------------------------------------------------------------------
+
+    def session(self, identity: str | None, *, uses: bool = True) -> Session | NoSession:
+        """The session a header names."""
+        if identity is None:
+            return MISSING
+        return self.keeper.get(identity, uses=uses) or UNKNOWN
+
+    async def session_for(self, inbound: Inbound, identity: str | None) -> Session | NoSession | Refusal:
+        """The session of a request; a handshake recovers a lost one (M-25, M-26).
+
+        Returns:
+            A refusal only when there are too many sessions.
+        """
+        known = self.session(identity)
+        if isinstance(known, Session) or not _is_handshake(inbound):
+            return known
+        own_id = identity if identity is not None and is_well_formed(identity) else None
+        revision = inbound.revision if inbound.revision in LEGACY_REVISIONS else ASSUMED_LEGACY
+        session = await self.keeper.open(revision or ASSUMED_LEGACY, b"", b"{}", own_id)
+        if session is None:
+            return too_many()
+        logger().info("session.recover", session=short(session.id))
+        self.keeper.get(session.id)  # the handshake that brought it back is its first use
+        return session
+
+    # -- requests -----------------------------------------------------------------------------------------
+
+    async def initialize(self, exchange: Exchange) -> Reply:
+        """Open a session (M-17 to M-20); an id sent along is ignored."""
+        params = exchange.params
+        requested = jsonrpc.text_of(params["protocolVersion"]) if "protocolVersion" in params else None
+        client = params.get("clientInfo", msgspec.Raw(b"{}"))
+        capabilities = jsonrpc.bytes_of(params.get("capabilities", msgspec.Raw(b"{}")))
+        mode = tuple(outgoing.mode_headers(exchange).items())
+        said = await self._greetings.said(exchange)
+        session = await self.keeper.open(negotiate(requested), client, capabilities, mode=mode)
+        if session is None:
+            return result_format.refuse(exchange, too_many())
+        exchange.session = session
+        exchange.headers[headers.SESSION] = session.id
+        if said is not None:
+            return Plain(jsonrpc.result(exchange.message.id, initialized(session.revision, said)))
+        value = {
+            "protocolVersion": session.revision,
+            "capabilities": _CAPABILITIES,
+            "serverInfo": result_format.SERVER_INFO,
+            "instructions": result_format.INSTRUCTIONS,
+        }
+        return Plain(jsonrpc.result(exchange.message.id, value))
+
+    async def answer(self, exchange: Exchange, session: Session) -> Reply:
+        """The reply to a request of a session (M-34, M-36)."""
+        method = exchange.message.method
+        if method == names.PING:
+            return Plain(jsonrpc.result(exchange.message.id, {}))
+        if method == names.ROOTS_LIST or method in names.MODERN_ONLY:
+            return result_format.method_not_found(exchange)
+        if method in names.HANDSHAKE_NAMES:
+            return await self._dispatch.handshake(exchange, dict(exchange.params), bare=True)
+        reply = await self._answer(exchange, session)
+        if self._roots.may_help(exchange, session, reply):
+            return Events(self._with_roots(exchange, session))
+        return self._translated(exchange, session, reply)
+
+    async def arrival(self, exchange: Exchange, session: Session, sent: Sent) -> Reply:
+        """The reply to a request that was sent with `Dispatch.forward_now`."""
+        return self._translated(exchange, session, await self._dispatch.arrival(exchange, sent))
+
+    async def _answer(self, exchange: Exchange, session: Session) -> Reply:
+        if exchange.message.method in PREFERENCES:
+            return await self._preferences.answer(exchange, session)
+        return await self._dispatch.answer(exchange)
+
+    async def _with_roots(self, exchange: Exchange, session: Session) -> AsyncGenerator[bytes]:
+        """The question for the client's roots, and then the answer as they decide it."""
+        async with aclosing(self._roots.ask(exchange, session)) as question:
+            async for message in question:
+                yield message
+        exchange.begun = time.monotonic()
+        reply = self._translated(exchange, session, await self._answer(exchange, session))
+        if isinstance(reply, Plain):
+            yield reply.body
+        else:
+            async with aclosing(reply.messages) as messages:
+                async for message in messages:
+                    yield message
+
+    def _translated(self, exchange: Exchange, session: Session, reply: Reply) -> Plain | Events:
+        """The reply as this era knows it: questions in the middle, and a response in its words."""
+        if exchange.message.method == names.TOOLS_LIST:
+            self.keeper.note_listed(session)
+        if not isinstance(reply, Relayed):
+            return reply
+        questions = self.keeper.questions(session)
+        return Events(Rounds(exchange, questions, self._limit).messages(reply))
+
+    def heard(self, session: Session, message: Notification | Response) -> None:
+        """Take what wants no answer: answers to questions of ours, cancellations, news of the client's roots.
+
+        All are of this session only; anything else is dropped (M-22, M-99, M-115).
+        """
+        if isinstance(message, Response):
+            self.keeper.questions(session).settle(message)
+        elif message.method == names.CANCELLED:
+            self._cancel(session, message)
+        elif message.method == names.ROOTS_CHANGED:
+            self._roots.forget(session)
+
+    def _cancel(self, session: Session, notification: Notification) -> None:
+        params = jsonrpc.members_of(notification.params)
+        target = params.get("requestId")
+        if target is not None and jsonrpc.is_valid_id(jsonrpc.bytes_of(target)):
+            cancel = session.in_flight.get(jsonrpc.id_key(jsonrpc.bytes_of(target)))
+            if cancel is not None:
+                cancel()
+
+
+def too_many() -> Refusal:
+    """The refusal of one session more than allowed (47111)."""
+    return Refusal(
+        Reason.TOO_MANY_SESSIONS, "too many sessions", delivered="no", retry_after_ms=_FULL_RETRY_MS
+    )
+
+
+def _is_handshake(inbound: Inbound) -> bool:
+    message = inbound.message
+    if not isinstance(message, jsonrpc.Request):
+        return False
+    if message.method in names.HANDSHAKE_NAMES:
+        return True
+    return message.method == names.TOOLS_CALL and inbound.name in names.HANDSHAKE_NAMES

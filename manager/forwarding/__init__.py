@@ -1,0 +1,1 @@
+"""Forwards one request to a workspace server and reads its answer."""

@@ -1,1 +1,0 @@
-"""The door for the era of sessions: initialize, sessions, their streams, cancellation."""

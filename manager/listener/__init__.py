@@ -1,0 +1,1 @@
+"""Where client connections arrive: accepts them, checks who is at the other end, and reads requests."""

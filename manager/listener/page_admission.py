@@ -1,0 +1,146 @@
+"""The one middleware: every route of an application, 404s and 405s included, behind the same door.
+
+Applies the rules of `routing/request_heads/admission.py`, the peer check, one shape for errors and one set
+of headers for all
+answers; reads bodies under a cap and a deadline. It knows no route and no JSON-RPC beyond a refusal's shape.
+The front (`connection.py`) has judged the head already where `runner.listen` was used; judging it again here
+is what makes the rules hold for any other way a request may come in.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from manager.http import lazy_aiohttp as web
+from manager.http.faults import log_fault
+from manager.listener.connection import Front
+from manager.listener.connections import Connections
+from manager.listener.peer_identity import FOREIGN, PeerCheck
+from manager.routing.request_heads.admission import (
+    ANSWER_HEADERS,
+    DoorRefusal,
+    RequestFacts,
+    refusal_body,
+    refuse,
+)
+
+if TYPE_CHECKING:
+    from aiohttp.typedefs import Handler, Middleware
+
+_started: ContextVar[web.StreamResponse | None] = ContextVar("started", default=None)
+"""The answer to this task's request, once its head is out."""
+
+
+def install_door(app: web.Application, connections: Connections) -> None:
+    """Put the door before everything else in the application; once, before it is set up.
+
+    Raises:
+        ValueError: a route answers HEAD, OPTIONS or every method, which would escape the 405 of M-8.
+    """
+    for route in app.router.routes():
+        if route.method in ("HEAD", "OPTIONS", "*"):
+            raise ValueError(f"route {route!r} answers {route.method}; name its methods, allow_head=False")
+    app.middlewares.insert(0, _middleware(connections))
+    app.on_response_prepare.append(_prepare)
+
+
+def refusal_response(request: web.Request, refusal: DoorRefusal) -> web.Response:
+    """The refusal as an answer; it closes the connection, because what follows in it cannot be trusted."""
+    body = refusal_body(refusal, request.method, request.raw_path)
+    response = _json_response(refusal.status, body, dict(refusal.headers))
+    response.force_close()
+    return response
+
+
+def _middleware(connections: Connections) -> Middleware:
+    @web.middleware
+    async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
+        front = _front(request)
+        _started.set(None)
+        response = await _answer(request, handler, connections)
+        await _send(request, response)
+        if front is not None:
+            front.message_done(is_last=front.is_last_by_framing or not response.keep_alive)
+        return response
+
+    return door
+
+
+def _front(request: web.Request) -> Front | None:
+    transport = request.transport
+    protocol = transport.get_protocol() if transport is not None else None
+    return protocol if isinstance(protocol, Front) else None
+
+
+def _peer_refusal(request: web.Request, peer_check: PeerCheck | None) -> DoorRefusal | None:
+    """The front has asked already; here it is for connections without one. Who is gone is not served."""
+    if peer_check is None or _front(request) is not None:
+        return None
+    return None if request.transport is not None and peer_check(request.transport) else FOREIGN
+
+
+async def _send(request: web.Request, response: web.StreamResponse) -> None:
+    # aiohttp would do this after the middleware, and finds it done. Here it is before `message_done`, so that
+    # what the front itself answers to a pipelined head cannot overtake this answer.
+    with contextlib.suppress(ConnectionError):  # the caller is gone; aiohttp sees it too
+        await response.prepare(request)
+        await response.write_eof()
+
+
+async def _answer(request: web.Request, handler: Handler, connections: Connections) -> web.StreamResponse:
+    try:
+        facts = RequestFacts(request.method, request.raw_path, request.raw_headers)
+        refusal = refuse(facts, connections.rules) or _peer_refusal(request, connections.peer_check)
+        if refusal is not None:
+            connections.log.note(refusal)
+            return refusal_response(request, refusal)
+        return await handler(request)
+    except web.HTTPException as answer:
+        return _translated(answer)
+    except Exception as fault:  # noqa: BLE001  the last line of defence: whatever it is, the caller gets JSON
+        return _failed(request, fault)
+
+
+def _translated(answer: web.HTTPException) -> web.Response:
+    # A true Allow is aiohttp's own, sorted; a body-describing header belongs to the text that is replaced.
+    headers = {k: v for k, v in answer.headers.items() if k not in ("Content-Type", "Content-Length")}
+    if isinstance(answer, web.HTTPMethodNotAllowed):
+        headers["Allow"] = ", ".join(sorted(answer.allowed_methods))
+    return _json_response(answer.status, _error_body(answer.reason), headers)
+
+
+def _failed(request: web.Request, fault: Exception) -> web.StreamResponse:
+    started = _started.get()
+    if started is None or not isinstance(fault, ConnectionError):
+        log_fault(fault, request.method)
+    if started is None:
+        return _json_response(500, _error_body("Internal Server Error"), {})
+    if request.transport is not None:
+        # Bytes of an answer are out: only an unclean end can tell the caller that it is not whole.
+        request.transport.abort()
+    return started
+
+
+def _error_body(text: str) -> bytes:
+    return json.dumps({"error": text}).encode()
+
+
+def _json_response(status: int, body: bytes, headers: Mapping[str, str]) -> web.Response:
+    return web.Response(
+        status=status, body=body, headers=headers, content_type="application/json", charset="utf-8"
+    )
+
+
+async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
+    _started.set(response)
+    response.headers.pop("Server", None)  # names versions; nobody needs them
+    for name, value in ANSWER_HEADERS:
+        response.headers.setdefault(name, value)
+    front = _front(request)
+    if front is not None and front.is_last_by_framing:
+        response.force_close()
+        response.headers["Connection"] = "close"

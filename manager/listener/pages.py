@@ -1,0 +1,75 @@
+"""What aiohttp serves: everything but the MCP routes, on the port and on the control socket.
+
+Made when somebody first asks for it (`aiohttp_server.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from manager.admin.control_socket import make_control_app
+from manager.admin.measures import Take
+from manager.admin.routes import diagnosis_routes
+from manager.admin.services import Services
+from manager.http import lazy_aiohttp as web
+from manager.listener.connections import Connections
+from manager.listener.page_admission import install_door
+
+
+class OncePerSecond(logging.Filter):
+    """Lets one record per second through: what aiohttp says about broken requests can be provoked at will."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        super().__init__()
+        self._clock = clock
+        self._next = float("-inf")
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether this record is the first of its second."""
+        now = self._clock()
+        if now < self._next:
+            return False
+        self._next = now + 1.0
+        return True
+
+
+_server_log = logging.getLogger("manager.listener.aiohttp")
+_server_log.addFilter(OncePerSecond())
+
+
+def port_runner(app: web.Application, connections: Connections) -> web.AppRunner:
+    """A runner for the port's application with the door installed; not set up yet.
+
+    A handler is cancelled when its caller disconnects. Served by a plain aiohttp site, it keeps the door, but
+    has no head deadline, connection cap or MCP routes.
+
+    Raises:
+        ValueError: a route of the application answers HEAD, OPTIONS or every method.
+    """
+    install_door(app, connections)
+    rules, limits = connections.rules, connections.limits
+    return web.AppRunner(
+        app,
+        handler_cancellation=True,
+        access_log=None,
+        logger=_server_log,
+        auto_decompress=False,
+        keepalive_timeout=limits.keepalive_s,
+        tcp_keepalive=True,
+        lingering_time=limits.linger_s,
+        shutdown_timeout=limits.shutdown_s,
+        # At or above the door's own caps, so that the door's 431 comes first.
+        max_line_size=rules.head_cap,
+        max_field_size=rules.head_cap,
+        max_headers=rules.field_cap + 1,
+    )
+
+
+def control_runner(services: Services, status: Callable[[], dict[str, Any]], measures: Take) -> web.AppRunner:
+    """A runner for the control socket's application; not set up yet."""
+    app = make_control_app(services)
+    app.add_routes(diagnosis_routes(status, measures))
+    return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

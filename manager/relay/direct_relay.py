@@ -1,0 +1,247 @@
+"""A call that waits for nothing but its answer: it needs no task, the connections' own callbacks are enough.
+
+A large answer that nobody has to read flows to its client from here. Whatever needs more than that (a stream,
+a question, an answer that is late or missing, a client that leaves) goes on by the way of all other requests,
+from the point where it is. Nothing is decided here: where a call
+goes and what is sent says `answers/dispatch.py`, how a response reads `sessions/input_requests.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final, Protocol
+
+from manager.answers import result_format
+from manager.answers.dispatch import Sent
+from manager.answers.exchange import Exchange
+from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal_of
+from manager.forwarding.body_flow import Flow
+from manager.forwarding.messages import LINGER_S, answered
+from manager.http.request import Incoming
+from manager.relay.body_sink import Poured
+from manager.relay.relay_plan import unread
+from manager.sessions import input_requests
+from manager.settings import Settings
+from manager.upstream.response import ResponseHead, UpstreamFailure, UpstreamResponse
+
+PATIENCE_S: Final = 1.0
+"""How long an answer is waited for in this way."""
+
+
+class Host(Protocol):
+    """Who sends such calls.
+
+    Attributes:
+        settings: how much, and how long.
+    """
+
+    settings: Settings
+
+    def go_on(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """Take a call over where it is."""
+
+    def ended(self, exchange: Exchange) -> None:
+        """A call is no longer under way here: answered, given up, or about to be taken over."""
+
+    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """A call is about to be answered, by a response in one piece or an event stream."""
+
+    def failed(self, incoming: Incoming, fault: BaseException) -> None:
+        """Answering went wrong."""
+
+
+class Express:
+    """One such call."""
+
+    __slots__ = ("_body", "_exchange", "_host", "_incoming", "_seen", "_sent")
+
+    def __init__(
+        self, host: Host, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float
+    ) -> None:
+        self._host = host
+        self._incoming = incoming
+        self._exchange = exchange
+        self._sent: Sent | None = sent
+        self._body: Poured | None = None  # of an answer that nobody has to read
+        self._seen = 0  # bytes of it that had come when it was looked at last
+        sent.underway.response.on_news = self._look
+        incoming.on_gone = self._left
+        incoming.expect(min(patience_s, sent.underway.seconds), self._hand_over)
+
+    def cancel(self) -> None:
+        """The client said that it does not want it any more: nothing more is said (M-99).
+
+        Amid a body only the end of the connection tells that the rest does not come.
+        """
+        if (sent := self._end()) is not None:
+            sent.underway.give_up()
+            if self._incoming.is_begun:
+                self._incoming.abort()
+            else:
+                self._incoming.respond(202, fields=self._exchange.headers)
+
+    def _left(self) -> None:
+        """The client is gone: that cancels a stateless call, and means nothing in a session (L15).
+
+        What of an answer has come already is of no use to anybody in either case.
+        """
+        if self._exchange.session is not None and not self._is_poured:
+            self._hand_over()
+        elif (sent := self._end()) is not None:
+            sent.underway.give_up()
+
+    @property
+    def _is_poured(self) -> bool:
+        """Whether some of the answer has gone to the client, or might have."""
+        return self._body is not None and self._body.held is None
+
+    def _hand_over(self) -> None:
+        if (sent := self._end()) is not None:
+            if self._body is not None and self._body.held is not None:
+                sent.underway.response.put_back(self._body.held)
+            self._host.go_on(self._incoming, self._exchange, sent)
+
+    def _end(self) -> Sent | None:
+        """What was sent, for the one who asks first."""
+        sent, self._sent = self._sent, None
+        if sent is not None:
+            sent.underway.response.on_news = None
+            self._incoming.on_gone = None  # no cycle is left behind: that would be work for the collector
+            if self._body is not None:
+                self._body.on_done = None
+            self._host.ended(self._exchange)
+        return sent
+
+    def _look(self) -> None:
+        """Something came of the answer."""
+        sent = self._sent
+        if sent is None:
+            return
+        try:
+            self._settle(sent)
+        except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
+            self._end()
+            sent.underway.give_up()
+            self._host.failed(self._incoming, fault)
+
+    def _settle(self, sent: Sent) -> None:
+        response = sent.underway.response
+        if not response.has_ended:
+            if _is_to_be_passed_on(response):
+                self._pass_on(sent)
+            return
+        came = time.monotonic()
+        body = self._answer(response)
+        if body is None:
+            self._pass_on(sent)
+            return
+        self._end()
+        self._host.learn(self._incoming, self._exchange, sent)
+        status = 200 if self._exchange.session is not None else response.head.status
+        self._incoming.respond(status, body, self._exchange.headers)
+        sent.underway.slot.release("ok", came)
+
+    def _pass_on(self, sent: Sent) -> None:
+        if sent.underway.response.is_events:
+            self._host.learn(self._incoming, self._exchange, sent)
+        if not (hasattr(sent.underway.response, "head") and self._pour(sent)):
+            self._hand_over()
+
+    # -- large answers ------------------------------------------------------------------------------------
+
+    def _pour(self, sent: Sent) -> bool:
+        """Let the answer flow to the client as it comes; False where that cannot be."""
+        underway = sent.underway
+        limit = self._host.settings.response_limit
+        body = self._body = unread(self._incoming, self._exchange, underway.response, limit)
+        if body is None:
+            return False
+        left = underway.since + underway.seconds - time.monotonic()
+        if body.held is not None:
+            left = min(left, PATIENCE_S)
+        self._incoming.expect(max(0.0, left), self._late)
+        body.on_done = self._done
+        Flow(underway.response, body, self._poured)
+        underway.response.lend()
+        return True
+
+    def _late(self) -> None:
+        """The time of the call is over: that of a client that reads slowly, but reads, is its own."""
+        body, sent = self._body, self._sent
+        if body is None or sent is None:
+            return
+        if body.held is not None:
+            self._hand_over()
+        elif not self._incoming.is_full:  # at this moment: what it took before is not the server's
+            left = sent.underway.since + sent.underway.seconds + body.waited - time.monotonic()
+            if left > 0:
+                self._incoming.expect(left, self._late)
+            else:
+                self._poured(TimeoutError())
+        elif body.at > self._seen:
+            self._seen = body.at
+            self._incoming.expect(sent.underway.seconds, self._late)
+        else:
+            self._poured(ConnectionAbortedError("the client does not read"))
+
+    def _done(self) -> None:
+        """The client has all of it, whatever the end of the body brings."""
+        if (sent := self._end()) is not None:
+            sent.underway.slot.release("ok")
+            if not sent.underway.response.has_ended:
+                asyncio.get_running_loop().call_later(LINGER_S, sent.underway.response.abandon)
+
+    def _poured(self, fault: Exception | None) -> None:
+        """All of it is written, or no more can be; what broke off is ended in the only honest way."""
+        if not self._is_poured and (fault is None or isinstance(fault, UpstreamFailure)):
+            self._hand_over()  # all that came is held; with another fault a piece of it is lost
+            return
+        sent = self._end()
+        if sent is None:
+            return
+        slot, incoming = sent.underway.slot, self._incoming
+        fault = fault or self._finished()
+        if fault is None:
+            slot.release("ok")
+        elif isinstance(fault, (InterruptedAnswerError, UpstreamFailure, TimeoutError)):
+            refusal = refusal_of(fault, self._host.settings)
+            slot.fail(refusal)
+            sent.underway.give_up()
+            if incoming.is_begun:
+                incoming.abort()
+            else:
+                incoming.respond(200, result_format.refusal(self._exchange, refusal), self._exchange.headers)
+        else:
+            sent.underway.give_up()
+            if isinstance(fault, ConnectionError):  # of the client's, which is gone or as good as that
+                incoming.abort()
+            else:
+                self._host.failed(incoming, fault)
+
+    def _finished(self) -> Exception | None:
+        """Write the end; what kept it from being written."""
+        assert self._body is not None  # noqa: S101  narrows the type: it was poured
+        try:
+            self._body.finish()
+        except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
+            return fault
+        return None
+
+    def _answer(self, response: UpstreamResponse) -> bytes | None:
+        """The body for the client; None where there is none that can be told at once."""
+        body = response.whole()
+        if body is None or not _is_small_json(response.head) or (found := answered(body)) is None:
+            return None
+        return body if self._exchange.session is None else input_requests.at_once(self._exchange, found)
+
+
+def _is_to_be_passed_on(response: UpstreamResponse) -> bool:
+    """Whether an answer that is on its way is not to be waited for; of a stream the beginning is."""
+    if not hasattr(response, "head") or _is_small_json(response.head):
+        return False
+    return bool(response.first) or not response.is_events
+
+
+def _is_small_json(head: ResponseHead) -> bool:
+    return head.content_type == b"application/json" and 0 < (head.content_length or 0) <= COLLECTED

@@ -1,0 +1,160 @@
+"""A workspace server's event stream on its way through: cut between events only, ended where it has to be.
+
+Its bytes stay as they are. A large event is not kept back until it is whole, if its beginning says already
+that it is the response: who has begun to read that can only be told by a broken connection that the rest does
+not come. Who writes the bytes, and what is said where no response came, is `writer.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, too_large
+from manager.forwarding.messages import is_response
+from manager.http.event_response import EventResponse
+from manager.upstream.response import Piece
+from protocol import sse
+
+_LF: Final = 0x0A
+_LONGEST_BOUNDARY: Final = b"\r\n\r\n"
+_BOUNDARIES: Final = (b"\n\n", _LONGEST_BOUNDARY, b"\r\r")
+_BOUNDARY: Final = re.compile(rb"\n\n|\r\n\r\n|\r\r")
+_HAS_DATA: Final = re.compile(rb"(?:^|[\r\n])data")
+_RESPONSE: Final = re.compile(
+    rb"(?:(?:event: ?message|(?:id|retry)?:[^\r\n]{0,256})(?:\r\n|\n|\r)){0,8}"
+    rb'data: ?\{"jsonrpc": ?"2\.0", ?"id": ?(?:-?[0-9]{1,32}|"[^"\\\r\n]{1,254}"), ?"(?:result|error)": ?\{'
+)
+"""How an event begins that nobody needs to read further to know it for a response."""
+
+
+class PassingEvents:
+    """Says of a stream's bytes which may go out now, and remembers whether a response was among them.
+
+    Args:
+        limit: bytes of an event that is worth waiting for.
+
+    Attributes:
+        is_open: whether a part of an event is out whose end has not come.
+        size: bytes of the event that is not complete yet.
+    """
+
+    __slots__ = ("_held", "_is_answered", "_last", "_limit", "_seam", "is_open", "size")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.is_open = False
+        self.size = 0
+        self._held: bytearray | bytes = b""
+        self._seam = b""  # the last bytes that are out of an open event: its boundary may have begun
+        self._last = b""
+        self._is_answered = False
+
+    @property
+    def end_in_response(self) -> bool:
+        """Whether a response was among the last events."""
+        return self._is_answered or any(
+            is_response(one.data) for one in sse.Decoder(len(self._last)).feed(self._last)
+        )
+
+    def take(self, chunk: bytes) -> list[bytes]:
+        """Take the next bytes, and return those that may go out now."""
+        return self._continued(chunk) if self.is_open else self._whole(chunk)
+
+    def _whole(self, chunk: bytes) -> list[bytes]:
+        """All events that are complete now, and the beginning of one that need not be."""
+        data: bytes | bytearray = chunk
+        held = self._held
+        searched = max(0, len(held) - len(_LONGEST_BOUNDARY))
+        if held:
+            data = bytearray(held) if isinstance(held, bytes) else held
+            data += chunk
+        end = _last_end(data, searched)
+        whole, rest = bytes(data[:end]), data[end:] if end else data
+        if _HAS_DATA.search(whole):
+            self._last = whole
+        self.size = len(rest)
+        if not COLLECTED <= self.size <= self._limit or not _RESPONSE.match(rest):
+            self._held = rest  # a second piece makes it one that grows
+            return [whole] if whole else []
+        self._held = b""
+        self.is_open, self._seam = True, b""
+        begun = bytes(rest)
+        self._note(begun)
+        return [whole, begun] if whole else [begun]
+
+    def _continued(self, chunk: bytes) -> list[bytes]:
+        """More of an event that is partly out, and what follows it."""
+        seam = self._seam
+        end = _first_end(seam + chunk[: len(_LONGEST_BOUNDARY)]) - len(seam)
+        if end <= 0:
+            end = _first_end(chunk)
+        if end <= 0:
+            self.size += len(chunk)
+            self._note(chunk)
+            return [chunk]
+        self.is_open, self._is_answered = False, True
+        self.size = 0
+        rest = chunk[end:]
+        return [chunk[:end], *(self._whole(rest) if rest else [])]
+
+    def _note(self, out: bytes) -> None:
+        self._seam = (self._seam + out[-len(_LONGEST_BOUNDARY) :])[1 - len(_LONGEST_BOUNDARY) :]
+
+
+# Looking for one byte is a hundred times as fast as looking for two.
+
+
+def _last_end(data: bytes | bytearray, start: int) -> int:
+    """Where the last event ends; 0 where none does."""
+    if data.find(b"\r", start) >= 0:
+        return max((at + len(one) for one in _BOUNDARIES if (at := data.rfind(one, start)) >= 0), default=0)
+    at = data.rfind(b"\n", start)
+    while at > start:
+        if data[at - 1] == _LF:
+            return at + 1
+        at = data.rfind(b"\n", start, at)
+    return 0
+
+
+def _first_end(data: bytes) -> int:
+    """Where the first event ends; 0 where none does."""
+    if b"\r" in data:
+        found = _BOUNDARY.search(data)
+        return found.end() if found else 0
+    at = data.find(b"\n")
+    while at >= 0:
+        if data[at + 1 : at + 2] == b"\n":
+            return at + 2
+        at = data.find(b"\n", at + 1)
+    return 0
+
+
+class Passing:
+    """Where the bytes of a workspace server's events go: to a client, as far as they may."""
+
+    __slots__ = ("_limit", "_out", "events")
+
+    def __init__(self, out: EventResponse, limit: int) -> None:
+        self.events = PassingEvents(limit)
+        self._out = out
+        self._limit = limit
+
+    def put(self, data: Piece) -> bool:
+        """Take a piece of the stream; whether the client keeps up.
+
+        Raises:
+            InterruptedAnswerError: an event is too large.
+        """
+        has_room = True
+        for piece in self.events.take(bytes(data)):
+            has_room = self._out.put(piece)
+        self._out.is_amid = self.events.is_open
+        if self.events.size > self._limit:
+            raise InterruptedAnswerError(too_large(self._limit))
+        return has_room
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        """Call this when the client keeps up again, or is gone."""
+        self._out.when_room(call)

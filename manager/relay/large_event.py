@@ -1,0 +1,174 @@
+"""An answer that came as an event, on its way to its client, and not read: as it is, or as JSON.
+
+Its server said before the event what of it a session does not get (`protocol/internal/result_trim.py`), and
+that nothing follows it. How long it is, is known at the end alone.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, too_large
+from manager.forwarding.messages import unusable
+from manager.http.event_response import STREAM_FIELDS
+from manager.http.request import Incoming
+from manager.relay.body_sink import JOINED, Poured
+from manager.routing.json.plain_results import BEGIN, END, in_session, is_plain
+from manager.routing.request_heads.request_metadata import EVENTS, JSON
+from manager.upstream.response import Piece
+from protocol import sse
+from protocol.internal.result_trim import Trim
+
+_END: Final = END + sse.EVENT_END
+
+
+class LargeEvent(Poured):
+    """Where the bytes of such an answer go. As long as they are few they are held; then it flows.
+
+    Where the stream says something else than was promised while it is held, nothing is written of it.
+
+    Args:
+        incoming: gets it.
+        fields: for the head.
+        identity: the id of the call as JSON text, which the response has.
+        trim: what the server says of it.
+        limit: bytes of the largest stream.
+        now: a monotonic clock.
+    """
+
+    __slots__ = ("_fields", "_identity", "_is_done", "_limit", "_tail", "_trim")
+
+    def __init__(
+        self,
+        incoming: Incoming,
+        fields: Mapping[str, str],
+        *,
+        identity: bytes,
+        trim: Trim,
+        limit: int,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(incoming, now)
+        self.held = []
+        self._fields = fields
+        self._identity = identity
+        self._trim = trim
+        self._limit = limit
+        self._is_done = False
+        self._tail = b""  # the last bytes that came
+
+    def put(self, data: Piece) -> bool:
+        """Take a piece; whether the client keeps up. What follows the end of the event goes nowhere."""
+        if self._is_done:
+            return True
+        self.at += len(data)
+        if self.at > self._limit:
+            raise InterruptedAnswerError(too_large(self._limit))
+        has_room = self._write(data) if self.held is None else self._hold(data, self.held)
+        if not self._tail.endswith(_END) or not self._complete():
+            return has_room
+        self._is_done = True
+        if self.on_done is not None:
+            self.on_done()
+        return True
+
+    def finish(self) -> None:
+        """The body has come to its end."""
+        if not self._is_done:
+            raise InterruptedAnswerError(unusable(200))
+
+    def _hold(self, data: Piece, held: list[Piece]) -> bool:
+        held.append(bytes(data))
+        self._tail = (self._tail + data[-len(_END) :])[-len(_END) :]
+        if self.at <= COLLECTED:
+            return True
+        self.held, self._tail = None, b""
+        return self._write(self._begin(b"".join(held)))
+
+    def _complete(self) -> bool:
+        """Write the end, or all of it; False where it is not what was promised."""
+        if self.held is None:
+            self._finish()
+            return True
+        stream = b"".join(self.held)
+        event = sse.lone_event(stream, 0, len(stream))
+        return event is not None and self._respond(stream, event)
+
+    @abstractmethod
+    def _respond(self, stream: bytes, event: sse.Lone) -> bool:
+        """Write the whole of a small one; False where it is not what was promised."""
+
+    @abstractmethod
+    def _begin(self, stream: bytes) -> Piece:
+        """Write the head, and some of what came; the rest of that."""
+
+    @abstractmethod
+    def _write(self, data: Piece) -> bool:
+        """Write more, and keep the tail; whether the client keeps up."""
+
+    @abstractmethod
+    def _finish(self) -> None:
+        """Write the end."""
+
+
+class EventAsItIs(LargeEvent):
+    """One for a client that takes event streams of the era without sessions."""
+
+    __slots__ = ()
+
+    def _respond(self, stream: bytes, event: sse.Lone) -> bool:
+        if not is_plain(stream, event.start, event.end, self._identity, self._trim):
+            return False
+        self._start(stream)
+        self._incoming.finish()
+        return True
+
+    def _begin(self, stream: bytes) -> Piece:
+        self._start(stream[:JOINED])
+        return memoryview(stream)[JOINED:]
+
+    def _start(self, begin: bytes) -> None:
+        self._incoming.start(200, {**self._fields, **STREAM_FIELDS}, EVENTS, None, begin)
+
+    def _write(self, data: Piece) -> bool:
+        self._tail = (self._tail + data[-len(_END) :])[-len(_END) :]
+        return self._incoming.put(data)
+
+    def _finish(self) -> None:
+        self._incoming.finish()
+
+
+class EventAsJson(LargeEvent):
+    """One for a session, without what that does not get; what may be the end is kept back."""
+
+    __slots__ = ()
+
+    def _respond(self, stream: bytes, event: sse.Lone) -> bool:
+        body = in_session(stream, event.start, event.end, self._identity, self._trim)
+        if body is not None:
+            self._incoming.respond(200, body, self._fields)
+        return body is not None
+
+    def _begin(self, stream: bytes) -> Piece:
+        begin = BEGIN % self._identity
+        skipped = stream.index(begin) + len(begin) + self._trim.first
+        rest = memoryview(stream)[skipped:]
+        self._incoming.start(200, self._fields, JSON, None, b"".join((begin, rest[:JOINED])))
+        return rest[JOINED:]
+
+    def _write(self, data: Piece) -> bool:
+        back = self._trim.last + len(_END)
+        if len(data) > back:
+            ready: tuple[Piece, ...] = (self._tail, data[:-back])
+            self._tail = bytes(data[-back:])
+        else:
+            text = self._tail + data
+            ready = (text[:-back],)
+            self._tail = text[-back:]
+        return self._incoming.put(*ready) if any(ready) else not self._incoming.is_full
+
+    def _finish(self) -> None:
+        self._incoming.finish(END)

@@ -1,0 +1,95 @@
+"""A large answer of JSON on its way to its client, piece by piece: neither collected nor read.
+
+In a session it goes without what only the stateless era knows: the server said where that is
+(`protocol/internal/result_trim.py`), and nothing is written before the beginning has shown that this is the
+response that was asked for.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from manager.forwarding.answer import InterruptedAnswerError
+from manager.forwarding.messages import unusable
+from manager.http.request import Incoming
+from manager.relay.body_sink import JOINED, Poured
+from manager.routing.json.plain_results import END
+from manager.routing.request_heads.request_metadata import JSON
+from manager.upstream.response import Piece
+from protocol.internal.result_trim import Trim
+
+_WHOLE: Final = Trim(0, 0)
+
+
+class LargeBody(Poured):
+    """Where the bytes of such an answer go.
+
+    Args:
+        incoming: gets the head, too, with the first bytes.
+        status: for that head.
+        fields: for that head.
+        length: of the whole body as it comes, in bytes; more than are collected.
+        begin: how the body has to begin.
+        trim: what is cut out behind that, and before the end.
+        now: a monotonic clock.
+    """
+
+    __slots__ = ("_begin", "_fields", "_held", "_length", "_status", "_tail", "_trim")
+
+    def __init__(
+        self,
+        incoming: Incoming,
+        status: int,
+        fields: Mapping[str, str],
+        length: int,
+        *,
+        begin: bytes = b"",
+        trim: Trim = _WHOLE,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        super().__init__(incoming, now)
+        self._status = status
+        self._fields = fields
+        self._length = length
+        self._begin = begin
+        self._trim = trim
+        self._tail = length - len(END) - trim.last
+        self._held: bytes | None = b""  # None once it has begun
+
+    def put(self, data: Piece) -> bool:
+        """Take a piece; whether the client keeps up."""
+        if self._held is None:
+            kept = self._kept(data)
+        else:
+            data = b"".join((self._held, data)) if self._held else data
+            if len(data) < len(self._begin) + self._trim.first:
+                self._held = bytes(data)
+                return True
+            kept = self._begun(memoryview(data))
+        return self._incoming.put(*kept) if any(kept) else not self._incoming.is_full
+
+    def finish(self) -> None:
+        """The body has come to its end."""
+        self._incoming.finish()
+
+    def _begun(self, data: memoryview) -> tuple[Piece, ...]:
+        """Write the head and the first bytes; what is left of the others."""
+        begin, (first, last) = self._begin, self._trim
+        if data[: len(begin)] != begin:
+            raise InterruptedAnswerError(unusable(self._status))
+        self._held = None
+        body = data[len(begin) + first :]
+        self.at = len(data) - len(body[JOINED:])
+        joined = b"".join((begin, body[:JOINED]))
+        self._incoming.start(self._status, self._fields, JSON, self._length - first - last, joined)
+        return self._kept(body[JOINED:])
+
+    def _kept(self, data: Piece) -> tuple[Piece, ...]:
+        """What is left of a piece, without what is cut out before the end."""
+        begin, self.at = self.at, self.at + len(data)
+        if self.at <= self._tail or not self._trim.last:
+            return (data,)
+        behind = self._tail + self._trim.last
+        return data[: max(0, self._tail - begin)], data[max(0, behind - begin) :]

@@ -1,0 +1,65 @@
+"""Which answers on their way nobody has to read, and where their bytes go then.
+
+All others go on in a task, which knows everything (`direct_relay.py`, `writer.py`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from manager.answers.exchange import Exchange
+from manager.forwarding.answer import COLLECTED
+from manager.http.request import Incoming
+from manager.relay.body_sink import Poured
+from manager.relay.large_event import EventAsItIs, EventAsJson, LargeEvent
+from manager.relay.large_json import LargeBody
+from manager.routing.json.plain_results import BEGIN
+from manager.routing.request_heads.request_metadata import JSON
+from manager.upstream.response import UpstreamResponse
+from protocol import sse
+from protocol.internal.result_trim import Trim
+
+_LOOKED_AT: Final = 2048
+"""Bytes of a stream in which the response has to begin."""
+_NOTHING: Final = Trim(0, 0)
+
+
+def unread(incoming: Incoming, exchange: Exchange, response: UpstreamResponse, limit: int) -> Poured | None:
+    """Where an answer's bytes go that nobody has to read; None for any other.
+
+    Args:
+        response: of which the head has come, and of an event stream more than that.
+        limit: bytes of the largest answer.
+    """
+    if response.is_events:
+        return _event(incoming, exchange, response, limit)
+    head = response.head
+    length, fields = head.content_length or 0, exchange.headers
+    if head.content_type != JSON.encode() or not COLLECTED < length <= limit:
+        return None
+    if exchange.session is None:
+        return LargeBody(incoming, head.status, fields, length)
+    if head.trim is None or head.status != 200:
+        return None
+    return LargeBody(incoming, 200, fields, length, begin=BEGIN % exchange.message.id, trim=head.trim)
+
+
+def _event(
+    incoming: Incoming, exchange: Exchange, response: UpstreamResponse, limit: int
+) -> LargeEvent | None:
+    first, identity = bytes(response.first[:_LOOKED_AT]), exchange.message.id
+    begun = sse.lone_begin(first)
+    trim = None if begun is None else Trim.of_comment(begun.comment)
+    is_fit = (
+        incoming.knows_chunks and response.head.status == 200 and (response.head.content_length or 0) <= limit
+    )
+    if begun is None or trim is None or not is_fit:
+        return None
+    begin = BEGIN % identity
+    if not first.startswith(begin, begun.start) or len(first) < begun.start + len(begin) + trim.first:
+        return None
+    if exchange.session is not None:
+        return EventAsJson(incoming, exchange.headers, identity=identity, trim=trim, limit=limit)
+    if not exchange.accepts_events:
+        return EventAsJson(incoming, exchange.headers, identity=identity, trim=_NOTHING, limit=limit)
+    return EventAsItIs(incoming, exchange.headers, identity=identity, trim=trim, limit=limit)

@@ -1,0 +1,285 @@
+"""Which calls need no thought, since one like them was thought through: makes routes, and says if they hold.
+
+A call that went the usual way without a task (`relay/direct_relay.py`) and came for the second time with its
+head leaves
+a route behind. What follows on it is compared (`cached_route.py`) and sent on (`cached_call.py`). Whatever
+is not
+as it was takes the usual way, at the beginning or from the middle: nothing is answered here that would not be
+answered there in the same words.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, Protocol
+
+from manager.answers.client_record import sighting
+from manager.answers.dispatch import Sent
+from manager.answers.exchange import Exchange, Located
+from manager.answers.locate import located_now
+from manager.answers.new_exchange import claims_of, exchange_of
+from manager.answers.outgoing import outgoing
+from manager.forwarding.forward import Forwarder, Outgoing, Underway
+from manager.forwarding.in_flight import Slot
+from manager.http.request import DateLine, Incoming
+from manager.relay.direct_relay import Express
+from manager.route_cache.bound_route import Passage
+from manager.route_cache.cached_route import NOTED_S, FastRoute, Told
+from manager.route_cache.route_group import Kind
+from manager.routing.request_heads.request_metadata import Arrival
+from manager.routing.state.clients import Clients
+from manager.routing.state.session_table import Session, Sessions
+from manager.routing.workspace.resolution import decisive
+from manager.settings import Settings
+from manager.supervision.workspaces import Workspaces
+from manager.upstream.response import UpstreamResponse
+from protocol import headers
+from protocol.call_pattern import Pattern, probe_of
+from protocol.inbound import Inbound, classify
+from protocol.jsonrpc import Request
+
+REMEMBERED: Final = 1024
+"""Kinds of calls whose routes are kept, and addresses of which is known how they were called last."""
+LONGEST_LINE: Final = 512
+"""Bytes of a request line that is remembered."""
+LEARNED: Final = 4096
+"""Routes after which all are forgotten: each keeps the call it was made from."""
+
+
+class Host(Protocol):
+    """Who answers requests the usual way."""
+
+    is_draining: bool
+
+    def resume(self, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
+        """Go on with a call that is under way."""
+
+    def rested(self) -> None:
+        """Nothing is under way on the fast path."""
+
+
+class FastPath:
+    """The routes of a manager.
+
+    Attributes:
+        kinds: the calls that came, by what their heads and their sessions say.
+        longest: bytes of a body that the door lets in.
+        under_way: calls that were sent and not answered.
+        date: for the heads of answers.
+    """
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        workspaces: Workspaces,
+        sessions: Sessions,
+        clients: Clients,
+        forwarder: Forwarder,
+        settings: Settings,
+    ) -> None:
+        self.kinds: dict[tuple[Arrival, Told | None], Kind] = {}
+        self.longest = settings.body_limit
+        self.under_way = 0
+        self.date = DateLine()
+        self._learned = 0
+        self._recent: dict[bytes, Passage] = {}  # by request lines: how each was called last
+        self._total = forwarder.total
+        self._host = host
+        self._workspaces = workspaces
+        self._sessions = sessions
+        self._clients = clients
+        self._forwarder = forwarder
+        self._settings = settings
+        self._limit = settings.in_flight_limit
+        self._workspace_limit = settings.workspace_in_flight_limit
+
+    # -- a call --------------------------------------------------------------------------------------------
+
+    def known(self, arrival: Arrival, identity: str | None) -> tuple[Session | None, Kind | None]:
+        """The session of this id, and what is known of calls with such a head in it."""
+        if identity is None:
+            return None, self.kinds.get((arrival, None))
+        session = self._sessions.peek(identity)
+        return session, None if session is None else self.kinds.get((arrival, Told.by(session)))
+
+    def passage(self, last: Passage, identity: bytes) -> Passage | None:
+        """How a session takes the route of another one, or of itself; None where its route is another.
+
+        Args:
+            identity: that its request names it by, empty where the pattern of its head says all about that.
+        """
+        if last.session is None or not identity or identity == last.session.id.encode():
+            return last
+        session = self._sessions.peek(identity.decode())
+        if session is None or Told.by(session) != last.route.told:
+            return None
+        return Passage(last.route, session, last.heads)
+
+    def recent(self, data: bytes) -> Passage | None:
+        """How the address that a request begins with was called last; None where that is not known."""
+        return self._recent.get(_request_line(data))
+
+    def took(self, passage: Passage, head: bytes) -> None:
+        """A call with such a head was sent."""
+        line = _request_line(head)
+        if line and self._recent.get(line) is not passage:
+            if len(self._recent) >= REMEMBERED:
+                self._recent.clear()
+            self._recent[line] = passage
+
+    def holds(self, route: FastRoute, session: Session | None, now: float) -> bool:
+        """Whether a call of this route goes where the last one went, at monotonic time `now`."""
+        if self._host.is_draining:
+            return False
+        workspace, told = route.located.workspace, route.told
+        if session is not None and (
+            told is None or self._sessions.get(session.id, now) is not session or not told.is_still(session)
+        ):
+            return False
+        if route.folder is not None and self._workspaces.remembered(route.folder) is not workspace:
+            return False
+        if route.figures.in_flight >= self._workspace_limit or self._total.in_flight >= self._limit:
+            return False
+        return self._workspaces.ready_now(workspace, now) is route.instance
+
+    def begin(self, route: FastRoute, now: float) -> None:
+        """A call is sent."""
+        self.under_way += 1
+        figures = route.figures
+        figures.in_flight += 1
+        self._total.in_flight += 1
+        figures.calls += 1
+        figures.last_call_at = now
+        if now - route.noted_at >= NOTED_S:
+            self._clients.note(route.client, route.note(now))
+
+    def end(self, route: FastRoute) -> None:
+        """It is about to be answered."""
+        figures = route.figures
+        figures.in_flight -= 1
+        self._total.in_flight -= 1
+        figures.last_outcome = "ok"
+        self.under_way -= 1
+        if not self.under_way and self._host.is_draining:
+            self._host.rested()
+
+    def resume(
+        self,
+        incoming: Incoming,
+        passage: Passage,
+        response: UpstreamResponse,
+        *,
+        begun: float,
+        sent_at: float,
+        patience_s: float,
+    ) -> Express:
+        """Let a call go on the usual way; times are monotonic."""
+        route = passage.route
+        exchange = _exchange(route.arrival, incoming.body, passage.session)
+        assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
+        exchange.decided(route.located)
+        slot = Slot(route.figures, self._total, is_stream=False, begun=begun, is_counted=True)
+        slot.sent = sent_at
+        sent = Sent(route.located, Underway(response, slot, sent_at, self._settings.call_timeout_s))
+        self.under_way -= 1
+        return self._host.resume(incoming, exchange, sent, patience_s)
+
+    # -- routes --------------------------------------------------------------------------------------------
+
+    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+        """A call was answered that could have gone this way, or has."""
+        if not exchange.is_tool_call or not incoming.is_repeatable:
+            return
+        session = exchange.session
+        kind = self._kind(incoming.arrival, session)
+        known = next((one for one in kind.routes if one.match(incoming.body) is not None), None)
+        if known is not None and self.holds(known, session, time.monotonic()):
+            return
+        if not kind.is_worth_learning():
+            return
+        route = self._route(incoming.arrival, exchange, sent)
+        if route is not None:
+            if self._learned >= LEARNED:
+                self._forget()
+                self._learned, kind = 0, self._kind(incoming.arrival, session)
+            kind.learn(route, instead_of=known)
+            self._learned += 1
+
+    def _kind(self, arrival: Arrival, session: Session | None) -> Kind:
+        by = arrival, None if session is None else Told.by(session)
+        kind = self.kinds.get(by)
+        if kind is None:
+            if len(self.kinds) >= REMEMBERED:
+                self._forget()
+            kind = self.kinds[by] = Kind()
+        return kind
+
+    def _forget(self) -> None:
+        self.kinds.clear()
+        self._recent.clear()
+
+    def _route(self, arrival: Arrival, exchange: Exchange, sent: Sent) -> FastRoute | None:
+        session, workspace = exchange.session, sent.located.workspace
+        if session is not None and claims_of(arrival, session) != exchange.claims:
+            return None  # it chose another workspace since the call came
+        located = located_now(self._workspaces, exchange.claims)
+        if located is None or located.workspace is not workspace:
+            return None  # the same, of a call that was known: it is read only after it was sent
+        instance = self._workspaces.ready_now(workspace, time.monotonic())
+        claim = decisive(exchange.claims)
+        patterns = _patterns(arrival, exchange, sent.located)
+        if instance is None or claim is None or patterns is None:
+            return None
+        request = outgoing(exchange)
+        return FastRoute(
+            arrival,
+            exchange,
+            sent.located,
+            instance,
+            patterns=patterns,
+            upstream=self._forwarder.head(instance, request),
+            client=sighting(exchange, time.monotonic())[0],
+            folder=None if claim.is_id else str(claim.text),
+        )
+
+
+def _patterns(
+    arrival: Arrival, exchange: Exchange, located: Located
+) -> tuple[Pattern, Pattern | None] | None:
+    """How such calls come, and how they are sent on; None where another one shows that this is not so."""
+    came = probe_of(exchange.message.body)
+    if came is None:
+        return None
+    pattern, probe = came
+    other = _exchange(arrival, probe, exchange.session)
+    if other is None or other.claims != exchange.claims:
+        return None
+    other.decided(located)
+    sent, other_sent = outgoing(exchange), outgoing(other)
+    if _but_body(sent) != _but_body(other_sent):
+        return None
+    if sent.body == exchange.message.body and other_sent.body == probe:
+        return pattern, None
+    written = probe_of(sent.body)
+    if written is None or written[0].probe != pattern.probe or written[1] != other_sent.body:
+        return None
+    return pattern, written[0]
+
+
+def _request_line(data: bytes) -> bytes:
+    return data[: max(0, data.find(b"\r", 0, LONGEST_LINE))]
+
+
+def _but_body(sent: Outgoing) -> tuple[Any, ...]:
+    return sent.method, tuple(sent.headers), sent.target, sent.timed
+
+
+def _exchange(arrival: Arrival, body: bytes, session: Session | None) -> Exchange | None:
+    inbound = classify(arrival.fields, body)
+    if not isinstance(inbound, Inbound) or not isinstance(inbound.message, Request):
+        return None
+    exchange = exchange_of(arrival, inbound, inbound.message, session)
+    if session is not None:
+        exchange.headers[headers.SESSION] = session.id
+    return exchange

@@ -1,0 +1,1 @@
+"""Changes and inspects JSON as bytes, without re-serialising it. Pure."""

@@ -1,0 +1,58 @@
+"""Results that a client gets as they are, or but for the one member that the era of sessions does not know.
+
+Nearly all are of this kind. What anything else means, and how it is written, is for those who read whole
+messages (`forwarding/messages.py`, `legacy_result.py`): here is only said that there is nothing to be done.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from protocol.internal import result_trim as trims
+from protocol.internal.result_trim import Trim
+
+BEGIN: Final = b'{"jsonrpc":"2.0","id":%b,"result":{'
+"""How the response to a call begins, by its id; then one value reaches to the last byte but one."""
+END: Final = b"}}"
+"""How it ends."""
+_skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
+
+
+def is_plain(data: bytes, start: int, end: int, identity: bytes, trim: Trim | None = None) -> bool:
+    """Whether this is the response of a call that succeeded; where not, somebody must read it.
+
+    Args:
+        data: the response is in it.
+        start: where it begins.
+        end: where it ends.
+        identity: the id of the call as JSON text.
+        trim: what the server says of it; then it is taken at its word.
+    """
+    begin = BEGIN % identity
+    if not (data.startswith(begin, start, end) and data.endswith(END, start, end)):
+        return False
+    if trim is None:
+        try:
+            _skip(data[start + len(begin) - 1 : end - 1])
+        except (msgspec.DecodeError, RecursionError):
+            return False
+    return True
+
+
+def in_session(data: bytes, start: int, end: int, identity: bytes, trim: Trim | None = None) -> bytes | None:
+    """Such a response for a client of the era of sessions: without type of the result and name of the server.
+
+    None where somebody must read it.
+    """
+    begin = BEGIN % identity
+    if not (data.startswith(begin, start, end) and data.endswith(END, start, end)):
+        return None
+    inside, behind = start + len(begin), end - len(END)
+    if trim is None:
+        trim = trims.of(data, inside - 1, behind + 1)
+        if trim is None:
+            return None
+    first, last = inside + trim.first, behind - trim.last
+    return None if first > last else b"".join((begin, data[first:last], END))

@@ -1,0 +1,1 @@
+"""Reads and judges the heads of requests. Pure."""

@@ -1,0 +1,226 @@
+"""The door: which requests get in at all, decided from the request's head alone.
+
+Pure rules, one set for every caller: the connection gate and the middleware in `manager/listener/`, and
+whatever
+else may one day read requests. Not here: who the peer is (`manager/listener/peer_identity.py`), how bytes
+become a head
+(`http_server/head.py`), what the body must look like (`routing/json/scan.py`, re-exported), what a method or
+a path means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from http_server.framing import refuse_framing
+from http_server.head import RequestFacts
+from http_server.refusal import DoorRefusal, body_too_large
+from manager.routing.json.scan import check_json
+from protocol import jsonrpc
+
+__all__ = [
+    "ANSWER_HEADERS",
+    "HEADER_MISMATCH",
+    "DoorRefusal",
+    "DoorRules",
+    "RequestFacts",
+    "body_too_large",
+    "check_json",
+    "is_mcp_target",
+    "refusal_body",
+    "refuse",
+]
+
+HEADER_MISMATCH: Final = -32020
+"""JSON-RPC code of the 2026-07-28 revision for headers that contradict each other or the body."""
+
+ANSWER_HEADERS: Final[tuple[tuple[str, str], ...]] = (
+    ("Cache-Control", "no-store"),
+    (
+        "Content-Security-Policy",
+        "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
+    ),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+    ("X-Content-Type-Options", "nosniff"),
+    ("X-Frame-Options", "DENY"),
+)
+"""On every answer (BR5, BR6). A handler may set its own `Cache-Control` or policy; none ever sets CORS."""
+
+_MODERN_ROUTING: Final = frozenset({b"mcp-protocol-version", b"mcp-method", b"mcp-name"})
+_SINGLETONS: Final = _MODERN_ROUTING | {
+    b"authorization",
+    b"content-length",
+    b"content-type",
+    b"host",
+    b"mcp-session-id",
+    b"x-workspace-cwd",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DoorRules:
+    """What is allowed in. Sizes in bytes; `hosts` and `origins` in lower case."""
+
+    hosts: frozenset[bytes]
+    origins: frozenset[bytes]
+    body_cap: int = 16 * 1024 * 1024
+    head_cap: int = 16 * 1024
+    field_cap: int = 100
+
+    @classmethod
+    def for_ports(cls, ports: Iterable[int], *, body_cap: int = 16 * 1024 * 1024) -> DoorRules:
+        """The rules of a manager that listens on these loopback ports.
+
+        The only origins let in are the manager's own pages, on any method: browsers send `Origin` with a
+        same-origin POST too, and a page of another local port is as foreign as one from the internet.
+        """
+        names = ("127.0.0.1", "localhost", "[::1]")
+        hosts = {f"{name}:{port}" for name in names for port in ports}
+        hosts |= {name for name in names if 80 in set(ports)}
+        encoded = frozenset(host.encode() for host in hosts)
+        return cls(encoded, frozenset(b"http://" + host for host in encoded), body_cap=body_cap)
+
+    @property
+    def head_too_large(self) -> DoorRefusal:
+        """The refusal of a head over either cap."""
+        limit = f"{self.head_cap // 1024} KiB or {self.field_cap} fields"
+        return DoorRefusal(431, f"the request's head is larger than {limit}; send fewer or shorter headers")
+
+
+@dataclass(slots=True)
+class _Head:
+    facts: RequestFacts
+    fields: dict[bytes, bytes]
+    duplicates: list[bytes]
+    size: int
+    count: int
+
+
+def refuse(facts: RequestFacts, rules: DoorRules) -> DoorRefusal | None:
+    """The first rule this request breaks, or None when it may go on (M-9, M-10, SP1, SP2, BR1 to BR4)."""
+    head = _read(facts)
+    for rule in _LADDER:
+        refusal = rule(head, rules)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def is_mcp_target(target: str) -> bool:
+    """Whether the request target is a door for JSON-RPC messages (M-4)."""
+    path = target.partition("?")[0].rstrip("/")
+    return path == "/mcp" or (path.startswith("/w/") and path.endswith("/mcp"))
+
+
+def refusal_body(refusal: DoorRefusal, method: str, target: str) -> bytes:
+    """The JSON body: a JSON-RPC error without id for a message to an MCP door, else `{"error": text}`."""
+    if method == "POST" and is_mcp_target(target):
+        return jsonrpc.error(None, refusal.code, refusal.reason)
+    return json.dumps({"error": refusal.reason}).encode()
+
+
+def _read(facts: RequestFacts) -> _Head:
+    fields: dict[bytes, bytes] = {}
+    duplicates: list[bytes] = []
+    size = len(facts.method) + len(facts.target) + 14
+    count = 0
+    for name, value in facts.headers:
+        key = name.lower()
+        size += len(name) + len(value) + 4
+        count += 1
+        if key in fields:
+            duplicates.append(key)
+            # Joined as HTTP joins lists: a second Origin can then never hide behind a good one.
+            fields[key] = fields[key] + b", " + value
+        else:
+            fields[key] = value
+    return _Head(facts, fields, duplicates, size, count)
+
+
+def _target(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    if head.facts.method == "CONNECT" or not head.facts.target.startswith("/"):
+        return DoorRefusal(400, "this is not a proxy; send the path alone as the request target")
+    return None
+
+
+def _host(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    host = head.fields.get(b"host")
+    if host is None or b"host" in head.duplicates:
+        return DoorRefusal(400, "send exactly one Host header")
+    if host.lower() not in rules.hosts:
+        return DoorRefusal(421, "unknown Host; address this server as 127.0.0.1 or localhost with its port")
+    return None
+
+
+def _origin(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    origin = head.fields.get(b"origin")
+    if origin is not None and origin.lower() not in rules.origins:
+        return DoorRefusal(403, "requests from web pages are refused; send no Origin header")
+    return None
+
+
+def _referer(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    referer = head.fields.get(b"referer")
+    if referer is None:
+        return None
+    origin = b"/".join(referer.lower().split(b"/", 3)[:3]).partition(b"?")[0]
+    if origin not in rules.origins or b"referer" in head.duplicates:
+        return DoorRefusal(403, "requests that come from another page are refused; send no Referer header")
+    return None
+
+
+def _fetch_site(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    if head.fields.get(b"sec-fetch-site", b"none").lower() not in (b"none", b"same-origin"):
+        return DoorRefusal(403, "cross-site requests are refused; open this address directly")
+    return None
+
+
+def _duplicates(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    for name in head.duplicates:
+        if name in _SINGLETONS:
+            code = HEADER_MISMATCH if name in _MODERN_ROUTING else jsonrpc.INVALID_REQUEST
+            return DoorRefusal(400, f"send the header {name.decode()} once", code=code)
+    return None
+
+
+def _head_size(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    if head.size > rules.head_cap or head.count > rules.field_cap:
+        return rules.head_too_large
+    return None
+
+
+def _content_type(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    if head.facts.method != "POST" or head.fields.get(b"content-type") == b"application/json":
+        return None
+    kind, *parameters = head.fields.get(b"content-type", b"").lower().split(b";")
+    charsets = {parameter.strip().replace(b'"', b"") for parameter in parameters}
+    if kind.strip() != b"application/json" or charsets - {b"charset=utf-8"}:
+        return DoorRefusal(415, "send the body as Content-Type: application/json in UTF-8")
+    return None
+
+
+def _content_encoding(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    if head.fields.get(b"content-encoding", b"identity").lower() != b"identity":
+        return DoorRefusal(415, "send the body uncompressed, without Content-Encoding")
+    return None
+
+
+def _framing(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+    return refuse_framing(head.fields, rules.body_cap)
+
+
+_LADDER: Final[tuple[Callable[[_Head, DoorRules], DoorRefusal | None], ...]] = (
+    _target,
+    _host,
+    _origin,
+    _referer,
+    _fetch_site,
+    _duplicates,
+    _head_size,
+    _content_type,
+    _content_encoding,
+    _framing,
+)

@@ -1,0 +1,110 @@
+"""Reads and judges heads, and remembers what it made of them.
+
+A client sends the same head with every call but for the digits of its `Content-Length`, and clients of one
+kind the same but for the id of their session. Heads that differ in nothing else are read alike, so the
+grammar (`http_server/head.py`), the door's rules (`admission.py`) and what the head says
+(`request_metadata.py`) are asked once for all of them. Nothing is remembered of a head that was refused.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from http_server.head import MALFORMED, PLAIN_LENGTH, Framing, framing, may_become_head, parse_head
+from manager.routing.request_heads.admission import DoorRefusal, DoorRules, RequestFacts, refuse
+from manager.routing.request_heads.request_metadata import Arrival, arrival
+from protocol import headers
+
+REMEMBERED: Final = 1024
+LONGEST: Final = 2048
+"""Bytes of a head that is remembered."""
+SESSION: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\n)")
+"""A session's id: whatever visible characters it has, no rule of the door makes a difference between them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A head that does not get in; `facts` where it could be read."""
+
+    refusal: DoorRefusal
+    facts: RequestFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A head that may go on; `arrival` where it is for an MCP route, without the session that it names."""
+
+    facts: RequestFacts
+    framing: Framing
+    arrival: Arrival | None
+
+    @property
+    def session(self) -> str | None:
+        """The id of a session that was read with it."""
+        return None if self.arrival is None else self.arrival.fields.get(headers.SESSION)
+
+
+class Read(NamedTuple):
+    """What was read: the head, the bytes of its body (None: in chunks), and the id of a session it names."""
+
+    head: Head
+    length: int | None
+    session: str | None
+
+
+class Heads:
+    """What is known of heads under some rules."""
+
+    def __init__(self, rules: DoorRules) -> None:
+        self._rules = rules
+        self._known: dict[bytes, Head] = {}
+
+    def read(self, raw: bytes) -> Read | Refused:
+        """What a whole head is."""
+        is_short = len(raw) <= LONGEST
+        named = SESSION.search(raw) if is_short else None
+        bare = raw if named is None else _without(raw, named)
+        digits = PLAIN_LENGTH.search(bare) if is_short else None
+        if digits is None:
+            judged = self._judge(raw)
+            if isinstance(judged, Refused):
+                return judged
+            return Read(judged, judged.framing.length, judged.session)
+        key, length = _without(bare, digits), int(digits[1])
+        known = self._known.get(key)
+        if known is None or length > self._rules.body_cap:
+            judged = self._judge(bare)
+            if isinstance(judged, Refused):
+                return judged
+            known = self._remember(key, judged)
+        return Read(known, length, known.session if named is None else named[1].decode())
+
+    def _remember(self, key: bytes, judged: Head) -> Head:
+        if len(self._known) >= REMEMBERED:
+            self._known.clear()
+        self._known[key] = judged
+        return judged
+
+    def hopeless(self, begin: bytes) -> DoorRefusal | None:
+        """Why what has come of a head can never become one that gets in, if so."""
+        if len(begin) > self._rules.head_cap:
+            return self._rules.head_too_large
+        is_possible = begin in (b"", b"\r") or may_become_head(begin)
+        return None if is_possible else MALFORMED
+
+    def _judge(self, raw: bytes) -> Head | Refused:
+        facts = self._rules.head_too_large if len(raw) > self._rules.head_cap else parse_head(raw)
+        if isinstance(facts, DoorRefusal):
+            return Refused(facts)
+        refusal = refuse(facts, self._rules)
+        if refusal is not None:
+            return Refused(refusal, facts)
+        return Head(facts, framing(raw, facts), arrival(facts))
+
+
+def _without(text: bytes, found: re.Match[bytes]) -> bytes:
+    """The text but for the group that was found."""
+    begin, end = found.span(1)
+    return text[:begin] + text[end:]

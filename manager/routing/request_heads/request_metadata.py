@@ -1,0 +1,128 @@
+"""What the head of a request at an MCP route says: its workspace, the answers it takes, what is passed on.
+
+Reads only; which claim is believed is decided in `routing/workspace/resolution.py`. The same head always
+says the same, so it is read once for as many requests as come with it (`reader.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+from urllib.parse import parse_qsl, unquote, urlencode
+
+from manager.routing.request_heads.admission import RequestFacts
+from manager.routing.workspace.resolution import Claims
+from protocol import headers
+
+EVENTS: Final = "text/event-stream"
+JSON: Final = "application/json"
+METHODS: Final = ("DELETE", "GET", "POST")
+PATHS: Final = ("/mcp", "/mcp/", "/w/{workspace_id}/mcp")
+"""The MCP routes; each serves all of `METHODS`."""
+
+_ASKED_FOR: Final = (
+    headers.SESSION,
+    headers.VERSION,
+    headers.METHOD,
+    headers.NAME,
+    headers.LAST_EVENT_ID,
+    headers.WORKSPACE_CWD,
+)
+_SPELT: Final = {name.lower(): name for name in _ASKED_FOR}
+_PATH: Final = re.compile(r"/mcp/?|/w/([^/]+)/mcp")
+_REWRITTEN: Final = frozenset({"mcp-protocol-version", "mcp-method", "mcp-name"})
+
+
+def _fields(sent: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+    """The header fields: those that are asked for spelt as we spell them, all others in lower case.
+
+    What was sent several times is joined as HTTP joins lists.
+    """
+    found: dict[str, str] = {}
+    for name, value in sent:
+        lower, text = name.decode("latin-1").lower(), value.decode("utf-8", "surrogateescape")
+        key = _SPELT.get(lower, lower)
+        found[key] = f"{found[key]}, {text}" if key in found else text
+    return found
+
+
+class Arrival:
+    """One head at an MCP route.
+
+    Attributes:
+        method: of HTTP.
+        workspace: the id of the workspace that its path names.
+        fields: its header fields by the names of `protocol.headers`, others by their names in lower case. The
+            id of a session may be empty here: it is told beside what all such heads say (`reader.py`).
+        accepts_json, accepts_events: which forms of answer the client takes (M-28).
+        claims: what it says of its workspace, without a session and without its body.
+        passed: the header fields that cross to the workspace server.
+        passed_legacy: those of them for a legacy request, which gets the protocol's own anew.
+        passed_query: the query string for the workspace server (tool mode), with its question mark, or empty.
+    """
+
+    __slots__ = (
+        "accepts_events",
+        "accepts_json",
+        "claims",
+        "fields",
+        "method",
+        "passed",
+        "passed_legacy",
+        "passed_query",
+        "workspace",
+    )
+
+    def __init__(self, facts: RequestFacts, workspace: str | None) -> None:
+        sent = list(facts.headers)
+        query = _query(facts.target)
+        self.method = facts.method
+        self.workspace = workspace
+        self.fields = _fields(sent)
+        self.accepts_json, self.accepts_events = _accepts(self.fields.get("accept"))
+        self.claims = _claims(workspace, query, self.fields.get(headers.WORKSPACE_CWD))
+        self.passed = tuple(_passed(sent, frozenset()))
+        self.passed_legacy = tuple(_passed(sent, _REWRITTEN))
+        self.passed_query = _passed_query(query)
+
+
+def arrival(facts: RequestFacts) -> Arrival | None:
+    """What a head says, where it is one for an MCP route, whatever its method."""
+    found = _PATH.fullmatch(facts.target.partition("?")[0])
+    if found is None:
+        return None
+    return Arrival(facts, None if found[1] is None else unquote(found[1]))
+
+
+def _query(target: str) -> dict[str, str]:
+    # a `+` stays one, because clients put a folder into the URL as it is (the ladder also tries a blank)
+    raw = target.partition("?")[2].replace("+", "%2B")
+    return dict(parse_qsl(raw, keep_blank_values=True, errors="surrogateescape"))
+
+
+def _claims(workspace: str | None, query: Mapping[str, str], header: str | None) -> Claims:
+    return Claims(
+        path=workspace,
+        query=query.get("cwd"),
+        header=None if header is None else headers.decode_value(header),
+    )
+
+
+def _passed(sent: Iterable[tuple[bytes, bytes]], own: frozenset[str]) -> Iterable[tuple[bytes, bytes]]:
+    for name, value in sent:
+        lower = name.decode("latin-1").lower()
+        if headers.is_forwarded(lower) and lower not in own:
+            yield name, value
+
+
+def _passed_query(query: Mapping[str, str]) -> str:
+    passed = {key: query[key] for key in headers.TOOL_MODES.values() if key in query}
+    return f"?{urlencode(passed, errors='surrogateescape')}" if passed else ""
+
+
+def _accepts(said: str | None) -> tuple[bool, bool]:
+    accept = (said or "").lower()
+    if not accept.strip() or "*/*" in accept:
+        return True, EVENTS in accept
+    return JSON in accept or "application/*" in accept, EVENTS in accept

@@ -1,0 +1,1 @@
+"""Tables of what the manager knows: sessions, servers, clients, port leases, timings. Pure."""

@@ -1,0 +1,163 @@
+"""The life of one workspace server as a table, and how long to wait before starting it again.
+
+Facts come in as events, with the time; the shell (`manager/supervision/supervisor.py`) acts on the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+
+class State(Enum):
+    """Where a workspace server is in its life; the value is what status shows."""
+
+    STOPPED = "stopped"
+    STARTING = "starting"
+    READY = "ready"
+    SUSPECT = "suspect"
+    UNHEALTHY = "unhealthy"
+    STOPPING = "stopping"
+    CRASH_LOOPING = "crash_looping"
+
+
+class Event(Enum):
+    """What can happen to it."""
+
+    START = "start"
+    ANSWERED = "answered"
+    MISSED = "missed"
+    GAVE_UP = "gave_up"
+    EXITED = "exited"
+    STOP = "stop"
+    LOOPED = "looped"
+
+
+TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+    State.STOPPED: {
+        Event.START: State.STARTING,
+        Event.STOP: State.STOPPED,
+        Event.LOOPED: State.CRASH_LOOPING,
+    },
+    State.STARTING: {
+        Event.ANSWERED: State.READY,
+        Event.EXITED: State.STOPPED,
+        Event.STOP: State.STOPPING,
+    },
+    State.READY: {
+        Event.ANSWERED: State.READY,
+        Event.MISSED: State.SUSPECT,
+        Event.EXITED: State.STOPPED,
+        Event.STOP: State.STOPPING,
+    },
+    State.SUSPECT: {
+        Event.ANSWERED: State.READY,
+        Event.MISSED: State.SUSPECT,
+        Event.GAVE_UP: State.UNHEALTHY,
+        Event.EXITED: State.STOPPED,
+        Event.STOP: State.STOPPING,
+    },
+    State.UNHEALTHY: {
+        Event.ANSWERED: State.READY,
+        Event.MISSED: State.UNHEALTHY,
+        Event.GAVE_UP: State.UNHEALTHY,
+        Event.EXITED: State.STOPPED,
+        Event.STOP: State.STOPPING,
+    },
+    State.STOPPING: {Event.EXITED: State.STOPPED, Event.STOP: State.STOPPING},
+    State.CRASH_LOOPING: {Event.START: State.STARTING, Event.STOP: State.STOPPED},
+}
+"""What follows what. A missing entry is a fault in the program, not a state of the world."""
+
+FAST_EXIT_S: Final = 10.0
+"""An exit sooner than this after the start is a crash at start."""
+FAST_EXITS: Final = 5
+"""So many of them in a row are a crash loop."""
+BACK_OFF_S: Final = 0.5
+LONGEST_BACK_OFF_S: Final = 30.0
+SPREAD: Final = 0.25
+RETRY_LOOPING_S: Final = 60.0
+"""A call may start a crash-looping server again after this long; a handshake may at once."""
+
+
+@dataclass(slots=True)
+class Life:
+    """State, counters and times of one workspace server. Times are monotonic seconds."""
+
+    misses_allowed: int = 3
+    state: State = State.STOPPED
+    misses: int = 0
+    first_miss_at: float | None = None
+    started_at: float | None = None
+    fast_exits: int = 0
+    restarts: int = 0
+    not_before: float = 0.0
+
+    def start(self, now: float) -> None:
+        """A process is being started."""
+        self._move(Event.START)
+        self.started_at = now
+        self.misses, self.first_miss_at = 0, None
+
+    def answered(self) -> None:
+        """It answered a health request with the right nonce."""
+        self._move(Event.ANSWERED)
+        self.misses, self.first_miss_at = 0, None
+
+    def missed(self, now: float) -> None:
+        """It did not answer a health request in time."""
+        if self.state is State.STARTING:
+            return
+        self._move(Event.MISSED)
+        self.misses += 1
+        self.first_miss_at = now if self.first_miss_at is None else self.first_miss_at
+        if self.misses >= self.misses_allowed:
+            self._move(Event.GAVE_UP)
+
+    def hung_for(self, now: float) -> float:
+        """Seconds since the first of the misses in a row; 0 while it answers."""
+        return 0.0 if self.first_miss_at is None else now - self.first_miss_at
+
+    def exited(self, now: float, chance: float, *, never_ready: bool = False) -> None:
+        """Its process ended, perhaps before it ever answered. `chance` in [0, 1) spreads the back-off."""
+        asked_for = self.state is State.STOPPING
+        uptime = now - (self.started_at if self.started_at is not None else now)
+        self._move(Event.EXITED)
+        self.misses, self.first_miss_at = 0, None
+        if asked_for:
+            return
+        self.restarts += 1
+        self.fast_exits = self.fast_exits + 1 if never_ready or uptime < FAST_EXIT_S else 1
+        self.not_before = now + back_off(self.fast_exits, chance)
+        if self.fast_exits >= FAST_EXITS:
+            self._move(Event.LOOPED)
+            self.not_before = now + RETRY_LOOPING_S
+
+    def stop(self) -> None:
+        """It is being stopped on purpose."""
+        self._move(Event.STOP)
+        self.fast_exits, self.not_before = 0, 0.0
+
+    def wait_before_start(self, now: float) -> float:
+        """Seconds until the next start is due; 0 when it may start now."""
+        return max(0.0, self.not_before - now)
+
+    def forgive(self) -> None:
+        """Lift the back-off once: a handshake asks for an immediate try (M-42)."""
+        self.not_before = 0.0
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether calls may go to it."""
+        return self.state is State.READY or self.state is State.SUSPECT
+
+    def _move(self, event: Event) -> None:
+        self.state = TRANSITIONS[self.state][event]
+
+
+def back_off(attempt: int, chance: float) -> float:
+    """Seconds before the `attempt`-th start in a row: 0.5 doubling up to 30, ±25 % by `chance`."""
+    plain = min(BACK_OFF_S * 2.0 ** (attempt - 1), LONGEST_BACK_OFF_S)
+    return plain * (1 - SPREAD + 2 * SPREAD * chance)

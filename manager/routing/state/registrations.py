@@ -1,0 +1,306 @@
+"""The servers that somebody else started: who is registered, what state each is in, which may be matched.
+
+Pure, no clock and no I/O. A heartbeat proves that a process lives; only a health answer that echoes its nonce
+proves that the process is the one that listens on the port. So nothing is matched before such an answer, and
+whatever casts doubt on it (silence, another address, a second claim to the port) asks for a new one.
+
+The manager's own children are not in here. Folders must be real paths: they are compared as they stand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
+from enum import Enum
+from typing import Any, Final
+
+from protocol.internal.registration import Heartbeat, Kind
+
+HEARTBEAT_S: Final = 1.0
+SUSPECT_AFTER_S: Final = 2.5
+FORGOTTEN_AFTER_S: Final = 10.0
+SWEEP_EVERY_S: Final = 0.5
+LONGEST_WAKING_GAP_S: Final = 2.0
+"""Between two calls that tell the time. More than this means that the machine or the manager slept."""
+MISSES_ALLOWED: Final = 3
+
+
+class State(Enum):
+    """What is known of a registered server. The values are the words on the wire."""
+
+    STARTING = "starting"  # registered; its port has not yet answered with its nonce
+    READY = "ready"
+    STANDBY = "standby"  # as good as ready, but another one holds its root (M-123)
+    SUSPECT = "suspect"  # may be matched; health must be asked before the next call, and only that ends it
+    UNHEALTHY = "unhealthy"  # gets neither calls nor secrets; see the cause
+    LISTED = "listed"  # an editor: shown, never matched (M-145)
+    GONE = "gone"
+
+
+class Event(Enum):
+    """What can happen to a registered server."""
+
+    CONFIRMED = "health echoed its nonce"
+    MISMATCHED = "health echoed another nonce or none"
+    UNANSWERED = "health was asked three times for nothing"
+    HOLDS_ROOT = "it is the first that became ready on its root"
+    OUTRANKED = "another one holds its root"
+    MOVED = "it has another address"
+    CONTESTED = "another one claims its address"
+    QUIET = "no heartbeat for 2.5 s"
+    LEFT = "bye, exit, or no heartbeat for 10 s"
+
+
+TRANSITIONS: Final[dict[tuple[State, Event], State]] = {
+    (State.STARTING, Event.CONFIRMED): State.READY,
+    (State.STARTING, Event.MISMATCHED): State.UNHEALTHY,
+    (State.STARTING, Event.UNANSWERED): State.UNHEALTHY,
+    (State.READY, Event.MISMATCHED): State.UNHEALTHY,
+    (State.READY, Event.UNANSWERED): State.UNHEALTHY,
+    (State.READY, Event.OUTRANKED): State.STANDBY,
+    (State.READY, Event.MOVED): State.SUSPECT,
+    (State.READY, Event.CONTESTED): State.SUSPECT,
+    (State.READY, Event.QUIET): State.SUSPECT,
+    (State.STANDBY, Event.MISMATCHED): State.UNHEALTHY,
+    (State.STANDBY, Event.UNANSWERED): State.UNHEALTHY,
+    (State.STANDBY, Event.HOLDS_ROOT): State.READY,
+    (State.STANDBY, Event.MOVED): State.SUSPECT,
+    (State.STANDBY, Event.CONTESTED): State.SUSPECT,
+    (State.STANDBY, Event.QUIET): State.SUSPECT,
+    (State.SUSPECT, Event.CONFIRMED): State.READY,
+    (State.SUSPECT, Event.MISMATCHED): State.UNHEALTHY,
+    (State.SUSPECT, Event.UNANSWERED): State.UNHEALTHY,
+    (State.UNHEALTHY, Event.CONFIRMED): State.READY,
+    (State.UNHEALTHY, Event.MOVED): State.STARTING,
+    **{(state, Event.LEFT): State.GONE for state in State},
+}
+"""Events come from outside, in any order: a pair that is not here changes nothing."""
+
+_CAUSES: Final = {Event.MISMATCHED: "identity_mismatch", Event.UNANSWERED: "no_answer"}
+_IN_LINE: Final = frozenset({State.READY, State.STANDBY, State.SUSPECT})
+
+
+@dataclass(frozen=True, slots=True)
+class Registration:
+    """One registered server, as its last heartbeat described it (M-141).
+
+    `secret` must never be shown; an editor has none. `cause` says why it is unhealthy. `registered_at` and
+    `last_seen` are the caller's monotonic seconds. `misses` counts health questions without an answer.
+    """
+
+    session_id: str
+    pid: int
+    workspace_folders: tuple[str, ...]
+    workspace_file: str | None
+    host: str
+    port: int
+    nonce: str | None = field(repr=False)
+    kind: Kind
+    secret: str | None = field(repr=False)
+    state: State
+    registered_at: float
+    last_seen: float
+    cause: str | None = None
+    misses: int = 0
+
+    @property
+    def root(self) -> str:
+        """The folder that gives the workspace its id (M-122)."""
+        return self.workspace_folders[0]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens; `localhost` is the same place as 127.0.0.1."""
+        return ("127.0.0.1" if self.host == "localhost" else self.host, self.port)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A server's state before (None: it was not there) and after one call."""
+
+    session_id: str
+    before: State | None
+    after: State
+    cause: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The outcome of a heartbeat. `first`: the sender must be told `record.secret` (M-139)."""
+
+    first: bool
+    record: Registration
+    changes: tuple[Change, ...]
+
+
+class Registrations:
+    """All external servers by session id, and for each root the line of those that may serve it."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, Registration] = {}
+        self._heard: dict[str, float] = {}  # in waking seconds
+        self._lines: dict[str, list[str]] = {}  # of each root, in the order in which they became ready
+        self._touched: dict[str, tuple[State | None, Registration]] = {}
+        self._last_now: float | None = None
+        self._slept = 0.0
+
+    def heartbeat(self, message: Heartbeat, now: float, secret_factory: Callable[[], str]) -> Registered:
+        """Register a server or replace its record (M-139, M-141).
+
+        An unknown id, or a known one with another nonce or kind, is a new server: it gets a secret and starts
+        from the beginning. With a new address a server must be confirmed again, but stays in matching.
+        """
+        awake = self._awake(now)
+        old = self._records.get(message.session_id)
+        if old is not None and (old.nonce, old.kind) != (message.nonce, message.kind):
+            self._apply(message.session_id, Event.LEFT)
+            old = None
+        self._heard[message.session_id] = awake
+        record = _recorded(old, message, now, secret_factory)
+        self._store(record)
+        if old is None or old.address != record.address:
+            self._claim(record)
+        return Registered(old is None, self._records[record.session_id], tuple(self._changes()))
+
+    def health_answered(self, asked: Registration, echoed: str | None) -> list[Change]:
+        """Take the answer to a health question (M-142, M-144).
+
+        Args:
+            asked: the record as it was when the question went out. If it has another address or nonce by now,
+                the answer says nothing.
+            echoed: the nonce in the answer; None where it held none.
+        """
+        if not self.is_current(asked):
+            return []
+        for record in self._at(asked.address):
+            if record.nonce == echoed:
+                self._apply(record.session_id, Event.CONFIRMED)
+            elif record.session_id == asked.session_id or record.state in _IN_LINE:
+                self._apply(record.session_id, Event.MISMATCHED)
+        return self._changes()
+
+    def health_unanswered(self, asked: Registration) -> list[Change]:
+        """Note that a health question, asked of this record, had no answer; the third in a row tells."""
+        if not self.is_current(asked):
+            return []
+        record = self._records[asked.session_id]
+        self._store(replace(record, misses=record.misses + 1))
+        if record.misses + 1 >= MISSES_ALLOWED:
+            self._apply(asked.session_id, Event.UNANSWERED)
+        return self._changes()
+
+    def bye(self, session_id: str) -> list[Change]:
+        """Forget a server that leaves (M-147)."""
+        if session_id in self._records:
+            self._apply(session_id, Event.LEFT)
+        return self._changes()
+
+    def exited(self, pid: int) -> list[Change]:
+        """Forget the servers of a process that is seen to have ended (M-143)."""
+        for session_id in [record.session_id for record in self._records.values() if record.pid == pid]:
+            self._apply(session_id, Event.LEFT)
+        return self._changes()
+
+    def sweep(self, now: float) -> list[Change]:
+        """Let silence tell (M-143). To be called every `SWEEP_EVERY_S` while anything is registered."""
+        awake = self._awake(now)
+        for session_id, heard in list(self._heard.items()):
+            if awake - heard >= FORGOTTEN_AFTER_S:
+                self._apply(session_id, Event.LEFT)
+            elif awake - heard >= SUSPECT_AFTER_S:
+                self._apply(session_id, Event.QUIET)
+        return self._changes()
+
+    def candidates(self) -> tuple[Registration, ...]:
+        """The servers that may be matched: of each root the one that holds it, ready or suspect."""
+        return tuple(self._records[line[0]] for line in self._lines.values())
+
+    def for_root(self, root: str) -> Registration | None:
+        """The server that holds a root (M-123)."""
+        line = self._lines.get(root)
+        return self._records[line[0]] if line else None
+
+    def get(self, session_id: str) -> Registration | None:
+        """The server of this id, in whatever state."""
+        return self._records.get(session_id)
+
+    def is_current(self, asked: Registration) -> bool:
+        """Whether this record still tells where its server is, and who it is."""
+        record = self._records.get(asked.session_id)
+        return record is not None and (record.address, record.nonce) == (asked.address, asked.nonce)
+
+    def records(self) -> tuple[Registration, ...]:
+        """Every server, editors and unhealthy ones too, in the order of their registration."""
+        return tuple(self._records.values())
+
+    def _awake(self, now: float) -> float:
+        """Seconds in which heartbeats could have been heard: sleep makes nobody silent (M-196)."""
+        gap = 0.0 if self._last_now is None else now - self._last_now
+        if gap > LONGEST_WAKING_GAP_S:
+            self._slept += gap
+        self._last_now = now
+        return now - self._slept
+
+    def _at(self, address: tuple[str, int]) -> list[Registration]:
+        return [record for record in self._records.values() if record.address == address]
+
+    def _claim(self, record: Registration) -> None:
+        """A new address proves nothing, and casts doubt on whoever had it before."""
+        self._apply(record.session_id, Event.MOVED)
+        for other in self._at(record.address):
+            if other.session_id != record.session_id:
+                self._apply(other.session_id, Event.CONTESTED)
+
+    def _apply(self, session_id: str, event: Event) -> None:
+        record = self._records[session_id]
+        state = TRANSITIONS.get((record.state, event), record.state)
+        cause = _CAUSES.get(event, record.cause) if state is State.UNHEALTHY else None
+        misses = 0 if event in (Event.CONFIRMED, Event.MOVED) else record.misses
+        self._store(replace(record, state=state, cause=cause, misses=misses))
+
+    def _store(self, record: Registration) -> None:
+        old = self._records.get(record.session_id)
+        if old == record:
+            return
+        before, _ = self._touched.get(record.session_id, (old.state if old else None, record))
+        self._touched[record.session_id] = (before, record)
+        if record.state is State.GONE:
+            del self._records[record.session_id], self._heard[record.session_id]
+        else:
+            self._records[record.session_id] = record
+        self._line_up(old, record)
+
+    def _line_up(self, old: Registration | None, new: Registration) -> None:
+        """Keep the lines of the roots: who becomes ready joins at the end, who may not serve leaves."""
+        left = old.root if old and old.state in _IN_LINE else None
+        joined = new.root if new.state in _IN_LINE else None
+        if left is not None and left != joined:
+            self._lines[left].remove(new.session_id)
+            if not self._lines[left]:
+                del self._lines[left]
+        if joined is not None and joined != left:
+            self._lines.setdefault(joined, []).append(new.session_id)
+        for root in {left, joined}:
+            for place, session_id in enumerate(self._lines.get(root, ()) if root else ()):
+                self._apply(session_id, Event.OUTRANKED if place else Event.HOLDS_ROOT)
+
+    def _changes(self) -> list[Change]:
+        """What this call changed; what changed and changed back is not told."""
+        touched, self._touched = self._touched, {}
+        return [
+            Change(session_id, before, record.state, record.cause)
+            for session_id, (before, record) in touched.items()
+            if before is not record.state
+        ]
+
+
+def _recorded(
+    old: Registration | None, message: Heartbeat, now: float, secret_factory: Callable[[], str]
+) -> Registration:
+    said: dict[str, Any] = {member.name: getattr(message, member.name) for member in fields(message)}
+    if old is not None:
+        return replace(old, **said, last_seen=now)
+    editor = message.kind == "editor"
+    secret = None if editor else secret_factory()
+    state = State.LISTED if editor else State.STARTING
+    return Registration(**said, secret=secret, state=state, registered_at=now, last_seen=now)

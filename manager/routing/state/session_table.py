@@ -1,0 +1,138 @@
+"""Legacy sessions: the table of who is there, which workspace each chose, and when each ends.
+
+Decisions only. Their streams are `manager/sessions/streams.py`, their survival is `manager/store.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+MIN_ID: Final = 1
+MAX_ID: Final = 128
+
+
+@dataclass(slots=True)
+class Session:
+    """One client of the handshake-and-session era.
+
+    Attributes:
+        revision: the negotiated protocol revision.
+        capabilities: the client's capabilities, as the JSON text that came.
+        seen: monotonic time of the last request.
+        used: whether anything but `initialize` was ever asked.
+        workspace: id of the workspace it is bound to (rung 3 of the ladder).
+        cwd: the folder it was bound with.
+        in_flight: ids being answered (`jsonrpc.id_key`), each with what cancels it.
+        shown: fingerprint of the tool list it was last shown.
+        unannounced: whether a list changed without a stream to say so.
+        streaming: whether somebody listens on its standing stream.
+        heard: id of the workspace that its requests mean by their address or its roots, without a choice.
+        source: which rung decided its last request.
+        sent_cwd: the folder that its last request named without being asked.
+        roots: the client's roots, None until it was asked.
+        log_level: how much it wants to hear of log messages, None until it said so.
+        subscriptions: the resources it wants to hear of, each with the id of its workspace.
+        mode: the headers that its `initialize` chose a tool mode with; requests that say nothing get them.
+    """
+
+    id: str
+    revision: str
+    client_name: str | None
+    client_version: str | None
+    capabilities: bytes
+    seen: float
+    used: bool = False
+    workspace: str | None = None
+    cwd: str | None = None
+    in_flight: dict[bytes, Callable[[], object]] = field(default_factory=dict)
+    shown: bytes | None = None
+    unannounced: bool = False
+    streaming: bool = False
+    heard: str | None = None
+    source: str = "none"
+    sent_cwd: str | None = None
+    roots: tuple[str, ...] | None = None
+    log_level: str | None = None
+    subscriptions: dict[str, str] = field(default_factory=dict)
+    mode: tuple[tuple[str, str], ...] = ()
+
+    def hears(self, workspace: str) -> bool:
+        """Whether news of a workspace concern it: the one it chose, and the one its requests mean."""
+        return workspace in (self.workspace, self.heard)
+
+
+class Sessions:
+    """All sessions. The event loop is the lock: no method awaits."""
+
+    def __init__(self, *, limit: int, idle_s: float, unused_s: float) -> None:
+        self._limit = limit
+        self._idle_s = idle_s
+        self._unused_s = unused_s
+        self._soonest_s = min(idle_s, unused_s)
+        self._by_id: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(self._by_id.values())
+
+    @property
+    def is_full(self) -> bool:
+        """Whether another session would be one too many (M-32)."""
+        return len(self._by_id) >= self._limit
+
+    def add(self, session: Session) -> None:
+        """Enter a session. The caller has asked `is_full`."""
+        self._by_id[session.id] = session
+
+    def peek(self, identity: str) -> Session | None:
+        """The session of this id, live or not; nothing is noted."""
+        return self._by_id.get(identity)
+
+    def get(self, identity: str, now: float, *, uses: bool = True) -> Session | None:
+        """The live session of this id, marked as seen; None when unknown or expired (M-24).
+
+        Args:
+            uses: whether asking makes it a used session; a notification does not (M-32).
+        """
+        session = self._by_id.get(identity)
+        if session is None or (now - session.seen >= self._soonest_s and self._has_expired(session, now)):
+            return None
+        session.seen = now
+        if uses:
+            session.used = True
+        return session
+
+    def active(self, now: float, within_s: float) -> list[Session]:
+        """Those that have a stream, or asked something in the last `within_s` seconds."""
+        return [one for one in self if one.streaming or now - one.seen < within_s]
+
+    def remove(self, identity: str) -> Session | None:
+        """Take a session out and return it."""
+        return self._by_id.pop(identity, None)
+
+    def sweep(self, now: float) -> list[Session]:
+        """Remove and return what has expired: idle too long, or never used after `initialize` (M-32)."""
+        expired = [session for session in self._by_id.values() if self._has_expired(session, now)]
+        for session in expired:
+            del self._by_id[session.id]
+        return expired
+
+    def _has_expired(self, session: Session, now: float) -> bool:
+        if session.streaming or session.in_flight:
+            return False
+        return now - session.seen >= (self._idle_s if session.used else self._unused_s)
+
+
+def heard_by(sessions: Collection[Session]) -> set[str]:
+    """The workspaces whose news concern any of these sessions; there may be ten thousand."""
+    meant = {one.workspace for one in sessions} | {one.heard for one in sessions}
+    return {one for one in meant if one is not None}
+
+
+def is_well_formed(identity: str) -> bool:
+    """Whether a client's text can be a session id: 1 to 128 visible ASCII characters (M-25)."""
+    return MIN_ID <= len(identity) <= MAX_ID and all(0x21 <= ord(character) <= 0x7E for character in identity)

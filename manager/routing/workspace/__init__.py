@@ -1,0 +1,1 @@
+"""Decides which workspace a request belongs to. Pure."""

@@ -1,0 +1,1 @@
+"""Tunes the Python runtime of the manager: lazy imports, garbage collector, malloc."""

@@ -1,0 +1,1 @@
+"""State that only clients with sessions have: streams, replay, subscriptions, input requests."""

@@ -1,0 +1,81 @@
+"""What a client with a session wants to hear of: its log level, and the resources it subscribes.
+
+Both are kept durably with the session, and are put into the words of the modern era elsewhere: the level in
+`answers/outgoing.py`, with each request; the subscriptions in `upstream_listener.py`, with the listen stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from manager.answers import result_format
+from manager.answers.exchange import Exchange, Located, Plain
+from manager.answers.locate import locate, not_set
+from manager.routing.state.session_table import Session
+from manager.sessions.session_manager import MAX_SUBSCRIPTIONS, Keeper
+from manager.sessions.upstream_subscriptions import Listening
+from manager.supervision.workspaces import Workspaces
+from protocol import jsonrpc, names
+from protocol.errors import Refusal
+
+METHODS: Final = frozenset({names.SET_LEVEL, names.SUBSCRIBE, names.UNSUBSCRIBE})
+CONFIRM_S: Final = 5.0
+"""How long a workspace server has to confirm a subscription; a slower one is believed."""
+MAX_URI: Final = 4096
+
+
+class Preferences:
+    """Answers the requests of a session in `METHODS`."""
+
+    def __init__(self, keeper: Keeper, workspaces: Workspaces, listening: Listening) -> None:
+        self._keeper = keeper
+        self._workspaces = workspaces
+        self._listening = listening
+
+    async def answer(self, exchange: Exchange, session: Session) -> Plain:
+        """The reply: an empty result, or what is wrong with the wish."""
+        if exchange.message.method == names.SET_LEVEL:
+            return await self._set_level(exchange, session)
+        uri = jsonrpc.text_of(exchange.params.get("uri", b""))
+        if uri is None or not 0 < len(uri) <= MAX_URI:
+            return _invalid(exchange, f"expected uri, a string of at most {MAX_URI} characters")
+        if exchange.message.method == names.UNSUBSCRIBE:
+            await self._keeper.unsubscribe(session, uri)
+            return _done(exchange)
+        return await self._subscribe(exchange, session, uri)
+
+    async def _set_level(self, exchange: Exchange, session: Session) -> Plain:
+        level = jsonrpc.text_of(exchange.params.get("level", b""))
+        if level not in names.LOG_LEVELS:
+            return _invalid(exchange, f"expected level, one of {', '.join(names.LOG_LEVELS)}")
+        if level != session.log_level:
+            session.log_level = level
+            await self._keeper.save(session)
+        return _done(exchange)
+
+    async def _subscribe(self, exchange: Exchange, session: Session, uri: str) -> Plain:
+        """Answered when the workspace server listens for it: nothing that happens from then on is missed."""
+        located = await locate(self._workspaces, exchange.claims)
+        if isinstance(located, Refusal):
+            return result_format.refuse(exchange, located)
+        exchange.decided(located)
+        if not isinstance(located, Located):
+            return replace(result_format.refuse(exchange, not_set(located)), lacks_workspace=True)
+        instance = await self._workspaces.ready(located.workspace)
+        if isinstance(instance, Refusal):
+            return result_format.refuse(exchange, instance)
+        if not await self._keeper.subscribe(session, uri, located.workspace.id):
+            return _invalid(exchange, f"a session can subscribe {MAX_SUBSCRIPTIONS} resources, not more")
+        if await self._listening.honours(located.workspace.id, uri, CONFIRM_S) is False:
+            await self._keeper.unsubscribe(session, uri)
+            return _invalid(exchange, f"this resource cannot be subscribed: {uri[:200]}")
+        return _done(exchange)
+
+
+def _done(exchange: Exchange) -> Plain:
+    return Plain(jsonrpc.result(exchange.message.id, {}))
+
+
+def _invalid(exchange: Exchange, text: str) -> Plain:
+    return Plain(jsonrpc.error(exchange.message.id, jsonrpc.INVALID_PARAMS, text))

@@ -1,0 +1,95 @@
+"""What a message of the client becomes over HTTP: its headers, in either era. Bodies stay as they are."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from manager.stdio_bridge.manager_link import Header, Message
+from protocol import headers, jsonrpc, names
+from protocol.jsonrpc import Request
+from protocol.param_headers import ANNOTATION, Mirrored, annotated, mirror
+from protocol.versions import LATEST_MODERN
+
+_JSON: Final[tuple[Header, ...]] = (
+    (b"Content-Type", b"application/json"),
+    (b"Accept", b"application/json, text/event-stream"),
+)
+_TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
+
+
+def legacy_head(session: str | None, revision: str | None) -> tuple[Header, ...]:
+    """The headers of everything in a session; without one, those of `initialize`."""
+    head = list(_JSON)
+    if session is not None:
+        head.append((headers.SESSION.encode(), session.encode()))
+    if revision is not None:
+        head.append((headers.VERSION.encode(), revision.encode()))
+    return tuple(head)
+
+
+def revision_of(request: Request) -> str | None:
+    """The modern revision a request states in its `_meta`; None for a request of the other era."""
+    if names.META_VERSION.encode() not in request.params:
+        return None
+    meta = jsonrpc.members_of(jsonrpc.members_of(request.params).get("_meta", b"{}"))
+    return jsonrpc.text_of(meta[names.META_VERSION]) if names.META_VERSION in meta else None
+
+
+def modern_notification(body: bytes) -> Message:
+    """A notification outside any session."""
+    return Message(b"POST", (*_JSON, (headers.VERSION.encode(), LATEST_MODERN.encode())), body)
+
+
+class ModernRequests:
+    """Makes the requests of the modern era; it remembers which arguments the listed tools want repeated."""
+
+    def __init__(self) -> None:
+        self._mirrored: dict[str, tuple[Mirrored, ...]] = {}
+
+    def message(self, request: Request, revision: str) -> Message:
+        """The HTTP request for one of the client's (rows M2 and M4 to M6)."""
+        head = {
+            headers.VERSION: headers.encode_value(revision),
+            headers.METHOD: headers.encode_value(request.method),
+        }
+        params: Mapping[str, msgspec.Raw] = {}
+        if request.method in names.NAMED_PARAM:
+            params = jsonrpc.members_of(request.params)
+            name = jsonrpc.text_of(params.get(names.NAMED_PARAM[request.method], msgspec.Raw(b"null")))
+            if name is not None:
+                head[headers.NAME] = headers.encode_value(name)
+            if request.method == names.TOOLS_CALL and name in self._mirrored:
+                arguments = _decoded(params.get("arguments", msgspec.Raw(b"{}")))
+                head |= mirror(self._mirrored[name], arguments)
+        own = ((name.encode(), value.encode()) for name, value in head.items())
+        return Message(b"POST", (*_JSON, *own), request.body)
+
+    def listed(self, response: bytes, *, first: bool) -> None:
+        """Take note of a page of `tools/list`.
+
+        Args:
+            response: the JSON-RPC response.
+            first: it is the first page, so that what was known before counts no more.
+        """
+        if first:
+            self._mirrored.clear()
+        if ANNOTATION.encode() not in response:
+            return
+        tools = _decoded(jsonrpc.members_of(response).get("result", msgspec.Raw(b"{}"))).get("tools")
+        for tool in tools if isinstance(tools, list) else ():
+            if isinstance(tool, dict) and isinstance(tool.get("name"), str):
+                found = tuple(one for one in annotated(tool.get("inputSchema")) if _TOKEN.match(one.header))
+                if found:
+                    self._mirrored[tool["name"]] = found
+
+
+def _decoded(raw: msgspec.Raw) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

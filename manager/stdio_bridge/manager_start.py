@@ -1,0 +1,95 @@
+"""Starts the user's manager where none runs: as the systemd service if there is one, else in the background.
+
+Whether it serves already is seen on the control socket by whoever asked (`manager_link.py`). However many do
+this at once, one manager serves: the others find its lock held and leave.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from manager import exit_codes
+from manager.paths import Paths, UnsafePathError, make_private
+
+UNIT: Final = "lm-tools-bridge.service"
+LOG_NAME: Final = "manager.log"
+MAX_LOG: Final = 1024 * 1024
+"""Bytes; a log that has grown larger is set aside at the next start, in place of the one set aside before."""
+PAUSE_S: Final = 2.0
+"""Least time between two tries."""
+HOPELESS_S: Final = 30.0
+"""The same after a manager said that it cannot serve like this."""
+_SYSTEMCTL_S: Final = 5.0
+
+
+class Starter:
+    """Starts managers for one user, one at a time. Call `start` in a thread: it may take some seconds."""
+
+    def __init__(self, paths: Paths, environ: Mapping[str, str] = os.environ) -> None:
+        self._paths = paths
+        self._environ = environ
+        self._process: subprocess.Popen[bytes] | None = None
+        self._problem: str | None = None
+        self._next = float("-inf")
+
+    def start(self, now: float) -> str | None:
+        """Start a manager unless one is just being started.
+
+        Args:
+            now: monotonic seconds.
+
+        Returns:
+            Why none can be started, for people; None while there is hope.
+        """
+        code = exit_codes.OK if self._process is None else self._process.poll()
+        if code is None:
+            return None
+        if now < self._next:
+            return self._problem
+        if code != exit_codes.OK:
+            self._process, self._next = None, now + HOPELESS_S
+            self._problem = f"the manager does not start (exit code {code}); its log is {self._log}"
+        else:
+            self._next = now + PAUSE_S
+            self._problem = None if self._by_systemd() else self._in_background()
+        return self._problem
+
+    @property
+    def _log(self) -> Path:
+        return self._paths.logs_dir / LOG_NAME
+
+    def _by_systemd(self) -> bool:
+        """Ask the user's systemd; whether it has the unit, which knows no settings of our environment."""
+        if any(name.startswith("LMTB_") for name in self._environ) or sys.platform != "linux":
+            return False
+        command = ["systemctl", "--user", "--no-block", "start", UNIT]
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=_SYSTEMCTL_S
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+        return done.returncode == 0
+
+    def _in_background(self) -> str | None:
+        try:
+            make_private(self._log.parent)
+            if self._log.exists() and self._log.stat().st_size > MAX_LOG:
+                self._log.replace(self._log.with_suffix(".old.log"))
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-m", "manager.stdio_bridge.detached", str(self._log)],
+                # a folder that may be unmounted or removed later
+                cwd="/",
+                env=dict(self._environ),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        except (OSError, UnsafePathError) as error:
+            return f"the manager cannot be started: {error}"
+        return None

@@ -1,0 +1,1 @@
+"""Workspaces and the life of their servers: start, health, restart, stop."""

@@ -1,0 +1,180 @@
+"""Brings one workspace's server into being: socket, orders, process, first answer, ledger.
+
+Also recognises one that a former manager started. When to start, and what to do when it ends, is
+`supervisor.py`; the process itself is `process.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+from manager.port import reserve
+from manager.store import InstanceRow
+from manager.supervision import leftovers, process
+from manager.supervision.dependencies import Surroundings
+from manager.supervision.instance import Instance
+from manager.upstream.response import UpstreamFailure
+from protocol.internal import launch
+
+
+@dataclass(frozen=True, slots=True)
+class FailedStart:
+    """A server that did not come up: why, in words for a person, and its exit code if it ended by itself."""
+
+    why: str
+    exit_code: int | None = None
+
+
+class Launcher:
+    """Starts, recognises and forgets the servers of one workspace, one at a time."""
+
+    def __init__(self, workspace: str, root: str, around: Surroundings) -> None:
+        self._workspace = workspace
+        self._root = root
+        self._around = around
+        self._listener: socket.socket | None = None
+
+    @property
+    def log_file(self) -> Path:
+        """Where the server's output goes."""
+        return self._around.logs_dir / f"{self._workspace}.log"
+
+    async def start(self) -> Instance | FailedStart:
+        """Start a server and wait until it answers. One that fails, or is not waited for, leaves nothing."""
+        instance: Instance | None = None
+        failed: FailedStart | None = FailedStart("was not waited for")
+        try:
+            instance = self._prepare()
+            await self._spawn(instance)
+            failed = await self._first_answer(instance)
+        except OSError as error:
+            failed = FailedStart(f"cannot be started: {error}")
+        finally:
+            if failed is not None and instance is not None:
+                failed = await self._abandon(instance, failed)
+        if failed is not None:
+            return failed
+        assert instance is not None  # noqa: S101  narrows the type: it answered
+        return instance
+
+    async def recognise(self, row: InstanceRow) -> Instance | None:
+        """A server that a former manager started, if it is still that very process (M-162).
+
+        One that lives but does not answer is ended, so that it cannot stay behind unnoticed.
+        """
+        instance = self._instance(row.instance, row.port, row.nonce, row.secret)
+        found = process.Process.adopt(row.pid, row.started) if row.pid else None
+        try:
+            body = await instance.check(self._around.settings.health_timeout_s * 2, self._around.now())
+        except UpstreamFailure:
+            if found is not None:
+                found.kill_group()
+                await found.wait()
+            await self.forget(instance)
+            return None
+        if found is None and not row.started:
+            found = _process_from_health(body)
+        if found is None:  # somebody else answers with the nonce, which any user of the machine could ask for
+            await self.forget(instance)
+            return None
+        instance.process, instance.pid = found, found.pid
+        await self._enter(instance)
+        return instance
+
+    async def forget(self, instance: Instance) -> None:
+        """Close the connections to a server that has ended, end what it left, take it out of the ledger."""
+        await instance.pool.close()
+        await asyncio.to_thread(leftovers.end, instance.id)
+        await self._around.store.drop_instance(self._workspace, instance.id)
+
+    def close(self) -> None:
+        """Give the listening socket back."""
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+
+    def _prepare(self) -> Instance:
+        settings = self._around.settings
+        if self._listener is None:
+            ports = range(settings.port_range_start, settings.port_range_end + 1)
+            self._listener = reserve(self._around.rng, ports)
+        return self._instance(
+            f"i-{secrets.token_hex(4)}",
+            self._listener.getsockname()[1],
+            secrets.token_urlsafe(24),
+            secrets.token_urlsafe(32),
+        )
+
+    async def _spawn(self, instance: Instance) -> None:
+        around = self._around
+        assert self._listener is not None  # noqa: S101  narrows the type: `_prepare` made it
+        await self._enter(instance)  # before the start: a ledger that knows too much can be checked
+        orders = launch.Launch(
+            workspace=self._workspace,
+            root=self._root,
+            instance=instance.id,
+            nonce=instance.nonce,
+            secret=instance.secret,
+            listen_fd=self._listener.fileno(),
+            grace_s=around.settings.grace_s,
+            folders=around.folders,
+            manager_port=around.port,
+        )
+        start = process.Start(
+            launch.encode(orders), self._listener, self._root, self.log_file, around.environ, instance.id
+        )
+        forked = None if around.templates is None else await around.templates.fork(start)
+        instance.process = forked or process.spawn(start)
+        instance.pid = instance.process.pid
+        await self._enter(instance)
+
+    async def _first_answer(self, instance: Instance) -> FailedStart | None:
+        """Ready means it answered: the socket listens from the start, so the request waits in its backlog."""
+        assert instance.process is not None  # noqa: S101  narrows the type: it was just started
+        limit = self._around.settings.start_timeout_s
+        check = asyncio.create_task(instance.check(limit, self._around.now()))
+        ended = asyncio.create_task(instance.process.wait())
+        try:
+            await asyncio.wait({check, ended}, return_when=asyncio.FIRST_COMPLETED, timeout=limit)
+            if check.done() and check.exception() is None:
+                return None
+            if ended.done():
+                return FailedStart(f"start failed: ended with code {ended.result()}", ended.result())
+            return FailedStart("start failed: did not answer in time")
+        finally:
+            for task in (check, ended):
+                task.cancel()
+            await asyncio.gather(check, ended, return_exceptions=True)
+
+    async def _abandon(self, instance: Instance, failed: FailedStart) -> FailedStart:
+        code = failed.exit_code
+        if instance.process is not None:
+            instance.process.kill_group()
+            code = await instance.process.wait()
+        await self.forget(instance)
+        return FailedStart(failed.why, code)
+
+    def _instance(self, identity: str, port: int, nonce: str, secret: str) -> Instance:
+        now = self._around.now()
+        return Instance(identity, self._workspace, (self._root,), port, nonce, secret, now)
+
+    async def _enter(self, instance: Instance) -> None:
+        pid, started = (instance.process.pid, instance.process.started) if instance.process else (0, "")
+        row = InstanceRow(
+            self._workspace, instance.id, pid, started, instance.nonce, instance.secret, instance.port
+        )
+        await self._around.store.save_instance(row)
+
+
+def _process_from_health(body: bytes) -> process.Process | None:
+    """The process behind a verified answer, for a start that was cut off before its pid was entered."""
+    answer = launch.decode_health(body)
+    if answer is None or answer.pid is None or answer.pid == os.getpid():
+        return None
+    started = process.start_time(answer.pid)
+    return process.Process.adopt(answer.pid, started) if started is not None else None

@@ -1,0 +1,267 @@
+"""Servers that somebody else started: heartbeats in, health asked, instances out.
+
+What a heartbeat or an answer means is `routing/state/registrations.py`, ports are
+`routing/state/port_leases.py`. These
+servers are never started, stopped or restarted by us, only believed or not (M-146).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from dataclasses import replace
+from typing import Any, Final
+
+from manager.filesystem import FolderExaminer
+from manager.log import logger, short
+from manager.routing.state.port_leases import Leases, PortExhausted
+from manager.routing.state.registrations import (
+    SWEEP_EVERY_S,
+    Change,
+    Registered,
+    Registration,
+    Registrations,
+    State,
+)
+from manager.routing.workspace.workspace_id import workspace_id
+from manager.supervision import process
+from manager.supervision.dependencies import Surroundings
+from manager.supervision.instance import Instance
+from manager.upstream.response import UpstreamFailure
+from protocol.errors import Reason, Refusal
+from protocol.internal import launch
+from protocol.internal.registration import Allocate, Heartbeat
+
+REMEMBERED: Final = 4096
+"""How many folders' real paths are remembered."""
+
+
+class ExternalServers:
+    """The shell around the tables of registrations and port leases."""
+
+    def __init__(self, around: Surroundings, examiner: FolderExaminer) -> None:
+        self._around = around
+        self._examiner = examiner
+        self.registrations = Registrations()
+        self.leases = Leases()
+        self._instances: dict[str, Instance] = {}
+        self._now: dict[str, Instance | bool] = {}  # what `ready_now` says until anything is told
+        self._changed = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._watched: set[int] = set()
+        self._real_paths: dict[str, str] = {}
+
+    # -- what the control plane asks --------------------------------------------------------------------
+
+    async def heartbeat(self, message: Heartbeat) -> Registered:
+        """Register or renew a server; a new address is asked for its health at once (M-139, M-142)."""
+        folders = tuple([await self._real(folder) for folder in message.workspace_folders])
+        message = replace(message, workspace_folders=folders)
+        now = self._around.now()
+        outcome = self.registrations.heartbeat(message, now, lambda: secrets.token_urlsafe(32))
+        self.leases.release(message.session_id)
+        self._took(outcome.changes)
+        if outcome.first and message.kind != "editor" and message.pid not in self._watched:
+            self._watched.add(message.pid)
+            self._own(self._watch_exit(message.pid), f"watch external {message.pid}")
+        if outcome.record.state in {State.STARTING, State.SUSPECT, State.UNHEALTHY}:
+            self._own(self._ask(outcome.record), f"ask external {outcome.record.port}")
+        return outcome
+
+    def bye(self, session_id: str) -> None:
+        """Forget a server and its reservation (M-147)."""
+        self._took(self.registrations.bye(session_id))
+        self.leases.release(session_id)
+
+    def allocate(
+        self, message: Allocate, taken: Iterable[int], own_port: int, is_bindable: Callable[[int], bool]
+    ) -> int | PortExhausted:
+        """Reserve a port, or give the one the sender's live server has (M-132 to M-137)."""
+        known = self.registrations.get(message.session_id)
+        others = {record.port for record in self.registrations.records() if record is not known}
+        return self.leases.allocate(
+            message.session_id,
+            message.start,
+            self._around.now(),
+            in_use=others | set(taken),
+            own_port=own_port,
+            bindable=is_bindable,
+            present=None if known is None else known.port,
+        )
+
+    # -- what routing asks --------------------------------------------------------------------------------
+
+    def roots(self) -> Collection[tuple[str, str]]:
+        """(folder or workspace file, its workspace's root) of every server that may be matched (M-122)."""
+        return [
+            (place, record.root)
+            for record in self.registrations.candidates()
+            for place in (
+                *record.workspace_folders,
+                *([record.workspace_file] if record.workspace_file else []),
+            )
+        ]
+
+    async def ready(self, root: str) -> Instance | Refusal | None:
+        """The server that holds this root, asked for its health first where there is doubt (M-143)."""
+        record = self.registrations.for_root(root)
+        if record is None:
+            return None
+        if record.state is State.SUSPECT:
+            await self._ask(record)
+            record = self.registrations.for_root(root)
+            if record is None or record.state is State.SUSPECT:
+                return _offline(root, "unhealthy")
+        instance = self._instance(record)
+        if not instance.is_alive:
+            self._took(self.registrations.exited(record.pid))
+            return None
+        return instance
+
+    def ready_now(self, root: str) -> Instance | bool:
+        """As `ready`, without waiting: True where it must be waited for, False where there is none.
+
+        Whether it still runs is not asked: its connections tell.
+        """
+        known = self._now.get(root)
+        if known is None:
+            record = self.registrations.for_root(root)
+            is_ready = record is not None and record.state is State.READY
+            known = self._instance(record) if record is not None and is_ready else record is not None
+            self._now[root] = known
+        return known
+
+    def serving(self, root: str) -> Instance | None:
+        """The server that holds this root and is not in doubt, without asking it anything."""
+        record = self.registrations.for_root(root)
+        return self._instance(record) if record is not None and record.state is State.READY else None
+
+    def registering(self) -> asyncio.Event:
+        """Set whenever a registration changed; the waiter clears it (M-41)."""
+        return self._changed
+
+    # -- housekeeping ---------------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Let silence and time tell, for ever."""
+        while True:
+            await self._around.sleep(SWEEP_EVERY_S)
+            now = self._around.now()
+            if self.registrations.records():
+                self._took(self.registrations.sweep(now))
+            self.leases.sweep(now)
+
+    async def close(self) -> None:
+        """Close the connections, which ends calls in flight; the servers go on. Idempotent."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for instance in tuple(self._instances.values()):
+            await instance.pool.close()
+            if instance.process is not None:
+                instance.process.release()
+
+    # -- inside ---------------------------------------------------------------------------------------------
+
+    def _instance(self, record: Registration) -> Instance:
+        known = self._instances.get(record.session_id)
+        if known is not None and known.nonce == record.nonce and (known.host, known.port) == record.address:
+            return known
+        started = process.start_time(record.pid)
+        instance = Instance(
+            record.session_id,
+            workspace_id(record.root),
+            record.workspace_folders,
+            record.port,
+            record.nonce or "",
+            record.secret or "",
+            record.registered_at,
+            owner="external",
+            host=record.address[0],
+            workspace_file=record.workspace_file,
+            process=process.Process.adopt(record.pid, started) if started is not None else None,
+            pid=record.pid,
+        )
+        self._drop(record.session_id)
+        self._instances[record.session_id] = instance
+        return instance
+
+    async def _ask(self, record: Registration) -> None:
+        """One health question; the answer, or its absence, goes into the table."""
+        if not self.registrations.is_current(record):  # it left, or moved, before its turn came
+            return
+        instance = self._instance(record)
+        try:
+            body = await instance.check(self._around.settings.health_timeout_s, self._around.now())
+        except UpstreamFailure as failure:
+            if failure.cause == "identity_mismatch":
+                self._took(self.registrations.health_answered(record, None))
+            else:
+                self._took(self.registrations.health_unanswered(record))
+        else:
+            answer = launch.decode_health(body)
+            self._took(self.registrations.health_answered(record, answer.nonce if answer else None))
+
+    async def _watch_exit(self, pid: int) -> None:
+        """Notice the end of a process at once, however many servers it registered, and how often."""
+        try:
+            started = process.start_time(pid)
+            watched = process.Process.adopt(pid, started) if started is not None else None
+            if watched is None:
+                return
+            try:
+                await watched.wait()
+            finally:
+                watched.release()
+        finally:
+            self._watched.discard(pid)
+        self._took(self.registrations.exited(pid))
+
+    def _took(self, changes: Iterable[Change]) -> None:
+        """For whatever was told to the registrations."""
+        self._now.clear()
+        for change in changes:
+            logger().info(
+                "external", server=short(change.session_id), state=change.after.value, cause=change.cause
+            )
+            if change.after is State.GONE:
+                self._drop(change.session_id)
+            self._changed.set()
+
+    def _drop(self, session_id: str) -> None:
+        old = self._instances.pop(session_id, None)
+        if old is not None:
+            if old.process is not None:
+                old.process.release()
+            with contextlib.suppress(RuntimeError):  # no loop any more: the sockets went with it
+                self._own(old.pool.close(), "close external pool")
+
+    def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _real(self, folder: str) -> str:
+        """A folder with its links resolved; remembered, because heartbeats come every second."""
+        known = self._real_paths.get(folder)
+        if known is not None:
+            return known
+        found = await self._examiner.real_path(folder)
+        if found is None:
+            return folder
+        if len(self._real_paths) >= REMEMBERED:
+            self._real_paths.clear()
+        self._real_paths[folder] = found
+        return found
+
+
+def _offline(root: str, cause: str) -> Refusal:
+    return Refusal(
+        Reason.WORKSPACE_SERVER_OFFLINE,
+        f"resolved MCP server is offline: {cause}",
+        delivered="no",
+        retry_after_ms=1000,
+        details={"workspace": workspace_id(root), "cause": cause},
+    )

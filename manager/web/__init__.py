@@ -1,1 +1,0 @@
-"""Where requests arrive: the door, the MCP routes, the control plane, status."""

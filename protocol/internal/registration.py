@@ -1,0 +1,247 @@
+"""What servers that somebody else started tell the manager: allocate, heartbeat, bye, resolve, shutdown.
+
+Pure. `parse` takes decoded JSON and gives a message that is in order, or names the first member that is not,
+spelt as on the wire. Members we do not know are ignored, so that senders may be newer than we are. Which
+answers they get is `manager/admin/control_socket.py`. `sessionId` here names a running server, not an MCP
+session.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self
+
+Kind = Literal["workspace-server", "editor"]
+RefusedFor = Literal["invalid_payload", "missing_cwd", "invalid_cwd"]
+
+MAX_SESSION_ID: Final = 128
+MAX_FOLDERS: Final = 64
+MAX_PATH: Final = 4096
+MAX_TEXT: Final = 256
+MAX_PORT: Final = 65535
+MAX_PID: Final = 2**31 - 1
+LOOPBACK_HOSTS: Final = frozenset({"127.0.0.1", "::1", "localhost"})
+
+_HALF_CHARACTER: Final = re.compile("[\ud800-\udc7f\udd00-\udfff]")
+"""Halves of characters that stand for no byte (those for bytes that are no UTF-8 are paths, PEP 383)."""
+_WINDOWS_ABSOLUTE: Final = re.compile(r"[A-Za-z]:[\\/]|\\\\[^\\]")
+
+_Check = Callable[[object], str | None]
+"""Says what is wrong with the value of a member; None when nothing is."""
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidPayload:
+    """A message that cannot be taken: the JSON member, what is wrong with it, the word for the refusal."""
+
+    field: str
+    problem: str
+    reason: RefusedFor = "invalid_payload"
+
+
+@dataclass(frozen=True, slots=True)
+class Allocate:
+    """A server asks for a free port (M-132)."""
+
+    session_id: str
+    preferred_port: int
+    min_port: int | None = None
+
+    @classmethod
+    def parse(cls, payload: object) -> Self | InvalidPayload:
+        """Read the body of `POST /allocate` (M-133)."""
+        checks = {"sessionId": _session_id, "preferredPort": _port, "minPort": _port}
+        members = _read(payload, checks, optional={"minPort"})
+        if isinstance(members, InvalidPayload):
+            return members
+        return cls(members["sessionId"], members["preferredPort"], members.get("minPort"))
+
+    @property
+    def start(self) -> int:
+        """The lowest port that will do."""
+        return max(self.preferred_port, self.min_port or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """A server says that it lives, and where (M-139).
+
+    `kind` is `editor` for everything of the old shape, which has no nonce (M-145).
+    """
+
+    session_id: str
+    pid: int
+    workspace_folders: tuple[str, ...]
+    workspace_file: str | None
+    host: str
+    port: int
+    nonce: str | None
+    kind: Kind
+
+    @classmethod
+    def parse(
+        cls, payload: object, *, own_port: int, owns_process: Callable[[int], bool], windows: bool = False
+    ) -> Self | InvalidPayload:
+        """Read the body of `POST /heartbeat` (M-140). The sender's `lastSeen` is not looked at.
+
+        `own_port` is the manager's. `owns_process` says whether a pid is a running process of our user; it
+        is asked last. `windows` says whose absolute paths are meant.
+        """
+
+        def path(value: object) -> str | None:
+            return _path(value, windows)
+
+        checks: dict[str, _Check] = {
+            "sessionId": _session_id,
+            "workspaceFolders": lambda value: _folders(value, path),
+            "workspaceFile": _or_null(path),
+            "host": _host,
+            "port": lambda value: _port(value) or ("is the manager's own" if value == own_port else None),
+            "nonce": _or_null(_text),
+            "kind": _or_null(_kind),
+            "pid": lambda value: _pid(value, owns_process),
+        }
+        members = _read(payload, checks, optional={"workspaceFile", "nonce", "kind"})
+        if isinstance(members, InvalidPayload):
+            return members
+        old_shape = members.get("nonce") is None or members.get("kind") == "editor"
+        return cls(
+            session_id=members["sessionId"],
+            pid=members["pid"],
+            workspace_folders=tuple(members["workspaceFolders"]),
+            workspace_file=members.get("workspaceFile"),
+            host=members["host"],
+            port=members["port"],
+            nonce=members.get("nonce"),
+            kind="editor" if old_shape else "workspace-server",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bye:
+    """A server leaves. None where it did not say which one, which is no fault (M-147)."""
+
+    session_id: str | None
+
+    @classmethod
+    def parse(cls, payload: object) -> Self | InvalidPayload:
+        """Read the body of `POST /bye`."""
+        members = _read(payload, {"sessionId": _or_null(_session_id)}, optional={"sessionId"})
+        return members if isinstance(members, InvalidPayload) else cls(members.get("sessionId"))
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve:
+    """Somebody asks which workspace a folder belongs to; the text is as it came (M-148)."""
+
+    cwd: str
+
+    @classmethod
+    def parse(cls, payload: object) -> Self | InvalidPayload:
+        """Read the body of `POST /resolve`: `missing_cwd` for nothing, `invalid_cwd` for no text."""
+        members = _read(payload, {}, optional=())
+        if isinstance(members, InvalidPayload):
+            return members
+        cwd = members.get("cwd")
+        if cwd is None or (isinstance(cwd, str) and not cwd.strip()):
+            return InvalidPayload("cwd", "is missing", "missing_cwd")
+        if not isinstance(cwd, str):
+            return InvalidPayload("cwd", "must be a string", "invalid_cwd")
+        return cls(cwd)
+
+
+@dataclass(frozen=True, slots=True)
+class Shutdown:
+    """Somebody asks the manager to stop, perhaps only if it has a certain version (M-149).
+
+    With `keep_servers` the workspace servers stay, for the next manager to adopt.
+    """
+
+    reason: str | None = None
+    expected_version: str | None = None
+    keep_servers: bool = False
+
+    @classmethod
+    def parse(cls, payload: object) -> Self | InvalidPayload:
+        """Read the body of `POST /shutdown`."""
+        checks: dict[str, _Check] = {
+            "reason": _or_null(_text),
+            "expectedVersion": _or_null(_text),
+            "keepServers": lambda value: None if isinstance(value, bool) else "must be true or false",
+        }
+        members = _read(payload, checks, optional=checks)
+        if isinstance(members, InvalidPayload):
+            return members
+        return cls(members.get("reason"), members.get("expectedVersion"), members.get("keepServers", False))
+
+
+def _read(
+    payload: object, checks: Mapping[str, _Check], *, optional: Collection[str]
+) -> dict[str, Any] | InvalidPayload:
+    if not isinstance(payload, dict):
+        return InvalidPayload("", "must be a JSON object")
+    for field, check in checks.items():
+        if field not in payload:
+            if field in optional:
+                continue
+            return InvalidPayload(field, "is missing")
+        problem = check(payload[field])
+        if problem is not None:
+            return InvalidPayload(field, problem)
+    return payload
+
+
+def _or_null(check: _Check) -> _Check:
+    return lambda value: None if value is None else check(value)
+
+
+def _session_id(value: object) -> str | None:
+    if isinstance(value, str) and value.strip() and len(value) <= MAX_SESSION_ID:
+        return None
+    return f"must be a non-blank string of at most {MAX_SESSION_ID} characters"
+
+
+def _text(value: object) -> str | None:
+    if isinstance(value, str) and value.strip() and len(value) <= MAX_TEXT:
+        return None
+    return f"must be a non-blank string of at most {MAX_TEXT} characters"
+
+
+def _port(value: object) -> str | None:
+    # bool is a subclass of int, and JSON's true is no port
+    if type(value) is int and 1 <= value <= MAX_PORT:
+        return None
+    return f"must be an integer from 1 to {MAX_PORT}"
+
+
+def _pid(value: object, owns_process: Callable[[int], bool]) -> str | None:
+    if type(value) is not int or not 1 <= value <= MAX_PID:
+        return "must be a positive integer"
+    return None if owns_process(value) else "is no running process of this user"
+
+
+def _host(value: object) -> str | None:
+    if isinstance(value, str) and value in LOOPBACK_HOSTS:
+        return None
+    return "must be 127.0.0.1, ::1 or localhost"
+
+
+def _kind(value: object) -> str | None:
+    return None if value in ("workspace-server", "editor") else 'must be "workspace-server" or "editor"'
+
+
+def _folders(value: object, path: _Check) -> str | None:
+    if not isinstance(value, list) or not 1 <= len(value) <= MAX_FOLDERS:
+        return f"must be a list of 1 to {MAX_FOLDERS} absolute paths"
+    return next((problem for problem in map(path, value) if problem is not None), None)
+
+
+def _path(value: object, windows: bool) -> str | None:
+    if not isinstance(value, str) or "\0" in value or len(value) > MAX_PATH:
+        return f"must be an absolute path of at most {MAX_PATH} characters"
+    if _HALF_CHARACTER.search(value):
+        return "must be a path in whole characters"
+    absolute = _WINDOWS_ABSOLUTE.match(value) if windows else value.startswith("/")
+    return None if absolute else "must be an absolute path"

@@ -1,0 +1,71 @@
+"""What the manager counts of itself: whose figures are told, and what is looked at once a second."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from manager.admin.measures import LOOKS, MAX_WORKSPACES, Measures
+from manager.routing.state.lifecycle import Life
+from manager.routing.state.timings import BOUNDS
+from manager.sessions.session_manager import Keeper
+from manager.supervision.instance import Figures
+from manager.supervision.workspaces import Workspaces
+
+KEEPER = cast(Keeper, SimpleNamespace(sessions=["a", "b"], streams=["c"]))
+
+
+def workspace(number: int) -> Any:
+    supervisor = SimpleNamespace(figures=Figures(calls=number), life=Life(), is_serving=True)
+    return SimpleNamespace(id=f"ws-{number}", used_at=float(number), supervisor=supervisor)
+
+
+def measures(*workspaces: Any) -> Measures:
+    return Measures(cast(Workspaces, list(workspaces)), KEEPER)
+
+
+def test_so_many_workspaces_are_told_apart_those_used_last() -> None:
+    taken = measures(*(workspace(number) for number in range(MAX_WORKSPACES + 7))).taken()
+    assert {one.id for one in taken.workspaces} == {f"ws-{n}" for n in range(7, MAX_WORKSPACES + 7)}
+    assert (taken.left_out, taken.sessions, taken.streams) == (7, 2, 1)
+
+
+def test_a_workspace_that_is_gone_is_told_no_more() -> None:
+    listed = [workspace(1), workspace(2)]
+    all_of_them = Measures(cast(Workspaces, listed), KEEPER)
+    assert len(all_of_them.taken().workspaces) == 2
+    listed.pop()
+    assert [one.id for one in all_of_them.taken().workspaces] == ["ws-1"]
+
+
+def test_what_was_taken_stays_as_it_was() -> None:
+    one = workspace(1)
+    [taken] = measures(one).taken().workspaces
+    one.supervisor.figures.timings.ended(0.0, 1.0, 2.0, 3.0)
+    one.supervisor.figures.failures["overloaded"] += 1
+    assert (taken.server.total, sum(taken.manager.counts), taken.failures) == (0.0, 0, {})
+
+
+async def test_the_loop_is_looked_at_once_a_second_and_minutes_pass() -> None:
+    clock, one = [100.0], workspace(1)
+    looks = 0
+
+    class EnoughError(Exception):
+        pass
+
+    async def sleep(seconds: float) -> None:
+        nonlocal looks
+        if looks == LOOKS * 5:
+            raise EnoughError
+        clock[0] += seconds + (0.25 if looks == 3 else 0.0)
+        looks += 1
+
+    all_of_them = measures(one)
+    one.supervisor.figures.timings.ended(0.0, 1.0, 2.0, 2.0)
+    with pytest.raises(EnoughError):
+        await all_of_them.run(lambda: clock[0], sleep)
+    lag = all_of_them.taken().loop_lag
+    assert (sum(lag.counts), lag.counts[0], lag.counts[BOUNDS.index(0.3)]) == (LOOKS * 5, LOOKS * 5 - 1, 1)
+    assert sum(one.supervisor.figures.timings.lately().server) == 0, "the call is five minutes old"

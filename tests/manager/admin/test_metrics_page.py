@@ -1,0 +1,198 @@
+"""`/metrics` and the figures of status through the real application: what calls leave behind (M-3, M-154)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import ClientSession, UnixConnector
+from prometheus_client.parser import text_string_to_metric_families
+
+from manager.admin.metrics import CONTENT_TYPE
+from protocol import jsonrpc
+from support.event_stream import next_message
+from support.front_door import EVENTS, Client, LegacyClient
+from support.scene import Scene, scene
+from support.scripted_upstream import COMPLETE, broken_off, held, result
+from support.workshop import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+QUESTION = {
+    "resultType": "input_required",
+    "inputRequests": {
+        "q": {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": {}}}
+    },
+    "requestState": "s",
+}
+ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    async with scene(tmp_path_factory.mktemp("metrics")) as running:
+        running.upstream.plays |= {"small": result(COMPLETE), "breaks off": broken_off(b"{", 500)}
+        yield running
+
+
+async def client_of(play: Scene, era: str) -> Client:
+    return play.modern() if era == "modern" else await play.legacy()
+
+
+async def collected(play: Scene) -> dict[str, float]:
+    """Samples of the scripted workspace by name and further labels, and those without labels."""
+    async with play.http.get(f"{play.manager.base}/metrics") as response:
+        assert response.status == 200
+        assert response.content_type == "text/plain"
+        text = await response.text()
+    samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+    return {
+        " ".join([one.name, *_further(one.labels)]): one.value for one in samples if "le" not in one.labels
+    }
+
+
+def _further(labels: dict[str, str]) -> list[str]:
+    return [value for name, value in sorted(labels.items()) if name != "workspace"]
+
+
+async def grown(play: Scene, before: dict[str, float]) -> dict[str, float]:
+    after = await collected(play)
+    told = {name: value - before.get(name, 0.0) for name, value in after.items() if name.startswith("lmtb_")}
+    return {
+        name: value
+        for name, value in told.items()
+        if value and "loop_lag" not in name and name != "lmtb_workspaces" and "_sum" not in name
+    }
+
+
+@ERAS
+async def test_a_call_is_counted_and_timed_at_both_hops(era: str, play: Scene) -> None:
+    """The first as those that are known by it."""
+    caller, times = await client_of(play, era), 6
+    before = await collected(play)
+    for _ in range(times):
+        await caller.call("small")
+    counted = await grown(play, before)
+    calls = "lmtb_call_duration_seconds_count"
+    # the first of a second looks at the disk before it is sent
+    assert counted.pop("lmtb_wait_duration_seconds_count start", 0) < times
+    counted.pop("lmtb_wait_duration_seconds_count connection", 0)
+    assert counted == {"lmtb_calls_total": times, f"{calls} manager": times, f"{calls} server": times}
+
+
+@ERAS
+async def test_the_servers_time_is_not_the_managers(era: str, play: Scene) -> None:
+    gate, name = asyncio.Event(), f"slow {era}"
+    play.upstream.plays[name] = held(gate, result(COMPLETE))
+    caller = await client_of(play, era)
+    before = await collected(play)
+    call = asyncio.create_task(caller.call(name))
+    await play.upstream.arrival(name)
+    assert (await collected(play))["lmtb_in_flight"] == 1
+    asyncio.get_running_loop().call_later(0.2, gate.set)
+    await call
+    after = await collected(play)
+    took = {
+        hop: after[f"lmtb_call_duration_seconds_sum {hop}"]
+        - before.get(f"lmtb_call_duration_seconds_sum {hop}", 0.0)
+        for hop in ("manager", "server")
+    }
+    assert took["server"] >= 0.2 > took["manager"] > 0
+    assert after["lmtb_in_flight"] == 0
+
+
+@ERAS
+async def test_a_failure_is_counted_by_its_reason(era: str, play: Scene) -> None:
+    caller = await client_of(play, era)
+    before = await collected(play)
+    await caller.call("breaks off")
+    assert (await grown(play, before))["lmtb_errors_total workspace_server_died"] == 1
+
+
+async def test_a_new_connection_is_a_wait(play: Scene) -> None:
+    gate = asyncio.Event()
+    play.upstream.plays["together"] = held(gate, result(COMPLETE))
+    caller, before = play.modern(), await collected(play)
+    calls = [asyncio.create_task(caller.call("together")) for _ in range(12)]
+
+    async def all_there() -> bool:
+        return len(play.upstream.called("together")) == len(calls)
+
+    await eventually(all_there)
+    gate.set()
+    await asyncio.gather(*calls)
+    counted = await grown(play, before)
+    assert counted["lmtb_wait_duration_seconds_count connection"] >= 1
+    assert counted["lmtb_calls_total"] == 12
+
+
+class AskableClient(LegacyClient):
+    capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
+
+
+async def test_the_time_in_which_a_client_is_asked_is_nobodys(play: Scene) -> None:
+    play.upstream.plays["asks"] = result(QUESTION)
+    caller = await AskableClient.connect(play.http, play.pure_url)
+    before = await collected(play)
+    async with caller.open(caller.body("tools/call", {"name": "asks", "arguments": {}}, 7)) as response:
+        asked = await next_message(response)
+        play.upstream.plays["asks"] = result(COMPLETE)
+        await asyncio.sleep(0.2)  # how long the client takes
+        await caller.post(jsonrpc.result(jsonrpc.dumps(asked["id"]), {"action": "accept", "content": {}}))
+        assert (await next_message(response))["id"] == 7
+    after = await collected(play)
+    took = [
+        after[f"lmtb_call_duration_seconds_sum {hop}"]
+        - before.get(f"lmtb_call_duration_seconds_sum {hop}", 0.0)
+        for hop in ("manager", "server")
+    ]
+    assert sum(took) < 0.2
+    assert after["lmtb_calls_total"] - before["lmtb_calls_total"] == 2
+
+
+async def test_a_call_for_which_there_is_no_room_is_an_error(tmp_path: Path) -> None:
+    async with scene(tmp_path, workspace_in_flight_limit=1) as crowded:
+        gate = asyncio.Event()
+        crowded.upstream.plays["held"] = held(gate, result(COMPLETE))
+        first = asyncio.create_task(crowded.modern().call("held"))
+        await crowded.upstream.arrival("held")
+        await crowded.modern().call("held")
+        counted = await collected(crowded)
+        gate.set()
+        await first
+    assert (counted["lmtb_errors_total overloaded"], counted["lmtb_calls_total"]) == (1, 1)
+
+
+async def test_lists_are_no_calls(play: Scene) -> None:
+    caller = play.modern()
+    await caller.call("small")
+    before = await collected(play)
+    await caller.ask("tools/list")
+    assert await grown(play, before) == {}
+
+
+async def test_status_shows_percentiles_of_workspaces_and_of_all(play: Scene) -> None:
+    await play.modern(accept=EVENTS).call("small")
+    async with play.http.get(f"{play.manager.base}/mcp/status") as response:
+        shown: dict[str, Any] = await response.json()
+    [workspace] = shown["workspaceDetails"]
+    for figures in (workspace, shown["figures"]):
+        for hop in (figures["serverMs"], figures["managerMs"]):
+            assert 0 < hop["p50"] <= hop["p99"] < 20_000
+    members = ("calls", "errors", "inFlight")
+    assert [shown["figures"][one] for one in members] == [workspace[one] for one in members]
+
+
+async def test_the_control_socket_tells_it_too(play: Scene) -> None:
+    connector = UnixConnector(str(play.manager.paths.control_socket))
+    async with ClientSession(connector=connector) as http, http.get("http://socket/metrics") as response:
+        assert response.headers["Content-Type"] == CONTENT_TYPE
+        assert "lmtb_sessions " in await response.text()
+
+
+async def test_collecting_at_the_same_time_gives_each_a_whole_page(play: Scene) -> None:
+    pages = await asyncio.gather(*(collected(play) for _ in range(5)))
+    assert len({frozenset(page) for page in pages}) == 1

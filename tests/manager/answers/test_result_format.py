@@ -1,0 +1,115 @@
+"""Results and refusals in the manner of the era that asked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from mcp_types.methods import validate_server_result
+
+from manager import __version__
+from manager.answers import result_format
+from manager.answers.exchange import Exchange
+from protocol import names
+from protocol.errors import ALWAYS_ERRORS, Reason, Refusal
+from support.exchanges import call, legacy, stateless
+
+SERVER = {"name": "lm-tools-bridge-manager", "title": "LM Tools Bridge", "version": __version__}
+REFUSALS = [Refusal(reason, "m") for reason in Reason]
+
+
+def result(exchange: Exchange, value: dict[str, Any]) -> dict[str, Any]:
+    message = json.loads(result_format.result(exchange, value))
+    assert set(message) == {"jsonrpc", "id", "result"}
+    found: dict[str, Any] = message["result"]
+    return found
+
+
+def listing(method: str = "tools/list") -> Exchange:
+    return legacy({"jsonrpc": "2.0", "id": 1, "method": method})
+
+
+def test_a_legacy_result_is_the_value_alone() -> None:
+    assert result(listing(), {"tools": []}) == {"tools": []}
+
+
+@pytest.mark.parametrize("method", sorted(result_format.CACHEABLE))
+def test_a_modern_list_says_what_it_is_and_how_long_it_holds(method: str) -> None:
+    """M9 to M11, M-14."""
+    params = {"uri": "x"} if method == names.RESOURCES_READ else {}
+    assert result(stateless(method, params), {"x": []}) == {
+        "resultType": "complete",
+        "x": [],
+        "_meta": {names.META_SERVER: SERVER},
+        "ttlMs": 0,
+        "cacheScope": "private",
+    }
+
+
+def test_a_modern_call_is_not_cached() -> None:
+    found = result(stateless("tools/call", {"name": "x"}), {"content": []})
+    assert set(found) == {"resultType", "content", "_meta"}
+    validate_server_result("tools/call", "2026-07-28", found)
+
+
+def test_a_meta_of_the_value_stays_in_both_forms() -> None:
+    exchange = stateless("tools/list")
+    for meta in ({"a/b": 1}, json.loads('{"a/b":1}')):
+        assert result(exchange, {"tools": [], "_meta": meta})["_meta"] == {
+            names.META_SERVER: SERVER,
+            "a/b": 1,
+        }
+
+
+@pytest.mark.parametrize("refused", REFUSALS, ids=lambda one: one.reason.word)
+@pytest.mark.parametrize("modern", [False, True])
+def test_on_a_tool_call_a_model_reads_the_refusal(refused: Refusal, modern: bool) -> None:
+    """The refusal shape R(code)."""
+    exchange = stateless("tools/call", {"name": "x"}) if modern else legacy(call("x", {}))
+    message = json.loads(result_format.refusal(exchange, refused))
+    assert message["id"] == 1
+    if refused.reason in ALWAYS_ERRORS:
+        assert message["error"]["code"] == refused.reason.code
+        return
+    assert message["result"]["isError"] is True
+    assert message["result"]["structuredContent"]["error"]["reason"] == refused.reason.word
+    validate_server_result("tools/call", "2026-07-28" if modern else "2025-11-25", message["result"])
+
+
+@pytest.mark.parametrize("refused", REFUSALS, ids=lambda one: one.reason.word)
+def test_on_every_other_method_it_is_an_error(refused: Refusal) -> None:
+    message = json.loads(result_format.refusal(listing(), refused))
+    assert message["error"] == {"code": refused.reason.code, "message": refused.text, "data": refused.data()}
+
+
+@pytest.mark.parametrize(
+    "exchange", [legacy(call("x", {})), stateless("tools/list")], ids=["legacy", "modern"]
+)
+def test_refusals_are_answers_and_not_http_errors(exchange: Exchange) -> None:
+    assert {result_format.refuse(exchange, one).status for one in REFUSALS} == {200, 503}
+
+
+@pytest.mark.parametrize(("wait_ms", "seconds"), [(60_000, "60"), (1, "1"), (None, None)])
+def test_too_many_sessions_is_503_with_a_time_to_wait(wait_ms: int | None, seconds: str | None) -> None:
+    """M-32."""
+    exchange = legacy(call("x", {}))
+    reply = result_format.refuse(
+        exchange, Refusal(Reason.TOO_MANY_SESSIONS, "too many sessions", retry_after_ms=wait_ms)
+    )
+    assert (reply.status, exchange.headers.get("Retry-After")) == (503, seconds)
+    assert json.loads(reply.body)["error"]["code"] == 47111
+
+
+def test_an_unknown_method_is_404_in_the_modern_era_only() -> None:
+    """M7, M-14, M-34."""
+    for exchange, status in ((stateless("ping"), 404), (listing("no/such"), 200)):
+        reply = result_format.method_not_found(exchange)
+        message = json.loads(reply.body)
+        assert (reply.status, message["id"], message["error"]["code"]) == (status, 1, -32601)
+
+
+def test_instructions_name_the_handshake() -> None:
+    """M-19."""
+    assert names.HANDSHAKE in result_format.INSTRUCTIONS
+    assert "cwd" in result_format.INSTRUCTIONS

@@ -1,0 +1,207 @@
+"""Tests of doctor: each fault it knows is found, with a next step."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manager import __version__, exit_codes
+from manager.cli.doctor import checks
+from manager.paths import Paths, make_private
+
+
+@pytest.fixture
+def diagnose(run: Any) -> Any:
+    """Runs doctor; the findings by check, worst last."""
+
+    def call() -> tuple[int, dict[str, dict[str, Any]]]:
+        result = run("doctor", "--json")
+        found = json.loads(result.stdout)["checks"]
+        order = {"ok": 0, "warn": 1, "fail": 2}
+        return result.exit_code, {
+            one["check"]: one for one in sorted(found, key=lambda one: order[one["level"]])
+        }
+
+    return call
+
+
+def healthy(**members: Any) -> dict[str, Any]:
+    return {
+        "ok": True,
+        "version": __version__,
+        "pid": 1,
+        "address": "http://127.0.0.1:5/mcp",
+        "state": "ready",
+        **members,
+    }
+
+
+def test_nothing_running_is_a_warning_that_says_how_to_start(diagnose: Any) -> None:
+    code, found = diagnose()
+    assert code == exit_codes.OK
+    assert found["manager"]["level"] == "warn"
+    assert "lmtb serve" in found["manager"]["hint"]
+
+
+def test_other_version_is_a_warning(diagnose: Any, control: Any) -> None:
+    control.say("GET /mcp/status", healthy(version="0.0.0"))
+    _, found = diagnose()
+    assert found["manager"]["level"] == "warn"
+    assert "0.0.0" in found["manager"]["message"] and __version__ in found["manager"]["message"]
+
+
+def test_degraded_state_is_a_warning_with_its_reason(diagnose: Any, control: Any) -> None:
+    """M-168."""
+    control.say("GET /mcp/status", healthy(state="degraded", degraded=["disk full"]))
+    _, found = diagnose()
+    assert found["manager"]["level"] == "warn"
+    assert "disk full" in found["manager"]["message"]
+
+
+def test_manager_that_does_not_answer_sense_is_a_failure(diagnose: Any, control: Any) -> None:
+    control.say("GET /mcp/status", b"nonsense")
+    code, found = diagnose()
+    assert code == exit_codes.FAILED
+    assert found["manager"]["level"] == "fail"
+
+
+def test_crash_looping_workspace_fails_with_its_last_words(diagnose: Any, control: Any) -> None:
+    """M-166."""
+    row = {
+        "id": "ill-3",
+        "root": "/srv/ill",
+        "state": "crash_looping",
+        "lastError": "ended with code 1",
+        "stderrTail": [f"line {number}" for number in range(20)],
+    }
+    control.say("GET /mcp/status", healthy(workspaceDetails=[row]))
+    code, found = diagnose()
+    assert code == exit_codes.FAILED
+    assert "ended with code 1" in found["workspaces"]["message"]
+    assert found["workspaces"]["details"] == [f"line {number}" for number in range(15, 20)]
+
+
+@pytest.mark.parametrize(("name", "lines"), [("ill-3", ["last words"]), ("../../ill-3", [])])
+def test_last_words_of_an_unhealthy_server_come_from_its_own_log_only(
+    diagnose: Any, control: Any, paths: Paths, name: str, lines: list[str]
+) -> None:
+    paths.logs_dir.mkdir(parents=True)
+    paths.state_dir.chmod(0o700)
+    (paths.logs_dir / "ill-3.log").write_text("last words\n")
+    row = {"id": name, "root": "/srv/ill", "state": "unhealthy"}
+    control.say("GET /mcp/status", healthy(workspaceDetails=[row]))
+    _, found = diagnose()
+    assert found["workspaces"]["details"] == lines
+
+
+def source(state: str, **members: Any) -> dict[str, Any]:
+    return {"id": "remote:g h", "namespace": "g h", "state": state, **members}
+
+
+def issue(code: str, level: str = "error") -> dict[str, Any]:
+    return {"code": code, "level": level, "message": "text", "details": "lmtb trust /srv"}
+
+
+@pytest.mark.parametrize(
+    ("members", "level", "said", "step"),
+    [
+        ({"sources": [source("ready")]}, "ok", "1 in running workspaces", ""),
+        ({"sources": [source("starting"), source("disabled")]}, "ok", "2 in running", ""),
+        (
+            {"sources": [source("crash_looping", error="code 3")]},
+            "fail",
+            "p-1: remote:g h is crash_looping: code 3",
+            "lmtb servers restart 'remote:g h' --cwd '/srv/a b'",
+        ),
+        ({"sources": [source("failed")]}, "fail", "no reason known", "lmtb servers --cwd '/srv/a b'"),
+        ({"sources": [source("backoff")]}, "warn", "is backoff", "lmtb servers restart"),
+        ({"sources": [source("auth_required")]}, "warn", "is auth_required", "lmtb servers login 'g h'"),
+        ({"issues": [issue("TRUST_PENDING", "warning")]}, "warn", "1 thing waits", "lmtb trust /srv"),
+        ({"issues": [issue("TOOL_SCHEMA_INVALID")]}, "fail", "text", "lmtb tools --cwd '/srv/a b'"),
+        ({"issues": [issue("X", "warning")]}, "ok", "0 in running", ""),
+    ],
+)
+def test_sources_in_trouble_are_named_with_the_next_step(
+    diagnose: Any, control: Any, members: dict[str, Any], level: str, said: str, step: str
+) -> None:
+    """T-1, T-62."""
+    server = {"workspace": "p-1", "root": "/srv/a b", "state": "ready", "sources": [], **members}
+    control.say("GET /mcp/status", healthy(instanceDetails=[server]))
+    code, found = diagnose()
+    assert (found["sources"]["level"], code) == (level, exit_codes.FAILED if level == "fail" else 0)
+    assert said in found["sources"]["message"]
+    assert step in (found["sources"]["hint"] or "")
+
+
+@pytest.mark.parametrize(
+    ("mode", "level"), [(0o700, "ok"), (0o750, "fail"), (0o707, "fail")], ids=["private", "group", "others"]
+)
+def test_folder_open_to_others_is_a_failure(diagnose: Any, paths: Paths, mode: int, level: str) -> None:
+    make_private(paths.state_dir)
+    paths.state_dir.chmod(mode)
+    _, found = diagnose()
+    assert found["state folder"]["level"] == level
+    assert (level == "ok") or "chmod 700" in found["state folder"]["hint"]
+
+
+def test_symbolic_link_as_state_folder_is_a_failure(diagnose: Any, paths: Paths, tmp_path: Path) -> None:
+    paths.state_dir.symlink_to(tmp_path / "home")
+    assert diagnose()[1]["state folder"]["level"] == "fail"
+
+
+def test_configuration_that_stops_a_manager_is_a_failure(
+    diagnose: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LMTB_HTTP_PORT", "many")
+    code, found = diagnose()
+    assert code == exit_codes.FAILED
+    assert "LMTB_HTTP_PORT" in found["configuration"]["message"]
+
+
+def test_stranger_on_the_other_loopback_address_is_a_warning(diagnose: Any, control: Any) -> None:
+    """SP4."""
+    with socket.socket(socket.AF_INET6) as stranger:
+        try:
+            stranger.bind(("::1", 0))
+        except OSError as error:
+            pytest.skip(f"no IPv6 here: {error}")
+        stranger.listen()
+        port = stranger.getsockname()[1]
+        control.say("GET /mcp/status", healthy(address=f"http://127.0.0.1:{port}/mcp"))
+        _, found = diagnose()
+    assert found["localhost"]["level"] == "warn"
+    assert "127.0.0.1" in found["localhost"]["hint"]
+
+
+def test_missing_ripgrep_is_a_warning(diagnose: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.shutil, "which", lambda *_arguments, **_options: None)
+    assert diagnose()[1]["ripgrep"]["level"] == "warn"
+
+
+def test_half_installed_units_are_a_warning(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+    program = tmp_path / "bin" / "systemctl"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho failed\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(program.parent), prepend=":")
+    units = tmp_path / "xdg" / "systemd" / "user"
+    units.mkdir(parents=True)
+    (units / "lm-tools-bridge.service").touch()
+    result = run("doctor")
+    assert "only lm-tools-bridge.service is installed" in result.stdout
+    assert "FAIL  systemd: lm-tools-bridge.service is failed" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("port", "listed", "expected"),
+    [(47100, "47100\n", True), (47100, "1,47000-47200\n", True), (47100, "\n", False), (1, "2-3,5", False)],
+)
+def test_reserved_ports_are_read_as_the_kernel_writes_them(port: int, listed: str, expected: bool) -> None:
+    assert checks._is_listed(port, listed) is expected

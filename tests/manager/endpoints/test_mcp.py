@@ -1,0 +1,81 @@
+"""The MCP routes themselves: odd queries, and what a stop waits for and refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession, TCPConnector
+
+from manager.answers.exchange import Unlocated
+from manager.endpoints import session_routes
+from protocol import names
+from support.front_door import LegacyClient
+from support.manager import RunningManager
+from support.scene import raw_http, scene
+from support.scripted_upstream import held, result
+
+
+async def test_a_query_that_is_no_utf8_is_served(manager: RunningManager) -> None:
+    async with raw_http() as http:
+        client = await LegacyClient.connect(http, manager.address)
+        answer = await client.ask(names.TOOLS_LIST, url=f"{manager.address}?tool_mode=%ff")
+        assert answer.status == 200
+
+
+async def test_a_stop_waits_for_a_call_whose_legacy_client_has_left(tmp_path: Path) -> None:
+    """M-99, M-165: the call goes on, so it is in flight."""
+    async with scene(tmp_path) as play:
+        gate = asyncio.Event()
+        play.upstream.plays["slow"] = held(gate, result({"content": []}))
+        leaving = asyncio.create_task((await play.legacy()).call("slow"))
+        received = await play.upstream.arrival("slow")
+        leaving.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await leaving
+        await asyncio.sleep(0.05)  # the manager has seen the client leave
+        play.manager.daemon.ask_to_stop("test")
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(received.gone.wait(), 0.3)
+        gate.set()
+
+
+async def test_no_stream_is_opened_for_a_session_that_ends_meanwhile(
+    manager: RunningManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its folder is being looked at; nobody would end the stream."""
+    async with raw_http() as http:
+        client = await LegacyClient.connect(http, manager.address)
+
+        async def while_it_ends(workspaces: object, claims: object) -> Unlocated:
+            async with http.delete(client.url, headers=client.header(b"")) as ended:
+                assert ended.status == 200
+            return Unlocated()
+
+        monkeypatch.setattr(session_routes, "locate", while_it_ends)
+        async with client.stream() as response:
+            assert response.status == 404
+
+
+async def test_no_stream_is_opened_while_the_manager_stops(tmp_path: Path) -> None:
+    """M-165: it would only hold up the end."""
+    async with scene(tmp_path) as play, ClientSession(connector=TCPConnector(limit=2)) as http:
+        gate = asyncio.Event()
+        play.upstream.plays["slow"] = held(gate, result({"content": []}))
+        client = await LegacyClient.connect(http, play.manager.address)
+        assert (await client.handshake(play.upstream.root)).payload["ok"] is True
+        call = asyncio.create_task(client.call("slow"))
+        await play.upstream.arrival("slow")
+        assert (await client.ask(names.PING)).status == 200  # the second connection is open now
+        play.manager.daemon.ask_to_stop("test")
+        await asyncio.sleep(0)
+        async with asyncio.timeout(5):
+            while (answer := await client.ask(names.PING)).status != 503:
+                await asyncio.sleep(0.01)
+        assert answer.error["data"]["retryAfterMs"] == 1000
+        async with client.stream() as response:
+            assert (response.status, response.headers["Retry-After"]) == (503, "1")
+        gate.set()
+        assert (await call).status == 200

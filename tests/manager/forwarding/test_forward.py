@@ -1,0 +1,34 @@
+"""A call's place among those in flight: given back on every way out."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from manager.forwarding.answer import Answer
+from manager.forwarding.in_flight import Slot, Total
+from manager.settings import Settings
+from manager.supervision.instance import Figures
+
+
+async def test_a_reader_that_leaves_in_the_middle_of_a_body_gives_its_place_back(serve, pool_to) -> None:
+    """M-98, M-99."""
+
+    async def half_a_body(peer) -> None:
+        await peer.identify()
+        await peer.request()
+        await peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{")
+        await peer.disconnect()
+
+    server = await serve(half_a_body)
+    response = await pool_to(server.port).request(b"POST", b"/mcp", (), b"{}")
+    mine, total = Figures(), Total()
+    answer = Answer(response, Slot(mine, total, is_stream=False), Settings(), None)
+    assert (mine.in_flight, total.in_flight) == (1, 1)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await answer.read()
+    assert (mine.in_flight, total.in_flight) == (0, 0)
+    assert mine.last_outcome == "cancelled"
+    await server.finished()

@@ -1,0 +1,55 @@
+"""What a call's place tells of the time the call took."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from manager.forwarding.in_flight import Slot, Total, Wait
+from manager.supervision.instance import Figures
+from protocol.errors import Reason, Refusal
+
+
+def place(figures: Figures, begun: float | None) -> Slot:
+    return Slot(figures, Total(), is_stream=False, begun=begun)
+
+
+def test_a_call_is_timed_once_when_it_ends() -> None:
+    figures, now = Figures(), time.monotonic()
+    slot = place(figures, now - 30.0)
+    slot.sent = now - 20.0
+    slot.release("ok", now - 5.0)
+    slot.release("cancelled", now)
+    assert figures.timings.server.total == pytest.approx(15.0)
+    assert figures.timings.manager.total == pytest.approx(15.0, abs=0.5)
+    assert sum(figures.timings.server.counts) == 1
+
+
+def test_what_a_call_waited_for_is_nobodys_work() -> None:
+    figures, now = Figures(), time.monotonic()
+    slot = place(figures, now - 40.0)
+    slot.waited(Wait.START, 10.0)
+    slot.waited(Wait.CONNECTION, 4.0)
+    slot.sent = now - 20.0
+    slot.release("ok")
+    assert (figures.timings.start.total, figures.timings.connection.total) == (10.0, 4.0)
+    assert figures.timings.manager.total == pytest.approx(6.0, abs=0.5)
+    assert figures.timings.server.total == pytest.approx(20.0, abs=0.5)
+
+
+@pytest.mark.parametrize(("begun", "sent"), [(None, 1.0), (1.0, None)])
+def test_what_is_no_call_or_never_went_out_has_no_time(begun: float | None, sent: float | None) -> None:
+    figures = Figures()
+    slot = place(figures, begun)
+    slot.sent = sent
+    slot.release("ok")
+    assert (sum(figures.timings.server.counts), sum(figures.timings.manager.counts)) == (0, 0)
+
+
+def test_failures_are_counted_by_their_reasons() -> None:
+    figures = Figures()
+    for reason in (Reason.CALL_TIMED_OUT, Reason.OVERLOADED, Reason.CALL_TIMED_OUT):
+        place(figures, None).fail(Refusal(reason, "why"))
+    assert figures.failures == {"call_timed_out": 2, "overloaded": 1}
+    assert (figures.errors, figures.last_error, figures.in_flight) == (3, "why", 0)

@@ -1,0 +1,152 @@
+"""The one response in a workspace server's answer, in whatever form and pieces it comes."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from manager.forwarding.answer import Answer
+from manager.forwarding.messages import LARGE, Answered, answered, is_response, messages_of, response_of
+from protocol.errors import Reason, Refusal
+from protocol.sse import encode
+from support.played_answer import PlayedAnswer
+
+RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+RESPONSE_2 = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
+NEWS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{}}'
+ASKING = b'{"jsonrpc":"2.0","id":9,"method":"ping"}'
+DIED = Refusal(Reason.WORKSPACE_SERVER_DIED, "workspace server died during the call", delivered="unknown")
+
+
+async def collected(answer: PlayedAnswer, limit: int = 10_000) -> Any:
+    outcome = await response_of(cast("Answer", answer), limit)
+    assert answer.outcomes, "the answer was neither read to its end nor closed"
+    return outcome
+
+
+def reason(outcome: object) -> Reason:
+    assert isinstance(outcome, Refusal), outcome
+    assert outcome.delivered == "unknown"
+    return outcome.reason
+
+
+async def test_a_json_answer_is_the_response() -> None:
+    assert await collected(PlayedAnswer([RESPONSE], is_events=False)) == RESPONSE
+
+
+async def test_the_response_at_the_end_of_a_stream_is_found_behind_notifications() -> None:
+    """M-175, M-189."""
+    answer = PlayedAnswer([encode(NEWS), encode(NEWS) + encode(RESPONSE)])
+    assert await collected(answer) == RESPONSE
+    assert answer.outcomes[0] == "ok"
+
+
+async def test_a_response_in_pieces_is_put_together() -> None:
+    whole = encode(NEWS) + encode(RESPONSE)
+    assert await collected(PlayedAnswer(whole[at : at + 1] for at in range(len(whole)))) == RESPONSE
+
+
+@pytest.mark.parametrize("rest", [[DIED], [encode(NEWS), encode(RESPONSE_2)], []])
+async def test_what_follows_the_response_is_read_and_changes_nothing(rest: list[bytes | Refusal]) -> None:
+    """A connection that was read to its end is used again."""
+    answer = PlayedAnswer([encode(RESPONSE), *rest])
+    assert await collected(answer) == RESPONSE
+    assert (answer.outcomes[0], answer.read_to) == ("ok", 1 + len(rest))
+
+
+async def test_a_stream_that_does_not_end_after_its_response_is_left() -> None:
+    answer = PlayedAnswer([encode(RESPONSE)], stays_open=True)
+    assert await collected(answer) == RESPONSE
+
+
+async def test_notifications_come_one_by_one_and_other_messages_not_at_all() -> None:
+    """M15: no server may send requests in its answer."""
+    pieces = [encode(NEWS), encode(ASKING), b"data: {\ndata: }\n\n", b"data: no JSON\n\n"]
+    answer = PlayedAnswer(
+        [*pieces, b"data: " + NEWS[:1] + b"\ndata: " + NEWS[1:] + b"\n\n" + encode(RESPONSE)]
+    )
+    messages = [one async for one in messages_of(cast("Answer", answer), 10_000)]
+    assert messages[:-1] == [NEWS, NEWS[:1] + b" " + NEWS[1:]]
+    assert isinstance(messages[-1], Answered)
+    assert messages[-1].body == RESPONSE
+
+
+async def test_a_request_of_the_server_is_no_response() -> None:
+    assert await collected(PlayedAnswer([encode(ASKING), encode(RESPONSE)])) == RESPONSE
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        PlayedAnswer([]),
+        PlayedAnswer([encode(NEWS)]),
+        PlayedAnswer([b"data: nonsense\n\n"]),
+        PlayedAnswer([encode(RESPONSE)[:-1]]),
+        PlayedAnswer([b"{}"], is_events=False),
+        PlayedAnswer([NEWS], is_events=False),
+        PlayedAnswer([b"<html>"], is_events=False),
+        PlayedAnswer([b""], is_events=False),
+    ],
+)
+async def test_an_answer_without_a_response_is_unusable(answer: PlayedAnswer) -> None:
+    """M-100."""
+    outcome = await collected(answer)
+    assert reason(outcome) is Reason.INVALID_UPSTREAM_ANSWER
+    assert outcome.details == {"httpStatus": 418}
+
+
+async def test_a_stream_that_breaks_off_is_the_death_of_the_server() -> None:
+    """M-97."""
+    assert await collected(PlayedAnswer([encode(NEWS), DIED])) is DIED
+    assert await collected(PlayedAnswer([DIED], is_events=False)) is DIED
+
+
+async def test_an_event_beyond_the_limit_is_refused() -> None:
+    answer = PlayedAnswer([b"data: " + b"x" * 50] * 10)
+    assert reason(await collected(answer, limit=100)) is Reason.RESPONSE_TOO_LARGE
+    assert answer.read_to < 10
+
+
+@pytest.mark.parametrize(
+    ("data", "counts"),
+    [
+        (RESPONSE, True),
+        (b'{"jsonrpc":"2.0","id":"x","error":{"code":1,"message":"m"}}', True),
+        (b'{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"m"}}', True),
+        (b'{"jsonrpc":"2.0","error":{"code":1,"message":"m"}}', True),
+        (b'{"jsonrpc":"2.0","id":null,"result":{}}', False),
+        (b'{"error":"Not Found"}', False),
+        (NEWS, False),
+        (ASKING, False),
+        (b"", False),
+    ],
+)
+def test_an_error_that_could_not_name_the_id_is_a_response(data: bytes, counts: bool) -> None:
+    assert is_response(data) is counts
+
+
+@pytest.mark.parametrize(
+    ("text", "is_one"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"}}', True),
+        (b'{"jsonrpc":"2.0","id":"a b","result":{"t":"%b","u":{}}}', True),
+        (b'{"jsonrpc":"2.0","id":"\\u0031","result":{"t":"%b"}}', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"},"x":{}}', True),
+        (b'{"id":1,"jsonrpc":"2.0","result":{"t":"%b"}} ', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{},"t":"%b"}', True),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"},"error":{}}', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"},"method":"m"}', False),
+        (b'{"jsonrpc":"2.0","id":"\xff","result":{"t":"%b"}}', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"}}}', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":"%b"}', False),
+        (b'{"jsonrpc":"2.0","id":1,"result":{"t":%b}}', False),
+    ],
+)
+def test_a_large_response_is_told_as_a_small_one_is(text: bytes, is_one: bool) -> None:
+    """It is read in another way, for speed."""
+    small, large = (answered(text % (b"x" * size)) for size in (1, LARGE))
+    assert (small is not None, large is not None) == (is_one, is_one)
+    if small is not None and large is not None:
+        assert list(large.members) == list(small.members)
+        assert bytes(large.members["id"]) == bytes(small.members["id"])

@@ -1,0 +1,105 @@
+"""Silences of many streams, filled by one timer."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from manager.http import keep_alives
+from manager.http.keep_alives import Heartbeats
+
+SILENCE_S = keep_alives.SILENCE_S
+
+
+class Clock:
+    """A loop as far as it is needed: time passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.timers: list[tuple[float, object]] = []
+
+    def time(self) -> float:
+        return self.now
+
+    def call_at(self, when: float, call: object) -> object:
+        self.timers.append((when, call))
+        return call
+
+    def pass_until(self, end: float) -> None:
+        while self.timers and self.timers[0][0] <= end:
+            when, call = self.timers.pop(0)
+            self.now = when
+            assert callable(call)
+            call()
+        self.now = end
+
+
+class Speaker:
+    """Notes when it was made to speak."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.filled: list[float] = []
+
+    def fill(self) -> None:
+        self.filled.append(self._clock.now)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def beats(clock: Clock) -> Heartbeats:
+    return Heartbeats(clock)  # type: ignore[arg-type]  # as much of a loop as is needed
+
+
+def test_every_silence_is_filled_in_its_time(clock: Clock, beats: Heartbeats) -> None:
+    early, late = Speaker(clock), Speaker(clock)
+    beats.note(early)
+    clock.now = 5.0
+    beats.note(late)
+    assert len(clock.timers) == 1
+    clock.pass_until(5.0 + 2 * SILENCE_S)
+    assert early.filled == [SILENCE_S, 2 * SILENCE_S]
+    assert late.filled == [SILENCE_S + 5, 2 * SILENCE_S + 5]
+
+
+def test_who_speaks_is_not_silent(clock: Clock, beats: Heartbeats) -> None:
+    busy, idle = Speaker(clock), Speaker(clock)
+    beats.note(busy)
+    beats.note(idle)
+    clock.pass_until(10.0)
+    beats.note(busy)
+    clock.pass_until(20.0)
+    assert (busy.filled, idle.filled) == ([], [SILENCE_S])
+    clock.pass_until(10.0 + SILENCE_S)
+    assert busy.filled == [10.0 + SILENCE_S]
+
+
+def test_where_nobody_is_left_there_is_no_timer(clock: Clock, beats: Heartbeats) -> None:
+    one = Speaker(clock)
+    beats.note(one)
+    beats.forget(one)
+    beats.forget(one)
+    clock.pass_until(100.0)
+    assert (len(beats), one.filled, clock.timers) == (0, [], [])
+    beats.note(one)
+    clock.pass_until(100.0 + SILENCE_S)
+    assert one.filled == [100.0 + SILENCE_S]
+
+
+async def test_it_runs_on_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(keep_alives, "SILENCE_S", 0.01)
+    spoken = asyncio.Event()
+    beats = Heartbeats(asyncio.get_running_loop())
+
+    class One:
+        def fill(self) -> None:
+            spoken.set()
+
+    beats.note(one := One())
+    await asyncio.wait_for(spoken.wait(), 5)
+    beats.forget(one)

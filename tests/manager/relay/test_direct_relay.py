@@ -1,0 +1,224 @@
+"""Calls that need no task: the same answers as by the way of all others, whatever the workspace server does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from manager.answers.dispatch import Dispatch
+from manager.answers.exchange import Exchange
+from manager.relay import direct_relay
+from manager.supervision import workspaces
+from protocol import names
+from support.front_door import BOTH, EVENTS, JSON, Answer, Client
+from support.one_connection import connected
+from support.plays import PLAYS
+from support.scene import Scene, scene
+from support.scripted_upstream import COMPLETE, held, never, result
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
+        async with scene(tmp_path_factory.mktemp("express")) as running:
+            running.upstream.plays |= PLAYS
+            yield running
+
+
+async def client_of(play: Scene, era: str, accept: str | None = BOTH) -> Client:
+    return play.modern(accept=accept) if era == "modern" else await play.legacy(accept=accept)
+
+
+def same(answer: Answer) -> tuple[int, dict[str, str], Any]:
+    """What must be alike: all but the time, names that are drawn, and how the end of the body is told."""
+    fields = {name.lower(): value for name, value in answer.headers.items()}
+    others = ("date", "mcp-session-id", "content-length", "transfer-encoding")
+    kept = {name: value for name, value in fields.items() if name not in others}
+    if answer.is_stream:
+        return answer.status, kept, answer.messages
+    return answer.status, kept, answer.body
+
+
+def sent_at_once(monkeypatch: pytest.MonkeyPatch, *, ever: bool = True) -> list[str]:
+    """The methods that go without a task from now on, or make that none does."""
+    sent: list[str] = []
+    original = Dispatch.forward_now
+
+    def forward_now(self: Dispatch, exchange: Exchange) -> Any:
+        found = original(self, exchange) if ever else None
+        if found is not None:
+            sent.append(exchange.message.method)
+        return found
+
+    monkeypatch.setattr(Dispatch, "forward_now", forward_now)
+    return sent
+
+
+@ERAS
+@pytest.mark.parametrize("accept", [BOTH, JSON, EVENTS])
+async def test_every_answer_is_the_same_by_both_ways(
+    era: str, accept: str, play: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-27, M-28, M-89, M-100: status, fields and bytes."""
+    client = await client_of(play, era, accept)
+    slow: dict[str, Any] = {}
+    with monkeypatch.context() as patch:
+        sent_at_once(patch, ever=False)
+        for name in PLAYS:
+            slow[name] = same(await client.call(name, identity=7))
+    sent = sent_at_once(monkeypatch)
+    for name in PLAYS:
+        assert same(await client.call(name, identity=7)) == slow[name], name
+    assert bool(sent) is (accept != EVENTS)
+
+
+@ERAS
+async def test_what_a_workspace_gets_is_the_same_by_both_ways(
+    era: str, play: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await client_of(play, era)
+    client.extra = {"Traceparent": "00-1-2-03", "X-MCP-Tool-Mode": "all", "Cookie": "secret"}
+    for ever in (False, True):
+        with monkeypatch.context() as patch:
+            sent_at_once(patch, ever=ever)
+            await client.call("small", {"a": 1}, identity=7)
+    slow, fast = play.upstream.called("small")[-2:]
+    assert (fast.body, fast.target, fast.headers) == (slow.body, slow.target, slow.headers)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"method": names.TOOLS_CALL, "params": {"name": names.CALL_TOOL, "arguments": {"name": "small"}}},
+        {"method": names.TOOLS_CALL, "params": {"name": names.HANDSHAKE, "arguments": {"cwd": "/"}}},
+        {"method": names.TOOLS_LIST, "params": {}},
+        {"method": names.RESOURCES_READ, "params": {"uri": names.URI_HANDSHAKE}},
+        {"method": names.PING, "params": {}},
+        {"method": "tasks/get", "params": {"taskId": "t"}},
+    ],
+    ids=str,
+)
+async def test_what_the_manager_has_a_part_in_takes_the_other_way(
+    body: dict[str, Any], play: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await client_of(play, "legacy")
+    sent = sent_at_once(monkeypatch)
+    await client.post(json.dumps({"jsonrpc": "2.0", "id": 1, **body}).encode())
+    assert sent == []
+
+
+@ERAS
+async def test_a_late_answer_comes_all_the_same(
+    era: str, play: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_relay, "PATIENCE_S", 0.05)
+    gate = asyncio.Event()
+    play.upstream.plays["late"] = held(gate, result(COMPLETE))
+    client = await client_of(play, era)
+    await client.call("small")  # nothing has to be looked at now
+    sent = sent_at_once(monkeypatch)
+    call = asyncio.create_task(client.call("late"))
+    await asyncio.sleep(0.2)  # it is late now
+    gate.set()
+    assert (await call).result["content"] == COMPLETE["content"]
+    assert sent == [names.TOOLS_CALL]
+
+
+@ERAS
+@pytest.mark.parametrize("patience", [0.05, 5.0])
+async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
+    era: str, patience: float, play: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-43, L15: at once, or after it was handed over."""
+    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
+    play.upstream.plays[f"left-{era}-{patience}"] = never
+    client = await client_of(play, era)
+    call = asyncio.create_task(client.call(f"left-{era}-{patience}"))
+    received = await play.upstream.arrival(f"left-{era}-{patience}")
+    await asyncio.sleep(0.1)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
+    if era == "modern":
+        await asyncio.wait_for(received.gone.wait(), 5)
+    else:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(received.gone.wait(), 0.3)
+
+
+@pytest.mark.parametrize("patience", [0.05, 5.0])
+async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
+    patience: float, play: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """M-99."""
+    monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
+    name = f"cancelled-{patience}"
+    play.upstream.plays[name] = never
+    client = await client_of(play, "legacy")
+    call = asyncio.create_task(client.call(name, identity=77))
+    received = await play.upstream.arrival(name)
+    await asyncio.sleep(0.1)
+    body = {"jsonrpc": "2.0", "method": names.CANCELLED, "params": {"requestId": 77}}
+    assert (await client.post(json.dumps(body).encode())).status == 202
+    assert ((answer := await call).status, answer.body) == (202, b"")
+    await asyncio.wait_for(received.gone.wait(), 5)
+    assert (await client.call("small", identity=77)).status == 200  # the id is free again
+
+
+async def test_what_was_sent_is_given_up_where_its_session_ends_while_its_client_leaves(play: Scene) -> None:
+    """M-99: the work that should go on without the client is cancelled before it has begun."""
+    before = await in_flight(play)
+    play.upstream.plays["left at the end"] = never
+    client = await connected(play, "legacy", "left at the end")
+    async with client.other() as other:
+        client.writer.write(client.request(client.body("left at the end")))
+        received = await play.upstream.arrival("left at the end")
+        client.writer.get_extra_info("socket").shutdown(socket.SHUT_RDWR)
+        ending = other.head(0).replace(b"POST", b"DELETE", 1)
+        assert (await other.send(ending)).status == 200
+    await asyncio.wait_for(received.gone.wait(), 5)
+    client.close()
+    assert await in_flight(play) == before
+
+
+async def in_flight(play: Scene) -> list[int]:
+    """How many calls each workspace has."""
+    async with play.http.get(f"{play.manager.base}/mcp/status") as response:
+        return [one["inFlight"] for one in (await response.json())["workspaceDetails"]]
+
+
+async def test_an_id_under_way_is_refused_a_second_time(play: Scene) -> None:
+    gate = asyncio.Event()
+    play.upstream.plays["twice"] = held(gate, result(COMPLETE))
+    client = await client_of(play, "legacy")
+    first = asyncio.create_task(client.call("twice", identity="x"))
+    await play.upstream.arrival("twice")
+    assert (await client.call("twice", identity="x")).status == 400
+    gate.set()
+    assert (await first).status == 200
+
+
+@ERAS
+async def test_figures_count_it_as_any_other(era: str, play: Scene) -> None:
+    """M-154: nothing stays in flight."""
+    client = await client_of(play, era)
+    before = await figures(play)
+    for name in ("small", "breaks off", "stream", "asks"):
+        await client.call(name)
+    after = await figures(play)
+    assert (after["calls"] - before["calls"], after["inFlight"]) == (4, before["inFlight"])
+
+
+async def figures(play: Scene) -> dict[str, Any]:
+    async with play.http.get(f"{play.manager.base}/mcp/status") as response:
+        [shown] = (await response.json())["workspaceDetails"]
+    return {key: shown[key] for key in ("calls", "inFlight")}

@@ -1,0 +1,112 @@
+"""Event streams that pass: cut between events whatever the pieces, and known to be answered or not."""
+
+from __future__ import annotations
+
+import pytest
+
+from manager.forwarding.answer import COLLECTED
+from manager.relay.event_relay import PassingEvents
+
+LIMIT = 1024 * 1024
+NOTE = b'event: message\ndata: {"jsonrpc":"2.0","method":"m"}'
+RESPONSE = b'id: 7\ndata: {"jsonrpc":"2.0","id":1,"result":{}}'
+COMMENT = b": no data"
+
+
+def pieces(whole: bytes, size: int) -> list[bytes]:
+    return [whole[start : start + size] for start in range(0, len(whole), size)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 10_000])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_only_whole_events_come_out_and_all_of_their_bytes(size: int, end: bytes) -> None:
+    parts = [part.replace(b"\n", end) + end + end for part in (COMMENT, NOTE, RESPONSE)]
+    edges = {sum(map(len, parts[:count])) for count in range(4)}
+    events, out = PassingEvents(LIMIT), b""
+    for piece in pieces(b"".join(parts), size):
+        out += b"".join(events.take(piece))
+        assert len(out) in edges
+    assert out == b"".join(parts)
+    assert events.size == 0
+
+
+def test_what_is_not_complete_waits() -> None:
+    events = PassingEvents(LIMIT)
+    assert events.take(NOTE) == []
+    assert events.size == len(NOTE)
+    assert events.take(b"\n\n" + RESPONSE) == [NOTE + b"\n\n"]
+    assert events.size == len(RESPONSE)
+    assert not events.end_in_response
+
+
+@pytest.mark.parametrize("size", [1, 10_000])
+@pytest.mark.parametrize(
+    ("parts", "answered"),
+    [
+        ([], False),
+        ([NOTE], False),
+        ([RESPONSE], True),
+        ([NOTE, RESPONSE, COMMENT], True),
+        ([b'data: {"jsonrpc":"2.0",\ndata: "id":1,"result":{}}'], True),
+        ([b'data: {"jsonrpc":"2.0","id":null,"error":{"code":1,"message":""}}'], True),
+        ([b"data: [DONE]"], False),
+    ],
+)
+def test_it_is_known_whether_the_response_came(parts: list[bytes], answered: bool, size: int) -> None:
+    """M-100: else the client is told so, and never twice."""
+    events = PassingEvents(LIMIT)
+    for piece in pieces(b"".join(part + b"\n\n" for part in parts), size):
+        events.take(piece)
+    assert events.end_in_response is answered
+
+
+BIG = b'event: message\ndata: {"jsonrpc":"2.0","id":1,"result":{"text":"' + b"x" * COLLECTED
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+@pytest.mark.parametrize("seam", range(-1, 5))
+def test_a_large_response_is_passed_before_it_is_whole(end: bytes, seam: int) -> None:
+    """Its end is seen wherever it is cut, and what follows is held to the same as ever."""
+    begun = NOTE.replace(b"\n", end) + end + end + BIG.replace(b"\n", end)
+    rest = b'"}}' + end + end
+    cut = len(rest) - len(end + end) + seam
+    events = PassingEvents(LIMIT)
+    assert b"".join(events.take(begun)) == begun
+    assert events.is_open
+    assert not events.end_in_response
+    out = b"".join(events.take(rest[:cut]))
+    assert events.is_open is (cut < len(rest))
+    out += b"".join(events.take(rest[cut:] + NOTE[:5])) if seam < 4 else b""
+    assert out == rest
+    assert not events.is_open
+    assert events.end_in_response
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        BIG.replace(b'"id":1', b'"method":"m"'),
+        BIG.replace(b'"id":1,', b""),
+        BIG.replace(b'"id":1', b'"id":null'),
+        BIG.replace(b'"result"', b'"params"'),
+        BIG.replace(b'"2.0"', b'"1.0"'),
+        b"x" * COLLECTED,
+    ],
+)
+def test_a_large_event_that_may_be_anything_waits_for_its_end(begun: bytes) -> None:
+    events = PassingEvents(LIMIT)
+    assert events.take(begun) == []
+    assert events.size == len(begun)
+    assert events.take(b"\n\n") == [begun + b"\n\n"]
+
+
+def test_a_response_is_kept_back_while_it_is_small() -> None:
+    """It can still be replaced, should its server die."""
+    events = PassingEvents(LIMIT)
+    assert events.take(BIG[: COLLECTED - 1]) == []
+    assert b"".join(events.take(b"xx")) == BIG[: COLLECTED - 1] + b"xx"
+
+
+def test_what_is_too_large_is_not_begun() -> None:
+    """It can still be refused."""
+    assert PassingEvents(len(BIG) - 1).take(BIG) == []

@@ -1,0 +1,166 @@
+"""Events that pass to a client unread, in whatever pieces they come: as they are, or cut where the server says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manager.forwarding.answer import COLLECTED, InterruptedAnswerError
+from manager.http.request import Incoming
+from manager.relay.large_event import EventAsItIs, EventAsJson, LargeEvent
+from protocol import sse
+from protocol.internal import result_trim
+from protocol.internal.result_trim import Trim
+from support.plays import SERVER
+
+FIELDS = {"X-A": "b"}
+LIMIT = 600_000
+LARGE = 300_000
+
+
+class Client:
+    """What a client got, as far as an `Incoming` is needed for it."""
+
+    def __init__(self) -> None:
+        self.heads: list[tuple[Any, ...]] = []
+        self.got = b""
+        self.is_full = False
+        self.has_all = False
+
+    def start(self, *said: Any) -> None:
+        assert not self.heads
+        *head, begin = said
+        self.heads.append(tuple(head))
+        self.put(begin)
+
+    def put(self, *pieces: bytes) -> bool:
+        assert any(pieces)
+        assert self.heads
+        self.got += b"".join(pieces)
+        return not self.is_full
+
+    def finish(self, last: bytes = b"") -> None:
+        self.got += last
+        self.has_all = True
+
+    def respond(
+        self, status: int, body: bytes, fields: Mapping[str, str], kind: str = "application/json"
+    ) -> None:
+        assert not self.heads
+        self.heads.append((status, fields, kind))
+        self.got, self.has_all = body, True
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        self.waiting = call
+
+
+def stream_of(size: int) -> tuple[bytes, bytes, Trim]:
+    """An event with a text of this size in it, what a session gets of that, and the trim."""
+    content = {"content": [{"type": "text", "text": "x" * size}]}
+    result = json.dumps(
+        {"resultType": "complete", **content, "_meta": SERVER}, separators=(",", ":")
+    ).encode()
+    left = json.dumps(content, separators=(",", ":")).encode()
+    said = result_trim.of(result, 0, len(result))
+    assert said is not None
+    response = b'{"jsonrpc":"2.0","id":7,"result":%b}'
+    return sse.encode(response % result, comment=said.comment), response % left, said
+
+
+def sink(client: Client, said: Trim, *, is_json: bool = True) -> LargeEvent:
+    form = EventAsJson if is_json else EventAsItIs
+    return form(cast("Incoming", client), FIELDS, identity=b"7", trim=said, limit=LIMIT)
+
+
+def poured(stream: bytes, made: LargeEvent, cuts: list[int]) -> LargeEvent:
+    edges = sorted({0, len(stream), *(cut % len(stream) for cut in cuts)})
+    for first, last in itertools.pairwise(edges):
+        made.put(memoryview(stream)[first:last])
+    return made
+
+
+CUTS = st.lists(st.integers(0, LARGE) | st.integers(COLLECTED, COLLECTED + 9) | st.integers(-200, -1))
+
+
+@pytest.mark.parametrize("size", [0, 1000, LARGE])
+@given(cuts=CUTS)
+def test_a_session_gets_the_rest_however_the_pieces_fall(size: int, cuts: list[int]) -> None:
+    stream, left, said = stream_of(size)
+    client = Client()
+    made = sink(client, said)
+    done: list[bytes] = []
+    made.on_done = lambda: done.append(client.got)
+    poured(stream, made, cuts)
+    assert done == [client.got] == [left], "before the body has come to its end"
+    assert made.put(b": more\n\n"), "which goes nowhere"
+    made.finish()
+    assert client.has_all
+    assert client.got == left
+    assert client.heads == [(200, FIELDS, "application/json", *([None] if size == LARGE else []))]
+
+
+@pytest.mark.parametrize("size", [0, 1000, LARGE])
+@given(cuts=CUTS)
+def test_others_get_it_as_it_came(size: int, cuts: list[int]) -> None:
+    stream, _, said = stream_of(size)
+    client = Client()
+    poured(stream, sink(client, said, is_json=False), cuts).finish()
+    assert client.has_all
+    assert client.got == stream
+    fields = {**FIELDS, "X-Accel-Buffering": "no"}
+    assert client.heads == [(200, fields, "text/event-stream", None)]
+
+
+@pytest.mark.parametrize("is_json", [True, False])
+@given(cuts=CUTS)
+def test_one_that_has_no_end_is_never_ended(is_json: bool, cuts: list[int]) -> None:
+    stream, left, said = stream_of(LARGE)
+    for count in (1, 2, 3, 4, said.last + 4, 1000):
+        client = Client()
+        made = poured(stream[:-count], sink(client, said, is_json=is_json), cuts)
+        with pytest.raises(InterruptedAnswerError):
+            made.finish()
+        assert not client.has_all
+        assert (left if is_json else stream).startswith(client.got)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [b'data: {"jsonrpc":"2.0","id":8,"result":{}}\n\n', b"data: 1\n\ndata: 2\n\n", b": keep-alive\n\n", b""],
+)
+@pytest.mark.parametrize("is_json", [True, False])
+def test_a_small_one_that_is_something_else_is_no_answer(is_json: bool, other: bytes) -> None:
+    client = Client()
+    made = sink(client, Trim(0, 0), is_json=is_json)
+    if other:
+        made.put(other)
+    with pytest.raises(InterruptedAnswerError) as caught:
+        made.finish()
+    assert caught.value.refusal.message == "the workspace server's answer holds no response"
+    assert made.held == ([other] if other else []), "for who reads it"
+    assert not client.heads
+
+
+def test_one_above_the_limit_is_ended() -> None:
+    stream, _, said = stream_of(LIMIT)
+    with pytest.raises(InterruptedAnswerError) as caught:
+        poured(stream, sink(Client(), said), [])
+    assert caught.value.refusal.message == "response too large: more than 585 KiB"
+
+
+def test_whether_the_client_keeps_up_is_said_for_pieces_of_which_nothing_is_written() -> None:
+    stream, _, said = stream_of(LARGE)
+    client = Client()
+    client.is_full = True
+    made = sink(client, said)
+    assert made.put(stream[:COLLECTED]), "nothing is written yet"
+    assert not made.put(stream[COLLECTED:-20])
+    assert not made.put(stream[-20:-19])
+    client.is_full = False
+    assert made.put(stream[-19:-18])

@@ -1,0 +1,109 @@
+"""Large results for sessions: cut where the server says, in whatever pieces they come."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manager.forwarding.answer import InterruptedAnswerError
+from manager.http.request import Incoming
+from manager.relay.large_json import LargeBody
+from manager.routing.json import plain_results
+from protocol.internal import result_trim
+from protocol.internal.result_trim import Trim
+from support.plays import SERVER
+
+RESULT = json.dumps(
+    {"resultType": "complete", "content": [{"type": "text", "text": "x" * 40_000}], "_meta": SERVER},
+    separators=(",", ":"),
+).encode()
+BODY = b'{"jsonrpc":"2.0","id":7,"result":%b}' % RESULT
+LEFT = b'{"jsonrpc":"2.0","id":7,"result":{"content":[{"type":"text","text":"%b"}]}}' % (b"x" * 40_000)
+FIELDS = {"X-A": "b"}
+
+
+class Client:
+    """What a client got, as far as an `Incoming` is needed for it."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[Any, ...]] = []
+        self.got = b""
+        self.is_full = False
+
+    def start(self, *said: Any) -> None:
+        assert not self.got
+        *head, self.got = said
+        self.started.append(tuple(head))
+
+    def when_room(self, call: Callable[[], None]) -> None:
+        self.waiting = call
+
+    def put(self, *pieces: bytes) -> bool:
+        assert any(pieces)
+        assert self.started
+        self.got += b"".join(pieces)
+        return not self.is_full
+
+
+def sink(client: Client, said: Trim, body: bytes = BODY) -> LargeBody:
+    begin = plain_results.BEGIN % b"7"
+    return LargeBody(cast("Incoming", client), 200, FIELDS, len(body), begin=begin, trim=said)
+
+
+def test_the_time_that_the_client_takes_is_told_from_that_of_the_server() -> None:
+    client, clock = Client(), iter([10.0, 13.0, 20.0, 20.5])
+    body = LargeBody(cast("Incoming", client), 200, FIELDS, len(BODY), now=clock.__next__)
+    resumed: list[int] = []
+    for number in range(2):
+        body.when_room(lambda number=number: resumed.append(number))  # type: ignore[misc]
+        client.waiting()
+    assert resumed == [0, 1]
+    assert body.waited == pytest.approx(3.5)
+
+
+NEAR = st.integers(1, 200)
+PLACES = st.integers(1, len(BODY) - 1) | NEAR | NEAR.map(lambda back: len(BODY) - back)
+
+
+@given(cuts=st.lists(PLACES, max_size=8))
+def test_the_client_gets_the_rest_however_the_pieces_fall(cuts: list[int]) -> None:
+    said = result_trim.of(RESULT, 0, len(RESULT))
+    assert said is not None
+    client = Client()
+    out = sink(client, said)
+    places = [0, *sorted(set(cuts)), len(BODY)]
+    for begin, end in itertools.pairwise(places):
+        assert out.put(BODY[begin:end])
+    assert client.got == LEFT
+    assert client.started == [(200, FIELDS, "application/json", len(LEFT))]
+
+
+def test_whether_the_client_keeps_up_is_said_for_pieces_of_which_nothing_is_left() -> None:
+    said = result_trim.of(RESULT, 0, len(RESULT))
+    assert said is not None
+    client = Client()
+    out = sink(client, said)
+    client.is_full = True
+    assert out.put(BODY[:10]), "nothing was written yet"
+    assert not out.put(BODY[10:-40])
+    assert not out.put(BODY[-40:-30]), "amid what is cut"
+    client.is_full = False
+    assert out.put(BODY[-30:-20])
+    assert out.put(BODY[-20:])
+    assert client.got == LEFT
+
+
+@pytest.mark.parametrize(
+    "body", [BODY.replace(b":7", b":8"), BODY.replace(b"result", b"resulx"), b"x" * len(BODY)]
+)
+def test_nothing_is_written_of_another_response(body: bytes) -> None:
+    client = Client()
+    with pytest.raises(InterruptedAnswerError):
+        sink(client, Trim(25, 0), body).put(body)
+    assert not client.started

@@ -1,0 +1,135 @@
+"""How replies become HTTP: the form that fits reply and client, and the end of what was cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+
+from manager.answers.exchange import Events, Exchange, Plain, Reply
+from manager.http.request import Incoming
+from manager.relay.writer import Writer
+from manager.sessions.streams import Streams
+from protocol import jsonrpc, names, sse
+from support.exchanges import legacy, stateless
+from support.front_door import EVENTS, JSON, Answer
+from support.fronts import served_by
+
+RESPONSE = jsonrpc.result(b"1", {})
+NOTE = jsonrpc.notification(names.PROGRESS, {"progressToken": 1, "progress": 1})
+QUESTION = jsonrpc.request(b'"q"', names.PING, {})
+BOTH = {"accepts_json": True, "accepts_events": True}
+ONLY_JSON = {"accepts_json": True, "accepts_events": False}
+ONLY_EVENTS = {"accepts_json": False, "accepts_events": True}
+
+Make = Callable[[], Coroutine[Any, Any, Reply]]
+
+
+def exchange_of(era: str, **accepts: bool) -> Exchange:
+    if era == "modern":
+        return stateless(names.TOOLS_CALL, {"name": "x"}, **accepts)
+    return legacy({"jsonrpc": "2.0", "id": 1, "method": names.PING}, **accepts)
+
+
+async def written(exchange: Exchange, make: Make) -> Answer:
+    """What a client gets of a reply."""
+    streams = None if exchange.is_modern else Streams(time.monotonic)
+
+    async def answer(incoming: Incoming) -> None:
+        await Writer(incoming, exchange, 10_000, streams).answer(make())
+
+    async with served_by(answer) as url, ClientSession() as http, http.post(url, json={}) as response:
+        return Answer(response.status, response.headers, await response.read())
+
+
+def plain(body: bytes = RESPONSE, status: int = 200) -> Make:
+    async def make() -> Reply:
+        return Plain(body, status)
+
+    return make
+
+
+def events(*messages: bytes) -> Make:
+    async def said() -> AsyncGenerator[bytes]:
+        for message in messages:
+            yield message
+
+    async def make() -> Reply:
+        return Events(said())
+
+    return make
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize(
+    ("accepts", "make", "status", "kind", "count"),
+    [
+        (BOTH, plain(), 200, JSON, 1),
+        (ONLY_JSON, plain(), 200, JSON, 1),
+        (ONLY_EVENTS, plain(), 200, EVENTS, 1),
+        (ONLY_EVENTS, plain(status=404), 404, JSON, 1),
+        (BOTH, events(RESPONSE), 200, JSON, 1),
+        (ONLY_EVENTS, events(RESPONSE), 200, EVENTS, 1),
+        (BOTH, events(NOTE, QUESTION, RESPONSE), 200, EVENTS, 3),
+        (ONLY_JSON, events(NOTE, QUESTION, RESPONSE), 200, JSON, 1),
+    ],
+)
+async def test_the_form_fits_reply_and_client(
+    era: str, accepts: dict[str, bool], make: Make, status: int, kind: str, count: int
+) -> None:
+    """M-27, M-28: a stream only where it is needed; an error status is seen by everybody."""
+    answer = await written(exchange_of(era, **accepts), make)
+    assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (status, kind)
+    assert len(answer.messages) == count
+    assert answer.message == json.loads(RESPONSE)
+
+
+async def test_nothing_to_say_is_202() -> None:
+    """M-21, in whatever form answers are taken."""
+    answer = await written(exchange_of("legacy", **ONLY_EVENTS), plain(b"", 202))
+    assert (answer.status, answer.body) == (202, b"")
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_events_are_numbered_for_sessions_only(era: str) -> None:
+    """L16."""
+    answer = await written(exchange_of(era, **BOTH), events(NOTE, RESPONSE))
+    ids = [one.id for one in sse.Decoder().feed(answer.body)]
+    if era == "modern":
+        assert ids == [None, None]
+    else:
+        assert [str(one).rpartition("-")[2] for one in ids] == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+async def test_after_a_cancellation_nothing_more_is_said(begun: bool) -> None:
+    """M-99: the stream ends where there is one, else the request was merely taken."""
+    exchange, at_work = exchange_of("legacy", **BOTH), asyncio.Event()
+
+    async def endless() -> AsyncGenerator[bytes]:
+        if begun:
+            yield NOTE
+        at_work.set()
+        await asyncio.Event().wait()
+
+    async def make() -> Reply:
+        return Events(endless())
+
+    async def cancelled(incoming: Incoming) -> None:
+        writer = Writer(incoming, exchange, 10_000, Streams(time.monotonic))
+        task: asyncio.Task[Any] = asyncio.create_task(writer.answer(make()))
+        await at_work.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+        writer.end()
+
+    async with served_by(cancelled) as url, ClientSession() as http, http.post(url, json={}) as response:
+        answer = Answer(response.status, response.headers, await response.read())
+    assert answer.status == (200 if begun else 202)
+    assert [json.loads(one.data) for one in answer.events] == ([json.loads(NOTE)] if begun else [])

@@ -1,0 +1,270 @@
+"""What calls of one kind have in common: how they are sent on, answered and told apart by their sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, cast
+from unittest.mock import Mock
+
+import pytest
+
+from manager.answers.client_record import sighting
+from manager.answers.exchange import Located
+from manager.answers.outgoing import caller
+from manager.route_cache.bound_route import Passage
+from manager.route_cache.cached_route import FastRoute, Told
+from manager.routing.request_heads.pattern import HeadPattern
+from manager.routing.state.session_table import Session
+from manager.routing.workspace.resolution import Source
+from manager.upstream import header_cache
+from manager.upstream.response import ResponseHead
+from protocol.call_pattern import probe_of
+from support import exchanges
+
+BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'
+
+
+def route(session: Session | None) -> FastRoute:
+    fields = {"Mcp-Session-Id": session.id} if session is not None else {}
+    exchange = exchanges.legacy(BODY, headers=fields, accepts_events=True, session=session)
+    found = probe_of(BODY)
+    assert found is not None
+    own = b"" if session is None else b"%b: %b\r\n" % caller(session.id)
+    nowhere = cast("Any", Mock())
+    return FastRoute(
+        nowhere,
+        exchange,
+        Located(nowhere, Source.SESSION),
+        nowhere,
+        patterns=(found[0], None),
+        upstream=b"POST /mcp HTTP/1.1\r\n%bContent-Length: " % own,
+        client=sighting(exchange, 0.0)[0],
+        folder=None,
+    )
+
+
+def passage(*, is_in_session: bool = True) -> Passage:
+    """The way of a client with one connection."""
+    session = exchanges.session_of() if is_in_session else None
+    return Passage(route(session), session, HeadPattern(b"", 0))
+
+
+# -- requests ----------------------------------------------------------------------------------------------
+
+
+def test_a_request_for_the_server_tells_its_length() -> None:
+    made = passage(is_in_session=False)
+    found = made.route.match(BODY)
+    assert found is not None
+    sent = made.request(BODY, found)
+    assert sent == b"POST /mcp HTTP/1.1\r\nContent-Length: %d\r\n\r\n%b" % (len(BODY), BODY)
+
+
+def test_what_is_written_for_one_session_names_no_other() -> None:
+    one, other = exchanges.session_of(), exchanges.session_of()
+    other.id = "s-2"
+    shared = route(one)
+    found = shared.match(BODY)
+    assert found is not None
+    for session in (one, other, one):
+        made, alone = (Passage(each, session, HeadPattern(b"", 0)) for each in (shared, route(session)))
+        assert made.request(BODY, found) == alone.request(BODY, found)
+        assert made.answer(response(RESULT), b"1", DATE) == alone.answer(response(RESULT), b"1", DATE)
+        assert caller(session.id)[1] in made.request(BODY, found)
+        assert f"\r\nMcp-Session-Id: {session.id}\r\n".encode() in (
+            made.answer(response(RESULT), b"1", DATE) or b""
+        )
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"workspace": "other"},
+        {"roots": ("file:///x",)},
+        {"log_level": "error"},
+        {"revision": "2025-03-26"},
+        {"client_name": "other"},
+        {"client_version": "other"},
+        {"capabilities": b'{"roots":{}}'},
+        {"mode": (("X-MCP-Tool-Mode", "all"),)},
+    ],
+    ids=lambda changed: next(iter(changed)),
+)
+def test_sessions_that_differ_in_what_counts_are_told_apart(changed: dict[str, Any]) -> None:
+    one, same, other = (exchanges.session_of(roots=("file:///",)) for _ in range(3))
+    same.id, same.seen, same.in_flight = "s-2", 9.0, {b"1": print}
+    for name, value in changed.items():
+        setattr(other, name, value)
+    assert Told.by(one) == Told.by(same) != Told.by(other)
+    assert Told.by(one).is_still(same)
+    may_change = {"workspace", "roots", "log_level"}
+    assert Told.by(one).is_still(other) is may_change.isdisjoint(changed)
+
+
+# -- answers -----------------------------------------------------------------------------------------------
+
+RESULT = b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","content":[]}}'
+PLAIN = RESULT.replace(b'"resultType":"complete",', b"")
+DATE = b"\r\nDate: a\r\n\r\n"
+
+
+@pytest.fixture(autouse=True)
+def _known() -> Iterator[None]:
+    header_cache._heads.clear()
+    for status in (200, 500):
+        head_of = ResponseHead(status, ((b"content-length", b"2"),), 2, b"application/json")
+        header_cache.remember(response(b"{}", status), head_of)
+    yield
+    header_cache._heads.clear()
+
+
+def body_of(made: Passage, data: bytes) -> bytes | None:
+    answer = made.answer(data, b"1", DATE)
+    return None if answer is None else answer.partition(DATE)[2]
+
+
+def response(body: bytes, status: int = 200, length: int | None = None) -> bytes:
+    told = len(body) if length is None else length
+    return b"HTTP/1.1 %d OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (
+        status,
+        told,
+        body,
+    )
+
+
+@pytest.mark.parametrize("is_in_session", [True, False])
+def test_an_answer_is_worded_as_its_era_has_it(is_in_session: bool) -> None:
+    made = passage(is_in_session=is_in_session)
+    expected = RESULT.replace(b'"resultType":"complete",', b"") if is_in_session else RESULT
+    for _ in range(2):
+        assert body_of(made, response(RESULT)) == expected
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        response(RESULT, 500),
+        response(RESULT, 201),
+        response(RESULT, length=len(RESULT) - 1),
+        response(RESULT, length=len(RESULT) + 1),
+        response(RESULT)[:-1],
+        response(RESULT) + b"x",
+        response(RESULT) * 2,
+        response(RESULT).replace(b"application/json", b"text/event-strea"),
+        response(RESULT).replace(b"\r\n\r\n", b"\r\nX: y\r\n\r\n"),
+        response(RESULT).replace(b"HTTP/1.1", b"HTTP/1.0"),
+        response(RESULT.replace(b"result", b"resulx")),
+        response(b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}'),
+        response(b'{"jsonrpc":"2.0","id":1,"result":{"a":"%b"}}' % (b"x" * 256 * 1024)),
+        response(b""),
+        b"",
+    ],
+    ids=lambda data: data[:40],
+)
+def test_any_other_answer_is_left_to_others(data: bytes) -> None:
+    for made in (passage(), passage(is_in_session=False)):
+        assert made.answer(data, b"1", DATE) is None
+        assert made.answer(response(RESULT), b"1", DATE) is not None
+        assert made.answer(data, b"1", DATE) is None
+
+
+def test_the_answers_head_tells_length_and_date() -> None:
+    made = passage()
+    dates = [DATE, DATE.replace(b"a", b"b")]
+    bodies = [PLAIN, PLAIN.replace(b"[]", b"[1]")]
+    for date, body in [
+        (dates[0], bodies[0]),
+        (dates[0], bodies[1]),
+        (dates[1], bodies[1]),
+        (dates[1], bodies[0]),
+    ]:
+        told, _, sent = (made.answer(response(body), b"1", date) or b"").partition(b"\r\n\r\n")
+        assert told.endswith(b"\r\nContent-Length: %d%b" % (len(body), date[:-4]))
+        assert told.startswith(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nMcp-Session-Id: s-1\r\n"
+        )
+        assert sent == body
+
+
+EVENT = b"event: message\ndata: %b\n\n"
+
+
+@pytest.mark.parametrize("is_chunked", [True, False])
+def test_a_stream_of_one_event_stays_one_but_in_a_session(is_chunked: bool) -> None:
+    kind = b"text/event-stream"
+    stream = EVENT % RESULT
+    if is_chunked:
+        begin = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        header_cache.remember(begin, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None, kind))
+        data = b"%b%x\r\n%b\r\n0\r\n\r\n" % (begin, len(stream), stream)
+    else:
+        data = response(stream).replace(b"application/json", kind)
+        header_cache.remember(data, ResponseHead(200, ((b"content-length", b"1"),), len(stream), kind))
+    modern, legacy = passage(is_in_session=False), passage()
+    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(stream), stream)
+    for _ in range(2):
+        assert body_of(modern, data) == (chunk if is_chunked else None), "streams come in chunks"
+        assert body_of(legacy, data) == (PLAIN if is_chunked else None)
+        assert body_of(modern, response(RESULT)) == RESULT
+        assert body_of(legacy, response(RESULT)) == PLAIN
+    if not is_chunked:
+        return
+    for other in (
+        data.replace(b"5f\r\n", b"5e\r\n"),
+        data.replace(b"5f\r\n", b"+5f\r\n"),
+        data.replace(b"5f\r\n", b"5f;a=b\r\n"),
+        data[:-2],
+        data[:-7],
+        data + b"x",
+        data.replace(b"\n\n\r\n", b"\n\n\r\n1\r\nx\r\n"),
+        data.replace(b'"id":1', b'"id":2'),
+        data.replace(b"}}\n", b"}]\n"),
+    ):
+        assert other != data
+        assert modern.answer(other, b"1", DATE) is legacy.answer(other, b"1", DATE) is None, other
+    assert body_of(modern, data.replace(b"5f\r\n", b"5F\r\n")) == chunk.replace(b"5f", b"5F")
+    told = (modern.answer(data, b"1", DATE) or b"").partition(DATE)[0]
+    assert b"\r\nContent-Type: text/event-stream" in told
+    assert b"\r\nX-Accel-Buffering: no\r\nTransfer-Encoding: chunked\r\n" in told
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+SIGNED = RESULT.replace(b'"content":[]', b'"content":[%b]')
+
+
+def events(message: bytes, said: bytes) -> bytes:
+    stream = said + EVENT % message
+    header_cache.remember(
+        CHUNKED, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None, b"text/event-stream")
+    )
+    return b"%b%x\r\n%b\r\n0\r\n\r\n" % (CHUNKED, len(stream), stream)
+
+
+def test_what_a_comment_says_of_an_event_spares_to_read_it() -> None:
+    """A member without JSON in it tells whether somebody has read."""
+    trim = b": Lm-Tools-Bridge-Trim: 24 0\n"
+    for content in (b"1", b"x", b"xx", b"yy"):  # of one size with the one before, and of another
+        message = SIGNED % content
+        is_json = content == b"1"
+        modern, legacy = passage(is_in_session=False), passage()
+        for made, whole in ((modern, message), (legacy, PLAIN.replace(b"[]", b"[%b]" % content))):
+            for _ in range(2):
+                sent = body_of(made, events(message, trim))
+                assert sent is not None
+                assert whole in sent
+                assert (body_of(made, events(message, b"")) is not None) is is_json
+                assert (body_of(made, events(message, b": said\n")) is not None) is is_json
+                assert (body_of(made, events(message, b": Lm-Tools-Bridge-Trim: a\n")) is not None) is is_json
+            assert body_of(made, events(message.replace(b'"id":1', b'"id":2'), trim)) is None
+            assert body_of(made, events(message.replace(b"}}", b"}]"), trim)) is None
+            assert body_of(made, events(message, trim)[:-2] + b"x\n") is None
+
+
+def test_of_events_of_one_size_one_may_have_a_line_end_in_it() -> None:
+    """Then what follows is another line of the event, which is for readers."""
+    message = SIGNED % b"1, 1"
+    for made in (passage(is_in_session=False), passage()):
+        for _ in range(2):
+            assert body_of(made, events(message, b"")) is not None
+            for end in (b"\n", b"\r"):
+                assert body_of(made, events(message.replace(b", 1", b",%b1" % end), b"")) is None

@@ -1,0 +1,432 @@
+"""Calls that are known again: the same answers, and the same for the server, as if each had been read."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from manager.route_cache import route_cache
+from manager.route_cache.cached_route import Told
+from manager.route_cache.route_cache import REMEMBERED
+from manager.route_cache.route_group import EAGER, RARELY, TOOLS
+from manager.routing.request_heads.reader import Heads, Read, Refused
+from manager.supervision import workspaces
+from protocol.call_pattern import probe_of
+from support.front_door import Answer, LegacyClient
+from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
+from support.plays import PLAIN, PLAIN_RESULT, PLAYS
+from support.scene import Scene, scene
+from support.scripted_upstream import COMPLETE, ScriptedUpstream, fixed, held
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+ALL_PLAYS = {**PLAYS, "for another request": fixed(PLAIN.replace(b":7", b":8") + b"}")}
+PASSED_ON = {
+    "legacy": {"plain", "plain and signed", "trimmed", "of the older era"},
+    "modern": {"plain", "plain and signed", "trimmed", "of the older era", "small", "signed"}
+    | {"signed and more", "structured otherwise", "cached", "spaced", "asks"},
+}
+"""What nobody has to read."""
+ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
+        async with scene(tmp_path_factory.mktemp("fast")) as running:
+            yield running
+
+
+def same(answer: Answer) -> tuple[Any, ...]:
+    """What must be alike, order and spelling included: all but the time, and ids that are drawn."""
+    fields = [(name, value) for name, value in answer.headers.items() if name != "Date"]
+    return answer.status, fields, answer.messages if answer.is_stream else answer.body
+
+
+async def read_as_usual(client: OneConnection, tool: str, **options: Any) -> Answer:
+    with calls_known_again(ever=False) as known:
+        answer = await client.call(tool, **options)
+    assert known == []
+    return answer
+
+
+@ERAS
+@pytest.mark.parametrize("name", ALL_PLAYS)
+async def test_every_answer_is_the_same(era: str, name: str, play: Scene) -> None:
+    """M-27, M-28, M-89, M-100: status, fields and bytes."""
+    async with warmed(play, era, "t") as client:
+        play.upstream.plays["t"] = ALL_PLAYS[name]
+        if name == "trimmed":
+            await client.call("t")  # a head that came before is known
+        with calls_known_again() as known:
+            fast = await client.call("t")
+        assert len(known) == 1
+        if not name.startswith("stream"):  # in how many pieces they come is a matter of chance
+            assert known.answered == (name in PASSED_ON[era])
+        assert same(fast) == same(await read_as_usual(client, "t"))
+        play.upstream.plays["t"] = PLAIN_RESULT
+        with calls_known_again() as known:
+            assert (await client.call("t", 8)).result["content"] == COMPLETE["content"]
+        assert (len(known) == 1) is (name not in ("breaks off", "stream without an end"))
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"a": 1},
+        {"id": 7, "arguments": {"name": "u"}},
+        {"a": '\\"},"jsonrpc":"2.0","id":1'},
+        {"a": [[{}], "\n"]},
+    ],
+    ids=str,
+)
+async def test_what_a_workspace_gets_is_the_same(era: str, arguments: Any, play: Scene) -> None:
+    """Every byte, and all fields in their order."""
+    own = ("Traceparent: 00-1-2-03", "X-MCP-Tool-Mode: all", "Cookie: secret", "Mcp-Param-A: 1")
+    async with warmed(play, era, "t", *own) as client:
+        with calls_known_again() as known:
+            fast = await client.call("t", 7, arguments)
+        slow = await read_as_usual(client, "t", arguments=arguments)
+    assert len(known) == 1
+    one, other = play.upstream.called("t")[-2:]
+    assert (one.body, one.target, one.headers) == (other.body, other.target, other.headers)
+    assert same(fast) == same(slow)
+
+
+@pytest.mark.parametrize("meta", ['{"progressToken":1}', '{"x":{"id":1,"arguments":{}}}', "{}", "null"])
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_what_a_client_adds_to_a_call_crosses_unchanged(meta: str, is_first: bool, play: Scene) -> None:
+    """The manager's own part is put in without reading the rest."""
+    client = await connected(play, "legacy", "t")
+    members = [f'"_meta":{meta}', '"name":"t"', '"arguments":{"a":[1]}']
+    params = ",".join(members if is_first else members[::-1])
+    body = f'{{"method":"tools/call","params":{{{params}}},"jsonrpc":"2.0","id":7}}'.encode()
+    request = client.request(body)
+    with calls_known_again() as known:
+        for _ in range(3):
+            await client.send(request)
+        assert known
+    with calls_known_again(ever=False):
+        await client.send(request)
+    one, other = play.upstream.called("t")[-2:]
+    assert one.body == other.body
+    client.close()
+
+
+@ERAS
+async def test_calls_that_are_marked_anew_each_time_are_known_again(
+    era: str, play: Scene, known: Known
+) -> None:
+    client = await connected(play, era, "t")
+    play.upstream.plays["t"] = PLAIN_RESULT
+
+    def request(number: int) -> bytes:
+        meta = {"claudecode/toolUseId": f"toolu_{number}", "progressToken": number}
+        call = json.loads(client.body("t", number, {"a": number}))
+        call["params"].setdefault("_meta", {}).update(meta)
+        return client.request(json.dumps(call, separators=(",", ":")).encode())
+
+    for number in range(20, 30):
+        fast = await client.send(request(number))
+        assert fast.message["id"] == number
+    # of the first ones the folder may be new, and the head of the server's answer
+    assert len(known) >= 7
+    assert known.answered >= 6
+    with calls_known_again(ever=False):
+        slow = await client.send(request(29))
+    assert same(fast) == same(slow)
+    one, other = play.upstream.called("t")[-2:]
+    assert (one.body, one.headers) == (other.body, other.headers)
+    assert one.params["_meta"]["claudecode/toolUseId"] == "toolu_29"
+    client.close()
+
+
+# -- sessions ----------------------------------------------------------------------------------------------
+
+
+async def test_sessions_in_turns_on_one_connection_are_known_again(
+    play: Scene, known: Known, read: list[bytes]
+) -> None:
+    """Each call comes with another id than the one before; what was learned in one session serves all."""
+    async with warmed(play, "legacy", "t") as client, warmed(play, "legacy", "t") as other:
+        read.clear()
+        count, callers = len(known), []
+        for number, lines in enumerate([client.lines, other.lines] * 4):
+            client.lines = lines
+            answer = await client.call("t", 100 + number)
+            assert f"Mcp-Session-Id: {answer.headers['Mcp-Session-Id']}" in lines
+            callers.append(play.upstream.called("t")[-1].header("Lm-Tools-Bridge-Caller"))
+        assert (len(known), read) == (count + 8, [])
+        assert callers == callers[:2] * 4
+        assert len(set(callers)) == 2
+        for lines in (client.lines, other.lines):
+            client.lines = lines
+            fast = await client.call("t")
+            assert same(fast) == same(await read_as_usual(client, "t"))
+
+
+@ERAS
+async def test_workspaces_in_turns_on_one_connection_are_known_again(
+    era: str, play: Scene, known: Known, read: list[bytes], tmp_path: Path
+) -> None:
+    """Each call gets to the workspace that its address names, and heads are not read for that."""
+    elsewhere = replace(play, upstream=ScriptedUpstream(tmp_path, play.manager.paths.control_socket))
+    async with (
+        elsewhere.upstream.serving(),
+        warmed(play, era, "t") as client,
+        warmed(elsewhere, era, "t") as other,
+    ):
+        for one, at in ((client, play), (other, elsewhere)):
+            one.path = at.pure_url.removeprefix(at.manager.base)
+            await one.warm("t")
+        ways = [(client.lines, client.path, play), (other.lines, other.path, elsewhere)]
+        read.clear()
+        for number in range(20):
+            client.lines, client.path, at = ways[number % 2]
+            assert (await client.call("t", 100 + number)).status == 200
+            assert at.upstream.called("t")[-1].message["id"] == 100 + number
+        assert len(read) <= 2, "but where a server, or its connection, is not at hand in a moment of stress"
+
+
+async def test_a_session_that_says_something_else_takes_no_route_of_others(
+    play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one connection in turns, where all else is the same."""
+    async with warmed(play, "legacy", "t") as client:
+        monkeypatch.setattr(LegacyClient, "capabilities", {"experimental": {"more": {}}})
+        async with warmed(play, "legacy", "t") as other:
+            capabilities = []
+            for number, lines in enumerate([client.lines, other.lines] * 4):
+                client.lines, count = lines, len(known)
+                assert (await client.call("t", 100 + number)).status == 200
+                assert len(known) == count + 1
+                assert known.session is not None
+                assert known[-1].told == Told.by(known.session)
+                capabilities.append(known.session.capabilities)
+    assert capabilities == capabilities[:2] * 4
+    assert b"more" in capabilities[1]
+    assert b"more" not in capabilities[0]
+
+
+@pytest.mark.parametrize("identity", ["nobody", "", " ", "x" * 129])
+async def test_an_unknown_session_among_known_ones_is_refused(
+    identity: str, play: Scene, known: Known
+) -> None:
+    async with warmed(play, "legacy", "t") as client:
+        count, mine = len(known), client.lines
+        client.lines = named(mine, identity)
+        assert (await client.call("t")).status in (400, 404)
+        client.lines = mine
+        assert (await client.call("t")).status == 200
+        assert len(known) == count + 1
+
+
+@pytest.mark.parametrize("identity", ["", " "])
+async def test_who_names_no_session_is_not_taken_for_who_called_last(
+    identity: str, play: Scene, known: Known
+) -> None:
+    """Its head is that of the other one to the byte, but for the id."""
+    async with (
+        warmed(play, "legacy", "t", "User-Agent: mine") as client,
+        warmed(play, "legacy", "t", "User-Agent: other") as other,
+    ):
+        await other.call("t")
+        count, mine = len(known), client.lines
+        client.lines = named(other.lines, identity)
+        answer = await client.call("t")
+        assert answer.status in (400, 404)
+        assert "Mcp-Session-Id" not in answer.headers
+        assert len(known) == count
+        client.lines = mine
+        assert (await client.call("t")).status == 200
+
+
+def named(lines: list[str], identity: str) -> list[str]:
+    """The lines of a head with another session."""
+    return [re.sub("(Mcp-Session-Id: ).*", rf"\g<1>{identity}", line) for line in lines]
+
+
+# -- ids ---------------------------------------------------------------------------------------------------
+
+
+@ERAS
+@pytest.mark.parametrize(
+    "identity", [0, 7, 10**15 - 1, 10**15, -1, "", "7", "x y", "\u00e9", '"', "x" * 64, "x" * 65]
+)
+async def test_ids_come_back_as_they_came(era: str, identity: Any, play: Scene) -> None:
+    async with warmed(play, era, "t") as client:
+        for _ in range(2):  # free again at once
+            answer = await client.call("t", identity)
+            assert (answer.status, answer.message["id"]) == (200, identity)
+        assert same(answer) == same(await read_as_usual(client, "t", identity=identity))
+
+
+@pytest.fixture
+def known() -> Iterator[Known]:
+    with calls_known_again() as found:
+        yield found
+
+
+@pytest.mark.parametrize("identity", [5, "five"])
+async def test_an_id_under_way_is_refused_a_second_time(identity: Any, play: Scene, known: Known) -> None:
+    async with warmed(play, "legacy", "t") as client, client.other() as other:
+        await together(play, client, other)  # so that a connection to the server waits for each
+        gate, before = asyncio.Event(), len(known)
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        first = asyncio.create_task(client.call("t", identity))
+        await sent(known, before + 1)
+        for spelt in (json.dumps(identity), json.dumps(identity).replace("f", r"\u0066")):
+            body = other.body("t", 12345).replace(b"12345", spelt.encode())
+            assert (await other.send(other.request(body))).status == 400
+        assert len(known) == before + 1
+        gate.set()
+        assert (await first).status == 200
+        assert (await other.call("t", identity)).status == 200
+
+
+async def together(play: Scene, *clients: OneConnection) -> None:
+    """Have all of them call at the same time."""
+    gate = asyncio.Event()
+    play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+    count = len(play.upstream.called("t"))
+    calls = [asyncio.create_task(one.call("t", 50 + number)) for number, one in enumerate(clients)]
+    async with asyncio.timeout(5):
+        while len(play.upstream.called("t")) < count + len(clients):
+            await asyncio.sleep(0.001)
+    gate.set()
+    assert [(await one).status for one in calls] == [200] * len(clients)
+
+
+@ERAS
+async def test_what_is_in_flight_is_counted_over_all_workspaces_and_given_back(
+    era: str, known: Known, tmp_path: Path
+) -> None:
+    """M-98: one is the limit of this manager."""
+    async with (
+        scene(tmp_path, in_flight_limit=1) as play,
+        warmed(play, era, "t") as client,
+        client.other() as other,
+    ):
+        gate, before = asyncio.Event(), len(known)
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        first = asyncio.create_task(client.call("t"))
+        await sent(known, before + 1)
+        assert b"overloaded" in (await other.call("t", 8)).body
+        gate.set()
+        assert b"overloaded" not in (await first).body
+        for number in range(4):
+            assert b"overloaded" not in (await other.call("t", 20 + number)).body
+
+
+async def test_a_number_and_a_text_are_two_ids(play: Scene, known: Known) -> None:
+    async with warmed(play, "legacy", "t") as client, client.other() as other:
+        gate, before = asyncio.Event(), len(known)
+        play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+        calls = [asyncio.create_task(one.call("t", name)) for one, name in [(client, 7), (other, "7")]]
+        await sent(known, before + 1)
+        gate.set()
+        assert [(await one).message["id"] for one in calls] == [7, "7"]
+
+
+# -- learning ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The heads that were read."""
+    found: list[bytes] = []
+    usual = Heads.read
+
+    def noted(self: Heads, raw: bytes) -> Read | Refused:
+        found.append(raw)
+        return usual(self, raw)
+
+    monkeypatch.setattr(Heads, "read", noted)
+    return found
+
+
+@pytest.fixture
+def learned(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The bodies that were taken apart to learn from them."""
+    found: list[bytes] = []
+
+    def noted(body: bytes) -> Any:
+        found.append(body)
+        return probe_of(body)
+
+    monkeypatch.setattr(route_cache, "probe_of", noted)
+    return found
+
+
+@ERAS
+async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_from(
+    era: str, play: Scene, known: Known, learned: list[bytes]
+) -> None:
+    client = await connected(play, era, "t")
+    play.upstream.plays["t"] = PLAIN_RESULT
+    for number in range(150):
+        body = client.body(f"t{number}" if era == "legacy" else "t", 7, {"a": "\u00e9"})
+        assert (await client.send(client.request(body))).status == 200
+    assert len(learned) <= 2 * (EAGER + 3)
+    assert not known
+    for _ in range(RARELY + 2):
+        await client.call("t")
+    assert known.answered
+    count, play.upstream.plays["another"] = len(known), PLAIN_RESULT
+    for _ in range(3):  # it has shown that its calls are alike
+        await client.call("another" if era == "legacy" else "t")
+    assert len(known) > count
+    client.close()
+
+
+async def test_addresses_are_forgotten_before_they_are_too_many(play: Scene, known: Known) -> None:
+    async with warmed(play, "modern", "t") as client:
+        await client.call("t")
+    path, lines = known.path, [b"POST /%d HTTP/1.1\r\n" % number for number in range(3 * REMEMBERED)]
+    assert path is not None
+    last = path.recent(client.request(b""))
+    assert last is not None
+    for line in lines:
+        path.took(last, line)
+        assert path.recent(line) is last
+    assert sum(path.recent(line) is not None for line in lines) <= REMEMBERED
+
+
+async def test_what_was_learned_is_forgotten_before_it_is_too_much(
+    play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_cache, "LEARNED", 3)
+    async with warmed(play, "legacy", "t") as client:
+        path = known.path
+        assert path is not None
+        path.kinds.clear()
+        for number in range(20):
+            await client.call(f"few{number % 5}", number)
+            assert sum(len(kind.routes) for kind in path.kinds.values()) <= 3 + TOOLS * (number == 0)
+        count = len(known)
+        for _ in range(4):
+            await client.call("t")
+        assert len(known) > count
+
+
+@ERAS
+async def test_nothing_is_learned_from_a_call_that_was_known(
+    era: str, play: Scene, known: Known, learned: list[bytes]
+) -> None:
+    """Its answer was not plain, and went the usual way."""
+    async with warmed(play, era, "t") as client:
+        play.upstream.plays["t"] = PLAYS["error"]
+        learned.clear()
+        count = len(known)
+        for _ in range(3):
+            await client.call("t")
+        assert (len(known), learned) == (count + 3, [])

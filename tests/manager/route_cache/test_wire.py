@@ -1,0 +1,280 @@
+"""Calls that are known again, cut and joined as they may come, and what comes between and instead of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import cast
+
+import pytest
+import pytest_asyncio
+
+from manager.supervision import workspaces
+from support.one_connection import Known, OneConnection, calls_known_again, sent, warmed
+from support.plays import PLAIN_RESULT
+from support.scene import Scene, scene
+from support.scripted_upstream import COMPLETE, held, result
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
+        async with scene(tmp_path_factory.mktemp("fast")) as running:
+            yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module", params=["modern", "legacy"])
+async def client(play: Scene, request: pytest.FixtureRequest) -> AsyncIterator[OneConnection]:
+    async with warmed(play, request.param, "t") as one:
+        yield one
+
+
+@pytest.fixture
+def known(client: OneConnection) -> Iterator[Known]:
+    """The calls that are known again from now on."""
+    with calls_known_again() as found:
+        yield found
+
+
+def call(client: OneConnection, identity: int) -> bytes:
+    return client.request(client.body("t", identity, {"a": "b" * identity}))
+
+
+async def ids(client: OneConnection, count: int) -> list[int]:
+    return [(await client.answer()).message["id"] for _ in range(count)]
+
+
+async def is_known(client: OneConnection, known: Known) -> bool:
+    """Whether the connection is as it was: a call on it is known again."""
+    before = len(known)
+    assert (await client.send(call(client, 99))).message["id"] == 99
+    return len(known) == before + 1
+
+
+# -- segments ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cut", [1, 10, -200, -90, -89, -30, -1])
+async def test_a_call_may_come_in_two_segments(cut: int, client: OneConnection, known: Known) -> None:
+    raw = call(client, 5)
+    assert (await client.send(raw[:cut], raw[cut:])).message["id"] == 5
+    assert len(known) == 1
+    assert await is_known(client, known)
+
+
+async def test_head_and_body_may_come_apart(client: OneConnection, known: Known) -> None:
+    for identity in (5, 6):
+        body = client.body("t", identity)
+        assert (await client.send(client.head(len(body)), body)).message["id"] == identity
+    assert len(known) == 2
+
+
+async def test_a_call_may_come_byte_by_byte(client: OneConnection, known: Known) -> None:
+    raw = call(client, 5)
+    assert (await client.send(*(raw[at : at + 1] for at in range(len(raw))))).message["id"] == 5
+    assert await is_known(client, known)
+
+
+@pytest.mark.parametrize("separator", [b"", b"\r\n"])
+async def test_calls_in_one_segment_are_answered_in_order(
+    separator: bytes, client: OneConnection, known: Known
+) -> None:
+    client.writer.write(separator.join(call(client, identity) for identity in (5, 6, 7)))
+    assert await ids(client, 3) == [5, 6, 7]
+    assert await is_known(client, known)
+
+
+async def test_a_call_that_begins_behind_another_is_completed(client: OneConnection, known: Known) -> None:
+    raw = call(client, 5) + call(client, 6)
+    assert (await client.send(raw[:-20])).message["id"] == 5
+    assert (await client.send(raw[-20:])).message["id"] == 6
+    assert await is_known(client, known)
+
+
+@pytest.mark.parametrize("size", [20, None])
+async def test_a_call_that_comes_early_waits_its_turn(
+    size: int | None, client: OneConnection, known: Known
+) -> None:
+    """It comes while another is under way, in one piece or in two."""
+    gate = asyncio.Event()
+    client.play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
+    client.writer.write(call(client, 5))
+    await sent(known, 1)
+    raw = call(client, 6)
+    for piece in (raw[:size], raw[size:] if size else b""):
+        client.writer.write(piece)
+        await asyncio.sleep(0.01)
+    gate.set()
+    assert await ids(client, 2) == [5, 6]
+    assert await is_known(client, known)
+
+
+async def test_too_much_ahead_ends_the_connection(client: OneConnection, known: Known) -> None:
+    client.play.upstream.plays["t"] = held(asyncio.Event(), PLAIN_RESULT)
+    client.writer.write(call(client, 5))
+    await sent(known, 1)
+    client.writer.write(call(client, 6) * 500)
+    with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+        await client.answer()
+
+
+# -- what comes between ------------------------------------------------------------------------------------
+
+
+async def test_other_requests_may_come_between(client: OneConnection, known: Known) -> None:
+    host = client.lines[0]
+    ping = client.body("t", 1).replace(b"tools/call", b"ping")
+    between = {
+        f"GET /mcp/health HTTP/1.1\r\n{host}\r\n\r\n".encode(): 200,
+        f"PUT /mcp HTTP/1.1\r\n{host}\r\nContent-Length: 0\r\n\r\n".encode(): 405,
+        client.request(ping, "X-More: 1"): 400 if client.is_modern else 200,
+        client.request(b"{"): 400,
+        client.request(client.body("t", 1) + b"\xff"): 400,
+        client.request(client.body("t", 1).replace(b'"2.0"', b'"1.0"')): 400,
+        client.request(b'{"jsonrpc":"2.0","method":"notifications/x"}'): 202,
+        client.request(client.body("t", 1, {"a": "\u00e9"})): 200,
+        client.request(client.body("t", 1, {"a": [1] * 20_000})): 200,
+    }
+    for raw, status in between.items():
+        assert (await client.send(raw)).status == status, raw
+        assert await is_known(client, known)
+    assert len(known) == len(between)
+
+
+async def test_a_call_of_too_many_values_is_refused(client: OneConnection, known: Known) -> None:
+    """M-11."""
+    assert (await client.call("t", 5, {"a": [1] * 200_001})).error["code"] == -32700
+    assert (await client.call("t", 5, {"a": [1] * 2000})).status == 200
+    assert len(known) == 1
+
+
+async def test_a_body_above_the_limit_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("limit")
+    async with scene(folder, body_limit=1024) as small, warmed(small, "legacy", "t") as client:
+        assert (await client.call("t", 5, {"a": "b" * 800})).status == 200
+        assert (await client.call("t", 5, {"a": "b" * 1000})).status == 413
+
+
+# -- how a connection ends, and does not --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("line", ["Connection: close", "Connection: keep-alive, close"])
+async def test_a_client_may_say_that_it_is_the_last(line: str, client: OneConnection, known: Known) -> None:
+    answer = await client.send(client.request(client.body("t", 5), line))
+    assert (answer.message["id"], answer.headers["Connection"]) == (5, "close")
+    assert await client.reader.read() == b""
+    assert known == []
+
+
+async def test_a_client_may_ask_before_it_sends(client: OneConnection, known: Known) -> None:
+    """However often: such a call is read each time."""
+    body = client.body("t", 5)
+    for _ in range(4):
+        client.writer.write(client.head(len(body), "Expect: 100-continue"))
+        assert await client.reader.readexactly(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        assert (await client.send(body)).message["id"] == 5
+    assert known == []
+    assert await is_known(client, known)
+
+
+async def test_chunks_may_come_instead_of_a_length(client: OneConnection, known: Known) -> None:
+    body = client.body("t", 5)
+    head = client.head(1, "Transfer-Encoding: chunked").replace(b"Content-Length: 1\r\n", b"")
+    for _ in range(4):
+        assert (await client.send(head + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))).message["id"] == 5
+    assert known == []
+
+
+async def test_a_call_of_an_old_http_is_the_last(client: OneConnection, known: Known) -> None:
+    for _ in range(4):
+        async with client.other() as old:
+            answer = await old.send(call(old, 5).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
+            assert (answer.message["id"], answer.headers["Connection"]) == (5, "close")
+            assert await old.reader.read() == b""
+    assert known == []
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("Origin: https://evil.example", 403),
+        ("Sec-Fetch-Site: cross-site", 403),
+        ("Host: evil.example", 400),
+        ("Content-Length: 5", 400),
+        ("Transfer-Encoding: chunked", 400),
+        ("Mcp-Session-Id: other", 400),
+        ("X-Big: " + "x" * 17_000, 431),
+    ],
+)
+async def test_the_door_stays_shut_on_a_connection_that_is_known(
+    line: str, status: int, client: OneConnection, known: Known
+) -> None:
+    if "Session" in line and client.is_modern:
+        line += "\r\n" + line
+    assert (await client.send(client.request(client.body("t", 5), *line.split("\r\n")))).status == status
+    assert await client.reader.read() == b""
+    assert known == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "status"),
+    [
+        (b"127.0.0.1:", b"127.0.0.2:", 421),
+        (b"application/json\r\n", b"application/text\r\n", 415),
+        (b"Content-Length: ", b"Content-Length: +", 400),
+        (b"Content-Length: ", b"Content-Length: 99999999", 413),
+        (b"\r\n\r\n", b"\n\n", 400),
+        (b" HTTP/1.1", b" HTTP/1.2", 400),
+    ],
+)
+async def test_a_head_that_is_nearly_the_same_is_another(
+    old: bytes, new: bytes, status: int, client: OneConnection, known: Known
+) -> None:
+    raw = call(client, 5)
+    begin, found, end = raw.rpartition(old) if old.startswith(b"application") else raw.partition(old)
+    assert found
+    assert (await client.send(begin + new + end)).status == status
+    assert known == []
+
+
+@pytest.mark.parametrize("by", [-1, 1, 40])
+async def test_a_length_that_lies_moves_nothing_but_the_liars_own_requests(
+    by: int, client: OneConnection, known: Known
+) -> None:
+    body = client.body("t", 5)
+    raw = client.head(len(body) + by) + body + call(client, 6)
+    client.writer.write(raw)
+    answer = await client.answer()
+    assert answer.status == 400
+    assert known == []
+
+
+async def test_a_client_that_does_not_read_is_waited_for(client: OneConnection, known: Known) -> None:
+    """Answers do not pile up for it; when it reads, it gets all of them."""
+    client.play.upstream.plays["t"] = result({**COMPLETE, "text": "x" * 60_000})
+    before = len(client.play.upstream.received)
+    transport = cast("asyncio.Transport", client.writer.transport)
+    transport.pause_reading()
+    is_taken = True
+    for identity in range(120):
+        client.writer.write(client.request(client.body("t", identity)))
+        if is_taken:
+            is_taken = await arrives(client, before + identity + 1)
+    assert not is_taken
+    assert len(known) > 10
+    transport.resume_reading()
+    assert await ids(client, 120) == list(range(120))
+
+
+async def arrives(client: OneConnection, count: int) -> bool:
+    """Whether the workspace server gets so many requests before long."""
+    try:
+        async with asyncio.timeout(0.3):
+            while len(client.play.upstream.received) < count:
+                await asyncio.sleep(0.001)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,77 @@
+"""The members of large objects: the same as a decoder finds, whatever was left out."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manager.routing.json import large_members
+from manager.routing.json.large_members import WORTH_IT
+from protocol import jsonrpc
+
+LONG = b"x" * 3 * WORTH_IT
+
+
+def both(text: bytes) -> tuple[dict[str, bytes], dict[str, bytes]]:
+    found = large_members.of(b"--" + text + b"-", 2, len(text) + 2)
+    wanted = jsonrpc.members_of(text)
+    return {name: bytes(raw) for name, raw in found.items()}, {n: bytes(raw) for n, raw in wanted.items()}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":1,"t":"%b","z":{"b":[2]}}',
+        b'{"t":"%b"}',
+        b'{ "a" : [1, 2 ] , "t" : [{"u" : "%b" , "v" : "" }] , "z" : null }',
+        b'{"a":"y","t":"\\"%b\\\\","z":"w"}',
+        b'{"a":1,"%b":2,"z":3}',
+        b'{"t":"%b","t":1}',
+    ],
+)
+def test_the_members_are_those_that_a_decoder_finds(text: bytes) -> None:
+    found, wanted = both(text % LONG)
+    assert found == wanted
+    assert list(found) == list(wanted) != []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"a":1,"t":"%b","z":}',
+        b'{"a":"y"%b"z":1}',
+        b'{"a":"y",%b"z":1}',
+        b'{"a":%b,"z":1}',
+        b'{"t":"%b"',
+        b'{"t":"%b"}}',
+        b'["%b"]',
+        b'"%b"',
+        b"%b",
+    ],
+)
+def test_what_no_decoder_takes_is_not_taken(text: bytes) -> None:
+    assert both(text % LONG) == ({}, {})
+
+
+def test_numbers_between_two_strings_are_no_string() -> None:
+    text = b'{"a":"y","n":[%b],"z":"w"}' % b",".join([b"1"] * 2 * WORTH_IT)
+    found, wanted = both(text)
+    assert found == wanted != {}
+
+
+_VALUES = st.recursive(
+    st.none() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), _VALUES, max_size=4), _VALUES, st.booleans())
+def test_whatever_stands_around_it(before: dict[str, object], behind: object, spaced: bool) -> None:
+    value = {**before, "long": [LONG.decode(), behind], "last": behind}
+    text = json.dumps(value, indent=1 if spaced else None).encode()
+    found, wanted = both(text)
+    assert found == wanted != {}

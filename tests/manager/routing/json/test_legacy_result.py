@@ -1,0 +1,166 @@
+"""A modern response in the words of the era of sessions: what goes, which code it has, and that all else stays."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manager.routing.json import legacy_result
+from protocol import jsonrpc, names
+
+SERVER = {names.META_SERVER: {"name": "x", "version": "1"}}
+READ, CALL = names.RESOURCES_READ, names.TOOLS_CALL
+
+
+def legacy(method: str, body: bytes) -> bytes:
+    return legacy_result.response(method, body, jsonrpc.members_of(body))
+
+
+def error(method: str, code: Any, data: Any = None, message: Any = "no") -> dict[str, Any]:
+    content = {"code": code, "message": message, "x": 1} | ({} if data is None else {"data": data})
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "error": content}).encode()
+    worded: dict[str, Any] = json.loads(legacy(method, body))["error"]
+    assert worded["x"] == 1, "unknown members stay"
+    return worded
+
+
+def test_what_only_the_modern_era_has_is_cut_out_and_every_other_byte_stays() -> None:
+    """M9 to M11: type, time to live and who answered; numbers, order and unknown members stay."""
+    body = (
+        b'{"jsonrpc":"2.0","id":"\\u0031","x":1.50,"result":{"resultType":"complete","b":1.10,"content":[ 1 ],'
+        b'"ttlMs":0,"a":12345678901234567890,"_meta":{"z":1e400,"io.modelcontextprotocol/serverInfo":{"name":"x"},'
+        b'"y":"\\u00e9"},"cacheScope":"private","resultType2":{"ttlMs":1}}}'
+    )
+    assert legacy(CALL, body) == (
+        b'{"jsonrpc":"2.0","id":"\\u0031","x":1.50,"result":{"b":1.10,"content":[ 1 ],'
+        b'"a":12345678901234567890,"_meta":{"z":1e400,"y":"\\u00e9"},"resultType2":{"ttlMs":1}}}'
+    )
+
+
+def test_large_bodies_are_cut_in_the_same_places() -> None:
+    """They are not written anew."""
+    text = b"x" * 100_000
+    body = b'{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","text":"%b","ttlMs":1}}' % text
+    assert legacy(CALL, body) == b'{"jsonrpc":"2.0","id":1,"result":{"text":"%b"}}' % text
+
+
+def test_white_space_and_spelling_stay_where_the_bytes_are_not_compact() -> None:
+    body = (
+        b'{ "id" : 1,\r\n"result" : {"ttlMs" : 0 , "a":[ 1.0,"\\u00e9" ] ,\t"resultType":"complete", "b": {} ,'
+        b' "_meta": { "x":1 , "io.modelcontextprotocol/serverInfo": {"a":[1,2]} } , "cacheScope":"private" },'
+        b' "jsonrpc":"2.0" }\n'
+    )
+    assert legacy(CALL, body) == (
+        b'{ "id" : 1,\r\n"result" : { "a":[ 1.0,"\\u00e9" ] , "b": {} ,'
+        b' "_meta": { "x":1 } },'
+        b' "jsonrpc":"2.0" }\n'
+    )
+
+
+@pytest.mark.parametrize("name", ["\\u0061", 'say \\"hi\\"'])
+def test_a_name_with_escapes_is_only_spelt_anew(name: str) -> None:
+    """Its bytes cannot be found again without a decoder, and every value keeps its own."""
+    body = f'{{"jsonrpc":"2.0","id":1,"result":{{"{name}":1.10, "ttlMs":5}}}}'.encode()
+    worded = legacy(CALL, body)
+    assert b":1.10" in worded
+    assert json.loads(worded)["result"] == {json.loads(f'"{name}"'): 1.1}
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        b"{}",
+        b'{ "content" : [] }',
+        b'{"_meta":{"a":1} }',
+        b"5",
+        b"null",
+        b"[1 ]",
+        b'"resultType"',
+        b'{"_meta":7}',
+    ],
+)
+def test_a_result_without_such_members_is_passed_on_as_it_came(result: bytes) -> None:
+    body = b' {"jsonrpc":"2.0", "id":1,"result":' + result + b"}\n"
+    assert legacy(CALL, body) is body
+
+
+def test_a_meta_of_nothing_else_goes_with_its_member() -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"a": 1, "_meta": SERVER}}).encode()
+    assert json.loads(legacy(CALL, body))["result"] == {"a": 1}
+    assert legacy_result.result({"a": 1, "_meta": {**SERVER, "b": 2}}) == {"a": 1, "_meta": {"b": 2}}
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["resultType", "ttlMs", "cacheScope", "a", "é", "_meta"]) | st.text(max_size=5),
+        st.recursive(st.integers() | st.text(max_size=5) | st.none(), st.lists, max_leaves=3)
+        | st.dictionaries(st.sampled_from(["b", names.META_SERVER]), st.integers()),
+    )
+)
+def test_it_is_the_same_result_without_them(result: dict[str, Any]) -> None:
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode()
+    expected = {
+        key: value for key, value in result.items() if key not in ("resultType", "ttlMs", "cacheScope")
+    }
+    if isinstance(expected.get("_meta"), dict) and names.META_SERVER in expected["_meta"]:
+        expected["_meta"] = {
+            key: value for key, value in expected["_meta"].items() if key != names.META_SERVER
+        }
+        if not expected["_meta"]:
+            del expected["_meta"]
+    assert json.loads(legacy(CALL, body))["result"] == expected
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "data", "expected"),
+    [
+        (READ, -32602, {"uri": "a://b"}, -32002),
+        (READ, -32602, {"reason": "x"}, -32602),
+        (READ, -32602, None, -32602),
+        (READ, -32602, "uri", -32602),
+        (CALL, -32602, {"uri": "a://b"}, -32602),
+        (CALL, -32021, {}, -32602),
+        (CALL, -32020, None, -32603),
+        (CALL, -32022, {"supported": []}, -32603),
+        (CALL, -32042, {"elicitations": []}, -32042),
+        (READ, -32603, {"uri": "a://b"}, -32603),
+        (CALL, -32601, None, -32601),
+        (CALL, 47109, {"reason": "source_unavailable"}, 47109),
+        (CALL, "text", None, "text"),
+        (CALL, 1.5, None, 1.5),
+    ],
+)
+def test_each_code_reads_as_the_older_revisions_know_it(
+    method: str, code: Any, data: Any, expected: Any
+) -> None:
+    """-32602 became the code of an unknown resource in 2026-07-28; -32020 to -32022 are new there (M19, M21)."""
+    worded = error(method, code, data)
+    assert (worded["code"], worded["message"], worded.get("data")) == (expected, "no", data)
+
+
+@pytest.mark.parametrize(
+    ("required", "expected"),
+    [
+        (
+            {"elicitation": {"url": {}}, "sampling": {}},
+            "no (this client did not declare: elicitation.url, sampling)",
+        ),
+        ({"roots": {"listChanged": True}}, "no (this client did not declare: roots.listChanged)"),
+        ({"sampling": None}, "no (this client did not declare: sampling)"),
+        ({}, "no"),
+        ("broken", "no"),
+    ],
+)
+def test_a_missing_capability_is_named(required: Any, expected: str) -> None:
+    """M8: legacy clients know no such code, so the message must say it."""
+    worded = error(CALL, -32021, {"requiredCapabilities": required})
+    assert (worded["message"], worded["data"]) == (expected, {"requiredCapabilities": required})
+
+
+def test_a_missing_capability_without_words_is_worded() -> None:
+    data = {"requiredCapabilities": {"roots": {}}}
+    assert error(CALL, -32021, data, message=5)["message"].startswith("a client capability is missing (")

@@ -1,0 +1,72 @@
+"""Tools and results that only the newer era allows, as clients of the older one can take them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from manager.routing.json import legacy_tools
+from protocol import jsonrpc
+
+OBJECT = '{"type":"object"}'
+
+
+def definition(text: str) -> str:
+    return jsonrpc.bytes_of(legacy_tools.definition(msgspec.Raw(text.encode()))).decode()
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        f'{{ "name":"a", "x": 1.10, "inputSchema": {OBJECT} }}',
+        f'{{"name":"a","inputSchema":{OBJECT},"outputSchema": {{"properties":{{"a":{{}}}},"type":"object"}}}}',
+        '{"name":"a","inputSchema":{"type":"object","properties":{"a": {"type":"string"}, "b":{}}}}',
+        '{"name":"a"}',
+        "5",
+        "[ ]",
+    ],
+)
+def test_what_the_older_era_allows_stays_the_bytes_that_came(tool: str) -> None:
+    raw = msgspec.Raw(tool.encode())
+    assert legacy_tools.definition(raw) is raw
+
+
+@pytest.mark.parametrize(
+    "schema",
+    ['{"type":"array"}', "{}", "true", '{"type":["object","null"]}', '{"anyOf":[{"type":"object"}]}',
+     '{"type":"object","properties":{"a":true}}'],
+)  # fmt: skip
+def test_an_output_schema_that_is_not_about_an_object_is_left_out(schema: str) -> None:
+    tool = f'{{"name":"a","outputSchema":{schema},"inputSchema":{OBJECT},"x":1.10}}'
+    assert definition(tool) == f'{{"name":"a","inputSchema":{OBJECT},"x":1.10}}'
+
+
+def test_parameters_without_a_schema_of_their_own_get_one_that_means_the_same() -> None:
+    tool = '{"name":"a","inputSchema":{"properties":{"a":true,"b":false,"c":{ }},"type":"object"}}'
+    expected = '{"name":"a","inputSchema":{"properties":{"a":{},"b":{"not":{}},"c":{ }},"type":"object"}}'
+    assert definition(tool) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "fits"),
+    [
+        ('{"content":[],"structuredContent":[1.10]}', '{"content":[{"type":"text","text":"[1.10]"}]}'),
+        ('{"structuredContent":"é"}', '{"content":[{"type":"text","text":"\\"é\\""}]}'),
+        ('{"content":[{"a":1}],"structuredContent":7,"x":1}', '{"content":[{"a":1}],"x":1}'),
+        ('{"content":[ ],"structuredContent":null}', '{"content":[]}'),
+    ],
+)
+def test_what_is_structured_and_no_object_is_said_as_text_where_nothing_else_is(
+    given: str, fits: str
+) -> None:
+    members = legacy_tools.outcome(jsonrpc.members_of(given.encode()))
+    assert json.loads(jsonrpc.dumps(members)) == json.loads(fits)
+
+
+@pytest.mark.parametrize("given", [{"content": []}, {"content": [], "structuredContent": {"a": 1}}])
+def test_other_results_stay_as_they_are(given: dict[str, Any]) -> None:
+    members = jsonrpc.members_of(json.dumps(given).encode())
+    assert legacy_tools.outcome(members) is members

@@ -1,0 +1,124 @@
+"""Heads are judged once, and those that differ in the length of their body alone are judged alike."""
+
+from __future__ import annotations
+
+import pytest
+
+from manager.routing.request_heads import reader
+from manager.routing.request_heads.admission import DoorRules
+from manager.routing.request_heads.reader import Heads, Read, Refused
+
+RULES = DoorRules.for_ports([4000], body_cap=5_000_000)
+
+
+def head(*lines: str, length: str | None = "12", target: str = "/mcp", method: str = "POST") -> bytes:
+    own = [] if length is None else [f"Content-Length: {length}"]
+    fixed = ["Host: 127.0.0.1:4000", "Content-Type: application/json"]
+    return "\r\n".join([f"{method} {target} HTTP/1.1", *fixed, *own, *lines, "", ""]).encode()
+
+
+def read(known: Heads, raw: bytes) -> Read:
+    found = known.read(raw)
+    assert not isinstance(found, Refused), found
+    return found
+
+
+def test_a_head_with_another_length_is_known_again() -> None:
+    known = Heads(RULES)
+    first, twelve, _ = read(known, head())
+    second, more, _ = read(known, head(length="3456"))
+    assert (twelve, more) == (12, 3456)
+    assert second is first
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        head(length=""),
+        head(length="-1"),
+        head(length="+12"),
+        head(length="12, 12"),
+        head("Content-Length: 12"),
+        head("content-length: 13"),
+        head("Transfer-Encoding: chunked"),
+        head("Host: 127.0.0.1:4000"),
+        head("Mcp-Session-Id: a", "Mcp-Session-Id: b"),
+        head("X: a\x00b"),
+        head(" folded"),
+        head(length="5000001"),
+        head(length="99999999999"),
+        head("X: " + "y" * 20_000),
+    ],
+    ids=range(14),
+)
+def test_a_known_head_makes_no_other_one_known(raw: bytes) -> None:
+    """SP1, SP2: what is refused alone is refused behind any number of good ones."""
+    known = Heads(RULES)
+    for _ in range(3):
+        read(known, head())
+        assert isinstance(known.read(raw), Refused)
+
+
+@pytest.mark.parametrize("order", [("one", "two"), ("two", "one"), ("one", "one")])
+@pytest.mark.parametrize("name", ["Mcp-Session-Id", "mcp-session-id", "MCP-SESSION-ID"])
+@pytest.mark.parametrize("is_behind", [True, False])
+def test_a_head_with_another_session_is_known_again(
+    order: tuple[str, str], name: str, is_behind: bool
+) -> None:
+    """The length may come before or behind it, and has another number of digits."""
+    known = Heads(RULES)
+    found = []
+    for session, length in zip(order, ["7", "12345"], strict=True):
+        lines = [f"{name}: {session}", f"Content-Length: {length}"]
+        found.append(read(known, head(*lines if is_behind else lines[::-1], length=None)))
+    assert [(one.session, one.length) for one in found] == [(order[0], 7), (order[1], 12345)]
+    if name != "MCP-SESSION-ID":
+        assert found[0].head is found[1].head
+        assert found[0].head.session == ""
+
+
+@pytest.mark.parametrize("session", ["", " ", "a b", "\u00e9", "x" * 129, None])
+def test_an_id_that_is_none_is_read_as_it_was_sent(session: str | None) -> None:
+    """Whatever was known before; which ids are well-formed is not the head's to say (M-25)."""
+    known = Heads(RULES)
+    line = [] if session is None else [f"Mcp-Session-Id: {session}"]
+    for _ in range(2):
+        read(known, head("Mcp-Session-Id: a"))
+        assert read(known, head(*line)).session == (None if session is None else session.strip())
+
+
+def test_a_head_of_any_length_that_is_remembered_is_short_enough_for_the_door() -> None:
+    """What is left out of it before it is judged cannot have made it too long."""
+    assert RULES.head_cap > reader.LONGEST
+
+
+def test_without_a_length_nothing_is_remembered() -> None:
+    known = Heads(RULES)
+    first, nothing, _ = read(known, head(length=None, method="GET"))
+    second = read(known, head(length=None, method="GET")).head
+    chunked, unknown, _ = read(known, head("Transfer-Encoding: chunked", length=None))
+    assert (nothing, unknown, chunked.framing.length) == (0, None, None)
+    assert first is not second
+    assert read(known, head("Mcp-Session-Id: a", length=None, method="GET")).session == "a"
+
+
+def test_memory_is_bounded() -> None:
+    known = Heads(RULES)
+    for number in range(reader.REMEMBERED + 10):
+        read(known, head(f"X: {number}"))
+    assert len(known._known) <= reader.REMEMBERED
+    read(known, head("X: " + "y" * reader.LONGEST))
+    assert max(map(len, known._known)) <= reader.LONGEST
+
+
+@pytest.mark.parametrize(
+    ("line", "is_last"),
+    [("Connection: close", True), ("Connection: Keep-Alive, CLOSE", True), ("Connection: keep-alive", False)],
+)
+def test_a_client_says_which_request_is_its_last(line: str, is_last: bool) -> None:
+    assert read(Heads(RULES), head(line))[0].framing.is_last is is_last
+
+
+def test_an_old_client_gets_neither_chunks_nor_a_second_answer() -> None:
+    found = read(Heads(RULES), head("Expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0"))[0].framing
+    assert (found.is_last, found.knows_chunks, found.waits) == (True, False, False)

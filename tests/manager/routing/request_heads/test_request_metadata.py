@@ -1,0 +1,89 @@
+"""What a head at an MCP route says, and which routes those are."""
+
+from __future__ import annotations
+
+import pytest
+
+from http_server.head import RequestFacts
+from manager.routing.request_heads.request_metadata import Arrival, arrival
+from protocol import headers
+
+
+def arrived(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST") -> Arrival:
+    found = arrival(RequestFacts(method, target, [(name.encode(), value.encode()) for name, value in fields]))
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("target", "workspace"),
+    [
+        ("/mcp", None),
+        ("/mcp/", None),
+        ("/mcp?cwd=/a", None),
+        ("/w/a-1/mcp", "a-1"),
+        ("/w/a%20b/mcp?x", "a b"),
+    ],
+)
+def test_mcp_routes(target: str, workspace: str | None) -> None:
+    """M-4."""
+    assert arrived(target).workspace == workspace
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/", "/mcp/status", "/mcpx", "/MCP", "//mcp", "/w/mcp", "/w//mcp", "/w/a/b/mcp", "/w/a/mcp/", "/%6dcp"],
+)
+def test_all_other_routes_are_somebody_elses(target: str) -> None:
+    assert arrival(RequestFacts("POST", target, ())) is None
+
+
+@pytest.mark.parametrize(
+    ("sent", "taken"),
+    [
+        ((), (True, False)),
+        (("",), (True, False)),
+        (("*/*",), (True, False)),
+        (("application/json",), (True, False)),
+        (("application/json", "Text/Event-Stream"), (True, True)),
+        (("text/event-stream",), (False, True)),
+        (("application/*, text/event-stream;q=0.5",), (True, True)),
+        (("text/html",), (False, False)),
+    ],
+)
+def test_the_answers_a_client_takes(sent: tuple[str, ...], taken: tuple[bool, bool]) -> None:
+    """M-28."""
+    found = arrived("/mcp", *(("Accept", one) for one in sent))
+    assert (found.accepts_json, found.accepts_events) == taken
+
+
+def test_claims_are_decoded_once() -> None:
+    """M-111: `%2520` is no blank, and a plus stays one until the ladder has tried it."""
+    query = arrived("/mcp?cwd=%2Fa%2520b+c&x=1").claims.query
+    header = arrived("/mcp", ("x-workspace-cwd", "=?base64?L2E=?=")).claims.header
+    assert (query, header) == ("/a%20b+c", "/a")
+
+
+def test_only_what_is_allowed_crosses() -> None:
+    """SP17: no credentials, no cookies; a legacy request gets the protocol's own headers anew."""
+    found = arrived(
+        "/mcp?tool_mode=all&cwd=/a",
+        ("MCP-METHOD", "x"),
+        ("mcp-param-q", "1"),
+        ("Cookie", "c"),
+        ("Traceparent", "t"),
+    )
+    assert [name for name, _ in found.passed] == [b"MCP-METHOD", b"mcp-param-q", b"Traceparent"]
+    assert [name for name, _ in found.passed_legacy] == [b"mcp-param-q", b"Traceparent"]
+    assert found.passed_query == "?tool_mode=all"
+
+
+def test_fields_are_found_by_our_spelling_whatever_theirs_was() -> None:
+    found = arrived(
+        "/mcp", ("MCP-session-ID", "s"), ("mcp-protocol-version", "v"), ("X-Many", "1"), ("x-many", "2")
+    )
+    assert (found.fields[headers.SESSION], found.fields[headers.VERSION], found.fields["x-many"]) == (
+        "s",
+        "v",
+        "1, 2",
+    )

@@ -1,0 +1,17 @@
+"""The answer that a refusal becomes."""
+
+from __future__ import annotations
+
+from http_server.head import RequestFacts
+from manager.routing.request_heads.admission import DoorRefusal
+from manager.routing.request_heads.response_head import render_refusal
+
+
+def test_refusal_announces_the_end_of_the_connection() -> None:
+    refusal = DoorRefusal(503, "full", (("Retry-After", "1"),))
+    head, _, body = render_refusal(refusal, None).partition(b"\r\n\r\n")
+    lines = head.split(b"\r\n")
+    assert lines[0] == b"HTTP/1.1 503 Service Unavailable"
+    assert {b"Connection: close", b"Retry-After: 1", b"Content-Length: 17"} <= set(lines)
+    assert body == b'{"error": "full"}'
+    assert render_refusal(refusal, RequestFacts("HEAD", "/", [])).endswith(b"\r\n\r\n")

@@ -1,0 +1,58 @@
+"""The table of clients of late."""
+
+from __future__ import annotations
+
+from manager.routing.state.clients import MAX_CLIENTS, MAX_REQUESTS, Client, Clients, Seen
+from manager.routing.workspace.resolution import Claims
+from protocol import headers
+
+
+def client(number: int) -> Client:
+    return Client(b'{"name":"c%d"}' % number, "modern", "2026-07-28")
+
+
+def seen(at: float, method: str = "tools/list", **answered: str) -> Seen:
+    return Seen(at, method, Claims(query="/ws"), answered)
+
+
+def test_a_client_keeps_its_last_requests_only() -> None:
+    """M-154."""
+    clients = Clients()
+    for at in range(MAX_REQUESTS + 3):
+        clients.note(client(1), seen(float(at)))
+    [(found, requests)] = clients
+    assert found == client(1)
+    assert [one.at for one in requests] == [3.0, 4.0, 5.0, 6.0, 7.0]
+
+
+def test_the_client_that_was_silent_longest_makes_room() -> None:
+    clients = Clients()
+    for number in range(MAX_CLIENTS):
+        clients.note(client(number), seen(float(number)))
+    clients.note(client(0), seen(100.0))
+    clients.note(client(1000), seen(101.0))
+    known = [one for one, _ in clients]
+    assert len(known) == MAX_CLIENTS
+    assert known[-2:] == [client(0), client(1000)]
+    assert client(1) not in known
+
+
+def test_what_was_decided_may_be_known_later_than_the_request() -> None:
+    """A handshake decides while it is answered."""
+    answered: dict[str, str] = {}
+    request = Seen(1.0, "tools/call", Claims(), answered)
+    assert (request.source, request.workspace) == ("none", None)
+    answered |= {headers.WORKSPACE_SOURCE: "argument", headers.WORKSPACE_ID: "ws-1"}
+    assert (request.source, request.workspace) == ("argument", "ws-1")
+
+
+def test_what_a_client_said_is_shown_in_bounds_and_without_half_characters() -> None:
+    """M-154, M-157: neither arguments nor the session's choice are among it."""
+    claims = Claims(
+        path="w", argument_workspace="secret", session="bound", query="/a\udcff", header="x" * 500, codex=None
+    )
+    said = claims.said()
+    assert said["path"] == "w"
+    assert said["?cwd"] == "/a?"
+    assert len(said["X-Workspace-Cwd"]) == 300
+    assert set(said) == {"path", "?cwd", "X-Workspace-Cwd"}

@@ -1,0 +1,99 @@
+"""The table of legacy sessions: who is in it, for how long, and what an id looks like."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from manager.routing.state.session_table import Session, Sessions, is_well_formed
+
+IDLE, UNUSED = 5 * 3600.0, 15 * 60.0
+
+
+def table(limit: int = 3) -> Sessions:
+    return Sessions(limit=limit, idle_s=IDLE, unused_s=UNUSED)
+
+
+def enter(sessions: Sessions, identity: str = "s", seen: float = 0.0, **members: Any) -> Session:
+    session = Session(identity, "2025-11-25", None, None, b"{}", seen)
+    for name, value in members.items():
+        setattr(session, name, value)
+    sessions.add(session)
+    return session
+
+
+def test_a_session_never_used_after_initialize_ends_after_a_quarter_of_an_hour() -> None:
+    """M-32."""
+    sessions = table()
+    enter(sessions)
+    assert [one.id for one in sessions.sweep(UNUSED - 0.001)] == []
+    assert [one.id for one in sessions.sweep(UNUSED)] == ["s"]
+    assert len(sessions) == 0
+
+
+def test_a_used_session_ends_after_five_hours_of_silence() -> None:
+    """M-32."""
+    sessions = table()
+    enter(sessions)
+    assert sessions.get("s", 10.0) is not None
+    assert sessions.get("s", 10.0 + IDLE - 0.001) is not None
+    assert sessions.get("s", 10.0 + 2 * IDLE) is None
+
+
+def test_every_request_begins_the_time_anew() -> None:
+    sessions = table()
+    session = enter(sessions)
+    for now in range(0, int(10 * IDLE), int(IDLE) - 1):
+        assert sessions.get("s", float(now)) is session
+
+
+def test_an_expired_session_is_unknown_before_it_is_swept() -> None:
+    """M-24."""
+    sessions = table()
+    enter(sessions)
+    assert sessions.get("s", UNUSED) is None
+    assert sessions.get("t", 0.0) is None
+
+
+@pytest.mark.parametrize("busy", [{"streaming": True}, {"in_flight": {b"1": lambda: None}}])
+def test_an_open_stream_or_a_call_in_flight_keeps_a_session(busy: dict[str, Any]) -> None:
+    """M-32."""
+    sessions = table()
+    enter(sessions, **busy)
+    assert sessions.sweep(100 * IDLE) == []
+    assert sessions.get("s", 100 * IDLE) is not None
+
+
+def test_the_table_is_full_at_its_limit_and_has_room_again() -> None:
+    """M-32."""
+    sessions = table(limit=2)
+    enter(sessions, "a")
+    assert not sessions.is_full
+    enter(sessions, "b")
+    assert sessions.is_full
+    removed = sessions.remove("a")
+    assert removed is not None
+    assert removed.id == "a"
+    assert not sessions.is_full
+    assert sessions.remove("a") is None
+
+
+@pytest.mark.parametrize(
+    ("identity", "good"),
+    [
+        ("a", True),
+        ("!~", True),
+        ("x" * 128, True),
+        ("83795f1e-eb58-4caa-9256-2a257a64e4b4", True),
+        ("", False),
+        ("x" * 129, False),
+        ("a b", False),
+        ("a\x7f", False),
+        ("a\n", False),
+        ("é", False),
+    ],
+)
+def test_an_id_is_1_to_128_visible_ascii_characters(identity: str, good: bool) -> None:
+    """M-25."""
+    assert is_well_formed(identity) is good

@@ -1,0 +1,169 @@
+"""The nearest ancestor wins, known or marked."""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from pathlib import PurePosixPath
+
+import pytest
+
+from manager.folder import Ancestor, FolderIdentity, Mark
+from manager.routing.workspace.matching import KnownRoot, Match, match
+
+HOME = "/home/ada"
+
+
+def identity(path: str) -> FolderIdentity:
+    return (1, zlib.crc32(path.encode()) + 1)
+
+
+def chain(path: str, marks: dict[str, set[Mark]] | None = None) -> list[Ancestor]:
+    pure = PurePosixPath(path)
+    return [
+        Ancestor(str(step), *identity(str(step)), frozenset((marks or {}).get(str(step), set())))
+        for step in (pure, *pure.parents)
+    ]
+
+
+def known(*roots: str) -> list[KnownRoot]:
+    return [KnownRoot(root, f"id:{root}", identity(root)) for root in roots]
+
+
+def root_of(
+    path: str, roots: list[KnownRoot], marks: dict[str, set[Mark]] | None = None, *, auto_start: bool = True
+) -> tuple[str, str | None] | None:
+    found = match(chain(path, marks), roots, home=identity(HOME), auto_start=auto_start)
+    return (found.root, found.workspace_id) if found else None
+
+
+MONO = ("/ws/mono", "id:/ws/mono")
+PACKAGE = ("/ws/mono/pkg/a", "id:/ws/mono/pkg/a")
+
+
+@pytest.mark.parametrize(
+    ("cwd", "expected"),
+    [
+        ("/ws/mono", MONO),
+        ("/ws/mono/src/deep", MONO),
+        ("/ws/mono/pkg", MONO),
+        ("/ws/mono/pkg/a", PACKAGE),
+        ("/ws/mono/pkg/a/src", PACKAGE),
+        ("/ws/mono/pkg/ab", MONO),
+        ("/ws/monolith", None),
+        ("/ws/mon", None),
+        ("/ws", None),
+        ("/", None),
+        ("/other/ws/mono", None),
+        ("/ws/Mono", None),
+    ],
+)
+def test_nearest_known_root_wins_by_whole_components(cwd: str, expected: tuple[str, str] | None) -> None:
+    """M-116, M-117, M-119, M-171."""
+    for order in itertools.permutations(known("/ws/mono", "/ws/mono/pkg/a")):
+        assert root_of(cwd, list(order)) == expected
+
+
+def test_match_says_how_far_up_it_lies() -> None:
+    assert match(chain("/ws/mono/src"), known("/ws/mono"), home=None, auto_start=False) == Match(*MONO, 1)
+
+
+def test_known_root_of_the_tree_is_the_farthest_match() -> None:
+    """M-118, M-172."""
+    roots = known("/", "/ws/mono")
+    assert root_of("/etc", roots) == ("/", "id:/")
+    assert root_of("/", roots) == ("/", "id:/")
+    assert root_of("/ws/mono/src", roots) == MONO
+
+
+def test_other_spelling_of_a_known_folder_matches_by_identity() -> None:
+    """M-119."""
+    folded = KnownRoot("/WS/Mono", "folded", identity("/ws/mono"))
+    assert root_of("/ws/mono/src", [folded]) == ("/WS/Mono", "folded")
+    assert root_of("/ws/monolith", [folded]) is None
+
+
+def test_equal_path_on_another_device_is_found_by_path_and_equal_inode_there_is_not() -> None:
+    device, inode = identity("/ws/mono")
+    assert root_of("/ws/mono", [KnownRoot("/ws/mono", "w", (device + 1, inode))]) == ("/ws/mono", "w")
+    assert root_of("/ws/mono", [KnownRoot("/x", "w", (device + 1, inode))]) is None
+
+
+def test_folder_made_anew_matches_by_path_before_a_stranger_with_its_old_inode() -> None:
+    """M-126."""
+    recreated = KnownRoot("/ws/mono", "w", None)
+    stranger = KnownRoot("/x", "stranger", identity("/ws/mono"))
+    assert root_of("/ws/mono", [stranger, recreated]) == ("/ws/mono", "w")
+
+
+def test_shared_folder_goes_to_the_same_workspace_each_time() -> None:
+    """M-123, M-171."""
+    shared = [KnownRoot("/b", "w2", identity("/b")), KnownRoot("/b", "w1", identity("/b"))]
+    mounted = [KnownRoot("/m2", "w4", identity("/b/c")), KnownRoot("/m1", "w3", identity("/b/c"))]
+    for order in itertools.permutations(shared + mounted):
+        assert root_of("/b/x", list(order)) == ("/b", "w1")
+        assert root_of("/b/c", list(order)) == ("/m1", "w3")
+
+
+def test_workspace_of_several_folders_is_found_by_each_and_by_its_file() -> None:
+    """M-122."""
+    roots = [KnownRoot(root, "w", identity(root)) for root in ("/a", "/b", "/f/all.code-workspace")]
+    assert root_of("/b/src", roots) == ("/b", "w")
+    assert root_of("/f/all.code-workspace", roots) == ("/f/all.code-workspace", "w")
+    assert root_of("/f", roots) is None
+
+
+@pytest.mark.parametrize("mark", ["lm-tools-bridge", "code-workspace", "vcs", "vscode"])
+def test_each_mark_makes_an_unknown_folder_a_workspace_when_auto_start_is_on(mark: Mark) -> None:
+    """M-124."""
+    marks: dict[str, set[Mark]] = {"/ws/new": {mark}}
+    assert root_of("/ws/new/src", [], marks) == ("/ws/new", None)
+    assert root_of("/ws/new", [], marks) == ("/ws/new", None)
+    assert root_of("/ws", [], marks) is None
+    assert root_of("/ws/new/src", [], marks, auto_start=False) is None
+
+
+@pytest.mark.parametrize("mark", ["lm-tools-bridge", "code-workspace", "vcs"])
+def test_nearer_mark_beats_a_known_parent(mark: Mark) -> None:
+    """M-125."""
+    marks: dict[str, set[Mark]] = {"/ws/mono/pkg/b": {mark}}
+    assert root_of("/ws/mono/pkg/b/src", known("/ws/mono"), marks) == ("/ws/mono/pkg/b", None)
+    assert root_of("/ws/mono/pkg/b/src", known("/ws/mono"), marks, auto_start=False) == MONO
+
+
+def test_known_root_beats_marks_above_it_and_its_own() -> None:
+    """M-125."""
+    marks: dict[str, set[Mark]] = {"/ws": {"vcs"}, "/ws/mono": {"vcs", "lm-tools-bridge"}}
+    assert root_of("/ws/mono/src", known("/ws/mono"), marks) == MONO
+
+
+@pytest.mark.parametrize(
+    ("marks", "roots", "expected"),
+    [
+        ({"/ws/mono/b": {"vscode"}}, ["/ws/mono"], MONO),
+        ({"/ws/mono/b": {"vscode", "vcs"}}, ["/ws/mono"], ("/ws/mono/b", None)),
+        ({"/ws/mono/b": {"vscode"}, "/ws/mono": {"vcs"}}, [], ("/ws/mono/b", None)),
+        ({"/ws/mono/b/c": {"vscode"}, "/ws/mono/b": {"vcs"}}, ["/ws/mono"], ("/ws/mono/b", None)),
+        ({"/ws/mono/b": {"vscode"}}, ["/"], ("/", "id:/")),
+        ({"/ws/mono/b": {"vscode"}}, ["/ws/mono/b/c"], ("/ws/mono/b/c", "id:/ws/mono/b/c")),
+    ],
+)
+def test_editor_folder_alone_counts_only_where_nothing_known_lies_above(
+    marks: dict[str, set[Mark]], roots: list[str], expected: tuple[str, str | None]
+) -> None:
+    """M-124, M-125."""
+    assert root_of("/ws/mono/b/c", known(*roots), marks) == expected
+
+
+@pytest.mark.parametrize("place", [HOME, "/"])
+def test_home_and_root_of_the_tree_are_workspaces_only_when_known(place: str) -> None:
+    """M-124."""
+    marks: dict[str, set[Mark]] = {place: {"vcs", "lm-tools-bridge", "vscode", "code-workspace"}}
+    assert root_of(f"{HOME}/x", [], marks) is None
+    assert root_of(place, [], marks) is None
+    assert root_of(f"{HOME}/x", known(place), marks) == (place, f"id:{place}")
+
+
+def test_project_inside_home_is_found_past_a_marked_home() -> None:
+    marks: dict[str, set[Mark]] = {HOME: {"vcs"}, f"{HOME}/proj": {"vcs"}}
+    assert root_of(f"{HOME}/proj/src", [], marks) == (f"{HOME}/proj", None)

@@ -1,0 +1,72 @@
+"""The order in which a request's claims are asked."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from manager.routing.workspace.resolution import Claim, Claims, Source, disagreement
+
+ALL = Claims(
+    path="w-path", argument_workspace="w-arg", argument_cwd="/arg", session="w-bound", query="/q", header="/h"
+)
+
+
+def test_explicit_claims_are_path_then_handle_then_folder() -> None:
+    """M-111, rungs 1 and 2."""
+    assert ALL.explicit() == (
+        Claim(Source.PATH, "w-path", is_id=True),
+        Claim(Source.ARGUMENT, "w-arg", is_id=True),
+        Claim(Source.ARGUMENT, "/arg"),
+    )
+
+
+def test_the_binding_is_no_explicit_claim() -> None:
+    """M-111, rung 3: "explicit" is what was said in this very request."""
+    claims = Claims(session="w-bound")
+    assert claims.explicit() == ()
+    assert claims.standing() == Claim(Source.SESSION, "w-bound", is_id=True)
+
+
+def test_the_query_is_asked_before_the_header() -> None:
+    """M-113."""
+    assert ALL.ambient() == (Claim(Source.QUERY, "/q"), Claim(Source.HEADER, "/h"))
+
+
+def test_silence_makes_no_claim() -> None:
+    claims = Claims()
+    assert (claims.explicit(), claims.standing(), claims.ambient()) == ((), None, ())
+
+
+def test_an_argument_of_the_wrong_type_is_still_a_claim() -> None:
+    """So that it can be refused instead of being overheard."""
+    assert Claims(argument_cwd=7).explicit() == (Claim(Source.ARGUMENT, 7),)
+    assert Claims(argument_workspace=0).explicit() == (Claim(Source.ARGUMENT, 0, is_id=True),)
+
+
+@pytest.mark.parametrize(
+    ("workspaces", "conflict"),
+    [
+        ([], None),
+        (["a"], None),
+        (["a", "a", "a"], None),
+        (["a", "b"], ("a", "b")),
+        (["a", "a", "c"], ("a", "c")),
+    ],
+)
+def test_a_disagreement_names_both(workspaces: list[str], conflict: tuple[str, str] | None) -> None:
+    """M-111: 47110."""
+    assert disagreement(workspaces) == conflict
+
+
+@pytest.mark.parametrize("workspaces", list(itertools.product("ab", repeat=3)))
+def test_any_difference_is_a_disagreement(workspaces: tuple[str, ...]) -> None:
+    assert (disagreement(workspaces) is not None) is (len(set(workspaces)) > 1)
+
+
+def test_sources_are_spelt_as_the_response_header_says_them() -> None:
+    """M-13."""
+    assert {source.value for source in Source} <= {
+        "path", "argument", "session", "query", "header", "codex", "roots", "none",
+    }  # fmt: skip

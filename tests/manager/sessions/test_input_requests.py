@@ -1,0 +1,195 @@
+"""The rounds of one request: who is told what when nobody answers, a repetition fails, or the manager stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from manager.answers.exchange import Relayed
+from manager.forwarding.answer import Answer
+from manager.sessions.input_requests import Rounds
+from manager.sessions.pending_requests import Questions
+from protocol import jsonrpc, names
+from protocol.errors import Reason, Refusal
+from protocol.internal import request_state
+from protocol.sse import encode
+from support.exchanges import call, legacy, session_of
+from support.played_answer import PlayedAnswer
+
+QUESTION = {"method": names.ELICIT, "params": {"message": "?"}}
+HELD = f"{request_state.prefix('ws')}{request_state.HELD}.sealed"
+PROGRESS = jsonrpc.notification(names.PROGRESS, {"progressToken": 1, "progress": 1})
+DIED = Refusal(Reason.WORKSPACE_SERVER_DIED, "it died", delivered="unknown")
+
+
+def response(value: Mapping[str, Any]) -> bytes:
+    return jsonrpc.result(b"1", value)
+
+
+def asking(state: str = "s", **questions: Any) -> bytes:
+    value = {"resultType": "input_required", "requestState": state, "inputRequests": questions}
+    return response(value)
+
+
+DONE = response({"resultType": "complete", "content": []})
+
+
+@dataclass
+class Play:
+    """A request whose workspace server gives these answers in turn.
+
+    Attributes:
+        heard: what the client got.
+        repeated: the further parameters of each repetition.
+        given_up: the states of calls that were given up.
+    """
+
+    answers: list[PlayedAnswer | Refusal]
+    patience_s: float = 60.0
+    gives_up: bool = True
+    heard: list[Any] = field(default_factory=list)
+    repeated: list[Mapping[str, msgspec.Raw]] = field(default_factory=list)
+    given_up: list[str | None] = field(default_factory=list)
+    questions: Questions = field(default_factory=Questions)
+
+    async def run(self) -> list[Any]:
+        """The whole of it."""
+        exchange = legacy(
+            call("x", {}), session=session_of(capabilities=b'{"elicitation":{}}'), accepts_events=True
+        )
+        rounds = Rounds(exchange, self.questions, 10_000, self.patience_s)
+        async for message in rounds.messages(Relayed(self._next(), self._again, self._give_up)):
+            self.heard.append(json.loads(message))
+        return self.heard
+
+    def _next(self) -> Answer:
+        return cast("Answer", self.answers.pop(0))
+
+    async def _again(self, more: Mapping[str, msgspec.Raw]) -> Answer | Refusal:
+        self.repeated.append(more)
+        return self._next()
+
+    async def _give_up(self, state: msgspec.Raw) -> None:
+        self.given_up.append(jsonrpc.text_of(state))
+        if not self.gives_up:
+            await asyncio.Event().wait()
+
+
+def plain(body: bytes) -> PlayedAnswer:
+    return PlayedAnswer([body], is_events=False)
+
+
+def reason_of(message: Any) -> Any:
+    return message["result"]["structuredContent"]["error"]["reason"]
+
+
+async def test_an_answer_that_asks_nothing_passes_in_the_words_of_the_era() -> None:
+    play = Play([PlayedAnswer([encode(PROGRESS) + encode(DONE)])])
+    progress, last = await play.run()
+    assert progress == json.loads(PROGRESS)
+    assert last == {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
+    assert play.repeated == []
+
+
+async def test_a_text_that_looks_like_a_question_is_none() -> None:
+    """Only the type of the result itself counts."""
+    told: dict[str, Any] = {
+        "resultType": "complete",
+        "content": [{"type": "text", "text": '"input_required"'}],
+    }
+    told["structuredContent"] = {"resultType": "input_required"}
+    (last,) = await Play([plain(response(told))]).run()
+    assert last["result"]["structuredContent"] == {"resultType": "input_required"}
+
+
+@pytest.mark.parametrize(("state", "given_up"), [("s", []), (HELD, [HELD])], ids=["a server's own", "held"])
+async def test_a_question_that_nobody_answers_ends_the_request(state: str, given_up: list[str]) -> None:
+    """Who holds a call open for it learns so; others keep nothing."""
+    play = Play([plain(asking(state, a=QUESTION))], patience_s=0.05)
+    question, taken_back, last = await play.run()
+    assert taken_back == {
+        "jsonrpc": "2.0",
+        "method": names.CANCELLED,
+        "params": {"requestId": question["id"]},
+    }
+    assert reason_of(last) == "question_unanswered"
+    assert "within 0.05 s" in last["result"]["content"][0]["text"]
+    assert (play.given_up, play.repeated, len(play.questions)) == (given_up, [], 0)
+
+
+async def test_a_server_that_does_not_listen_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("manager.sessions.input_requests.GIVE_UP_S", 0.01)
+    play = Play([plain(asking(HELD, a=QUESTION))], patience_s=0.01, gives_up=False)
+    async with asyncio.timeout(10):
+        assert reason_of((await play.run())[-1]) == "question_unanswered"
+
+
+async def answered(play: Play) -> list[Any]:
+    """All that is heard when the first question is answered."""
+    running = asyncio.create_task(play.run())
+    async with asyncio.timeout(10):
+        while not play.heard:
+            await asyncio.sleep(0)
+        said = jsonrpc.parse(jsonrpc.result(json.dumps(play.heard[0]["id"]).encode(), {"action": "accept"}))
+        assert isinstance(said, jsonrpc.Response)
+        assert play.questions.settle(said)
+        return await running
+
+
+@pytest.mark.parametrize("second", [DIED, PlayedAnswer([DIED])], ids=["not sent", "broken off"])
+async def test_a_repetition_that_fails_is_told_with_its_own_words(second: PlayedAnswer | Refusal) -> None:
+    play = Play([plain(asking(HELD, a=QUESTION)), second])
+    assert reason_of((await answered(play))[-1]) == "workspace_server_died"
+    (more,) = play.repeated
+    assert json.loads(jsonrpc.dumps(more)) == {
+        "requestState": HELD,
+        "inputResponses": {"a": {"action": "accept"}},
+    }
+
+
+async def test_a_call_that_ended_while_its_client_was_asked_is_told_in_words_of_this_era() -> None:
+    """There are no states in it; and the call may have taken effect."""
+    lost = jsonrpc.error(b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.LOST})
+    refused = (await answered(Play([plain(asking(HELD, a=QUESTION)), plain(lost)])))[-1]
+    assert reason_of(refused) == "question_unanswered"
+    assert refused["result"]["structuredContent"]["error"]["delivered"] == "unknown"
+
+
+async def test_a_state_that_a_client_sends_by_itself_gets_the_servers_error() -> None:
+    lost = jsonrpc.error(b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.LOST})
+    assert (await Play([plain(lost)]).run())[-1]["error"]["code"] == jsonrpc.INVALID_PARAMS
+
+
+async def test_the_stop_of_the_manager_ends_the_wait() -> None:
+    """M-165: a person is not waited for."""
+    play = Play([plain(asking(HELD, a=QUESTION))])
+    running = asyncio.create_task(play.run())
+    async with asyncio.timeout(10):
+        while not play.heard:
+            await asyncio.sleep(0)
+        play.questions.abandon()
+        await running
+    assert reason_of(play.heard[-1]) == "question_unanswered"
+    assert "manager is stopping" in play.heard[-1]["result"]["content"][0]["text"]
+    assert play.given_up == [HELD]
+
+
+async def test_a_cancelled_request_takes_its_questions_back_and_gives_up() -> None:
+    """M-99."""
+    play = Play([plain(asking(HELD, a=QUESTION, b=QUESTION))])
+    running = asyncio.create_task(play.run())
+    async with asyncio.timeout(10):
+        while len(play.heard) < 2:
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+    asked, told = play.heard[:2], play.heard[2:]
+    assert [one["params"]["requestId"] for one in told] == [one["id"] for one in asked]
+    assert (play.given_up, len(play.questions)) == ([HELD], 0)

@@ -1,0 +1,94 @@
+"""Events kept for those who come back: which, how many, how long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import count
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manager.sessions import replay
+from manager.sessions.replay import MAX_AGE_S, MAX_ALL_BYTES, MAX_BYTES, MAX_EVENTS, Replay
+
+
+@dataclass(eq=False)
+class Origin:
+    kept: int = 0
+    lost: int = 0
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_followed_on_that_stream_is_here_and_nothing_of_another() -> None:
+    """L16: nothing of a different stream, or session, is ever replayed."""
+    kept, one, other = Replay(Clock()), Origin(), Origin()
+    for number in (1, 2, 3):
+        kept.keep("s", one, number, b"one %d" % number)
+        kept.keep("s", other, number, b"other %d" % number)
+    assert kept.after("s", one, 1) == [b"one 2", b"one 3"]
+    assert kept.after("s", one, 3) == []
+    assert kept.after("t", one, 0) == []
+
+
+def test_a_session_keeps_so_many_events() -> None:
+    kept, origin = Replay(Clock()), Origin()
+    for number in range(1, MAX_EVENTS + 11):
+        kept.keep("s", origin, number, b"x")
+    assert len(kept.after("s", origin, 0)) == origin.kept == MAX_EVENTS
+    assert origin.lost == 10
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, MAX_BYTES + 10)), max_size=60))
+def test_no_bound_is_ever_passed(events: list[tuple[str, int]]) -> None:
+    """1 MiB a session, whatever the sizes; the newest that fits is always here."""
+    kept, numbers = Replay(Clock()), count(1)
+    origins = {name: Origin() for name in "abc"}
+    for session, size in events:
+        number = next(numbers)
+        kept.keep(session, origins[session], number, bytes(size))
+        here = kept.after(session, origins[session], 0)
+        assert sum(map(len, here)) <= MAX_BYTES
+        assert bool(kept.after(session, origins[session], number - 1)) is (size <= MAX_BYTES)
+        assert origins[session].kept == len(here)
+    assert kept.size == sum(len(one) for name in "abc" for one in kept.after(name, origins[name], 0))
+
+
+def test_all_sessions_together_have_a_bound_and_the_quietest_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replay, "MAX_ALL_BYTES", 100)
+    assert MAX_ALL_BYTES > MAX_BYTES
+    kept, origins = Replay(Clock()), {name: Origin() for name in "abc"}
+    for name in ("a", "b", "a", "c"):
+        kept.keep(name, origins[name], 1, bytes(30))
+    assert [len(kept.after(name, origins[name], 0)) for name in "abc"] == [2, 0, 1]
+    assert kept.size == 90
+
+
+def test_events_grow_old_and_leave_nothing_behind() -> None:
+    clock = Clock()
+    kept, origin = Replay(clock), Origin()
+    kept.keep("s", origin, 1, b"x")
+    clock.now += MAX_AGE_S / 2
+    kept.keep("s", origin, 2, b"y")
+    clock.now += MAX_AGE_S / 2
+    kept.expire()
+    assert kept.after("s", origin, 0) == [b"y"]
+    assert origin.lost == 1
+    clock.now += MAX_AGE_S / 2
+    kept.expire()
+    assert (kept.size, origin.kept, kept._shelves) == (0, 0, {})
+
+
+def test_a_session_that_is_over_is_forgotten() -> None:
+    kept, origin = Replay(Clock()), Origin()
+    kept.keep("s", origin, 1, b"x")
+    kept.forget("s")
+    kept.forget("never there")
+    assert (kept.after("s", origin, 0), kept.size, origin.kept) == ([], 0, 0)

@@ -1,0 +1,173 @@
+"""The standing stream of a session: newest news only, nothing lost while nobody listens, and an end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from manager.sessions.event_ids import EventId
+from manager.sessions.replay import MAX_EVENTS, Replay
+from manager.sessions.server_stream import MAX_NEWS, Standing
+from manager.sessions.stream import Stream
+from support.sinks import Recorder
+
+ORDER = [
+    "notifications/resources/list_changed",
+    "notifications/prompts/list_changed",
+    "notifications/tools/list_changed",
+]
+
+
+def standing_of(revision: str = "2025-11-25") -> Standing:
+    return Standing(Stream("s", "e.0", revision, Replay(lambda: 0.0)))
+
+
+@contextlib.asynccontextmanager
+async def listener(standing: Standing, after: int | None = None) -> AsyncIterator[Recorder]:
+    """A client with the stream, which then goes away."""
+    sink = Recorder()
+    standing.stream.claim(sink)
+    standing.begin(sink, after)
+    try:
+        yield sink
+    finally:
+        sink.gone = True
+        standing.stream.leave(sink)
+
+
+async def test_changes_are_told_tools_last_and_at_once() -> None:
+    """M-47."""
+    standing = standing_of()
+    async with listener(standing) as sink:
+        await asyncio.sleep(0)
+        standing.announce_lists()
+        await sink.count(3)
+    assert sink.methods == ORDER
+
+
+async def test_what_was_missed_is_said_once_to_the_next() -> None:
+    """M-48: newest news only, and not again."""
+    standing = standing_of()
+    for _ in range(1000):
+        standing.announce_lists()
+    standing.tell("u", b'{"method":"old"}')
+    standing.tell("u", b'{"method":"new"}')
+    async with listener(standing) as sink:
+        await sink.count(4)
+    assert sink.methods == [*ORDER, "new"]
+    async with listener(standing) as sink:
+        standing.tell("v", b'{"method":"v"}')
+        await sink.count(1)
+    assert sink.methods == ["v"]
+
+
+async def test_news_that_nobody_took_are_news_still() -> None:
+    """For clients that come back without an id: a connection that breaks in the middle loses nothing."""
+    standing = standing_of("2024-11-05")
+    async with listener(standing) as sink:
+        await asyncio.sleep(0)
+        sink.gone = True
+        standing.announce_lists()
+        await asyncio.sleep(0)
+    async with listener(standing) as sink:
+        await sink.count(3)
+    assert sink.methods == ORDER
+
+
+async def test_who_comes_back_with_an_id_gets_what_followed() -> None:
+    """L16."""
+    standing = standing_of()
+    async with listener(standing) as sink:
+        standing.announce_lists()
+        await sink.count(3)
+    last = EventId("e.0", 2)
+    async with listener(standing, standing.followed(last)) as again:
+        await again.count(2)
+    assert again.methods == ORDER[1:]
+    assert again.ids == sink.ids[2:]
+
+
+@pytest.mark.parametrize(
+    ("last", "followed"),
+    [(None, None), (EventId("e.0", 3), 3), (EventId("e.0", 5), None), (EventId("f.0", 3), None)],
+)
+async def test_only_an_event_of_its_own_is_followed(last: EventId | None, followed: int | None) -> None:
+    standing = standing_of()
+    async with listener(standing) as sink:
+        standing.announce_lists()
+        await sink.count(3)
+    assert standing.stream.sent == 4
+    assert standing.followed(last) == followed
+
+
+async def test_a_gap_is_known() -> None:
+    standing = standing_of("2025-06-18")
+    async with listener(standing) as sink:
+        for number in range(MAX_EVENTS + 5):
+            standing.tell("u", b'{"method":"n","params":%d}' % number)
+            await sink.count(number + 1)
+    assert standing.followed(EventId("e.0", 4)) is None
+    assert standing.followed(EventId("e.0", 5)) == 5
+
+
+async def test_news_are_bounded_and_changed_lists_stay_among_them() -> None:
+    standing = standing_of()
+    standing.announce_lists()
+    for number in range(MAX_NEWS + 10):
+        standing.tell(str(number), b'{"method":"n"}')
+    async with listener(standing) as sink:
+        await sink.count(MAX_NEWS)
+        await asyncio.sleep(0)
+    assert len(sink.messages) == MAX_NEWS
+    assert sink.methods[:3] == ORDER
+
+
+async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
+    standing = standing_of()
+    first, second = Recorder(), Recorder()
+    standing.stream.claim(first)
+    standing.stream.claim(second)
+    assert first.gone
+    assert not standing.stream.leave(first)
+    assert standing.is_open
+    assert standing.stream.leave(second)
+    assert not standing.is_open
+
+
+async def test_a_closed_stream_ends_in_good_order() -> None:
+    standing = standing_of("2025-06-18")
+    async with listener(standing) as sink:
+        standing.announce_lists()
+        standing.close()
+        assert sink.closed
+        assert not standing.is_open
+    assert sink.methods == ORDER
+
+
+async def test_a_client_that_does_not_keep_up_gets_the_newest_when_it_does() -> None:
+    """Whatever happens meanwhile, what waits for it does not grow."""
+    standing = standing_of("2025-06-18")
+    async with listener(standing) as sink:
+        sink.gate = asyncio.Event()
+        for number in range(100):
+            standing.tell("u", b'{"method":"%d"}' % number)
+            await asyncio.sleep(0)
+        assert sink.messages == []
+        sink.gate.set()
+        await sink.count(1)
+    assert sink.methods == ["99"]
+
+
+async def test_news_for_one_that_left_full_go_to_the_next() -> None:
+    standing = standing_of("2025-06-18")
+    async with listener(standing) as sink:
+        sink.gate = asyncio.Event()
+        standing.tell("u", b'{"method":"n"}')
+        await asyncio.sleep(0)
+        sink.abort()
+    async with listener(standing) as following:
+        await following.count(1)
+    assert (sink.methods, following.methods) == ([], ["n"])

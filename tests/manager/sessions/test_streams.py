@@ -1,0 +1,106 @@
+"""The table of streams: whose they are, how long they are known, what an idle session leaves in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from manager.routing.state.session_table import Session
+from manager.sessions.event_ids import EventId, parse
+from manager.sessions.replay import MAX_AGE_S, MAX_EVENTS
+from manager.sessions.streams import Streams
+from support.sinks import Recorder
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def session_of(identity: str) -> Session:
+    return Session(identity, "2025-11-25", None, None, b"{}", 0.0)
+
+
+async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager() -> None:
+    """L16."""
+    one, ids = session_of("s"), []
+    for _ in range(2):
+        streams = Streams(Clock())
+        for stream in (streams.standing(one).stream, streams.begin(one, b"1"), streams.begin(one, b"1")):
+            sink = Recorder()
+            stream.claim(sink)
+            stream.begin(sink)
+            await stream.send(b"{}")
+            ids += sink.ids
+    assert len(ids) == len(set(ids)) == 12
+
+
+async def test_a_stream_is_found_in_its_own_session_until_its_events_are_old() -> None:
+    clock = Clock()
+    streams, mine, other = Streams(clock), session_of("s"), session_of("t")
+    stream = streams.begin(mine, b"1")
+    event = EventId(stream.name, 0)
+    await stream.send(b"{}", answers=True)
+    streams.expire()
+    assert streams.answering(mine, event) is stream
+    assert streams.answering(other, event) is None
+    clock.now += MAX_AGE_S
+    streams.expire()
+    assert streams.answering(mine, event) is stream, "it has not ended"
+    stream.end()
+    streams.expire()
+    assert streams.answering(mine, event) is None
+    assert event.request == b"1"
+
+
+async def test_an_answer_that_had_to_make_room_is_as_lost_as_an_old_one() -> None:
+    """At once, not only when the table is swept; who has it already is still told that nothing follows."""
+    streams, session = Streams(Clock()), session_of("s")
+    stream, other = streams.begin(session, b"1"), streams.begin(session, b"2")
+    await stream.send(b"{}", answers=True)
+    stream.end()
+    assert streams.answering(session, EventId(stream.name, 0)) is stream
+    for _ in range(MAX_EVENTS):
+        await other.send(b"{}")
+    assert streams.answering(session, EventId(stream.name, 0)) is None
+    assert streams.answering(session, EventId(stream.name, 1)) is stream
+    assert streams.answering(session, EventId(other.name, 0)) is other
+
+
+async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
+    streams, session = Streams(Clock()), session_of("s")
+    standing = streams.standing(session)
+    assert (len(streams), streams.listening(session)) == (0, None)
+    sink = Recorder()
+    standing.stream.claim(sink)
+    assert (len(streams), streams.listening(session)) == (1, standing)
+    assert streams.leave(session, sink)
+    assert len(streams) == 0
+    assert not streams.leave(session_of("never there"), sink)
+
+
+async def test_a_session_that_is_over_leaves_nothing() -> None:
+    streams, session = Streams(Clock()), session_of("s")
+    streams.standing(session).announce_lists()
+    stream = streams.begin(session, b"1")
+    await stream.send(b"{}")
+    streams.forget(session)
+    assert stream.is_ended
+    assert (streams._standing, streams._answering, streams._replay.size) == ({}, {}, 0)
+
+
+async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
+    """M-32: ten thousand idle sessions."""
+    streams = Streams(Clock())
+    for number in range(100):
+        streams.standing(session_of(str(number)))
+    streams.expire()
+    assert streams._standing == {}
+
+
+async def test_the_names_can_be_read_back() -> None:
+    streams, session = Streams(Clock()), session_of("s")
+    assert all(parse(f"{Streams(Clock()).begin(session, b'1').name}-1") for _ in range(200))
+    assert streams.standing(session).followed(EventId(streams.standing(session).stream.name, 0)) == 0

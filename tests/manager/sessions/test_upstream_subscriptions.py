@@ -1,0 +1,152 @@
+"""Whom the manager listens to on behalf of sessions, and what they hear where it did not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from manager.routing.state.session_table import Session, Sessions
+from manager.sessions import upstream_listener as listeners
+from manager.sessions.notifier import Notifier
+from manager.sessions.streams import Streams
+from manager.sessions.upstream_subscriptions import Listening
+from manager.supervision.instance import Instance
+from protocol import jsonrpc, names, sse
+
+LISTS = set(names.LISTS_CHANGED)
+
+
+@dataclass
+class Server:
+    """A workspace server that only listens; it tells of what begins with `told:`."""
+
+    refuses: bool = False
+    most: int = 1000
+    streams: list[tuple[list[str], asyncio.Event]] = field(default_factory=list)
+    """The resources that each stream was asked for, and what ends it."""
+
+    async def health(self, request: web.Request) -> web.StreamResponse:
+        return web.json_response({"ok": True, "nonce": "n"})
+
+    async def listen(self, request: web.Request) -> web.StreamResponse:
+        wanted = (await request.json())["params"]["notifications"].get("resourceSubscriptions", [])
+        self.streams.append((wanted, asyncio.Event()))
+        if self.refuses:
+            return web.json_response({}, status=404)
+        honoured = {"resourceSubscriptions": [uri for uri in wanted[: self.most] if uri.startswith("told:")]}
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        end = self.streams[-1][1]
+        await response.write(
+            sse.encode(jsonrpc.notification(names.ACKNOWLEDGED, {"notifications": honoured}))
+        )
+        await end.wait()
+        return response
+
+
+@dataclass
+class Desk:
+    """One session of one workspace, and who listens for it."""
+
+    server: Server
+    session: Session
+    listening: Listening
+    notifier: Notifier
+    streams: Streams
+
+    def heard(self) -> set[str]:
+        """What waits for the session."""
+        standing = self.streams.standing(self.session)
+        said, standing._news = standing._news or {}, None
+        return set(said)
+
+    def subscribe(self, uri: str) -> None:
+        self.session.subscriptions[uri] = "w"
+        self.notifier.stir()
+
+    async def until(self, holds: Callable[[], object]) -> None:
+        async with asyncio.timeout(10):
+            while not holds():
+                await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
+    monkeypatch.setattr(listeners, "AGAIN_S", 0.2)
+    server, app = Server(), web.Application()
+    app.router.add_get("/mcp/health", server.health)
+    app.router.add_post("/mcp", server.listen)
+    runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    instance = Instance("i", "w", (), runner.addresses[0][1], "n", "secret", 0.0)
+    workspace = SimpleNamespace(root="/w", supervisor=SimpleNamespace(is_serving=True, instance=instance))
+    known: Any = {"w": workspace}
+    nobody: Any = SimpleNamespace(serving=lambda root: None)
+    sessions, streams = Sessions(limit=9, idle_s=1e9, unused_s=1e9), Streams(lambda: 0.0)
+    session = Session("s", "2025-11-25", None, None, b"{}", 0.0, workspace="w")
+    sessions.add(session)
+    notifier = Notifier(sessions, streams, lambda: 0.0)
+    listening = Listening(notifier, known, nobody)
+    running = asyncio.create_task(listening.run())
+    yield Desk(server, session, listening, notifier, streams)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+    await instance.pool.close()
+    await runner.cleanup()
+
+
+async def test_subscriptions_that_come_together_are_decided_together(desk: Desk) -> None:
+    """One listen stream is given up for the next before it has begun; who waits for it is told all the same."""
+    uris = ("told:1", "told:2", "other:3")
+
+    async def one(uri: str) -> bool | None:
+        desk.subscribe(uri)
+        return await desk.listening.honours("w", uri, 60)
+
+    async with asyncio.timeout(10):
+        assert await asyncio.gather(*map(one, uris)) == [True, True, False]
+
+
+async def test_what_a_stream_missed_that_ended_is_announced_by_the_next(desk: Desk) -> None:
+    """Also where the next one is not begun for its end, but for another resource."""
+    await desk.until(
+        lambda: desk.listening._listeners and desk.listening._listeners["w"][0].honoured is not None
+    )
+    desk.heard()
+    (first,) = desk.listening._listeners["w"]
+    desk.server.streams[0][1].set()
+    await desk.until(lambda: first.is_over)
+    desk.subscribe("told:1")
+    assert await desk.listening.honours("w", "told:1", 60)
+    assert desk.heard() == LISTS | {"told:1"}
+
+
+async def test_resources_that_are_too_many_do_not_push_out_those_that_were_promised(desk: Desk) -> None:
+    desk.server.most = 2
+    for uri, is_honoured in (("told:y", True), ("told:z", True), ("told:a", False)):
+        desk.subscribe(uri)
+        assert await desk.listening.honours("w", uri, 60) is is_honoured
+    assert desk.listening._listeners["w"][-1].honoured == frozenset({"told:y", "told:z"})
+
+
+async def test_a_server_that_refuses_is_not_remembered_once_for_each_wish(desk: Desk) -> None:
+    desk.server.refuses = True
+    for number in range(20):
+        desk.subscribe(f"told:{number}")
+        assert await desk.listening.honours("w", f"told:{number}", 60) is False
+    assert len(desk.listening._listeners["w"]) == len(desk.listening._tasks) == 1
+
+
+async def test_an_acknowledgement_that_is_no_text_honours_nothing() -> None:
+    wanted = msgspec.Raw(b'{"resourceSubscriptions":["\xff"]}')
+    assert listeners._honoured({"notifications": wanted}) == frozenset()

@@ -1,0 +1,103 @@
+"""Servers that somebody else started, seen from the shell around their table: what is held and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from manager.filesystem import FolderExaminer
+from manager.settings import Settings
+from manager.store import Store
+from manager.supervision.dependencies import Surroundings
+from manager.supervision.registered_servers import ExternalServers
+from protocol.internal.registration import Heartbeat
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
+
+
+def heartbeat(folder: Path, nonce: str = "n") -> Heartbeat:
+    return Heartbeat("s-1", os.getpid(), (str(folder),), None, "127.0.0.1", 9, nonce, "workspace-server")
+
+
+def process_descriptors() -> int:
+    """How many descriptors that watch processes are open in this process."""
+    found = 0
+    for one in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the listing itself
+            found += "pidfd" in str(one.readlink())
+    return found
+
+
+@pytest.fixture
+async def servers(tmp_path: Path) -> AsyncIterator[ExternalServers]:
+    store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
+    await store.open()
+    around = Surroundings(Settings(), store, tmp_path, os.environ)
+    made = ExternalServers(around, FolderExaminer(deadline_s=0.05))
+    yield made
+    await made.close()
+    await store.close()
+
+
+@linux
+async def test_a_server_that_registers_again_and_again_is_watched_once(
+    servers: ExternalServers, tmp_path: Path
+) -> None:
+    before = process_descriptors()
+    for number in range(20):
+        await servers.heartbeat(heartbeat(tmp_path, str(number)))
+        await asyncio.sleep(0)
+    watching = [one for one in asyncio.all_tasks() if one.get_name().startswith("watch external")]
+    assert len(watching) == 1
+    assert process_descriptors() <= before + 2  # the one that waits for its end, and the last instance's own
+
+
+@linux
+async def test_a_server_that_leaves_before_it_was_asked_leaves_nothing(
+    servers: ExternalServers, tmp_path: Path
+) -> None:
+    """M-147."""
+    await servers.heartbeat(heartbeat(tmp_path))
+    servers.bye("s-1")
+    before = process_descriptors()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    asking = [one for one in asyncio.all_tasks() if one.get_name().startswith("ask external")]
+    assert asking == []
+    assert process_descriptors() <= before + 1  # the watch alone
+    assert servers.registrations.records() == ()
+
+
+async def test_a_folder_on_a_disk_that_hangs_holds_up_nobody(
+    servers: ExternalServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """F46: it is taken as it was said, until the disk answers."""
+    release = threading.Event()
+    real = os.path.realpath
+
+    def realpath(path: str, **options: bool) -> str:
+        assert release.wait(5)
+        return str(real(path, **options))
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            ticks += 1
+            await asyncio.sleep(0)
+
+    ticking = asyncio.create_task(tick())
+    outcome = await servers.heartbeat(heartbeat(tmp_path))
+    release.set()
+    ticking.cancel()
+    assert outcome.record.root == str(tmp_path)
+    assert ticks > 10

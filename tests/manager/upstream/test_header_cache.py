@@ -1,0 +1,165 @@
+"""Heads of responses that were read before: what is known again, and what is left to the parser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from httptools import HttpParserError, HttpResponseParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from manager.upstream import header_cache
+from manager.upstream.response import ResponseHead
+
+BEGIN = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+HEAD = ResponseHead(
+    200, ((b"content-type", b"application/json"), (b"content-length", b"2")), 2, b"application/json"
+)
+
+
+def message(body: bytes, length: int | None = None) -> bytes:
+    return b"%b%d\r\n\r\n%b" % (BEGIN, len(body) if length is None else length, body)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_known() -> Iterator[None]:
+    header_cache._heads.clear()
+    yield
+    header_cache._heads.clear()
+
+
+def test_a_head_is_known_again_with_another_length() -> None:
+    header_cache.remember(message(b"{}"), HEAD)
+    assert header_cache.whole(message(b"{}")) == (HEAD, b"{}")
+    found = header_cache.whole(message(b'{"a":1}'))
+    assert found is not None
+    assert (found[0].content_length, found[0].header(b"content-length"), found[1]) == (7, b"7", b'{"a":1}')
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        message(b"{}").replace(b"200", b"500"),
+        message(b"{}", 3),
+        message(b"{}", 1),
+        message(b"{}") + b"x",
+        message(b"{}") * 2,
+        message(b"{}")[:-3],
+        message(b"{}").replace(b"\r\n\r\n", b"\r\nContent-Length: 2\r\n\r\n"),
+        message(b"{}").replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n"),
+        message(b"{}").replace(b": 2", b": +2"),
+    ],
+    ids=range(9),
+)
+def test_anything_else_is_the_parsers(data: bytes) -> None:
+    header_cache.remember(message(b"{}"), HEAD)
+    assert header_cache.whole(data) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"HTTP/1.1 100 Continue\r\n\r\n" + message(b"{}"),
+        message(b"{}")[9:],
+        message(b"{}").replace(b"\r\n\r\n", b"\r\nContent-Length: 2\r\n\r\n"),
+        message(b"{}").replace(b": 2", b": 3"),
+    ],
+    ids=range(4),
+)
+def test_what_does_not_begin_with_just_this_head_teaches_nothing(data: bytes) -> None:
+    header_cache.remember(data, HEAD)
+    assert header_cache.whole(data) is None
+    assert header_cache.whole(message(b"{}")) is None
+
+
+# -- bodies in chunks --------------------------------------------------------------------------------------
+
+STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+CHUNKED = ResponseHead(
+    200,
+    ((b"content-type", b"text/event-stream"), (b"transfer-encoding", b"chunked")),
+    None,
+    b"text/event-stream",
+)
+
+
+@pytest.mark.parametrize(
+    ("chunks", "body"),
+    [
+        (b"0\r\n\r\n", b""),
+        (b"3\r\nabc\r\n0\r\n\r\n", b"abc"),
+        (b"1\r\na\r\n0A\r\n0123456789\r\n0\r\n\r\n", b"a0123456789"),
+    ],
+)
+def test_a_body_in_chunks_is_known_again_with_the_same_head(chunks: bytes, body: bytes) -> None:
+    header_cache.remember(STREAM + chunks, CHUNKED)
+    assert header_cache.whole(STREAM + chunks) == (CHUNKED, body)
+    assert header_cache.whole(STREAM.replace(b"200", b"201") + chunks) is None
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        b"",
+        b"3\r\nabc\r\n",
+        b"3\r\nabc\r\n0\r\n",
+        b"3\r\nabcd\r\n0\r\n\r\n",
+        b"3\r\nab\r\n0\r\n\r\n",
+        b"3;x=y\r\nabc\r\n0\r\n\r\n",
+        b"3 \r\nabc\r\n0\r\n\r\n",
+        b"+3\r\nabc\r\n0\r\n\r\n",
+        b"\r\nabc\r\n0\r\n\r\n",
+        b"3\r\nabc\r\n0\r\nT: x\r\n\r\n",
+        b"3\r\nabc\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
+        b"0\r\n\r\n0\r\n\r\n",
+        b"fffffffff\r\n",
+        b"1\r\na\r\n" * header_cache.MAX_CHUNKS + b"0\r\n\r\n",
+    ],
+    ids=str,
+)
+def test_chunks_that_are_not_whole_or_not_plain_are_the_parsers(chunks: bytes) -> None:
+    header_cache.remember(STREAM, CHUNKED)
+    assert header_cache.whole(STREAM + chunks) is None
+
+
+class Parsed:
+    """What the parser makes of a response; `is_whole` where it ends."""
+
+    def __init__(self, data: bytes) -> None:
+        self.body = b""
+        self.is_whole = False
+        try:
+            HttpResponseParser(self).feed_data(data)
+        except HttpParserError:
+            self.is_whole = False
+
+    def on_body(self, piece: bytes) -> None:
+        self.body += piece
+
+    def on_message_complete(self) -> None:
+        self.is_whole = not self.is_whole  # a second one would be one too many
+
+
+CHUNK = st.tuples(
+    st.sampled_from([b"1", b"2", b"0", b"00", b"A", b"a", b"+1", b"0x1", b"", b"1;x", b" 1", b"fffffffff"]),
+    st.sampled_from([b"\r\n", b"\r\n", b"\n", b"\r", b""]),
+    st.sampled_from([b"", b"x", b"xy", b"x" * 10, b"\r\n", b"0\r\n\r\n"]),
+    st.sampled_from([b"\r\n", b"\r\n", b"\n", b""]),
+).map(b"".join)
+
+
+@given(
+    chunks=st.lists(
+        CHUNK | st.binary(min_size=1, max_size=9).map(lambda one: b"%x\r\n%b\r\n" % (len(one), one))
+    ),
+    end=st.sampled_from([b"0\r\n\r\n", b"0\r\n\r\n", b"0\r\nX: y\r\n\r\n", b"0\r\n", b"", b"0\r\n\r\nx"]),
+)
+def test_chunks_are_joined_as_the_parser_joins_them(chunks: list[bytes], end: bytes) -> None:
+    begin = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    header_cache._heads.clear()
+    header_cache.remember(begin, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None))
+    data = begin + b"".join(chunks) + end
+    found, parsed = header_cache.whole(data), Parsed(data)
+    if found is not None:
+        assert (found[1], True) == (parsed.body, parsed.is_whole)

@@ -1,0 +1,67 @@
+"""What of a result a session does not get, in a header's words."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from protocol import names
+from protocol.internal import result_trim
+from protocol.internal.result_trim import Trim
+
+META = {names.META_SERVER: {"name": "s"}}
+NAMED = len(result_trim.META) + len(json.dumps(META, separators=(",", ":")))
+
+
+def of(result: Any) -> Trim | None:
+    text = result if isinstance(result, bytes) else json.dumps(result, separators=(",", ":")).encode()
+    found = result_trim.of(b"before" + text + b"behind", 6, 6 + len(text))
+    assert found == result_trim.of(text, 0, len(text))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("result", "found"),
+    [
+        ({"resultType": "complete", "content": [], "_meta": META}, (len(result_trim.TYPE), NAMED)),
+        ({"content": [], "_meta": META}, (0, NAMED)),
+        ({"resultType": "complete", "content": []}, (len(result_trim.TYPE), 0)),
+        ({"content": [], "structuredContent": {"_meta": 1}}, (0, 0)),
+        ({}, (0, 0)),
+    ],
+)
+def test_what_only_the_stateless_era_knows_is_counted_at_both_ends(result: Any, found: Trim) -> None:
+    assert of(result) == found
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"content": [], "resultType": "complete"},
+        {"resultType": "input_required", "inputRequests": {}},
+        {"resultType": "complete", "_meta": META},
+        {"content": [], "_meta": {**META, "more": 1}},
+        {"_meta": META, "content": []},
+        {"content": [], "ttlMs": 1},
+        {"content": [], "cacheScope": "private"},
+        {"content": [], "structuredContent": [1]},
+        {"content": [], "structuredContent": None},
+        b'{"content":[],"resultType":"complete","resultType":"task"}',
+        b'{"content":[',
+        b"[]",
+        b'"{}"',
+        b"{",
+        b"",
+    ],
+    ids=str,
+)
+def test_a_result_in_which_more_is_different_has_no_trim(result: Any) -> None:
+    assert of(result) is None
+
+
+def test_a_header_says_both_numbers_and_nothing_else() -> None:
+    assert Trim.read(Trim(25, 71).value.encode()) == (25, 71)
+    for said in (None, b"", b"25", b"25 71 ", b" 25 71", b"25,71", b"-1 71", b"25 71 3", b"25 99999", b"a b"):
+        assert Trim.read(said) is None

@@ -1,0 +1,49 @@
+"""The gate in front of a call: approval first, and only what runs is counted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from protocol import jsonrpc
+from protocol.errors import Refusal
+from support.tool_source import PlayedSource
+from workspace_server.calls.gates.approvals import Admitted, Approvals, BadAnswer, Question
+from workspace_server.calls.gates.gate import Guard
+from workspace_server.calls.gates.rate_limit import RateLimiter
+from workspace_server.calls.request_state import RequestStates
+from workspace_server.catalog.registry import Offered
+from workspace_server.config.model import Configuration
+from workspace_server.source import CallContext, Tool
+
+YES = {"approval": {"action": "accept", "content": {"approve": True}}}
+
+
+async def test_a_call_that_must_wait_uses_up_no_approval_and_a_question_counts_as_no_call(
+    tmp_path: Path,
+) -> None:
+    """T-181, T-54."""
+    tool = Tool("run", {"name": "run", "inputSchema": {"type": "object"}}, asks=True, rated=True)
+    offered = Offered("run", tool, PlayedSource([tool]), tool.definition)
+    now = [0.0]
+    approvals = Approvals(RequestStates("w", tmp_path))
+    guard = Guard(approvals, RateLimiter(per_s=1, burst=1), now=lambda: now[0], wall=lambda: 1e9)
+
+    async def admit(state: str | None = None) -> Any:
+        params = (
+            {} if state is None else {"requestState": jsonrpc.raw(state), "inputResponses": jsonrpc.raw(YES)}
+        )
+        context = CallContext(params=params, capabilities={"elicitation": {}})
+        return await guard.admit(offered, {}, context, Configuration())
+
+    first, second = await admit(), await admit()
+    assert isinstance(first, Question)
+    assert isinstance(second, Question)
+    assert isinstance(await admit(first.result["requestState"]), Admitted)
+    refused = await admit(second.result["requestState"])
+    assert isinstance(refused, Refusal)
+    assert refused.reason.code == 47105
+    now[0] = 1.0
+    assert isinstance(await admit(second.result["requestState"]), Admitted)
+    now[0] = 2.0
+    assert isinstance(await admit(second.result["requestState"]), BadAnswer)

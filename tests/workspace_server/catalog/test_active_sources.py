@@ -1,0 +1,221 @@
+"""The sources of a workspace follow its files and the user's trust, from one request to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.tool_source import PlayedSource, tool
+from workspace_server.catalog.active_sources import Sources
+from workspace_server.catalog.registry import Registry
+from workspace_server.command.trust_items import all_items
+from workspace_server.config.model import RemoteServer, Scripts, StdioServer
+from workspace_server.source import Source
+from workspace_server.sources.dependencies import Surroundings
+from workspace_server.sources.factory import Making
+from workspace_server.trust.store import TrustStore
+
+
+class PlayedMaking(Making):
+    """Makes sources that do nothing, and remembers which."""
+
+    def __init__(self) -> None:
+        self.made: list[str] = []
+
+    def script(self, identity: str, scripts: Scripts, trust: Any) -> Source:
+        self.made.append(identity)
+        return PlayedSource(identity=identity)
+
+    def code(self) -> Source:
+        self.made.append("code")
+        return PlayedSource([tool("execute_code")], identity="execute_code")
+
+    def server(self, entry: StdioServer | RemoteServer) -> Source:
+        self.made.append(entry.namespace)
+        return PlayedSource([tool("x")], identity=entry.namespace, namespace=entry.namespace)
+
+
+class Scene:
+    """A workspace with files, the user's folders, and a server's sources."""
+
+    def __init__(self, folder: Path, environ: Mapping[str, str]) -> None:
+        self.root, self.config, self.state = folder / "project", folder / "config", folder / "state"
+        for one in (self.root, self.config, self.state):
+            one.mkdir()
+        self.environ = environ
+        self.around = Surroundings(
+            "ws", str(self.root), "1", environ, self.config, self.state, folder / "run"
+        )
+        self.registry = Registry()
+        self.making = PlayedMaking()
+        self.builtin = PlayedSource([tool("b")], identity="builtin")
+        self.builtin.kind = "builtin"
+        self.sources = Sources(self.registry, self.around, [self.builtin], self.making)
+
+    def servers(self, **entries: Any) -> None:
+        (self.root / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+
+    def user(self, text: str) -> None:
+        (self.config / "workspace.toml").write_text(text)
+
+    async def trust(self) -> None:
+        items = await asyncio.to_thread(all_items, self.root, self.config, self.environ)
+        TrustStore(self.state / "trust").trust(self.root, items)
+
+    async def states(self) -> dict[str, str]:
+        await self.sources.configure()
+        await self.registry.snapshot()
+        return {row["id"]: row["state"] for row in self.registry.sources()}
+
+    async def issues(self) -> list[tuple[str, str]]:
+        configuration = await self.sources.configure()
+        found = (*configuration.issues, *(await self.registry.snapshot()).issues)
+        return [(issue.level, issue.code) for issue in found]
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"}
+    return Scene(tmp_path, environ)
+
+
+SLEEPER: Mapping[str, Any] = {"command": "sleep", "args": ["1"]}
+
+
+async def test_server_of_the_workspace_waits_for_trust_and_is_made_once_trusted(scene: Scene) -> None:
+    """T-62, T-81, T-88."""
+    scene.servers(one=SLEEPER)
+    assert (await scene.states())["stdio:one"] == "pending_trust"
+    assert ("warning", "TRUST_PENDING") in await scene.issues()
+    await scene.trust()
+    assert (await scene.states())["one"] == "ready"
+    assert "one" in scene.making.made
+
+
+async def test_changed_entry_is_pending_again_and_the_others_stay(scene: Scene) -> None:
+    """TR3."""
+    scene.servers(one=SLEEPER, two=SLEEPER)
+    await scene.trust()
+    assert set(await scene.states()) >= {"one", "two"}
+    kept = next(row for row in scene.registry.sources() if row["id"] == "two")
+    scene.servers(one={"command": "sleep", "args": ["2"]}, two=SLEEPER)
+    states = await scene.states()
+    assert (states["stdio:one"], states["two"]) == ("pending_trust", kept["state"])
+    assert scene.making.made.count("two") == 1
+
+
+async def test_users_own_servers_need_no_trust_and_follow_the_file(scene: Scene) -> None:
+    """T-5, T-90, D-13: add, change, remove without a restart."""
+    entry = '[[mcp.stdio_servers]]\nnamespace = "mine"\ncommand = ["sleep", "{}"]\n'
+    scene.user(entry.format(1))
+    assert (await scene.states())["mine"] == "ready"
+    scene.user(entry.format(2))
+    await scene.states()
+    assert scene.making.made.count("mine") == 2
+    scene.user(entry.format(2) + "enabled = false\n")
+    assert (await scene.states())["stdio:mine"] == "disabled"
+    scene.user("")
+    assert not any("mine" in name for name in await scene.states())
+
+
+async def test_widening_settings_of_the_workspace_wait_for_trust(scene: Scene) -> None:
+    """T-28, TR5."""
+    folder = scene.root / ".lm-tools-bridge"
+    folder.mkdir()
+    (folder / "workspace.toml").write_text(
+        'useWorkspaceSettings = true\n[tools]\nenabledDelta = ["hidden"]\ndisabledDelta = ["b"]\n'
+    )
+    configuration = await scene.sources.configure()
+    assert "hidden" not in configuration.deltas.enabled
+    assert "b" in configuration.deltas.disabled
+    assert ("warning", "TRUST_PENDING") in await scene.issues()
+    await scene.trust()
+    assert "hidden" in (await scene.sources.configure()).deltas.enabled
+
+
+async def test_what_the_user_denies_stays_denied_when_their_file_is_broken_at_a_start(tmp_path: Path) -> None:
+    """T-178, M-188: a typing error opens nothing."""
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"}
+    scene = Scene(tmp_path, environ)
+    scene.user('[approvals]\ndeploy = "deny"\n[tools]\ndisabledDelta = ["b"]\n')
+    assert (await scene.sources.configure()).approvals == {"deploy": "deny"}
+    for broken in ("oops =", f"x = {'9' * 5000}"):
+        scene.user(broken)
+        later = Sources(Registry(), scene.around, [scene.builtin], PlayedMaking())
+        found = await later.configure()
+        assert found.approvals == {"deploy": "deny"}
+        assert found.deltas.disabled == ("b",)
+        assert "CONFIG_UNREADABLE" in {issue.code for issue in found.issues}
+
+
+async def test_nothing_is_made_anew_while_nothing_changes(scene: Scene) -> None:
+    scene.servers(one=SLEEPER)
+    await scene.trust()
+    first = await scene.sources.configure()
+    made = list(scene.making.made)
+    assert await scene.sources.configure() is first
+    assert scene.making.made == made
+
+
+async def test_placeholders_get_values_that_only_the_login_shell_knows(tmp_path: Path) -> None:
+    """T-82; a service knows less than the user's terminal."""
+    (tmp_path / ".profile").write_text("export ONLY_THE_SHELL=here\n")
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"}
+    scene = Scene(tmp_path, environ)
+    scene.user('[[mcp.stdio_servers]]\nnamespace = "mine"\ncommand = ["sleep", "${ONLY_THE_SHELL}"]\n')
+    assert (await scene.states())["mine"] == "ready"
+    assert "ONLY_THE_SHELL" not in await scene.around.child_environment()
+
+
+async def test_variable_of_a_token_may_be_one_that_only_the_login_shell_knows(tmp_path: Path) -> None:
+    """T-109; all who ask while the shell is asked wait for it, so that no source is made without it."""
+    (tmp_path / ".profile").write_text("export TOKEN=here\n")
+    scene = Scene(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"})
+    scene.user('[[mcp.remote_servers]]\nnamespace = "r"\nurl = "https://example.com"\ntoken_env = "TOKEN"\n')
+    seen = []
+
+    def server(entry: StdioServer | RemoteServer) -> Source:
+        seen.append(scene.around.variables.get("TOKEN"))
+        return PlayedMaking.server(scene.making, entry)
+
+    scene.making.server = server  # type: ignore[method-assign]  # looks before it makes what it always makes
+    await asyncio.gather(scene.states(), scene.states(), scene.states())
+    assert seen == ["here"]
+
+
+async def test_execute_code_is_there_only_when_the_user_switched_it_on(scene: Scene) -> None:
+    """T-80, D-12, TR5."""
+    folder = scene.root / ".lm-tools-bridge"
+    folder.mkdir()
+    (folder / "workspace.toml").write_text("[scripts]\nexecute_code = true\n")
+    await scene.states()
+    assert "code" not in scene.making.made
+    scene.user("[scripts]\nexecute_code = true\n")
+    await scene.states()
+    assert "code" in scene.making.made
+
+
+async def test_order_of_sources_is_that_of_their_entries(scene: Scene) -> None:
+    """T-2: and it does not depend on what was there before."""
+    scene.user(
+        "".join(
+            f'[[mcp.stdio_servers]]\nnamespace = "{name}"\ncommand = ["sleep", "1"]\n' for name in ("z", "a")
+        )
+    )
+    names = [name for name in await scene.states() if not name.startswith("script")]
+    assert names == ["builtin", "z", "a"]
+
+
+async def test_built_in_tools_go_and_come_with_the_file(scene: Scene) -> None:
+    """D-13."""
+    for text, shown in (("", True), ("[builtin]\nenabled = false\n", False), ("", True)):
+        scene.user(text)
+        there = list(await scene.states())
+        assert ("builtin" in there) is shown
+    assert {tool.name for tool in (await scene.registry.snapshot()).tools} == {"b"}

@@ -1,0 +1,147 @@
+"""When a workspace is one server of somebody else, as it is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from protocol import names
+from support.tool_source import PlayedSource, tool
+from workspace_server.catalog.pass_through import sole_server
+from workspace_server.catalog.registry import Registry
+from workspace_server.catalog.view import look
+from workspace_server.config.model import Approval, Configuration, Deltas, Origin, StdioServer
+from workspace_server.source import Tool
+
+
+def server(*tools: Tool, namespace: str | None = None, **members: Any) -> PlayedSource:
+    """A server of somebody else, whose tools keep their names."""
+    played = PlayedSource(
+        tools or (tool("echo"), tool("files.read")), identity="stdio:theirs", namespace=namespace
+    )
+    played.kind = "stdio"
+    for name, value in members.items():
+        setattr(played, name, value)
+    return played
+
+
+async def is_sole(one: PlayedSource, *others: PlayedSource, **configured: Any) -> bool:
+    view = look(await Registry([one, *others]).snapshot(), Configuration(**configured))
+    found = sole_server(view)
+    assert found in (None, one)
+    return found is one
+
+
+def others(**members: Any) -> PlayedSource:
+    """A second server, without tools."""
+    return server(namespace="other", id="stdio:other", tools=(), **members)
+
+
+async def test_a_server_beside_nothing_is_sole_whatever_state_it_is_in() -> None:
+    scripts = PlayedSource()
+    assert await is_sole(server(), scripts, others(state="disabled"))
+    assert await is_sole(server(state="backoff", tools=()), scripts)
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        server(namespace="theirs"),
+        server(state="pending_trust"),
+        server(state="disabled"),
+        server(include=("echo", "files.read")),
+        server(exclude=("none",)),
+        server(default="exposed"),
+        server(tool("echo", visibility="ondemand")),
+        server(tool("echo", visibility="always")),
+        server(tool("echo"), tool("tool_search")),
+        server(tool("echo"), tool("openllm_secret")),
+        server(tool("run_in_terminal")),
+    ],
+    ids=lambda one: (
+        f"{one.namespace} {one.state} {one.include} {one.exclude} {one.default} {one.tools[0].name}"
+    ),
+)
+async def test_a_server_whose_entry_or_tools_are_not_as_it_came_is_not(one: PlayedSource) -> None:
+    assert not await is_sole(one)
+
+
+async def test_a_server_whose_calls_may_become_tasks_of_ours_is_not() -> None:
+    """Requests about them would reach the server."""
+    entry = StdioServer("theirs", ("x",), Origin(Path("/x"), "user"), task="optional")
+    assert await is_sole(server(), stdio=(replace(entry, enabled=False),))
+    assert not await is_sole(server(), stdio=(entry,))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        PlayedSource((tool("mine"),)),
+        others(),
+        others(state="pending_trust"),
+        others(state="failed"),
+    ],
+    ids=["script", "ready", "pending", "failed"],
+)
+async def test_a_server_beside_others_is_not(other: PlayedSource) -> None:
+    assert not await is_sole(server(), other)
+
+
+async def test_nor_is_one_beside_a_script_that_waits_for_trust() -> None:
+    scripts = PlayedSource()
+    scripts.waiting = {"mine": "/srv/proj"}
+    assert not await is_sole(server(), scripts)
+
+
+def approvals(**decisions: Approval) -> dict[str, Approval]:
+    return decisions
+
+
+@pytest.mark.parametrize(
+    ("configured", "sole"),
+    [
+        ({"deltas": Deltas(disabled=("echo",))}, False),
+        ({"deltas": Deltas(unexposed=("files_read",))}, False),
+        ({"deltas": Deltas(disabled=("nothing",), enabled=("echo",))}, True),
+        ({"approvals": approvals(echo="ask")}, False),
+        ({"approvals": approvals(echo="allow", nothing="deny")}, True),
+        ({"schema_defaults": (("echo", "text", "x"),)}, False),
+    ],
+)
+async def test_a_policy_counts_where_it_is_about_the_servers_own_tools(
+    configured: dict[str, Any], sole: bool
+) -> None:
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    assert await is_sole(server(tool("echo", schema), tool("files.read")), **configured) is sole
+
+
+@pytest.mark.parametrize(
+    "configured", [{"deltas": Deltas(disabled=("nothing",))}, {"approvals": approvals(nothing="deny")}]
+)
+async def test_a_server_not_heard_yet_may_have_any_tool_that_the_policy_names(
+    configured: dict[str, Any],
+) -> None:
+    assert not await is_sole(server(tools=()), **configured)
+
+
+async def test_any_name_waits_for_a_server_without_namespace_that_is_not_trusted() -> None:
+    """T-62; what is nearly the name of a tool is mistyped."""
+    waiting = server(state="pending_trust", trust_path="/srv/proj")
+    view = look(await Registry([waiting, PlayedSource([tool("calculator"), tool("off")])]).snapshot(),
+                Configuration(deltas=Deltas(disabled=("off",))))  # fmt: skip
+    paths = {
+        name: view.waits_for(name) for name in ("echo", "calculatr", "off", "openllm_x", names.HANDSHAKE)
+    }
+    assert paths == {
+        "echo": "/srv/proj", "calculatr": None, "off": None, "openllm_x": None, names.HANDSHAKE: "/srv/proj",
+    }  # fmt: skip
+
+
+async def test_a_server_without_namespace_that_is_down_may_have_any_tool() -> None:
+    """T-182."""
+    down = server(tools=(), state="backoff")
+    view = look(await Registry([down]).snapshot(), Configuration())
+    assert view.unlisted_source("echo") is down

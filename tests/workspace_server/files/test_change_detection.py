@@ -1,0 +1,199 @@
+"""A glance never hides what a look would find."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from workspace_server.assembly import open_store
+from workspace_server.catalog.active_sources import Sources
+from workspace_server.catalog.registry import Registry
+from workspace_server.command.trust_items import all_items
+from workspace_server.files.change_detection import AGAIN_S, Glance
+from workspace_server.files.file_identity import SETTLES_NS
+from workspace_server.sources.dependencies import Surroundings
+from workspace_server.sources.factory import Making
+from workspace_server.trust.store import TrustStore
+
+SERVER = {"command": "prog", "args": ["run.py"], "envFile": "${workspaceFolder}/env"}
+
+
+class Place:
+    """A workspace with everything a look may depend on, and the sources that look at it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.config, self.state = folder / "project", folder / "config", folder / "state"
+        self.early, self.late = folder / "early", folder / "late"
+        for one in (self.root, self.config, self.state, self.early, self.late):
+            one.mkdir(mode=0o700)
+        self.tool = self.root / ".lm-tools-bridge" / "tools" / "greet"
+        self.tool.mkdir(parents=True)
+        (self.tool / "tool.toml").write_text('description = "greets"\nscript = "x.py"\n')
+        (self.tool / "x.py").write_text("print(1)\n")
+        (self.root / "run.py").write_text("1\n")
+        (self.root / "env").write_text("A=1\n")
+        self.servers({"one": SERVER})
+        self.program(self.late)
+        self.environ = {"PATH": f"{self.early}:{self.late}", "HOME": str(folder), "SHELL": "/bin/sh"}
+        around = Surroundings(
+            "ws", str(self.root), "1", self.environ, self.config, self.state, folder / "run"
+        )
+        steps = itertools.count()
+        self.glance = Glance(clock=lambda: next(steps) * AGAIN_S)
+        making = Making(around, open_store(self.state, self.environ))
+        self.sources = Sources(Registry(), around, [], making, self.glance)
+
+    def servers(self, entries: object) -> None:
+        (self.root / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
+
+    def program(self, folder: Path) -> None:
+        (folder / "prog").write_text("#!/bin/sh\n")
+        (folder / "prog").chmod(0o755)
+
+    def trust(self) -> None:
+        items = all_items(self.root, self.config, self.environ)
+        TrustStore(self.state / "trust").trust(self.root, items)
+
+    async def until_a_glance_is_enough(self) -> None:
+        async with asyncio.timeout(10):
+            await self.sources.configure()
+            while not self.glance.is_same():
+                await asyncio.sleep(0.01)
+                await self.sources.configure()
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def written(name: str, text: str) -> Callable[[Place], None]:
+    def write(place: Place) -> None:
+        path = place.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    return write
+
+
+def replaced(place: Place) -> None:
+    place.root.rename(place.root.with_name("old"))
+    shutil.copytree(place.root.with_name("old"), place.root)
+
+
+def kept_in_size(place: Place) -> None:
+    text = (place.root / ".mcp.json").read_text()
+    (place.root / ".mcp.json").write_text(text.replace("run.py", "fun.py"))
+    os.utime(place.root / ".mcp.json", ns=(0, 0))
+
+
+CHANGES: dict[str, Callable[[Place], object]] = {
+    "the user's file appears": lambda place: (place.config / "workspace.toml").write_text(""),
+    "the user's tools appear": lambda place: (place.config / "tools").mkdir(),
+    "a file appears in a folder that was not there": written(".vscode/mcp.json", "{}"),
+    "a project file appears": written("a.code-workspace", "{}"),
+    "a file changes, and its size and time do not": kept_in_size,
+    "a file goes": lambda place: (place.root / ".mcp.json").unlink(),
+    "a file is closed to us or opened": lambda place: (place.root / ".mcp.json").chmod(0o640),
+    "a script tool appears": written(".lm-tools-bridge/tools/deep/er/tool.toml", 'script = "x"\n'),
+    "a script changes": written(".lm-tools-bridge/tools/greet/x.py", "print(2)\n"),
+    "a script gets another file": written(".lm-tools-bridge/tools/greet/more/y.py", "1\n"),
+    "a program of the workspace changes": written("run.py", "2\n"),
+    "variables of a program change": written("env", "A=2\n"),
+    "another program is found first": lambda place: place.program(place.early),
+    "the program goes": lambda place: (place.late / "prog").unlink(),
+    "the user trusts it": lambda place: place.trust(),
+    "the folder is another one": replaced,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_every_change_that_a_look_would_find_is_noticed(place: Place, change: str) -> None:
+    await place.until_a_glance_is_enough()
+    before = await place.sources.configure()
+    assert await place.sources.configure() is before
+    await asyncio.to_thread(CHANGES[change], place)
+    assert not place.glance.is_same()
+
+
+async def test_news_that_nobody_acted_on_are_found_again(place: Place) -> None:
+    await place.until_a_glance_is_enough()
+    before = await place.sources.configure()
+    place.servers({})
+    await asyncio.sleep(SETTLES_NS / 1e9 + 0.02)  # so that a glance at it could be enough
+    for _ in range(3):
+        assert place.sources.configure_now() is None
+    assert (await place.sources.configure()).stdio != before.stdio
+
+
+async def test_a_link_that_leads_nowhere_is_looked_at_every_time(place: Place) -> None:
+    (place.root / ".vscode").symlink_to(place.root.parent / "shared")
+    for _ in range(3):
+        await place.sources.configure()
+        await asyncio.sleep(SETTLES_NS / 1e9)
+    assert not place.glance.is_same()
+
+
+class Times:
+    """Clocks that a test sets."""
+
+    def __init__(self) -> None:
+        self.wall = 0
+        self.now = 0.0
+        self.glance = Glance(lambda: self.wall, lambda: self.now)
+
+    def look(self, *paths: Path, doubt: bool = False, forget: bool = False) -> bool:
+        """One look; whether the next one would find the same."""
+        begun = self.glance.begin()
+        for path in paths:
+            self.glance.saw(str(path))
+        if doubt:
+            self.glance.doubt()
+        if forget:
+            self.glance.forget()
+        self.glance.end(begun)
+        self.now += AGAIN_S
+        return self.glance.is_same()
+
+    def settle(self, path: Path) -> None:
+        self.wall = path.stat().st_ctime_ns + SETTLES_NS + 1
+
+
+def test_it_takes_two_looks_that_depend_on_the_same_and_nothing_that_is_young(tmp_path: Path) -> None:
+    times = Times()
+    assert not times.look(tmp_path)
+    assert not times.look(tmp_path)  # too young
+    times.settle(tmp_path)
+    assert times.look(tmp_path)
+    (tmp_path / "new").touch()
+    assert not times.glance.is_same()
+    times.settle(tmp_path)
+    assert not times.look(tmp_path, tmp_path / "new")  # depends on more
+    assert times.look(tmp_path, tmp_path / "new")
+
+
+def test_doubts_and_what_changed_meanwhile_are_not_relied_on(tmp_path: Path) -> None:
+    times = Times()
+    times.settle(tmp_path)
+    times.look(tmp_path)
+    assert not times.look(tmp_path, doubt=True)
+    assert not times.look(tmp_path)  # after a doubt, nothing was taken
+    assert not times.look(tmp_path, forget=True)
+    assert times.look(tmp_path)
+
+
+def test_the_state_is_not_taken_all_the_time(tmp_path: Path) -> None:
+    times = Times()
+    times.look(tmp_path)
+    times.look(tmp_path)
+    times.settle(tmp_path)
+    times.now -= AGAIN_S / 2
+    assert not times.look(tmp_path)
+    assert times.look(tmp_path)

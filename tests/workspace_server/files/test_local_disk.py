@@ -1,0 +1,38 @@
+"""Which folders may be looked at without a thread."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from workspace_server.files.local_disk import are_local
+
+MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:30 / /net rw - nfs4 server:/x rw
+31 30 0:31 / /net/local rw - tmpfs tmpfs rw
+32 22 0:32 / /with\040blank rw - fuse.sshfs a:/ rw
+33 22 0:33 / /twice rw - ext4 /dev/sdb rw
+34 22 0:34 / /twice rw - fuse.x x rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "local"),
+    [
+        ("/home/ada/project", True), ("/net/ada", False), ("/net", False), ("/net/local/x", True),
+        ("/network", True), ("/with blank/x", False), ("/twice/x", False),
+    ],
+)  # fmt: skip
+def test_nearest_mount_decides(folder: str, local: bool, tmp_path: Path) -> None:
+    """F46."""
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    assert are_local([Path(folder)], mounts) is local
+    assert are_local([Path("/"), Path(folder)], mounts) is local
+
+
+def test_where_nobody_can_tell_a_folder_is_not_local(tmp_path: Path) -> None:
+    assert not are_local([tmp_path], tmp_path / "missing")
+    (tmp_path / "broken").write_text("what is this\n")
+    assert not are_local([tmp_path], tmp_path / "broken")

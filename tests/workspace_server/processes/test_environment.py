@@ -1,0 +1,32 @@
+"""What a child's environment begins with."""
+
+from __future__ import annotations
+
+from workspace_server.processes import environment
+
+
+def test_named_variables_and_no_others_are_passed_on() -> None:
+    """T-70, SE1."""
+    passed = {
+        "HOME": "/h", "LOGNAME": "n", "USER": "u", "PATH": "/p", "SHELL": "/s", "TERM": "t", "LANG": "l",
+        "LC_ALL": "C", "LC_TIME": "x", "TZ": "z", "TMPDIR": "/t",
+    }  # fmt: skip
+    others = {
+        "AWS_SECRET": "s",
+        "LMTB_NONCE": "s",
+        "LD_PRELOAD": "s",
+        "PYTHONPATH": "s",
+        "LC": "s",
+        "path": "s",
+    }
+    assert environment.base({**passed, **others}, None, "/w") == {**passed, "LMTB_WORKSPACE": "/w"}
+
+
+def test_values_that_look_like_functions_are_dropped() -> None:
+    """SE3."""
+    found = environment.base({"TERM": "() { :; }; evil", "LC_X": "()", "LANG": "a()"}, None, "/w")
+    assert found == {"LANG": "a()", "LMTB_WORKSPACE": "/w"}
+
+
+def test_given_path_replaces_ours() -> None:
+    assert environment.base({"PATH": "/ours"}, "/given", "/w") == {"PATH": "/given", "LMTB_WORKSPACE": "/w"}

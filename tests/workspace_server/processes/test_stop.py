@@ -1,0 +1,217 @@
+"""Stopping: as politely as promised, within the promised time, and nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import time
+from typing import Any
+
+import pytest
+
+from support.children import alive, everything, python, sh, until
+from support.patience import within
+from workspace_server.processes import sweep
+from workspace_server.processes.child import MARK, Child
+
+_STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('x', flush=True); time.sleep(60)"
+
+
+def test_child_that_ends_with_its_input_gets_no_signal(run: Any) -> None:
+    """T-90. It may even have more to say than the pipe holds, though nobody reads."""
+
+    async def scenario() -> tuple[int | None, float]:
+        child = await Child.start(sh("cat >/dev/null; head -c 300000 /dev/zero; exit 5"))
+        begun = time.monotonic()
+        await child.stop(polite_s=20, term_s=20)
+        return child.returncode, time.monotonic() - begun
+
+    code, took = run(scenario())
+    assert code == 5
+    assert took < within(1)
+
+
+def test_child_that_waits_gets_term(run: Any) -> None:
+    async def scenario() -> int | None:
+        child = await Child.start(sh("sleep 60"))
+        await child.stop(polite_s=0.02, term_s=20)
+        return child.returncode
+
+    assert run(scenario()) == -signal.SIGTERM
+
+
+def test_child_without_input_is_not_waited_for(run: Any) -> None:
+    async def scenario() -> int | None:
+        child = await Child.start(sh("sleep 60"), stdin=b"content")
+        async with asyncio.timeout(within(1)):
+            await child.stop(polite_s=60, term_s=60)
+        return child.returncode
+
+    assert run(scenario()) == -signal.SIGTERM
+
+
+def test_child_that_ignores_term_is_killed(run: Any) -> None:
+    """F29, T-106."""
+
+    async def scenario() -> tuple[int | None, float]:
+        child = await Child.start(python(_STUBBORN))
+        await child.read()
+        begun = time.monotonic()
+        await child.stop(polite_s=0.05, term_s=0.05)
+        return child.returncode, time.monotonic() - begun
+
+    code, took = run(scenario())
+    assert code == -signal.SIGKILL
+    assert 0.1 <= took < within(0.5)
+
+
+@pytest.mark.parametrize(
+    ("leader", "polite_s"), [("wait", 0), ("read line; exit 0", 20)], ids=["TERM", "end of input"]
+)
+def test_grandchildren_get_the_same_time_as_a_leader_that_ends_at_once(
+    run: Any, leader: str, polite_s: float
+) -> None:
+    """A wrapper that dies of TERM must not cost the server below it its orderly end."""
+    script = f"(trap 'sleep 0.1; echo tidy; exit 0' TERM; echo up; while :; do sleep 0.01; done) & {leader}"
+
+    async def scenario() -> bytes:
+        child = await Child.start(sh(script))
+        assert await child.read() == b"up\n"
+        reading = asyncio.create_task(everything(child))
+        await child.stop(polite_s=polite_s, term_s=20)
+        return await reading
+
+    assert run(scenario()) == b"tidy\n"
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "sleep 60 & echo $!; wait",
+        "sleep 60 & echo $!; exit 0",
+        "setsid sh -c 'echo $$; exec sleep 60' & wait",
+        "(setsid sh -c 'echo $$; sleep 60; sleep 60' &); exit 0",
+        "env -i sleep 60 & echo $!; exit 0",
+        "trap '' TERM; sh -c 'echo $$; sleep 60' & wait",
+    ],
+    ids=["group", "orphan", "session", "daemon", "orphan without environment", "deaf"],
+)
+def test_nothing_is_left_after_stop(run: Any, script: str) -> None:
+    """F30."""
+
+    async def scenario() -> None:
+        child = await Child.start(sh(script))
+        other = int((await child.read()).split()[0])
+        assert alive(other)
+        await child.stop(polite_s=0.02, term_s=0.02)
+        await until(lambda: not alive(other))
+        assert sweep.marked(MARK, child.marker) == []
+        assert sweep.group(child.pid) == []
+
+    run(scenario())
+
+
+def test_only_its_own_family_is_ended(run: Any) -> None:
+    async def scenario() -> None:
+        one, other = await Child.start(sh("sleep 60")), await Child.start(sh("sleep 60"))
+        await one.kill()
+        assert alive(other.pid)
+        assert other.returncode is None
+        await other.kill()
+
+    run(scenario())
+
+
+def test_stop_again_and_beside_is_the_same_stop(run: Any) -> None:
+    async def scenario() -> None:
+        child = await Child.start(sh("sleep 60"))
+        await asyncio.gather(*(child.stop(polite_s=0.02, term_s=1) for _ in range(5)))
+        await child.stop()
+        await child.kill()
+        assert child.returncode == -signal.SIGTERM
+
+    run(scenario())
+
+
+def test_kill_ends_the_courtesy_of_a_stop(run: Any) -> None:
+    async def scenario() -> None:
+        child = await Child.start(python(_STUBBORN))
+        await child.read()
+        stopping = asyncio.create_task(child.stop(polite_s=60, term_s=60))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(within(1)):
+            await child.kill()
+            await stopping
+
+    run(scenario())
+
+
+def test_cancelled_stop_kills_and_is_cancelled_when_nothing_is_left(run: Any) -> None:
+    async def scenario() -> None:
+        child = await Child.start(python(_STUBBORN))
+        await child.read()
+        stopping = asyncio.create_task(child.stop(polite_s=60, term_s=60))
+        await asyncio.sleep(0.01)
+        stopping.cancel()
+        await asyncio.sleep(0)
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            async with asyncio.timeout(within(1)):
+                await stopping
+        assert not alive(child.pid)
+        assert child.returncode == -signal.SIGKILL
+
+    run(scenario())
+
+
+def test_reader_may_go_on_reading_while_the_child_is_stopped(run: Any) -> None:
+    async def scenario() -> None:
+        child = await Child.start(sh("trap '' TERM; while :; do echo x; sleep 0.001; done"))
+
+        async def slow() -> None:
+            while await child.read():
+                await asyncio.sleep(0.005)
+
+        reading = asyncio.create_task(slow())
+        await child.stop(polite_s=0.05, term_s=0.05)
+        await reading
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("cancels", [1, 3, 6])
+def test_loop_that_ends_during_a_stop_leaves_nothing(run: Any, cancels: int) -> None:
+    """The loop cancels every task at its end, the stop's own included."""
+
+    async def scenario() -> None:
+        child = await Child.start(
+            sh("trap '' TERM; setsid sh -c 'echo x; sleep 60' & while :; do sleep 1; done")
+        )
+        await child.read()
+        stopping = asyncio.create_task(child.stop(polite_s=60, term_s=60))
+        await asyncio.sleep(0.01)
+        for _ in range(cancels):
+            for task in asyncio.all_tasks() - {asyncio.current_task()}:
+                task.cancel()
+            await asyncio.sleep(0)
+        await asyncio.wait([stopping])
+        assert not alive(child.pid)
+        assert child.returncode == -signal.SIGKILL
+        assert sweep.marked(MARK, child.marker) == []
+
+    run(scenario())
+
+
+def test_whoever_reads_or_writes_is_woken_by_the_stop(run: Any) -> None:
+    async def scenario() -> None:
+        child = await Child.start(sh("sleep 60"))
+        reading = asyncio.create_task(child.read())
+        writing = asyncio.create_task(child.write(b"x" * 200_000, 60))
+        await asyncio.sleep(0)
+        async with asyncio.timeout(within(1)):
+            await child.kill()
+            done = await asyncio.gather(reading, writing, return_exceptions=True)
+        assert done[0] == b""
+        assert type(done[1]).__name__ == "WriteFailed"
+
+    run(scenario())

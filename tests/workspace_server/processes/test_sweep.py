@@ -1,0 +1,75 @@
+"""Finding and killing what carries a mark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from support.children import ENV, alive
+from support.patience import within
+from workspace_server.processes import sweep
+
+_NAME = "LMTB_SWEEP_TEST"
+
+
+@contextmanager
+def _sleeper(script: str = "echo; exec sleep 60", **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    argv = ["/bin/sh", "-c", script]
+    with subprocess.Popen(
+        argv, env={**ENV, **env}, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_mark_is_the_whole_variable() -> None:
+    value = os.urandom(8).hex()
+    with (
+        _sleeper(**{_NAME: value}) as ours,
+        _sleeper(**{_NAME: value + "0"}),
+        _sleeper(**{"X" + _NAME: value}),
+        _sleeper(OTHER=f"{_NAME}={value}"),
+    ):
+        assert sweep.marked(_NAME, value) == [ours.pid]
+        assert sweep.kill_marked(_NAME, value) == []
+        assert ours.wait() == -9
+        assert sweep.marked(_NAME, value) == []
+
+
+def test_own_process_is_never_meant() -> None:
+    assert os.getpid() not in sweep.marked("PATH", os.environ["PATH"])
+
+
+def test_family_that_keeps_forking_is_ended() -> None:
+    value = os.urandom(8).hex()
+    script = "echo; while :; do setsid sleep 60 & sleep 0.002; done"
+    with _sleeper(script, **{_NAME: value}) as parent:
+        assert sweep.kill_marked(_NAME, value) == []
+        assert not alive(parent.pid)
+        assert sweep.marked(_NAME, value) == []
+
+
+def test_processes_without_any_environment_cost_little() -> None:
+    """They might be about to become another program; but some stay as they are."""
+    with _sleeper("echo; exec env -i sleep 60") as bare:
+        while Path(f"/proc/{bare.pid}/comm").read_text() != "sleep\n":
+            time.sleep(0.002)
+        assert Path(f"/proc/{bare.pid}/environ").read_bytes() == b""
+        begun = time.monotonic()
+        assert sweep.kill_marked(_NAME, "nobody") == []
+        assert time.monotonic() - begun < within(0.2)
+
+
+def test_session_counts_where_it_is_given() -> None:
+    with _sleeper("env -i sleep 60 & echo; wait") as leader:
+        assert len(sweep.group(leader.pid)) == 2
+        assert sweep.kill_marked(_NAME, "nobody", session=leader.pid) == []
+        assert sweep.group(leader.pid) == []

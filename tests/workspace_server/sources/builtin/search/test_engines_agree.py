@@ -1,0 +1,85 @@
+"""Trees, rules, texts and queries nobody thought of: ripgrep and the fallback give the same answer."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.file_tree import RIPGREP, lines, names, write_tree
+from workspace_server.sources.builtin.search.query import TextQuery
+
+pytestmark = pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")
+
+
+NAME = st.sampled_from(["a", "b", "ab", "a.x", "d", "e"])
+PATH = st.lists(NAME, min_size=1, max_size=3).map("/".join)
+RULE = st.builds(
+    "{}{}{}{}".format,
+    st.sampled_from(["", "!"]),
+    st.sampled_from(["", "/", "**/"]),
+    st.lists(
+        st.sampled_from(["a", "b", "*", "a*", "?", "*.x", "d", "[ab]", "**"]), min_size=1, max_size=3
+    ).map("/".join),
+    st.sampled_from(["", "/", "/**"]),
+)
+RULES = st.lists(RULE, max_size=4).map("\n".join)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(paths=st.lists(PATH, max_size=12), ignore=RULES, nested=RULES, exclude=RULE, query=RULE)
+async def test_engines_agree_on_any_tree_and_rules(
+    paths: list[str], ignore: str, nested: str, exclude: str, query: str
+) -> None:
+    """T-128."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "proj"
+        write_tree(root, {".gitignore": ignore, "d/.gitignore": nested})
+        write_tree(
+            root, {".vscode/settings.json": json.dumps({"files.exclude": {exclude.lstrip("!"): True}})}
+        )
+        for path in paths:
+            place = root / path
+            if not place.exists() and not any(parent.is_file() for parent in place.parents):
+                write_tree(root, {path: "needle\n"})
+        pattern = query.lstrip("!/")
+        assert await names("rg", root, pattern) == await names("python", root, pattern)
+        assert await lines("rg", root, TextQuery("needle", regex=False), pattern) == await lines(
+            "python", root, TextQuery("needle", regex=False), pattern
+        )
+
+
+WORD = st.sampled_from(
+    ["a", "b", "A", "é", "É", "ß", " ", ".", "(", "aa", "ab", "", "\t", "_", "1", "\\", "σ", "Σ"]
+)
+LINE = st.lists(WORD, max_size=6).map("".join)
+ATOM = st.sampled_from(
+    ["a", "b", "A", "é", ".", r"\w", r"\s", r"\d", "[ab]", "[^a]", r"\.", "(a|b)", "(?:ab)"]
+)
+PATTERN = st.lists(
+    st.tuples(ATOM, st.sampled_from(["", "+", "*", "?", "{1,2}", "+?"])), min_size=1, max_size=3
+).map(lambda parts: "".join(atom + (repeat) for atom, repeat in parts))
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    content=st.lists(LINE, max_size=6),
+    query=st.one_of(
+        st.builds(
+            TextQuery,
+            st.lists(WORD, min_size=1, max_size=3).map("".join).filter(bool),
+            st.just(False),
+            st.booleans(),
+        ),
+        st.builds(TextQuery, PATTERN, st.just(True), st.booleans()),
+    ),
+)
+async def test_engines_agree_on_any_text_and_query(content: list[str], query: TextQuery) -> None:
+    """T-127."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = write_tree(Path(folder) / "proj", {"a.txt": "\n".join(content)})
+        assert await lines("rg", root, query) == await lines("python", root, query)

@@ -1,0 +1,63 @@
+"""The last good lists on disk."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from workspace_server.sources.mcp.lists import list_cache
+from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
+
+
+def test_what_was_saved_is_loaded_under_its_key_only(tmp_path: Path) -> None:
+    """T-7."""
+    cache = ListCache(tmp_path / "lists")
+    assert cache.load("a") is None
+    cache.save("a", b"one")
+    cache.save("a", b"two")
+    assert (cache.load("a"), cache.load("b")) == (b"two", None)
+
+
+def test_another_configuration_has_another_key() -> None:
+    """T-7."""
+    keys = {
+        key_of({"command": command, "env": env})
+        for command in (["a", "b"], ["a b"])
+        for env in ({}, {"A": "1"})
+    }
+    assert len(keys) == 4
+    assert key_of({"a": 1, "b": 2}) == key_of({"b": 2, "a": 1})
+
+
+def test_only_the_user_may_read_it(tmp_path: Path) -> None:
+    cache = ListCache(tmp_path / "lists")
+    cache.save("a", b"x")
+    assert (tmp_path / "lists").stat().st_mode & 0o777 == 0o700
+    assert [(file.name, file.stat().st_mode & 0o777) for file in (tmp_path / "lists").iterdir()] == [
+        ("a.json", 0o600)
+    ]
+
+
+def test_a_folder_that_cannot_be_written_costs_the_saving_only(tmp_path: Path) -> None:
+    (tmp_path / "lists").write_text("a file is here")
+    cache = ListCache(tmp_path / "lists")
+    cache.save("a", b"x")
+    assert cache.load("a") is None
+
+
+def test_the_oldest_lists_are_forgotten(tmp_path: Path) -> None:
+    cache = ListCache(tmp_path)
+    for n in range(list_cache.MAX_FILES):
+        (tmp_path / f"{n}.json").write_bytes(b"")
+        os.utime(tmp_path / f"{n}.json", (n, n))
+    cache.save("new", b"x")
+    assert cache.load("0") is None
+    assert cache.load("1") == b""
+    assert cache.load("new") == b"x"
+
+
+def test_a_file_beyond_measure_is_not_read(tmp_path: Path) -> None:
+    cache = ListCache(tmp_path)
+    with (tmp_path / "a.json").open("wb") as file:
+        file.truncate(list_cache.MAX_BYTES + 1)
+    assert cache.load("a") is None

@@ -1,0 +1,38 @@
+"""A remote server whose answers a test decides, and sources that are closed at the end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from support.fake_remote import FakeRemote, fake_remote
+from support.remote_source import MakeSource, entry
+from workspace_server.sources.mcp.lists.list_cache import ListCache
+from workspace_server.sources.mcp.remote.opening import Surroundings
+from workspace_server.sources.mcp.remote.source import RemoteSource
+
+
+@pytest.fixture
+async def make_source() -> AsyncIterator[MakeSource]:
+    """Makes sources: members of `Surroundings` by `around`, a list cache by `cache`, the others of the entry."""
+    made: list[RemoteSource] = []
+
+    def make(
+        url: str, *, around: dict[str, Any] | None = None, cache: ListCache | None = None, **members: Any
+    ) -> RemoteSource:
+        surroundings = Surroundings("/project", "1.0", **(around or {}))
+        made.append(RemoteSource(entry(url, **members), surroundings, cache))
+        return made[-1]
+
+    yield make
+    for source in made:
+        await source.close()
+
+
+@pytest.fixture
+async def fake() -> AsyncIterator[FakeRemote]:
+    """A remote server on this machine."""
+    async with fake_remote() as remote:
+        yield remote

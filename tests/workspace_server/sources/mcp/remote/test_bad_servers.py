@@ -1,0 +1,386 @@
+"""Remote servers that are down, busy, forgetful, malicious or broken."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import time
+from typing import Any
+
+import pytest
+
+from protocol.errors import Reason, Refusal
+from support.fake_remote import FakeRemote, Play, Received, body, drop, events, fake_remote, hang, status
+from support.patience import within
+from support.remote_source import MakeSource, call
+from workspace_server.sources.mcp.remote.source import RemoteSource
+
+SECRET = "t0ken-of-nobody"
+RESULT = b'{"jsonrpc":"2.0","id":$ID,"result":{"content":[]}}'
+
+
+async def refused(source: RemoteSource, **arguments: Any) -> Refusal:
+    """The refusal that a call gets."""
+    outcome = await call(source, "echo", arguments)
+    assert isinstance(outcome, Refusal), outcome
+    assert 'Source "remote:away"' in outcome.message
+    return outcome
+
+
+async def reaches(source: RemoteSource, *states: str) -> None:
+    """Wait for a state, in bounded time."""
+    changed = asyncio.Event()
+    source.watch(changed.set)
+    async with asyncio.timeout(within(3)):
+        while source.state not in states:
+            changed.clear()
+            await changed.wait()
+
+
+def redirect(code: int, location: str) -> Play:
+    return status(code, Location=location)
+
+
+async def test_a_redirect_to_another_origin_is_not_followed(
+    fake: FakeRemote, make_source: MakeSource
+) -> None:
+    """SP20, T-109: not even to another port of the same machine."""
+    async with fake_remote() as other:
+        fake.plays["initialize"] = [redirect(307, other.url)]
+        source = make_source(fake.url, token=SECRET)
+        assert await source.list_tools() == ()
+        assert source.state == "backoff"
+        assert other.received == []
+        assert source.error is not None and other.url.removesuffix("/mcp") in source.error
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["http://169.254.169.254/latest/meta-data", "https://127.0.0.1/mcp", "http://0x7f.1/", "file:///etc/passwd",
+     "http://user:password@{netloc}/mcp", "//evil.example/mcp"],
+)  # fmt: skip
+async def test_odd_redirects_are_not_followed(
+    fake: FakeRemote, make_source: MakeSource, location: str
+) -> None:
+    """SP19."""
+    netloc = fake.url.split("/")[2]
+    fake.plays["initialize"] = [redirect(308, location.format(netloc=netloc)), fake.default]
+    source = make_source(fake.url)
+    await source.list_tools()
+    assert (source.state, fake.count("initialize")) == ("backoff", 1)
+
+
+async def test_redirects_within_the_origin_are_followed_three_times(
+    fake: FakeRemote, make_source: MakeSource
+) -> None:
+    fake.plays["tools/call"] = [redirect(307, f"/{hop}") for hop in range(3)] + [fake.default]
+    source = make_source(fake.url, token=SECRET)
+    await source.list_tools()
+    assert (await call(source))["content"]
+    calls = [one for one in fake.received if one.method == "tools/call"]
+    assert [one.request.path for one in calls] == ["/mcp", "/0", "/1", "/2"]
+    assert {one.request.headers["Authorization"] for one in calls} == {f"Bearer {SECRET}"}
+    fake.plays["tools/call"] = [redirect(307, "/again")]
+    assert "more than 3 times" in (await refused(source)).message
+    fake.plays["tools/call"] = [redirect(302, "/found")]
+    assert "302" in (await refused(source)).message
+
+
+async def test_names_that_lead_to_this_machine_are_refused_before_a_byte(
+    fake: FakeRemote, make_source: MakeSource
+) -> None:
+    """SP19; with `allow_private` the name stays in Host."""
+    asked: list[str] = []
+
+    async def resolver(host: str, _port: int) -> list[str]:
+        asked.append(host)
+        return ["127.0.0.1"]
+
+    url = fake.url.replace("127.0.0.1", "inside.example")
+    source = make_source(url, around={"resolver": resolver})
+    await source.list_tools()
+    assert source.state == "backoff"
+    assert "allow_private" in (source.error or "")
+    assert fake.received == []
+    allowed = make_source(url, around={"resolver": resolver}, allow_private=True)
+    assert len(await allowed.list_tools()) == 1
+    assert fake.received[0].request.headers["Host"].startswith("inside.example:")
+
+
+async def test_an_url_that_is_none_fails_for_good(make_source: MakeSource) -> None:
+    source = make_source("http://2130706433/mcp")
+    assert await source.list_tools() == ()
+    assert source.state == "failed"
+
+
+async def test_a_refused_token_waits_for_the_user_and_is_never_shown(
+    fake: FakeRemote, make_source: MakeSource
+) -> None:
+    """T-109, T-113."""
+    source = make_source(fake.url, token=SECRET, headers={"X-Key": SECRET})
+    await source.list_tools()
+    fake.plays["tools/call"] = [status(401, WWW_Authenticate='Bearer error="invalid_token"')]
+    refusal = await refused(source)
+    assert (refusal.reason, refusal.delivered) == (Reason.SOURCE_UNAVAILABLE, "no")
+    assert "put a valid token" in refusal.text
+    assert source.state == "auth_required"
+    assert fake.count("tools/call") == 1
+    await refused(source)
+    assert fake.count("tools/call") == 1
+    shown = (
+        f"{refusal} {source.status()} {source.error} {source.issues()} {source._server!r} {source._around!r}"
+    )
+    assert SECRET not in shown
+
+
+async def test_a_secret_is_read_again_when_it_was_refused(fake: FakeRemote, make_source: MakeSource) -> None:
+    secrets = {"key": "old"}
+
+    async def read(key: str) -> str | None:
+        return secrets.get(key)
+
+    async def only_new(got: Received) -> Any:
+        new = got.request.headers.get("Authorization") == "Bearer new"
+        return await fake.default(got) if new else await status(401)(got)
+
+    source = make_source(fake.url, token_secret="key", around={"secrets": read})
+    await source.list_tools()
+    fake.plays["tools/call"] = [only_new]
+    secrets["key"] = "new"
+    assert (await call(source))["content"]
+    del secrets["key"]
+    assert 'the secret "key" is not set' in (await refused(source)).message
+
+
+async def test_a_token_that_is_no_header_is_not_quoted(fake: FakeRemote, make_source: MakeSource) -> None:
+    source = make_source(fake.url, token=f"{SECRET}\nX: y")
+    await source.list_tools()
+    assert source.state != "ready"
+    assert SECRET not in str(source.error)
+    assert fake.received == []
+
+
+async def test_headers_of_the_entry_cannot_replace_ours(fake: FakeRemote, make_source: MakeSource) -> None:
+    headers = {
+        "X-Key": "k",
+        "Host": "evil",
+        "authorization": "x",
+        "Mcp-Session-Id": "x",
+        "Content-Length": "1",
+    }
+    source = make_source(fake.url, headers=headers)
+    assert len(await source.list_tools()) == 1
+    first = fake.received[0].request.headers
+    assert first["X-Key"] == "k"
+    assert first["Host"] in fake.url
+    assert "Mcp-Session-Id" not in first
+    assert first["Authorization"] == "x"  # as such entries are written for other clients
+
+
+@pytest.mark.parametrize("answer", [404, 400])
+async def test_a_lost_session_is_opened_again_unnoticed(
+    fake: FakeRemote, make_source: MakeSource, answer: int
+) -> None:
+    """T-114, F50: once; the second time the caller learns of it."""
+
+    async def lost(got: Received) -> Any:
+        return got.error(-32000, "Bad Request: No valid session ID provided", answer, None)
+
+    source = make_source(fake.url)
+    await source.list_tools()
+    fake.plays["tools/call"] = [lost, fake.default]
+    assert (await call(source))["content"]
+    assert (fake.sessions, fake.count("tools/call"), source.state) == (2, 2, "ready")
+    last = [one for one in fake.received if one.method == "tools/call"][-1]
+    assert last.request.headers["Mcp-Session-Id"] == "session-2"
+    fake.plays["tools/call"] = [lost]
+    assert (await refused(source)).delivered == "no"
+    assert fake.count("tools/call") == 4
+
+
+async def test_a_busy_server_is_left_alone_for_as_long_as_it_asked(
+    fake: FakeRemote, make_source: MakeSource
+) -> None:
+    """T-112: `retryAfterMs` is what it said."""
+    source = make_source(fake.url)
+    await source.list_tools()
+    fake.plays["tools/call"] = [status(429, Retry_After="7")]
+    first = await refused(source)
+    second = await refused(source)
+    assert first.retry_after_ms == 7000
+    assert second.retry_after_ms is not None and 6000 < second.retry_after_ms <= 7000
+    await source.refresh()
+    assert (fake.count("tools/call"), source.state) == (1, "ready")
+
+
+async def test_the_breaker_opens_after_five_failures_and_closes_on_request(
+    fake: FakeRemote, make_source: MakeSource
+) -> None:
+    """T-112, F48."""
+    source = make_source(fake.url)
+    await source.list_tools()
+    fake.plays["tools/call"] = [status(503)]
+    for _ in range(5):
+        refusal = await refused(source)
+        assert (refusal.delivered, "HTTP 503" in refusal.message) == ("unknown", True)
+    assert source.state == "backoff"
+    received = len(fake.received)
+    last = await refused(source)
+    assert (last.delivered, len(fake.received)) == ("no", received)
+    assert last.retry_after_ms is not None and 29_000 < last.retry_after_ms <= 30_000
+    assert [tool.name for tool in await source.list_tools()] == ["echo"]
+    assert source.stale
+    fake.plays["tools/call"] = [fake.default]
+    await source.refresh()
+    await reaches(source, "ready")
+    assert (await call(source))["content"]
+
+
+@pytest.mark.parametrize(
+    "play",
+    [
+        events(b': hello\n\ndata: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}\n\n'),
+        events(b'data: {"jsonrpc":"2.0","id":$ID,"resu'),
+        drop,
+        body(b'{"jsonrpc":"2.0","id":1,"result"', "application/json"),
+        body(b"<html>welcome</html>", "text/html"),
+        body(b"", "application/json"),
+        body(b"not gzip", "application/json", **{"Content-Encoding": "gzip"}),
+        body(b"what", "application/json", **{"Content-Encoding": "br"}),
+        status(202),
+    ],
+    ids=["cut stream", "cut event", "no answer", "broken JSON", "HTML", "empty", "no gzip", "brotli", "202"],
+)  # fmt: skip
+async def test_an_answer_that_is_lost_is_not_asked_for_again(
+    fake: FakeRemote, make_source: MakeSource, play: Play
+) -> None:
+    """T-116: delivered unknown, never repeated; the connection serves the next call."""
+    source = make_source(fake.url)
+    await source.list_tools()
+    fake.plays["tools/call"] = [play, fake.default]
+    refusal = await refused(source)
+    assert refusal.delivered == "unknown"
+    assert "check whether" in refusal.text
+    assert fake.count("tools/call") == 1
+    assert (await call(source))["content"]
+    assert (fake.sessions, source.state) == (1, "ready")
+
+
+async def test_a_stream_that_is_resumed_brings_its_result(fake: FakeRemote, make_source: MakeSource) -> None:
+    """T-116: with event ids the answer is fetched, not asked for again."""
+    identity = b""
+
+    async def play(got: Received) -> Any:
+        nonlocal identity
+        identity = str(got.message["id"]).encode()
+        return await events(b"id: 1\nretry: 10\ndata:\n\n")(got)
+
+    async def resume(got: Received) -> Any:
+        if "Last-Event-ID" not in got.request.headers:
+            return await status(405)(got)
+        return await events(b"id: 2\ndata: " + RESULT.replace(b"$ID", identity) + b"\n\n")(got)
+
+    fake.plays["tools/call"] = [play]
+    fake.plays["GET"] = [resume]
+    source = make_source(fake.url)
+    await source.list_tools()
+    assert (await call(source))["content"] == []
+    assert fake.count("tools/call") == 1
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
+async def test_a_bomb_is_not_unpacked(fake: FakeRemote, make_source: MakeSource, kind: str) -> None:
+    """32 MiB a message, however small it was on the way."""
+    bomb = gzip.compress(b"data: " + b" " * (40 << 20), 1)
+    assert len(bomb) < 1 << 20
+    fake.plays["tools/call"] = [body(bomb, kind, **{"Content-Encoding": "gzip"}), fake.default]
+    source = make_source(fake.url)
+    await source.list_tools()
+    refusal = await refused(source)
+    assert (refusal.reason, refusal.delivered) == (Reason.RESPONSE_TOO_LARGE, "unknown")
+    assert (await call(source))["content"]
+
+
+async def test_a_compressed_answer_is_unpacked(fake: FakeRemote, make_source: MakeSource) -> None:
+    async def play(got: Received) -> Any:
+        packed = gzip.compress(RESULT.replace(b"$ID", str(got.message["id"]).encode()))
+        return await body(packed, "application/json", **{"Content-Encoding": "gzip"})(got)
+
+    fake.plays["tools/call"] = [play]
+    source = make_source(fake.url)
+    await source.list_tools()
+    assert (await call(source))["content"] == []
+
+
+async def test_a_server_that_says_nothing(fake: FakeRemote, make_source: MakeSource) -> None:
+    """T-112: in the handshake, and to messages nobody waits for."""
+    fake.plays["initialize"] = [hang, fake.default]
+    fake.plays["notifications/initialized"] = [hang]
+    source = make_source(fake.url, around={"handshake_s": 0.2, "side_s": 0.1})
+    assert await source.list_tools() == ()
+    assert source.state == "backoff"
+    assert "0.2 s" in (source.error or "")
+    await reaches(source, "ready")
+
+
+async def test_down_at_first_and_there_later(make_source: MakeSource) -> None:
+    """T-111, T-112: a dead one never says ready; its tools appear without a restart."""
+    async with fake_remote() as early:
+        url, port = early.url, early.port
+    source = make_source(url, token=SECRET)
+    states = [source.state]
+    assert await source.list_tools() == ()
+    states.append(source.state)
+    assert states == ["connecting", "backoff"]
+    began = time.monotonic()
+    refusal = await refused(source)
+    assert time.monotonic() - began < within(1)
+    assert refusal.delivered == "no"
+    assert "cannot be reached" in refusal.message
+    lists: list[tuple[str, ...]] = []
+    seen = asyncio.Event()
+
+    def look() -> None:
+        now = tuple(tool.name for tool in source.lists.tools.items or ())
+        if not lists or lists[-1] != now:
+            lists.append(now)
+        seen.set()
+
+    look()
+    source.watch(look)
+    async with fake_remote(port=port):
+        async with asyncio.timeout(within(5)):
+            while source.state != "ready" or source.stale:
+                seen.clear()
+                await seen.wait()
+    assert lists == [(), ("echo",)]
+
+
+async def test_going_down_keeps_the_list(make_source: MakeSource) -> None:
+    """T-112, T-4."""
+    async with fake_remote() as remote:
+        source = make_source(remote.url)
+        await source.list_tools()
+    refusal = await refused(source)
+    assert source.state == "backoff"
+    assert refusal.retry_after_ms is not None or refusal.delivered == "no"
+    assert [tool.name for tool in await source.list_tools()] == ["echo"]
+    assert source.stale
+
+
+async def test_closing_ends_the_session_and_every_task(fake: FakeRemote, make_source: MakeSource) -> None:
+    fake.plays["tools/call"] = [hang]
+    before = asyncio.all_tasks()
+    source = make_source(fake.url)
+    await source.list_tools()
+    waiting = asyncio.create_task(call(source))
+    async with asyncio.timeout(within(2)):
+        while not fake.count("tools/call"):
+            await asyncio.sleep(0)
+    await source.close()
+    assert isinstance(await waiting, Refusal)
+    ours = {"connect-", "close-", "list-", "read-", "listen-", "remote-", "send-"}
+    left = [task for task in asyncio.all_tasks() - before if task.get_name().startswith(tuple(ours))]
+    assert left == []
+    assert fake.count("DELETE") == 1
+    assert isinstance(await call(source), Refusal)

@@ -1,0 +1,139 @@
+"""What a remote source keeps, tells and shares."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from support.fake_remote import ECHO, FakeRemote, Received, fake_remote, hang, status
+from support.patience import within
+from support.remote_source import MakeSource, call
+from workspace_server.sources.mcp.lists.list_cache import ListCache
+
+
+def test_the_sdk_is_loaded_with_the_first_connection() -> None:
+    """The start of a workspace server must not pay for it."""
+    code = (
+        "import sys, workspace_server.sources.mcp.remote.source;"
+        "print([name for name in ('mcp', 'anyio', 'httpx2', 'pydantic', 'structlog') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path.cwd()
+    )
+    assert done.stdout.strip() == "[]"
+
+
+async def test_the_last_list_outlives_server_and_process(make_source: MakeSource, tmp_path: Path) -> None:
+    """T-7, T-110: at once and stale; never for another token or URL."""
+    cache = ListCache(tmp_path)
+    async with fake_remote() as remote:
+        source = make_source(remote.url, token="a", cache=cache)
+        await source.list_tools()
+        await source.close()
+    again = make_source(remote.url, token="a", cache=cache)
+    assert [tool.name for tool in await again.list_tools()] == ["echo"]
+    assert again.stale
+    other = make_source(remote.url, token="b", cache=cache)
+    assert await other.list_tools() == ()
+
+
+async def test_words_for_the_search(fake: FakeRemote, make_source: MakeSource) -> None:
+    """T-43."""
+    source = make_source(fake.url, keywords=("tickets", "away"))
+    assert source.keywords == ("away", "remote", "tickets")
+    assert (source.id, source.namespace, source.kind) == ("remote:away", "away", "remote")
+
+
+async def test_two_entries_with_one_url_are_two_sources(fake: FakeRemote, make_source: MakeSource) -> None:
+    """T-108."""
+    sources = [make_source(fake.url), make_source(fake.url)]
+    assert all([await source.list_tools() for source in sources])
+    assert fake.sessions == 2
+
+
+async def test_many_who_ask_at_first_make_one_connection(fake: FakeRemote, make_source: MakeSource) -> None:
+    source = make_source(fake.url)
+    await asyncio.gather(*(call(source) for _ in range(20)), *(source.list_tools() for _ in range(20)))
+    assert fake.sessions == 1
+
+
+async def test_a_hidden_tool_is_run_by_the_server_that_hides_it(
+    fake: FakeRemote, make_source: MakeSource
+) -> None:
+    """T-118: as `execute_tool`, with the caller's own arguments."""
+    fake.tools = [ECHO, {**ECHO, "name": "execute_tool"}, {**ECHO, "name": "tool_search"}]
+    source = make_source(fake.url)
+    await source.list_tools()
+    await call(source, "deep", {"x": [1.0, "é"]})
+    sent = [one.message["params"] for one in fake.received if one.method == "tools/call"]
+    assert sent == [{"name": "execute_tool", "arguments": {"name": "deep", "arguments": {"x": [1.0, "é"]}}}]
+    assert {one.request.headers["X-MCP-Show-All"] for one in fake.received if one.method != "DELETE"} == {
+        "true"
+    }
+
+
+async def test_a_search_that_takes_too_long_is_left_out_with_a_warning(
+    fake: FakeRemote, make_source: MakeSource
+) -> None:
+    """T-44."""
+    fake.tools = [{**ECHO, "name": "tool_search"}]
+    source = make_source(fake.url)
+    assert await source.nested_search("x", 3, 1) is None
+    await source.list_tools()
+    fake.plays["tools/call"] = [hang, fake.default]
+    assert await source.nested_search("x", 3, 0.05) is None
+    assert [issue.code for issue in source.issues()] == ["NESTED_SEARCH_TIMEOUT"]
+    assert await source.nested_search("x", 3, within(2)) is not None
+    assert source.issues() == []
+
+
+async def test_headers_that_no_longer_fit_are_made_again(fake: FakeRemote, make_source: MakeSource) -> None:
+    """Row C6: on -32020 the list is read again, and the call made once more."""
+
+    async def mismatch(got: Received) -> web.StreamResponse:
+        fake.tools = [{**ECHO, "description": "changed"}]
+        return got.error(-32020, "Mcp-Param-Region header is missing", 400)
+
+    source = make_source(fake.url)
+    await source.list_tools()
+    fake.plays["tools/call"] = [mismatch, fake.default]
+    assert (await call(source))["content"]
+    assert fake.count("tools/list") == 2
+    assert [issue.code for issue in source.issues()] == ["TOOL_DEFINITION_CHANGED"]
+
+
+async def test_status_shows_where_but_not_how(make_source: MakeSource) -> None:
+    """T-109: paths and queries may be secrets."""
+    async with fake_remote("/hooks/s3cret") as remote:
+        source = make_source(f"{remote.url}?key=s3cret", headers={"X-Key": "s3cret"})
+        await source.list_tools()
+        remote.plays["tools/call"] = [status(500)]
+        refusal = await call(source)
+        shown = f"{source.status()} {refusal} {source.issues()} {source.error}"
+        assert source.status()["origin"] in remote.url
+        assert "s3cret" not in shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="uvloop is not there")
+def test_on_uvloop_as_well() -> None:
+    import uvloop
+
+    from workspace_server.sources.mcp.remote.opening import Surroundings
+    from workspace_server.sources.mcp.remote.source import RemoteSource
+
+    async def main() -> None:
+        from support.remote_source import entry
+
+        async with fake_remote() as remote:
+            source = RemoteSource(entry(remote.url), Surroundings("/project", "1.0"))
+            assert len(await source.list_tools()) == 1
+            remote.plays["tools/call"] = [status(503)]
+            await call(source)
+            await source.close()
+
+    uvloop.run(main())

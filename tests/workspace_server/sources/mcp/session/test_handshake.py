@@ -1,0 +1,116 @@
+"""Which era is tried first, and when the other one is tried at all."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from protocol import names
+from protocol.versions import Era
+from support.wire import Message, Wire
+from workspace_server.sources.mcp.failures import SessionFailed
+from workspace_server.sources.mcp.remote.failures import HttpFailure
+from workspace_server.sources.mcp.session import handshake
+from workspace_server.sources.mcp.session.session import Session
+
+DISCOVERED: Message = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
+
+
+async def era_of(wire: Wire, timeout_s: float = 5.0) -> tuple[Era, list[str]]:
+    """The era that was agreed on with a server that is probed, and what was sent until then."""
+    session = await Session.open(
+        wire,
+        source="remote:x",
+        root="/w",
+        timeout_s=timeout_s,
+        on_change=lambda _: None,
+        on_end=lambda _: None,
+        version="1",
+        first=Era.MODERN,
+    )
+    try:
+        return session.greeting.era, [one["method"] for one in wire.sent]
+    finally:
+        await session.close()
+
+
+def probed(answer: Any) -> Wire:
+    """A server that greets the older way, and answers the probe with a result, an error, or a failure."""
+
+    def serve(wire: Wire, message: Message) -> None:
+        if message["method"] != names.DISCOVER or answer is None:
+            return
+        if isinstance(answer, Exception):
+            wire.lose(message, answer)  # type: ignore[arg-type]  all of them are failures of one request
+        else:
+            wire.say({"id": message["id"], **answer})
+
+    return Wire(serve)
+
+
+async def test_a_server_that_speaks_both_is_spoken_to_in_the_newer_era() -> None:
+    """T-85, over HTTP: there every request says what its client can do."""
+    assert await era_of(probed({"result": DISCOVERED})) == (Era.MODERN, [names.DISCOVER])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error": {"code": -32601, "message": "no"}},
+        {"error": {"code": -32022, "message": "no", "data": {"supported": ["2025-11-25"]}}},
+        {"result": {**DISCOVERED, "supportedVersions": ["2031-01-01"]}},
+        {"result": {**DISCOVERED, "supportedVersions": ["2025-11-25"]}},
+        {"result": {}},
+        HttpFailure("rejected", "HTTP 400", status=400),
+        HttpFailure("rejected", "HTTP 202 and nothing else", "unknown", status=202),
+        HttpFailure("failing", "HTTP 501", "unknown", status=501),
+    ],
+)
+async def test_whatever_is_no_greeting_of_the_newer_era_leads_to_the_older(answer: Any) -> None:
+    """T-85."""
+    era, sent = await era_of(probed(answer))
+    assert era is Era.LEGACY
+    assert sent == [names.DISCOVER, names.INITIALIZE, names.INITIALIZED]
+
+
+async def test_a_server_that_never_answers_the_probe_is_greeted_the_older_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(handshake, "PROBE_S", 0.05)
+    assert (await era_of(probed(None)))[0] is Era.LEGACY
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        HttpFailure("unauthorized", "HTTP 401", status=401),
+        HttpFailure("unreachable", "nobody there"),
+        HttpFailure("throttled", "HTTP 429", status=429),
+    ],
+)
+async def test_a_server_that_will_not_be_asked_is_not_asked_twice(failure: HttpFailure) -> None:
+    """T-113, T-115."""
+    wire = probed(failure)
+    with pytest.raises(SessionFailed) as caught:
+        await era_of(wire)
+    assert caught.value.__cause__ is failure
+    assert [one["method"] for one in wire.sent] == [names.DISCOVER]
+
+
+async def test_a_refusal_of_both_says_what_the_second_was() -> None:
+    def serve(wire: Wire, message: Message) -> None:
+        wire.say({"id": message["id"], "error": {"code": -32000, "message": f"not {message['method']}"}})
+
+    wire = Wire(serve, greeting={})
+    with pytest.raises(SessionFailed, match="not initialize"):
+        await era_of(wire)
+    assert [one["method"] for one in wire.sent] == [names.DISCOVER, names.INITIALIZE]
+
+
+async def test_the_whole_handshake_has_one_deadline() -> None:
+    wire = Wire(lambda *_: None, greeting={})
+    async with asyncio.timeout(5):
+        with pytest.raises(SessionFailed, match=r"within 0\.05 s"):
+            await era_of(wire, 0.05)

@@ -1,0 +1,184 @@
+"""One message from or to a server: what is read, what is made anew for the next hop."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol import jsonrpc
+from protocol.versions import Era
+from workspace_server.source import CallContext, RpcError
+from workspace_server.sources.mcp.junk import Junk
+from workspace_server.sources.mcp.session import messages
+from workspace_server.sources.mcp.session.client import Client
+from workspace_server.sources.mcp.session.messages import Asked, Broken, Reply, Told
+
+META = "io.modelcontextprotocol/"
+
+
+def raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(value).encode())
+
+
+def test_a_result_keeps_its_bytes() -> None:
+    """T-155."""
+    reply = messages.read(b'{"id": 7, "result": { "b":1.0, "a":\t2 }, "jsonrpc":"2.0", "x":null}')
+    assert isinstance(reply, Reply)
+    assert reply.id == b"7"
+    assert isinstance(reply.outcome, msgspec.Raw)
+    assert jsonrpc.bytes_of(reply.outcome) == b'{ "b":1.0, "a":\t2 }'
+
+
+def test_both_members_are_a_result_where_the_error_is_null() -> None:
+    reply = messages.read(b'{"jsonrpc":"2.0","id":1,"result":{},"error":null}')
+    assert isinstance(reply, Reply)
+    assert isinstance(reply.outcome, msgspec.Raw)
+
+
+def test_an_error_wins_over_a_result() -> None:
+    reply = messages.read(b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":5,"message":"no"}}')
+    assert isinstance(reply, Reply)
+    assert reply.outcome == RpcError(5, "no")
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (b'{"jsonrpc":"2.0","method":"a","params":{"b":1}}', Told("a", msgspec.Raw(b'{"b":1}'))),
+        (b'{"jsonrpc":"2.0","method":"a","id":"x"}', Asked(b'"x"', "a", msgspec.Raw())),
+        (b'{"jsonrpc":"2.0","method":"a","id":null}', None),
+        (b'{"jsonrpc":"2.0","method":"a","id":[1]}', None),
+        (b'{"jsonrpc":"2.0","id":4}', None),
+        (b'{"jsonrpc":"2.0","id":4,"error":null}', Broken(b"4")),
+        (b'{"jsonrpc":"2.0","id":4,"result":NaN}', Broken(b"4")),
+        (b'{"jsonrpc":"2.0","id":4,"result":"\xff"}', Broken(b"4")),
+        (b'{"jsonrpc":"2.0","id":4,"result":NaN', None),
+        (b'{"jsonrpc":"2.0","id":true,"result":NaN}', None),
+        (b'{"jsonrpc":"2.0","id":4,"method":"x","result":NaN}', None),
+    ],
+)
+def test_messages_are_told_apart(line: bytes, expected: object) -> None:
+    """T-93 to T-95."""
+    assert messages.read(line) == expected
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (b"{}", b'{"resultType":"complete"}'),
+        (b"{ }", b'{"resultType":"complete"}'),
+        (b'{ "a" : 1 }', b'{"resultType":"complete","a" : 1 }'),
+        (b'{"a":"\\"resultType\\""}', b'{"resultType":"complete","a":"\\"resultType\\""}'),
+        (b'{"a":{"resultType":"x"}}', b'{"resultType":"complete","a":{"resultType":"x"}}'),
+        (b'{"resultType":"input_required","requestState":"\\u0041"}',) * 2,
+        (b"[]", None),
+        (b"null", None),
+    ],
+)
+def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected: bytes | None) -> None:
+    """T-160."""
+    completed = messages.completed(msgspec.Raw(result))
+    assert (None if completed is None else jsonrpc.bytes_of(completed)) == expected
+
+
+@pytest.mark.parametrize(
+    ("result", "expected"),
+    [
+        (b'{"contents":[]}', b'{"resultType":"complete","ttlMs":0,"cacheScope":"private","contents":[]}'),
+        (b'{"ttlMs":5}', b'{"resultType":"complete","cacheScope":"private","ttlMs":5}'),
+        (b'{"a":"ttlMs"}', b'{"resultType":"complete","ttlMs":0,"cacheScope":"private","a":"ttlMs"}'),
+    ],
+)
+def test_a_result_that_others_could_keep_says_that_it_is_old_at_once(result: bytes, expected: bytes) -> None:
+    """M11."""
+    completed = messages.completed(msgspec.Raw(result), "resources/read")
+    assert completed is not None
+    assert jsonrpc.bytes_of(completed) == expected
+
+
+def test_a_resource_that_is_not_there_has_the_code_of_the_newer_era() -> None:
+    """M19, C10."""
+    missing = RpcError(-32002, "Resource not found", raw({"uri": "x:y"}))
+    translated = messages.translated(missing, "resources/read", Era.LEGACY)
+    assert (translated.code, translated.message, translated.data) == (-32602, missing.message, missing.data)
+    assert messages.translated(missing, "tools/call", Era.LEGACY) is missing, "a tool's own number (T-99)"
+
+
+def sent(meta: object, era: Era) -> Any:
+    """The parameters of a call as they leave."""
+    params = {
+        "name": raw("ns__tool"),
+        "arguments": raw({}),
+        "requestState": raw("s"),
+        "inputResponses": raw({"k": 1}),
+    }
+    context = CallContext(arguments=msgspec.Raw(b'{ "a":1.0 }'), params={**params, "_meta": raw(meta)})
+    own = messages.hop_meta(era, "2026-07-28", "9", {"elicitation": {}})
+    params = {**params, "name": "tool", "arguments": context.arguments}
+    made = messages.relayed(params, Client(context), own, 3, era)
+    body = messages.request(3, "tools/call", made)
+    assert b'{ "a":1.0 }' in body
+    return json.loads(body)["params"]
+
+
+BEFORE = {
+    "traceparent": "00-1",
+    "acme/x": {"deep": [1]},
+    f"{META}protocolVersion": "2026-07-28",
+    f"{META}clientInfo": {"name": "them"},
+    f"{META}logLevel": "debug",
+    "progressToken": "theirs",
+}
+
+
+def test_what_belongs_to_a_hop_is_made_anew_for_a_modern_server() -> None:
+    """T-185, M1; what the client wants to be told of is no matter of the hop (M17)."""
+    meta = sent(BEFORE, Era.MODERN)["_meta"]
+    assert meta == {
+        f"{META}logLevel": "debug",
+        "traceparent": "00-1",
+        "acme/x": {"deep": [1]},
+        "progressToken": 3,
+        f"{META}protocolVersion": "2026-07-28",
+        f"{META}clientInfo": {"name": "lm-tools-bridge", "version": "9"},
+        f"{META}clientCapabilities": {"elicitation": {}},
+    }
+
+
+def test_what_belongs_to_a_hop_is_left_out_for_a_legacy_server() -> None:
+    """T-185, section 2.8 of the facts: the keys mean nothing there."""
+    assert sent(BEFORE, Era.LEGACY)["_meta"] == {
+        "traceparent": "00-1",
+        "acme/x": {"deep": [1]},
+        "progressToken": 3,
+    }
+    assert "_meta" not in sent({f"{META}protocolVersion": "2026-07-28"}, Era.LEGACY)
+
+
+def test_state_and_answers_are_passed_on_to_whom_they_mean_something() -> None:
+    """T-160."""
+    params = sent({}, Era.MODERN)
+    assert (params["name"], params["requestState"], params["inputResponses"]) == ("tool", "s", {"k": 1})
+    assert set(sent({}, Era.LEGACY)) == {"name", "arguments"}
+
+
+def test_junk_is_kept_short_and_clean() -> None:
+    """T-93, T-17."""
+    junk = Junk()
+    for n in range(7):
+        junk.add(b"\x1b[31mred\x00 %d " % n + b"x" * 10_000 + b"\xff", 0.0)
+    assert junk.count == 7
+    assert [text[:5] for text in junk.first] == [f"red {n}" for n in range(5)]
+    assert max(map(len, junk.first)) <= 200
+
+
+@pytest.mark.parametrize(("apart_s", "flooded"), [(0.05, True), (0.07, False)])
+def test_a_flood_is_more_than_a_thousand_lines_in_a_minute(apart_s: float, flooded: bool) -> None:
+    """T-93."""
+    junk = Junk()
+    told = [junk.add(b"x", n * apart_s) for n in range(1_500)]
+    assert junk.flooded is flooded
+    assert sum(told) == flooded

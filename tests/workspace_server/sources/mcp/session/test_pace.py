@@ -1,0 +1,33 @@
+"""How much of the loop's time a connection gets for what nobody asked for."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from workspace_server.sources.mcp.session.pace import BURST_S, BYTE_S, MESSAGE_S, REST, Pace
+
+
+@pytest.mark.parametrize("size", [0, 100, 100_000, 32 * 2**20])
+async def test_a_flood_rests_nine_tenths_of_the_time(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """T-93, T-107: whatever the size of its messages, and never long after a short burst."""
+    rests: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    pace, each = Pace(), MESSAGE_S + size * BYTE_S
+    for _ in range(1_000):
+        await pace.unasked(size)
+    assert 1_000 * each - BURST_S <= sum(rests) / REST <= 1_000 * each + 1e-9
+    assert max(rests) / REST < BURST_S + each
+
+
+async def test_few_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A banner of some lines delays nobody."""
+    monkeypatch.setattr(asyncio, "sleep", None)  # not called
+    pace = Pace()
+    for _ in range(100):
+        await pace.unasked(80)

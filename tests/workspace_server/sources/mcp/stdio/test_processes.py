@@ -1,0 +1,53 @@
+"""Who shares a process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from protocol.errors import Reason
+from support.wire import Wire
+from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session_supervisor import Link
+from workspace_server.sources.mcp.stdio.processes import PerCaller
+
+
+def make() -> Link:
+    async def connect(on_end: Callable[[str], None]) -> Session:
+        return await Session.open(
+            Wire(), source="x", root="/", timeout_s=5, on_change=lambda _: None, on_end=on_end, version="1"
+        )
+
+    return Link(connect, lambda: None, source="x", revive=False)
+
+
+async def test_the_longest_idle_process_makes_room_for_a_new_caller() -> None:
+    processes = PerCaller(make, most=2)
+    sessions = {}
+    for caller in ("a", "b", "a", "c"):
+        async with processes.use(caller) as session:
+            sessions[caller] = session
+    assert len(processes.links) == 2
+    await asyncio.sleep(0.01)
+    assert [sessions[caller].ended is None for caller in "abc"] == [True, False, True]
+    await processes.close()
+
+
+async def test_there_is_no_room_while_all_are_busy() -> None:
+    processes = PerCaller(make, most=1)
+    async with processes.use("a"), processes.use("a"):
+        with pytest.raises(Unavailable) as refused:
+            async with processes.use("b"):
+                pass
+    assert refused.value.reason is Reason.OVERLOADED
+    await processes.close()
+
+
+async def test_a_listing_takes_whatever_process_there_is() -> None:
+    processes = PerCaller(make)
+    async with processes.use("a") as session, processes.use(None) as listing:
+        assert listing is session
+    await processes.close()

@@ -1,0 +1,345 @@
+"""Stdio sources with processes: the official SDK's server in both eras, caches, sharing, stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol import jsonrpc
+from protocol.errors import Reason, Refusal
+from support.stdio_children import QUICK, program, stdio_source
+from support.third_party import direct, stdio_command
+from workspace_server.source import CallContext, CallOutcome, RpcError
+from workspace_server.sources.mcp.lists.list_cache import ListCache
+from workspace_server.sources.mcp.stdio.source import Patience, StdioSource
+
+PID = 'serve(lambda m: answer(m["id"], text(str(os.getpid()))))'
+
+
+async def call(
+    source: StdioSource, name: str = "echo", arguments: object = None, **options: Any
+) -> CallOutcome:
+    raw = msgspec.Raw(jsonrpc.dumps(arguments or {}))
+    async with asyncio.timeout(15):
+        return await source.call_tool(name, {}, CallContext(arguments=raw, **options))
+
+
+def value(outcome: CallOutcome) -> Any:
+    assert isinstance(outcome, msgspec.Raw), outcome
+    return json.loads(jsonrpc.bytes_of(outcome))
+
+
+async def text(source: StdioSource, **options: Any) -> str:
+    said: str = value(await call(source, **options))["content"][0]["text"]
+    return said
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+# --- the official SDK
+
+EVERY_KIND = (
+    "text", "two_texts", "image", "audio", "embedded_text", "embedded_blob", "resource_link", "mixed", "nothing",
+    "structured", "structured_schema", "structured_list", "is_error",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_the_sdks_server_answers_through_us_as_it_does_directly(tmp_path: Path, era: Any) -> None:
+    """T-85, T-98, T-155, T-160, T-17, T-185: definitions, results of every kind, errors, progress, pages."""
+    command = stdio_command(f"--{era}", "--page-size=3")
+    async with direct(command, era) as server, stdio_source(command, tmp_path, patience=Patience()) as source:
+        expected = {one["name"]: one for one in await server.definitions()}
+        tools = {tool.name: tool.definition for tool in await source.list_tools()}
+        assert tools.keys() == expected.keys()
+        assert tools["text"] == expected["text"]
+        status = source.status()
+        assert (status["era"], status["serverInfo"]["name"]) == (era, "third-party")
+        assert source.state == "ready"
+        for name in EVERY_KIND:
+            ours, theirs = value(await call(source, name)), await server.call(name)
+            assert {"resultType": "complete", **theirs} == ours, name
+        failed = await call(source, "rpc_error", {"code": 4711, "message": "no"})
+        assert isinstance(failed, RpcError)
+        assert (failed.code, failed.message) == (4711, "no")
+        heard: list[Any] = []
+
+        async def notify(method: str, params: Any) -> None:
+            heard.append((method, json.loads(jsonrpc.dumps(params))))
+
+        params = {"_meta": msgspec.Raw(b'{"progressToken":"mine"}')}
+        await call(source, "progress", {"steps": 3}, notify=notify, params=params)
+        assert [(method, note["progressToken"], note["progress"]) for method, note in heard] == [
+            ("notifications/progress", "mine", step) for step in (1, 2, 3)
+        ]
+
+
+# --- the cache
+
+
+async def test_a_known_list_is_offered_without_starting_anything(tmp_path: Path) -> None:
+    """T-7, T-83: marked until the first call starts the server and the list is refreshed."""
+    cache = ListCache(tmp_path / "lists")
+    names = tmp_path / "names"
+    names.write_text("old")
+    body = f"""
+        def listed(m):
+            name = open({str(names)!r}).read()
+            answer(m["id"], {{"tools": [{{"name": name, "inputSchema": {{"type": "object"}}}}]}})
+        serve(echo)
+    """
+    async with stdio_source(body, tmp_path, cache=cache, env={"LMTB_TEST_MARK": "first"}) as source:
+        assert [tool.name for tool in await source.list_tools()] == ["old"]
+        assert not source.stale
+    names.write_text("new")
+    async with stdio_source(body, tmp_path, cache=cache, env={"LMTB_TEST_MARK": "first"}) as source:
+        told = []
+        source.watch(lambda: told.append(source.stale))
+        assert [tool.name for tool in await source.list_tools()] == ["old"]
+        assert (source.state, source.stale, source.status()["pid"]) == ("starting", True, None)
+        await call(source, "old")
+        await eventually(lambda: not source.stale)
+        assert [tool.name for tool in await source.list_tools()] == ["new"]
+        assert told[-1] is False
+
+
+async def test_the_list_of_another_configuration_is_not_used(tmp_path: Path) -> None:
+    """T-7."""
+    cache = ListCache(tmp_path / "lists")
+    async with stdio_source("serve(echo)", tmp_path, cache=cache, env={"LMTB_TEST_MARK": "one"}) as source:
+        await source.list_tools()
+    async with stdio_source("serve(echo)", tmp_path, cache=cache, env={"LMTB_TEST_MARK": "two"}) as source:
+        await source.list_tools()
+        assert source.status()["pid"] is not None
+
+
+async def test_a_changed_definition_is_offered_and_told(tmp_path: Path) -> None:
+    """T-19, T-3: the change comes with `list_changed`."""
+    body = """
+        def call(m):
+            tools[0]["description"] = "now this"
+            tell("notifications/tools/list_changed")
+            answer(m["id"], text("done"))
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        await source.list_tools()
+        assert source.issues() == []
+        await call(source)
+        await eventually(source.issues)
+        assert [one.code for one in source.issues()] == ["TOOL_DEFINITION_CHANGED"]
+        assert (await source.list_tools())[0].description == "now this"
+
+
+async def test_a_list_that_fails_keeps_the_old_one_and_calls_go_through(tmp_path: Path) -> None:
+    """T-4."""
+    body = """
+        asked = []
+        def listed(m):
+            asked.append(m)
+            if len(asked) == 2: say({"jsonrpc": "2.0", "id": m["id"], "error": {"code": -32603, "message": "broken"}})
+            else: answer(m["id"], {"tools": tools})
+        serve(echo)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        assert len(await source.list_tools()) == 1
+        await source.refresh()
+        await eventually(lambda: source.error)
+        assert [tool.name for tool in await source.list_tools()] == ["echo"]
+        (issue,) = source.issues()
+        assert (issue.level, issue.code) == ("warning", "SOURCE_UNAVAILABLE")
+        assert issue.message == "Failed to fetch tools: tools/list: broken (-32603)"
+        assert source.stale
+        assert value(await call(source))["content"]
+        await source.refresh()
+        await eventually(lambda: not source.stale)
+        assert (source.error, source.issues()) == (None, [])
+
+
+# --- who shares a process
+
+
+async def test_all_clients_of_the_workspace_share_one_process(tmp_path: Path) -> None:
+    """T-83."""
+    async with stdio_source(PID, tmp_path) as source:
+        assert await text(source, caller="a") == await text(source, caller="b")
+
+
+async def test_each_session_has_a_process_of_its_own_until_it_is_idle(tmp_path: Path) -> None:
+    patience = Patience(start_s=5, polite_s=0.5, term_s=0.5, idle_s=0.3)
+    async with stdio_source(PID, tmp_path, sharing="session", patience=patience) as source:
+        first = await text(source, caller="a")
+        assert await text(source, caller="b") != first
+        assert await text(source, caller="a") == first
+        assert source.state == "ready"
+        await eventually(lambda: source.status()["processes"] == 0)
+        assert await text(source, caller="a") != first
+
+
+async def test_each_call_has_a_process_of_its_own_that_ends_with_it(tmp_path: Path) -> None:
+    async with stdio_source(PID, tmp_path, sharing="call") as source:
+        assert len(await source.list_tools()) == 1
+        await eventually(lambda: source.status()["pid"] is None)
+        pids = {await text(source), await text(source)}
+        assert len(pids) == 2
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(int(pid), 0)
+
+
+async def test_a_process_of_a_call_ends_with_the_call_that_is_given_up(tmp_path: Path) -> None:
+    """T-90: cancelled in the middle."""
+    body = "def call(m): sys.stderr.write('called\\n'); sys.stderr.flush(); time.sleep(60)\nserve(call)"
+    patience = Patience(start_s=5, polite_s=0.05, term_s=0.05)
+    async with stdio_source(body, tmp_path, sharing="call", patience=patience) as source:
+        await source.list_tools()
+        given_up = asyncio.create_task(call(source))
+        await eventually(lambda: source.status()["stderr"])
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        assert source.status()["processes"] == 0
+
+
+# --- states
+
+
+async def test_a_server_that_comes_up_at_the_second_try_is_found_by_a_refresh(tmp_path: Path) -> None:
+    """T-89, T-101: the program was missing; a person says try again."""
+    path = tmp_path / "server"
+    async with stdio_source((str(path),), tmp_path) as source:
+        assert await source.list_tools() == ()
+        refused = await call(source)
+        assert isinstance(refused, Refusal)
+        assert refused.reason is Reason.SOURCE_UNAVAILABLE
+        assert source.state == "failed"
+        path.write_text(f"#!/bin/sh\nexec {shlex.join(program('serve(echo)'))}\n")
+        path.chmod(0o755)
+        await source.refresh()
+        await eventually(lambda: source.state == "ready" and not source.stale)
+        assert len(await source.list_tools()) == 1
+        assert source.error is None
+
+
+async def test_a_crash_loop_shows_the_last_words(tmp_path: Path) -> None:
+    """T-88, T-89: 20 lines of standard error."""
+    from workspace_server.sources.mcp import restart
+
+    body = """
+        for n in range(30): sys.stderr.write("line %d\\n" % n)
+        sys.exit(3)
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(restart, "FIRST_S", 0.01)
+        async with stdio_source(body, tmp_path) as source:
+            assert await source.list_tools() == ()
+            await eventually(lambda: source.state == "crash_looping")
+            status = source.status()
+            assert (status["restarts"], status["pid"]) == (4, None)
+            assert status["stderr"] == [f"line {n}" for n in range(10, 30)]
+            assert source.error == "exited with code 3: line 29"
+
+
+@pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
+async def test_closing_is_final_and_may_be_repeated(tmp_path: Path, sharing: Any) -> None:
+    """T-90."""
+    async with stdio_source("serve(echo)", tmp_path, patience=QUICK, sharing=sharing) as source:
+        await source.list_tools()
+        starts = source.status()["restarts"]
+        await asyncio.gather(source.close(), source.close())
+        await source.refresh()
+        refused = await call(source)
+        assert isinstance(refused, Refusal)
+        assert source.status()["pid"] is None
+        assert source.status()["restarts"] == starts
+
+
+@pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
+@pytest.mark.parametrize("after_s", [0, 0.01, 0.03, 0.06, 0.1])
+async def test_closing_in_the_middle_of_anything_leaves_nothing(
+    tmp_path: Path, sharing: Any, after_s: float
+) -> None:
+    """T-90: while it starts, shakes hands, lists, is called, ends; `stdio_source` looks at what is left."""
+    patience = Patience(start_s=5, polite_s=0.05, term_s=0.05)
+    async with stdio_source("serve(echo)", tmp_path, sharing=sharing, patience=patience) as source:
+        under_way: list[asyncio.Task[Any]] = [
+            asyncio.create_task(call(source, caller=str(n))) for n in range(2)
+        ]
+        under_way.append(asyncio.create_task(source.refresh()))
+        await asyncio.sleep(after_s)
+        under_way[0].cancel()
+        await source.close()
+        outcomes = await asyncio.gather(*under_way, return_exceptions=True)
+        assert isinstance(outcomes[1], Refusal | msgspec.Raw)
+
+
+@pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
+@pytest.mark.parametrize("command", ["sys.exit(1)", ("/nonexistent/server",)], ids=["exits", "missing"])
+async def test_whoever_lists_whenever_told_to_does_not_run_in_circles(
+    tmp_path: Path, sharing: Any, command: Any
+) -> None:
+    """T-89, F39: the registry lists a source again whenever that says something is new."""
+    async with stdio_source(command, tmp_path, sharing=sharing) as source:
+        lists: list[asyncio.Task[Any]] = []
+        source.watch(lambda: lists.append(asyncio.create_task(source.list_tools())))
+        await source.list_tools()
+        await asyncio.sleep(0.15)
+        assert len(lists) < 6
+        assert source.status()["restarts"] == 0
+        assert source.state == ("backoff" if command == "sys.exit(1)" else "failed")
+        refused = await call(source)
+        assert isinstance(refused, Refusal)
+        assert (source.error or "") in refused.message
+        await asyncio.gather(*lists)
+
+
+async def test_standard_error_is_in_the_log_without_what_was_set_for_the_server(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """T-105, SE4: `lmtb logs --server` shows it."""
+    body = 'print("connecting with", os.environ["KEY"], file=sys.stderr, flush=True)\nserve(echo)'
+    async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
+        await source.list_tools()
+    said = capfd.readouterr().err
+    assert '"event":"source_stderr"' in said
+    assert "connecting with [hidden]" in said
+    assert "canary-value" not in said
+
+
+async def test_first_call_waits_until_a_server_knows_its_roots(tmp_path: Path) -> None:
+    """T-86: some servers ask after the handshake, and refuse everything until they took the answer in."""
+    body = """
+    ready = [float("inf")]
+    def heard(m):
+        if m.get("method") == "notifications/initialized":
+            say({"jsonrpc": "2.0", "id": 1, "method": "roots/list"})
+        elif "result" in m: ready[0] = time.monotonic() + 0.04
+    def call(m):
+        known = time.monotonic() >= ready[0]
+        answer(m["id"], text("welcome" if known else "access denied"))
+    serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        outcome = await source.call_tool("echo", {}, CallContext())
+        assert isinstance(outcome, msgspec.Raw)
+        assert b"welcome" in bytes(outcome)
+
+
+async def test_last_words_of_a_server_say_why_it_ended(tmp_path: Path) -> None:
+    """T-88: the code alone helps nobody; what was set for the server is not quoted."""
+    body = 'print("fatal: no repository,", os.environ["KEY"], file=sys.stderr, flush=True)\nsys.exit(3)'
+    async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
+        await source.list_tools()
+        assert source.error == "exited with code 3: fatal: no repository, [hidden]"

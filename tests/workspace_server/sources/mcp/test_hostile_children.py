@@ -1,0 +1,598 @@
+"""Stdio servers that misbehave, row by row (T-92 to T-107): bounded time, the right caller, nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from protocol import jsonrpc
+from protocol.errors import Reason, Refusal
+from support.patience import within
+from support.stdio_children import alive, environment, program, stdio_source
+from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
+from workspace_server.sources.mcp.restart import Restarts
+from workspace_server.sources.mcp.stdio.source import Patience, StdioSource
+
+HASTY = Patience(start_s=5, write_s=0.2, polite_s=0.05, term_s=0.05)
+
+
+async def call(source: StdioSource, arguments: object = None, name: str = "echo") -> CallOutcome:
+    text = msgspec.Raw(jsonrpc.dumps(arguments or {}))
+    async with asyncio.timeout(10):
+        return await source.call_tool(name, {}, CallContext(arguments=text))
+
+
+def result(outcome: CallOutcome) -> Any:
+    assert isinstance(outcome, msgspec.Raw), outcome
+    return json.loads(jsonrpc.bytes_of(outcome))
+
+
+def text(outcome: CallOutcome) -> str:
+    (block,) = result(outcome)["content"]
+    said: str = block["text"]
+    return said
+
+
+def refused(outcome: CallOutcome, reason: Reason, delivered: str) -> Refusal:
+    assert isinstance(outcome, Refusal), outcome
+    assert (outcome.reason, outcome.delivered) == (reason, delivered)
+    assert "stdio:child" in outcome.message
+    return outcome
+
+
+async def eventually(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    """Wait until something is so."""
+    async with asyncio.timeout(seconds):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def never() -> Restarts:
+    """A record by which nothing is started again during a test."""
+    record = Restarts()
+    record.looping = True
+    return record
+
+
+# --- what may come before, between and instead of an answer
+
+BEFORE_THE_REPLY = {
+    "notification": 'tell("notifications/whatever", {"id": 2})',
+    "log": 'tell("notifications/message", {"level": "error", "data": "boo"})',
+    "request": 'say({"jsonrpc": "2.0", "id": m["id"], "method": "ping"})',
+    "request-with-an-id-of-its-own": 'say({"jsonrpc": "2.0", "id": "abc", "method": "roots/list"})',
+    "progress-nobody-wanted": 'tell("notifications/progress", {"progressToken": m["id"], "progress": 1})',
+    "cancels": 'tell("notifications/cancelled", {"requestId": m["id"]})',
+}
+
+
+@pytest.mark.parametrize("first", BEFORE_THE_REPLY.values(), ids=BEFORE_THE_REPLY)
+async def test_what_comes_before_the_reply_is_not_taken_for_it(tmp_path: Path, first: str) -> None:
+    """T-92: the originals were off by one from then on."""
+    body = f"""
+        def call(m):
+            {first}
+            answer(m["id"], text(m["params"]["arguments"]["n"]))
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        assert [text(await call(source, {"n": n})) for n in ("one", "two")] == ["one", "two"]
+
+
+JUNK = {
+    "banner": b"*** Welcome ***",
+    "npm": b"npm warn deprecated",
+    "blank": b"",
+    "array": b"[]",
+    "number": b"42",
+    "object": b'{"level":"info"}',
+    "no-version": b'{"id":1,"result":{}}',
+    "other-version": b'{"jsonrpc":"1.0","id":1,"result":{}}',
+    "method-no-string": b'{"jsonrpc":"2.0","method":7}',
+    "truncated": b'{"jsonrpc":"2.0","id":1,"res',
+    "deep": b'{"jsonrpc":"2.0","x":' + b"[" * 100_000,
+    "utf8": b'{"jsonrpc":"2.0","method":"x","params":{"a":"\xff"}}',
+    "nul": b'{"jsonrpc":"2.0","id":1,"result":{"a":"\x00"}}',
+    "byte-order-mark": b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{}}',
+}
+
+
+async def test_junk_on_its_output_is_skipped_and_counted(tmp_path: Path) -> None:
+    """T-93, T-95, F33, F34: all of it before the answer to the handshake and before each answer."""
+    junk = tmp_path / "junk"
+    junk.write_bytes(b"".join(line + b"\n" for line in JUNK.values()))
+    body = f"""
+        junk = open({str(junk)!r}, "rb").read()
+        def greet(m): put(junk); answer(m["id"], greeting)
+        def call(m): put(junk); answer(m["id"], text("fine"))
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        assert text(await call(source)) == "fine"
+        await source.list_tools()
+        assert source.status()["junk"] == 2 * len(JUNK)
+        assert source.status()["firstJunk"][:2] == ["*** Welcome ***", "npm warn deprecated"]
+        assert len(source.status()["firstJunk"]) == 5
+        assert source.issues() == []
+
+
+async def test_a_flood_of_junk_is_a_warning(tmp_path: Path) -> None:
+    """T-93."""
+    body = """
+        def call(m): put(b"junk\\n" * 1001); answer(m["id"], text("fine"))
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        assert text(await call(source)) == "fine"
+        assert [(one.level, one.code) for one in source.issues()] == [("warning", "SOURCE_JUNK_OUTPUT")]
+
+
+async def test_line_ends_of_another_system_are_understood(tmp_path: Path) -> None:
+    """T-95."""
+    body = """
+        def say(message): put(json.dumps(message).encode() + b"\\r\\n")
+        serve(lambda m: answer(m["id"], text("fine")))
+    """
+    async with stdio_source(body, tmp_path) as source:
+        assert text(await call(source)) == "fine"
+
+
+WRONG_IDS = {
+    "unknown": 'answer(99999, text("wrong"))',
+    "null": 'answer(None, text("wrong"))',
+    "string": 'answer(str(m["id"]), text("wrong"))',
+    "float": 'put(b\'{"jsonrpc":"2.0","id":%d.0,"result":{}}\\n\' % m["id"])',
+    "list": 'answer([m["id"]], text("wrong"))',
+    "none": 'say({"jsonrpc": "2.0", "result": text("wrong")})',
+    "earlier": 'answer(1, text("wrong"))',
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG_IDS.values(), ids=WRONG_IDS)
+async def test_an_answer_to_nobody_reaches_nobody(tmp_path: Path, wrong: str) -> None:
+    """T-94, F37."""
+    body = f"""
+        def call(m):
+            {wrong}
+            answer(m["id"], text("right"))
+            answer(m["id"], text("again"))
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        assert [text(await call(source)) for _ in range(2)] == ["right", "right"]
+        await eventually(lambda: source.status()["strays"] + source.status()["junk"] >= 4)
+
+
+async def test_an_answer_to_anothers_call_is_that_ones_answer_and_no_more(tmp_path: Path) -> None:
+    """T-94, T-91: out of order, twice, and with a cancellation nobody asked for."""
+    body = """
+        waiting = []
+        def call(m):
+            waiting.append(m)
+            if len(waiting) == 50:
+                tell("notifications/cancelled", {"requestId": waiting[0]["id"]})
+                for one in reversed(waiting):
+                    for _ in range(2):
+                        answer(one["id"], text(str(one["params"]["arguments"]["n"])))
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        outcomes = await asyncio.gather(*(call(source, {"n": n}) for n in range(50)))
+        assert [text(outcome) for outcome in outcomes] == [str(n) for n in range(50)]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        b'"result":{"content":[],"n":NaN}',
+        b'"result":{"n":-Infinity}',
+        b'"result":{"t":"\\ud800 half"}',
+        b'"result":{"content":[{"type":"text","text":"Gr\xfc\xdfe"}]}',
+        b'"error":{"code":"x"}',
+        b'"result":7',
+    ],
+    ids=["NaN", "Infinity", "half a character", "no UTF-8", "an error that is none", "no object"],
+)
+async def test_a_result_nobody_could_read_is_an_error_result(tmp_path: Path, broken: bytes) -> None:
+    """T-95, T-159: its caller does not wait in vain, and gets valid JSON."""
+    body = f"""
+        def call(m): put(b'{{"jsonrpc":"2.0","id":%d,' % m["id"] + {broken!r} + b"}}\\n")
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        for _ in range(2):
+            outcome = await call(source)
+            assert isinstance(outcome, ToolResult)
+            assert outcome.is_error
+            assert "stdio:child" in outcome.text
+
+
+# --- sizes and rates
+
+
+async def test_a_large_result_comes_through(tmp_path: Path) -> None:
+    """T-96: 8 MiB."""
+    body = 'serve(lambda m: answer(m["id"], text("x" * 8 * 2**20)))'
+    async with stdio_source(body, tmp_path) as source:
+        assert len(text(await call(source))) == 8 * 2**20
+
+
+async def test_a_line_over_the_cap_ends_the_server_and_it_is_started_again(tmp_path: Path) -> None:
+    """T-96, T-159, F35: 47106 to all who waited; then it goes on."""
+    body = """
+        def call(m):
+            if m["params"]["arguments"]["n"] == 2:
+                for _ in range(33): put(b"x" * 2**20)
+                time.sleep(60)
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path, patience=HASTY) as source:
+        outcomes = await asyncio.gather(call(source, {"n": 1}), call(source, {"n": 2}))
+        for outcome in outcomes:
+            refused(outcome, Reason.RESPONSE_TOO_LARGE, "unknown")
+        await eventually(lambda: source.state == "ready")
+
+
+async def test_a_line_that_never_ends_runs_into_the_deadline(tmp_path: Path) -> None:
+    """T-96: one byte at a time."""
+    body = """
+        def call(m):
+            while True: put(b"x"); time.sleep(0.01)
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path, patience=HASTY) as source:
+        await source.list_tools()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2):
+                await source.call_tool("echo", {}, CallContext())
+
+
+STRINGS = (
+    'a "quoted" }{ \\',
+    "line\nand\ttab\r",
+    "\u2028\u2029\x00\x1f",
+    "é\u00e9 😀 \U0001f9d1\u200d\U0001f680",
+    "\\u00e9 \\ud83d",
+    '}\n{"jsonrpc":"2.0","id":1,"result":{}}\n',
+)
+
+
+async def test_strings_arrive_and_return_exactly(tmp_path: Path) -> None:
+    """T-84, T-97: also with white space between the tokens, which must not break the line."""
+    async with stdio_source(
+        'serve(lambda m: answer(m["id"], text(json.dumps(m["params"]["arguments"]))))', tmp_path
+    ) as source:
+        arguments = {"strings": STRINGS, "big": 2**70}
+        for raw in (json.dumps(arguments, indent=2), json.dumps(arguments, ensure_ascii=False)):
+            context = CallContext(arguments=msgspec.Raw(raw.encode()))
+            outcome = await source.call_tool("echo", {}, context)
+            assert json.loads(text(outcome)) == {"strings": list(STRINGS), "big": 2**70}
+
+
+RESULTS: dict[str, dict[str, object]] = {
+    "message": {"message": "no error at all", "error": None},
+    "two-texts": {"content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+    "image": {
+        "content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}, {"type": "new", "x": 1}]
+    },
+    "error": {"content": [{"type": "text", "text": "it failed\u001b[31m"}], "isError": True},
+    "structured": {"content": [], "structuredContent": [1, None], "_meta": {"a/b": 1}, "x": 2**70},
+    "empty": {},
+    "typed": {"content": [], "resultType": "complete"},
+}
+
+
+async def test_results_pass_through_unchanged(tmp_path: Path) -> None:
+    """T-98, T-155, T-160: only the `resultType` is added where it is missing."""
+    body = 'serve(lambda m: answer(m["id"], m["params"]["arguments"]))'
+    async with stdio_source(body, tmp_path) as source:
+        for expected in RESULTS.values():
+            outcome = await call(source, expected)
+            assert result(outcome) == {"resultType": "complete", **expected}
+
+
+async def test_an_error_of_the_server_is_its_callers_error(tmp_path: Path) -> None:
+    """T-99."""
+    body = """
+        error = {"code": -32099, "message": "no", "data": {"why": [1, None]}}
+        serve(lambda m: say({"jsonrpc": "2.0", "id": m["id"], "error": error}))
+    """
+    async with stdio_source(body, tmp_path) as source:
+        await source.list_tools()
+        began = time.monotonic()
+        outcome = await call(source)
+        assert time.monotonic() - began < within(0.1)
+        assert isinstance(outcome, RpcError)
+        assert (outcome.code, outcome.message) == (-32099, "no")
+        assert outcome.data is not None
+        assert json.loads(jsonrpc.bytes_of(outcome.data)) == {"why": [1, None]}
+
+
+async def test_definitions_are_not_touched(tmp_path: Path) -> None:
+    """T-100, T-17."""
+    definition = {
+        "name": "odd.tool",
+        "inputSchema": {
+            "$schema": "http://json-schema.org/draft-07/schema#",
+            "type": "object",
+            "additionalProperties": {"type": ["string", "null"]},
+            "properties": {"description": {"type": "string", "default": {"description": "\u200bkept"}}},
+        },
+        "annotations": {"readOnlyHint": True},
+        "x-vendor": {"a": [1]},
+    }
+    body = f"tools = [json.loads({json.dumps(json.dumps(definition))})]\nserve(echo)"
+    async with stdio_source(body, tmp_path) as source:
+        (tool,) = await source.list_tools()
+        assert tool.definition == definition
+
+
+# --- processes that do not come, do not answer, do not read, do not go
+
+
+@pytest.mark.parametrize("command", [("/nonexistent/server", "--token=hunter2"), ("no-such-program", "x")])
+async def test_a_missing_program_is_a_failed_source(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """T-101: the text names the command, neither arguments nor values."""
+    async with stdio_source(command, tmp_path, env={"SECRET": "hunter2"}) as source:
+        assert await source.list_tools() == ()
+        assert source.state == "failed"
+        outcome = refused(await call(source), Reason.SOURCE_UNAVAILABLE, "no")
+        assert command[0] in (source.error or "")
+        assert "hunter2" not in f"{source.error}{outcome.text}{source.status()}"
+
+
+async def test_a_program_that_is_not_executable_is_a_failed_source(tmp_path: Path) -> None:
+    """T-101."""
+    (tmp_path / "server").write_text("#!/bin/sh\n")
+    async with stdio_source((str(tmp_path / "server"),), tmp_path) as source:
+        assert await source.list_tools() == ()
+        assert source.state == "failed"
+
+
+async def test_a_server_that_is_silent_at_its_start_is_tried_again_later(tmp_path: Path) -> None:
+    """T-102."""
+    patience = Patience(start_s=0.2, polite_s=0.05, term_s=0.05)
+    async with stdio_source("time.sleep(60)", tmp_path, patience=patience, restarts=never) as source:
+        assert await source.list_tools() == ()
+        assert source.state == "crash_looping"
+        assert "0.2 s" in (source.error or "")
+        assert refused(await call(source), Reason.SOURCE_UNAVAILABLE, "no").retry_after_ms
+
+
+async def test_a_call_that_is_given_up_is_cancelled_at_the_server(tmp_path: Path) -> None:
+    """T-102: within a second, by our id; the next call is as good as any."""
+    body = """
+        def heard(m):
+            if m["method"] == "notifications/cancelled": sys.stderr.write("cancelled %s\\n" % m["params"]["requestId"])
+        def call(m):
+            if m["params"]["arguments"]: answer(m["id"], text("fine"))
+            else: sys.stderr.write("silent at %s\\n" % m["id"])
+            sys.stderr.flush()
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        given_up = asyncio.create_task(call(source))
+        await eventually(lambda: source.status()["stderr"])
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        assert text(await call(source, {"n": 1})) == "fine"
+        await eventually(lambda: len(source.status()["stderr"]) == 2)
+        (silent, cancelled) = source.status()["stderr"]
+        assert silent.split()[-1] == cancelled.split()[-1]
+        assert source.status()["inFlight"] == 0
+
+
+ENDINGS = {
+    "exits": ("os._exit(3)", "exited with code 3: called"),
+    "is killed": ("os.kill(os.getpid(), 9)", "was ended by SIGKILL: called"),
+    "closes its output but lives": ("os.close(1); out.close(); time.sleep(60)", "closed its output"),
+    "leaves somebody who holds its output": (
+        "os.fork() and os._exit(0) or time.sleep(60)",
+        "exited with code 0: called",
+    ),
+}
+
+
+@pytest.mark.parametrize(("ending", "reason"), ENDINGS.values(), ids=ENDINGS)
+async def test_a_server_that_ends_during_calls_fails_them_at_once(
+    tmp_path: Path, ending: str, reason: str
+) -> None:
+    """T-103: all its calls, never repeated; then it is started again."""
+    body = f"""
+        def call(m):
+            sys.stderr.write("called\\n"); sys.stderr.flush()
+            if m["params"]["arguments"]["n"] == 2: {ending}
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path, patience=HASTY) as source:
+        await source.list_tools()
+        began = time.monotonic()
+        outcomes = await asyncio.gather(call(source, {"n": 1}), call(source, {"n": 2}))
+        assert time.monotonic() - began < within(0.25)
+        for outcome in outcomes:
+            assert reason in refused(outcome, Reason.SOURCE_UNAVAILABLE, "unknown").message
+        assert source.state == "backoff"
+        assert len(await source.list_tools()) == 1
+        assert source.stale
+        waiting = refused(await call(source, {"n": 1}), Reason.SOURCE_UNAVAILABLE, "no")
+        assert 0 < (waiting.retry_after_ms or 0) <= 625
+        assert waiting.details == {"source": "stdio:child", "state": "backoff", "error": reason}
+        await eventually(lambda: source.state == "ready" and not source.stale)
+        assert source.status()["restarts"] == 1
+        assert source.status()["stderr"] == []
+
+
+async def test_a_server_that_does_not_read_holds_nobody_up(tmp_path: Path) -> None:
+    """T-104, F38: what could not be written was not delivered; what was may have been; the loop goes on."""
+    body = """
+        def call(m): time.sleep(60)
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path, patience=HASTY) as source:
+        await source.list_tools()
+        small = asyncio.create_task(call(source, {"n": 1}))
+        await asyncio.sleep(0)
+        large = asyncio.create_task(call(source, {"n": "x" * 2**20}))
+        longest, last = 0.0, time.monotonic()
+        while not large.done():
+            await asyncio.sleep(0.005)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+        refused(large.result(), Reason.SOURCE_UNAVAILABLE, "no")
+        refused(await small, Reason.SOURCE_UNAVAILABLE, "unknown")
+        assert longest < within(0.05)
+
+
+async def test_a_flood_on_standard_error_changes_nothing(tmp_path: Path) -> None:
+    """T-105, F36: 5 MB, most of it without a line end."""
+    body = """
+        def call(m):
+            os.write(2, b"a line\\n")
+            for _ in range(80): os.write(2, b"x" * 65536)
+            answer(m["id"], text("fine"))
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        assert text(await call(source)) == "fine"
+        assert sum(map(len, source.status()["stderr"])) <= 2_000
+
+
+async def test_a_server_that_will_not_go_is_gone_with_all_it_started(tmp_path: Path) -> None:
+    """T-106, T-90, F29, F30: it ignores TERM, and a grandchild left its session."""
+    body = """
+        import signal
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0: time.sleep(60)
+            os._exit(0)
+        def call(m): answer(m["id"], text("fine")); time.sleep(60)
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path, patience=HASTY) as source:
+        assert text(await call(source)) == "fine"
+        mark = source._server.env["LMTB_TEST_MARK"]
+        await eventually(lambda: len(alive(mark)) == 2)
+        began = time.monotonic()
+        await source.close()
+        assert time.monotonic() - began < within(1)
+        assert alive(mark) == []
+
+
+async def test_names_of_ours_are_nothing_special_behind_a_namespace(tmp_path: Path) -> None:
+    """T-107, MO3."""
+    names = ["lmToolsBridge.callTool", "openllm_secrets_get", "tool_search", "execute_code"]
+    body = f"""
+        tools = [{{"name": name, "inputSchema": {{"type": "object"}}}} for name in {names}]
+        serve(lambda m: answer(m["id"], text(m["params"]["name"])))
+    """
+    async with stdio_source(body, tmp_path) as source:
+        assert [tool.name for tool in await source.list_tools()] == names
+        assert source.namespace == "child"
+        assert [text(await call(source, name=name)) for name in names] == names
+
+
+async def test_a_storm_of_changes_is_one_refresh_at_a_time(tmp_path: Path) -> None:
+    """T-107: 1,000 notifications, then silence; the last state is what is listed."""
+    body = """
+        count = 0
+        def listed(m):
+            global count
+            count += 1
+            answer(m["id"], {"tools": [*tools, {"name": "list%d" % count, "inputSchema": {"type": "object"}}]})
+        def call(m):
+            for _ in range(1000): tell("notifications/tools/list_changed")
+            answer(m["id"], text("fine"))
+        serve(call)
+    """
+    async with stdio_source(body, tmp_path) as source:
+        heard = []
+        source.watch(lambda: heard.append(source.state))
+        assert [tool.name for tool in await source.list_tools()] == ["echo", "list1"]
+        assert text(await call(source)) == "fine"
+
+        async def refreshed() -> bool:
+            return [tool.name for tool in await source.list_tools()][1] != "list1"
+
+        async with asyncio.timeout(within(1)):
+            while not await refreshed():
+                await asyncio.sleep(0.02)
+        await asyncio.sleep(0)
+        assert [tool.name for tool in await source.list_tools()][1] in ("list2", "list3")
+
+
+async def test_a_server_that_asks_whatever_it_likes_gets_its_own_call_done(tmp_path: Path) -> None:
+    """T-86: unknown, huge, broken and far too many questions, before and after the answer of the call."""
+    body = """
+        heard_of = []
+        def heard(m): heard_of.append(m["id"]) if "id" in m else None
+        def ask(id, method, params): say({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+        def call(m):
+            if m["params"]["name"] == "report": return answer(m["id"], text(json.dumps(heard_of)))
+            ask("unknown", "vendor/question", {})
+            ask("huge", "elicitation/create", {"message": "x" * 10_000_000})
+            ask("broken", "elicitation/create", ["no", "object"])
+            ask("good", "elicitation/create", {"message": "?", "requestedSchema": {}})
+            for n in range(1000): ask("n%d" % n, "sampling/createMessage", {"messages": [], "maxTokens": 1})
+            answer(m["id"], text("fine"))
+            ask("late", "elicitation/create", {"message": "?"})
+            answer(m["id"], text("twice"))
+        serve(call)
+    """
+    asked: list[str] = []
+
+    async def ask(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
+        asked.append(method)
+        return msgspec.Raw(b"{}")
+
+    async with stdio_source(body, tmp_path) as source, asyncio.timeout(within(5)):
+        outcome = await source.call_tool("t", {}, CallContext(ask=ask))
+        assert text(outcome) == "fine"
+        while "late" not in (answered := json.loads(text(await call(source, name="report")))):
+            await asyncio.sleep(0.01)
+        assert {"unknown", "huge", "broken", "good"} <= set(answered)
+        assert "elicitation/create" in asked
+        assert len(asked) <= 1_002, "neither the huge one nor the late one"
+        assert source.status()["strays"] >= 1
+
+
+async def test_a_hostile_server_disturbs_no_other(tmp_path: Path) -> None:
+    """T-6: one floods and never answers, the other does not notice."""
+    flood = "while True: put(b'junk ' * 1000 + b'\\n')"
+    async with (
+        stdio_source(flood, tmp_path, patience=HASTY) as hostile,
+        stdio_source("serve(echo)", tmp_path) as good,
+    ):
+        listing = asyncio.create_task(hostile.list_tools())
+        await good.list_tools()
+        began = time.monotonic()
+        for _ in range(20):
+            await call(good)
+        assert time.monotonic() - began < within(1)
+        assert not listing.done()
+        listing.cancel()
+
+
+async def test_one_process_for_fifty_callers_with_its_own_words(tmp_path: Path) -> None:
+    """T-83: argv without a shell, the workspace as its folder, the given environment, nothing inherited."""
+    body = """
+        def call(m):
+            answer(m["id"], text(json.dumps([os.getpid(), os.getcwd(), dict(os.environ), sys.argv[1:]])))
+        serve(call)
+    """
+    command = (*program(body), "$(id) `id` ; *")
+    async with stdio_source(command, tmp_path, env={"MINE": "1"}) as source:
+        outcomes = await asyncio.gather(*(call(source) for _ in range(50)))
+        (words,) = {text(outcome) for outcome in outcomes}
+        pid, folder, environ, arguments = json.loads(words)
+        assert pid == source.status()["pid"]
+        assert folder == str(tmp_path)
+        assert arguments == ["$(id) `id` ; *"]
+        assert environ.keys() - {"LMTB_TEST_MARK", "LMTB_CHILD", "LC_CTYPE"} == {*await environment(), "MINE"}

@@ -1,0 +1,153 @@
+"""The tools of the workspace for a running script (T-78, T-192)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.script_tools import Scripts, script_source
+from workspace_server.results import encode_result
+from workspace_server.source import CallContext, ToolResult
+from workspace_server.sources.scripts.execution import bridge
+from workspace_server.sources.scripts.slots import Slots
+
+CALLS = """
+import lmtb_tool as t
+seen = {"names": [tool["name"] for tool in t.list_tools()], "found": t.tool_search("words", 3)}
+seen["text"] = t.call_tool("echo", {"a": "é"})
+seen["object"] = t.execute_tool("structured")
+for name in ("fails", "none"):
+    try:
+        t.call_tool(name)
+    except t.ToolCallFailed as failed:
+        seen[name] = str(failed)
+t.return_object(seen)
+"""
+
+
+class Box:
+    """A toolbox of a test: a coroutine function per tool."""
+
+    def __init__(self, **tools: Any) -> None:
+        self.tools = tools
+        self.asked: list[tuple[str, Mapping[str, Any]]] = []
+
+    async def listed(self) -> list[Mapping[str, Any]]:
+        return [{"name": name} for name in self.tools]
+
+    async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+        self.asked.append((name, arguments))
+        if name not in self.tools:
+            return {"error": {"code": -32602, "message": f"Tool not found or disabled: {name}"}}
+        outcome = self.tools[name]
+        return {
+            "result": encode_result(outcome if isinstance(outcome, ToolResult) else await outcome(arguments))
+        }
+
+
+async def test_a_script_lists_finds_and_calls_tools(tmp_path: Path) -> None:
+    box = Box(
+        echo=ToolResult("said"),
+        structured=ToolResult("{}", structured={"n": 1}),
+        fails=ToolResult("Error: no", is_error=True),
+        tool_search=ToolResult("[]", structured={"results": [{"name": "echo"}], "total": 1}),
+    )
+    async with script_source(tmp_path) as scripts:
+        scripts.write("t", CALLS)
+        outcome = await scripts.call("t", CallContext(toolbox=box))
+    assert isinstance(outcome, ToolResult)
+    assert outcome.structured == {
+        "names": ["echo", "structured", "fails", "tool_search"],
+        "found": [{"name": "echo"}],
+        "text": "said",
+        "object": {"n": 1},
+        "fails": "Error: no",
+        "none": "Tool not found or disabled: none",
+    }
+    assert box.asked[:2] == [("tool_search", {"query": "words", "max_results": 3}), ("echo", {"a": "é"})]
+
+
+async def test_scripts_call_scripts_in_one_place_and_not_for_ever(tmp_path: Path) -> None:
+    """T-78, T-192: with a single place for running scripts, and a depth that ends."""
+    async with script_source(tmp_path, slots=Slots(1, 5)) as scripts:
+        scripts.write("t", "import lmtb_tool as t\nt.return_object([t.get('depth'), t.call_tool('t', {})])\n")
+        outcome = await scripts.call("t", CallContext(toolbox=_nested(scripts, 2)), depth=1)
+    assert isinstance(outcome, ToolResult)
+    # the innermost has no toolbox any more
+    assert "tools cannot be called from here" in outcome.text
+
+
+def _nested(scripts: Scripts, depth: int) -> Box:
+    async def call(_: Mapping[str, Any]) -> ToolResult:
+        inner = CallContext(toolbox=_nested(scripts, depth - 1) if depth > 1 else None)
+        outcome = await scripts.call("t", inner, depth=depth)
+        assert isinstance(outcome, ToolResult)
+        return outcome
+
+    return Box(t=call)
+
+
+async def test_permission_ends_with_the_call(tmp_path: Path) -> None:
+    gone = asyncio.Event()
+
+    async def slow(_: Mapping[str, Any]) -> ToolResult:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            gone.set()
+            raise
+        return ToolResult("")
+
+    script = """
+import os, socket
+folder = os.path.dirname(os.environ["LMTB_TOOL_ARGS_FILE"])
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(folder + "/tools.sock")
+connection.sendall(b'{"do": "call", "name": "slow"}\\n')
+while not os.path.exists("asked"): pass
+print(folder)
+"""
+    async with script_source(tmp_path) as scripts:
+        scripts.write("t", script)
+
+        async def asked(arguments: Mapping[str, Any]) -> ToolResult:
+            (scripts.root / "asked").touch()
+            return await slow(arguments)
+
+        outcome = await scripts.call("t", CallContext(toolbox=Box(slow=asked)))
+        assert isinstance(outcome, ToolResult)
+        assert gone.is_set()
+        assert not Path(outcome.text).exists()
+
+
+@pytest.mark.parametrize("line", ["", "x", "[]", "1", "{}", '{"do": "x"}', '{"do": "call"}', '{"do": "call", "name": 1}',
+                                  '{"do": "call", "name": "t", "arguments": [1]}', "[" * 100_000])  # fmt: skip
+async def test_what_is_no_question_is_answered_by_an_error(tmp_path: Path, line: str) -> None:
+    box = Box()
+    async with bridge.served(tmp_path, box, Slots()):
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / bridge.SOCKET))
+        writer.write(line.encode() + b'\n{"do": "list"}\n')
+        assert json.loads(await reader.readline())["error"]["code"] == -32600
+        assert json.loads(await reader.readline()) == {"tools": []}
+        writer.close()
+        await writer.wait_closed()
+    assert box.asked == []
+
+
+async def test_a_tool_that_breaks_is_an_answer(tmp_path: Path) -> None:
+    async def broken(_: Mapping[str, Any]) -> ToolResult:
+        raise RuntimeError("secret")
+
+    async with bridge.served(tmp_path, Box(t=broken), Slots()):
+        reader, writer = await asyncio.open_unix_connection(str(tmp_path / bridge.SOCKET))
+        writer.write(b'{"do": "call", "name": "t"}\n')
+        answer = await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+    assert json.loads(answer)["error"]["code"] == -32603
+    assert b"secret" not in answer

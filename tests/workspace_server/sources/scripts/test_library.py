@@ -1,0 +1,141 @@
+"""What scripts use for arguments and results (T-71), without a process."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from workspace_server.sources.scripts.execution.runner import LIBRARY
+from workspace_server.sources.scripts.library.lmtb_toon import encode
+
+Load = Callable[..., ModuleType]
+
+
+@pytest.fixture
+def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
+    """A fresh `lmtb_tool` for each call of a tool with these arguments."""
+
+    def loaded(**arguments: Any) -> ModuleType:
+        (tmp_path / "arguments.json").write_text(json.dumps(arguments))
+        monkeypatch.setenv("LMTB_TOOL_ARGS_FILE", str(tmp_path / "arguments.json"))
+        monkeypatch.setenv("LMTB_TOOL_RESULT_FILE", str(tmp_path / "result.json"))
+        spec = importlib.util.spec_from_file_location("lmtb_tool", Path(LIBRARY, "lmtb_tool.py"))
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return loaded
+
+
+def test_every_function_of_the_contract_is_there_by_all_names(load: Load) -> None:
+    names = {"get", *(f"get_{kind}" for kind in ("string", "int", "float", "bool", "list", "object"))}
+    names |= {"return_string", "return_object", "return_toon", "return_error"}
+    names |= {"list_tools", "tool_search", "call_tool", "execute_tool"}
+    assert names <= set(load().__all__)
+    for file in ("llmr/mcp.py", "scriptling/mcp/tool.py"):
+        assert "from lmtb_tool import *" in Path(LIBRARY, file).read_text()
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "expected"),
+    [
+        ("get", None, None),
+        ("get_string", 7, "7"),
+        ("get_string", {"a": 1}, '{"a": 1}'),
+        ("get_int", "7", 7),
+        ("get_int", 7.0, 7),
+        ("get_int", "-7.0", -7),
+        ("get_int", True, 1),
+        ("get_float", "7", 7.0),
+        ("get_float", 7, 7.0),
+        ("get_bool", "Yes", True),
+        ("get_bool", "false", False),
+        ("get_bool", 0, False),
+        ("get_list", [1], [1]),
+        ("get_object", {"a": 1}, {"a": 1}),
+    ],
+)
+def test_arguments_come_as_asked_for(load: Load, function: str, value: Any, expected: Any) -> None:
+    found = getattr(load(x=value), function)("x")
+    assert (found, type(found)) == (expected, type(expected))
+
+
+@pytest.mark.parametrize(
+    ("function", "default"),
+    [("get", None), ("get_string", ""), ("get_int", 0), ("get_float", 0.0), ("get_bool", False), ("get_list", []), ("get_object", {})],
+)  # fmt: skip
+def test_what_was_not_given_is_the_default(load: Load, function: str, default: Any) -> None:
+    module = load(null=None)
+    assert getattr(module, function)("x") == default
+    assert getattr(module, function)("x", [3]) == [3]
+    assert getattr(module, function)("null") == default
+
+
+@pytest.mark.parametrize(
+    ("function", "value"),
+    [("get_int", "x"), ("get_int", 1.5), ("get_int", "1.5"), ("get_int", []), ("get_float", {}), ("get_float", "x"),
+     ("get_bool", "x"), ("get_bool", []), ("get_list", "a,b"), ("get_object", [])],
+)  # fmt: skip
+def test_what_does_not_fit_is_an_error(load: Load, function: str, value: Any) -> None:
+    with pytest.raises(ValueError):
+        getattr(load(x=value), function)("x")
+
+
+@pytest.mark.parametrize(
+    ("function", "value", "left"),
+    [
+        ("return_string", 56.0, {"text": "56.0"}),
+        ("return_object", {"é": [1]}, {"object": {"é": [1]}}),
+        ("return_error", "no", {"error": "no"}),
+    ],
+)
+def test_the_first_result_ends_the_script(
+    load: Load, tmp_path: Path, function: str, value: Any, left: Any
+) -> None:
+    module = load()
+    for attempt in (value, "later"):
+        with pytest.raises(SystemExit) as ended:
+            getattr(module, function)(attempt)
+        assert ended.value.code == 0
+    assert json.loads((tmp_path / "result.json").read_text()) == left
+
+
+@pytest.mark.parametrize("value", [float("nan"), {1}, object()])
+def test_a_value_that_is_no_json_is_an_error_of_the_script(load: Load, tmp_path: Path, value: Any) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        load().return_object(value)
+    assert not (tmp_path / "result.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "null"),
+        ("a b", "a b"),
+        ("", '""'),
+        ("true", '"true"'),
+        ("-1", '"-1"'),
+        ("05", '"05"'),
+        ("a,b", '"a,b"'),
+        (1.0, "1"),
+        (1.5, "1.5"),
+        ({}, ""),
+        ([], "[0]:"),
+        ([1, "a", None], "[3]: 1,a,null"),
+        ({"a": 1, "b": {"c": True}}, "a: 1\nb:\n  c: true"),
+        ({"a b": []}, '"a b"[0]:'),
+        ({"u": [{"id": 1, "n": "x"}, {"id": 2, "n": "y"}]}, "u[2]{id,n}:\n  1,x\n  2,y"),
+        ({"u": [{"id": 1}, {"n": [1]}]}, "u[2]:\n  - id: 1\n  - n[1]: 1"),
+        ({"u": [1, {"a": 1, "b": 2}, [3]]}, "u[3]:\n  - 1\n  - a: 1\n    b: 2\n  - [1]: 3"),
+    ],
+)
+def test_toon(value: Any, text: str) -> None:
+    assert encode(value) == text

@@ -1,0 +1,1 @@
+"""What may stop a call before it runs: approvals and rate limits."""

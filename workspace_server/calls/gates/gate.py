@@ -1,0 +1,95 @@
+"""Who is let through to a tool that they may see: approvals and rate limits (T-178 to T-181)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from workspace_server.calls.gates import approvals, rate_limit
+from workspace_server.calls.gates.approvals import Admitted, Approvals, Decision
+from workspace_server.calls.gates.rate_limit import RateLimiter
+from workspace_server.catalog.registry import Offered
+from workspace_server.config.model import Configuration
+from workspace_server.source import CallContext
+
+
+class Gate(Protocol):
+    """Decides about one call just before it runs."""
+
+    def is_open(self, offered: Offered, configuration: Configuration) -> bool:
+        """Whether all calls of a tool are let through that bring no answers, whoever makes them, and when."""
+
+    async def admit(
+        self,
+        offered: Offered,
+        arguments: Mapping[str, Any],
+        context: CallContext,
+        configuration: Configuration,
+    ) -> Decision:
+        """Whether the call may run now, and with which context."""
+
+
+class OpenGate:
+    """Lets everything through."""
+
+    def is_open(self, offered: Offered, configuration: Configuration) -> bool:
+        """See `Gate`."""
+        return True
+
+    async def admit(
+        self,
+        offered: Offered,
+        arguments: Mapping[str, Any],
+        context: CallContext,
+        configuration: Configuration,
+    ) -> Decision:
+        """See `Gate`."""
+        return Admitted(context)
+
+
+class Guard:
+    """The gate of a real server.
+
+    Args:
+        approvals: asks people, and knows their answers again.
+        limiter: the rate of each limited tool.
+        now: monotonic seconds, for the rate.
+        wall: seconds since 1970, for answers that may come to a later run.
+    """
+
+    def __init__(
+        self,
+        approvals: Approvals,
+        limiter: RateLimiter,
+        *,
+        now: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._approvals = approvals
+        self._limiter = limiter
+        self._now = now
+        self._wall = wall
+
+    def is_open(self, offered: Offered, configuration: Configuration) -> bool:
+        """See `Gate`."""
+        tool = offered.tool
+        return not tool.rated and approvals.policy(offered.name, tool, configuration.approvals) == "allow"
+
+    async def admit(
+        self,
+        offered: Offered,
+        arguments: Mapping[str, Any],
+        context: CallContext,
+        configuration: Configuration,
+    ) -> Decision:
+        """See `Gate`. A call that has to wait asks nobody, and only what begins to run is counted."""
+        name, tool = offered.name, offered.tool
+        counts = tool.rated and not self._approvals.goes_on(context)
+        if counts and (seconds := self._limiter.wait(name, context.client, self._now())):
+            return rate_limit.refusal(name, seconds)
+        decided = approvals.policy(name, tool, configuration.approvals)
+        decision = await self._approvals.decide(name, tool, decided, arguments, context, self._wall())
+        if counts and isinstance(decision, Admitted):
+            self._limiter.take(name, context.client, self._now())
+        return decision

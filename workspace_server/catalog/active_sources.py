@@ -1,0 +1,224 @@
+"""Which sources a workspace has: what the configuration names and the user trusts, kept in step with both.
+
+Looks at the files with every request; a source whose entry did not change is left alone (T-5, T-90, D-13).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+from protocol.issues import Issue
+from workspace_server import naming
+from workspace_server.catalog.registry import Registry
+from workspace_server.config.combine import apply_widening
+from workspace_server.config.load import Configurations
+from workspace_server.config.model import Configuration, RemoteServer, StdioServer
+from workspace_server.files.change_detection import Glance
+from workspace_server.files.local_disk import are_local
+from workspace_server.files.single_flight import Fresh
+from workspace_server.source import Source
+from workspace_server.sources.dependencies import Surroundings
+from workspace_server.sources.factory import Making
+from workspace_server.sources.inactive import WaitingSource, pending_issue
+from workspace_server.trust.item import Verdict
+from workspace_server.trust.items import SETTINGS_KEY, ItemMaker, remote_key, stdio_key
+from workspace_server.trust.store import TrustStore
+
+KEPT: Final = "workspace.toml.last-good"
+OWN_FOLDER: Final = ".lm-tools-bridge"
+UNRESOLVED: Final = "CONFIG_UNRESOLVED_VARIABLE"
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What the files said: the configuration, what of it is trusted (by item key), and what else is wrong."""
+
+    configuration: Configuration
+    verdicts: Mapping[str, Verdict]
+    issue: Issue | None = None
+
+
+@runtime_checkable
+class Followed(Protocol):
+    """A source that looks at files, which happens in one go with the configuration."""
+
+    def look(self, glance: Glance) -> None:
+        """Look at the files now. `glance` hears what the source's tools depend on. Blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A source there should be: its key, what it is made from (another value: another source), its maker."""
+
+    key: str
+    spec: object
+    make: Callable[[], Source]
+
+
+class Sources:
+    """The sources of one workspace. The registry owns and closes them.
+
+    Args:
+        registry: gets the sources.
+        around: what sources need of the world.
+        builtin: the built-in sources, first in order while they are not switched off.
+        make: makes the sources that read or start something.
+        glance: says when a look would find nothing new.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        around: Surroundings,
+        builtin: Sequence[Source],
+        make: Making,
+        glance: Glance | None = None,
+    ) -> None:
+        self._registry = registry
+        self._around = around
+        self._make = make
+        self._fixed = list(builtin)
+        self._root = Path(around.root)
+        self._own = os.path.join(around.root, OWN_FOLDER)  # noqa: PTH118  a string, asked for with every request
+        self._environ = dict(around.environ)
+        self._configurations = Configurations(
+            self._root,
+            around.config_dir,
+            self._environ,
+            manager_port=around.manager_port or None,
+            kept=around.state_dir / KEPT,
+        )
+        self._store = TrustStore(around.state_dir / "trust")
+        self._items = ItemMaker(self._root)
+        self._path = self._environ.get("PATH", "")
+        self._knows_shell = False
+        self._folders = (self._root, around.config_dir, around.state_dir)
+        self._fresh = Fresh(self._look)
+        self._looked: Looked | None = None
+        self._in_force = Configuration()
+        self._made: dict[str, tuple[object, Source]] = {}
+        self._looks: list[Callable[[Glance], None]] = []
+        self._glance = glance or Glance()
+
+    async def configure(self) -> Configuration:
+        """The configuration in force for a request that has just come in; the sources are those it names."""
+        looked = await self._fresh.get()
+        if not self._knows_shell and _needs_shell(looked.configuration):
+            shell = await self._around.shell()
+            if not self._knows_shell:  # whoever asks meanwhile waits, too, or would see other programs
+                self._knows_shell = True
+                self._learn(shell)
+            looked = await self._fresh.get()
+        if looked is not self._looked:
+            self._looked = looked
+            self._apply(looked)
+        return self._in_force
+
+    def configure_now(self) -> Configuration | None:
+        """The same, where that takes no waiting; None where it does, or where something changed."""
+        looked = self._fresh.get_now()
+        return self._in_force if looked is not None and looked is self._looked else None
+
+    async def close(self) -> None:
+        """Wait for the look that is under way, and end what was asked of the shell."""
+        await self._fresh.close()
+        await self._around.close()
+
+    def trusts(self, digests: Mapping[str, str]) -> Mapping[str, Verdict]:
+        """What of these items, given by digest, the user trusts. Blocks."""
+        return self._store.verdicts(self._root, digests)
+
+    def _look(self) -> Looked:
+        glance = self._glance
+        if self._looked is not None and glance.is_same():
+            return self._looked
+        begun = glance.begin()
+        looked = self._look_closely(glance)
+        if looked == self._looked:
+            looked = self._looked
+        else:
+            glance.doubt()  # it has to be found again until somebody has acted on it
+        glance.end(begun)
+        return looked
+
+    def _look_closely(self, glance: Glance) -> Looked:
+        configuration = self._configurations.current(glance)
+        for look in self._looks:
+            look(glance)
+        items = self._items.all(configuration, self._path, glance)
+        verdicts = self.trusts({item.key: item.digest() for item in items}) if items else {}
+        brings = bool(items) or os.path.lexists(self._own)
+        issue = self._store.issue(self._root) if brings else None
+        for path in (self._own, *self._store.paths(self._root)):
+            glance.saw(path)
+        if issue is not None:
+            glance.doubt()
+        return Looked(configuration, verdicts, issue)
+
+    def _learn(self, environ: Mapping[str, str]) -> None:
+        """What the user's login shell sets gives placeholders a value and programs a path."""
+        self._path = environ.get("PATH", self._path)
+        self._environ.update({**environ, **self._environ, "PATH": self._path})
+        self._configurations.forget()
+        self._glance.forget()
+
+    def _apply(self, looked: Looked) -> None:
+        self._glance.forget()
+        configuration, issues = looked.configuration, [looked.issue] if looked.issue is not None else []
+        waiting = looked.verdicts.get(SETTINGS_KEY)
+        if waiting == "trusted":
+            configuration = apply_widening(configuration)
+        elif waiting is not None:
+            text = "Settings of this workspace that would offer more tools"
+            issues.append(pending_issue(text, waiting, str(self._root)))
+        self._in_force = replace(configuration, issues=(*configuration.issues, *issues))
+        self._registry.internal_prefix = configuration.internal_prefix
+        made: dict[str, tuple[object, Source]] = {}
+        for one in self._wanted(configuration, looked.verdicts):
+            known = self._made.get(one.key)
+            is_same = known is not None and known[0] == one.spec
+            made[one.key] = known if known is not None and is_same else (one.spec, one.make())
+        self._made = made
+        sources = [source for _, source in made.values()]
+        self._looks = [source.look for source in sources if isinstance(source, Followed)]
+        scripts = configuration.scripts
+        elsewhere = (*scripts.tools_path, *scripts.libraries_path)
+        self._fresh.may_be_quick = are_local((*self._folders, *elsewhere))
+        self._registry.replace([*(self._fixed if configuration.builtin else ()), *sources])
+
+    def _wanted(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[Wanted]:
+        """The sources in the order of their entries."""
+        scripts = configuration.scripts
+        for identity in naming.SCRIPT_SOURCES:
+            yield Wanted(identity, scripts, partial(self._make.script, identity, scripts, self.trusts))
+        if scripts.execute_code:
+            yield Wanted("execute_code", None, self._make.code)
+        servers: list[StdioServer | RemoteServer] = [*configuration.stdio, *configuration.remote]
+        for entry in servers:
+            key = server_key(entry)
+            verdict = verdicts.get(key, "never") if entry.origin.scope == "workspace" else "trusted"
+            yield Wanted(key, (entry, verdict), partial(self._server, entry, verdict))
+
+    def _server(self, entry: StdioServer | RemoteServer, verdict: Verdict) -> Source:
+        if not entry.enabled:
+            return WaitingSource(entry, "disabled")
+        if verdict != "trusted":
+            return WaitingSource(entry, "pending_trust", verdict, str(self._root))
+        return self._make.server(entry)
+
+
+def server_key(entry: StdioServer | RemoteServer) -> str:
+    """The key under which an entry is trusted."""
+    return stdio_key(entry.namespace) if isinstance(entry, StdioServer) else remote_key(entry.namespace)
+
+
+def _needs_shell(configuration: Configuration) -> bool:
+    """Whether anything here may start a program, or names a variable that only the shell may know."""
+    unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
+    named = any(entry.enabled and entry.token_env for entry in configuration.remote)
+    return unresolved or named or any(entry.enabled for entry in configuration.stdio)

@@ -1,0 +1,101 @@
+"""The verb secrets: values by name, which configurations and tools may ask for. Values are never shown.
+
+A value comes from a hidden prompt or from standard input, never from an argument: everybody sees those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Coroutine
+from typing import Any, Final, TypeVar
+
+import click
+
+from workspace_server.command.arguments import Places, Refused, json_option, print_json
+from workspace_server.secrets.entry import InvalidEntry, SecretsUnavailable
+from workspace_server.secrets.store import open_store
+from workspace_server.trust.printable import printable
+
+_MAX_INPUT: Final = 1024 * 1024
+Answer = TypeVar("Answer")
+
+
+@click.group()
+def secrets() -> None:
+    """Keep secrets for servers and tools: values are stored, named, and never shown."""
+
+
+@secrets.command("set")
+@click.argument("key")
+@click.option("--stdin", "from_stdin", is_flag=True, help="Read the value from standard input.")
+@click.pass_obj
+def set_secret(places: Places, *, key: str, from_stdin: bool) -> None:
+    """Store a value under KEY; you are asked for it."""
+    value = _from_stdin() if from_stdin else _from_prompt(key)
+    if not value:
+        raise Refused(
+            "an empty value was not stored", f"to remove it: lmtb secrets delete {key}", reason="empty"
+        )
+    _run(open_store(places.state_dir, os.environ).set(key, value))
+    click.echo(f"Stored {printable(key)}.")
+
+
+@secrets.command("list")
+@json_option
+@click.pass_obj
+def list_secrets(places: Places, *, as_json: bool) -> None:
+    """Show the names of all stored secrets."""
+    keys = _run(open_store(places.state_dir, os.environ).list())
+    if as_json:
+        print_json({"keys": keys})
+    elif not keys:
+        click.echo("No secret is stored.")
+    for key in () if as_json else keys:
+        click.echo(printable(key))
+
+
+@secrets.command("delete")
+@click.argument("key")
+@click.pass_obj
+def delete_secret(places: Places, *, key: str) -> None:
+    """Remove the value stored under KEY."""
+    if not _run(open_store(places.state_dir, os.environ).delete(key)):
+        raise Refused(
+            f"there is no secret {key}", "lmtb secrets list shows their names", reason="unknown_secret"
+        )
+    click.echo(f"Removed {printable(key)}.")
+
+
+def _from_prompt(key: str) -> str:
+    if not sys.stdin.isatty():
+        step = f"run it in a terminal, or pipe the value: … | lmtb secrets set {key} --stdin"
+        raise Refused("there is no terminal to ask for the value at", step, reason="not_asked")
+    value: str = click.prompt(
+        f"Value of {printable(key)} (not shown)", hide_input=True, default="", show_default=False
+    )
+    return value
+
+
+def _from_stdin() -> str:
+    """Everything up to the end, without the line end that `echo` adds."""
+    raw = sys.stdin.buffer.read(_MAX_INPUT + 1)
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        text = ""
+    if len(raw) > _MAX_INPUT or (raw and not text):
+        raise Refused("the value is not text, or too long", "store a shorter text", reason="bad_value")
+    return text.removesuffix("\n").removesuffix("\r")
+
+
+def _run(work: Coroutine[Any, Any, Answer]) -> Answer:
+    try:
+        return asyncio.run(work)
+    except InvalidEntry as error:
+        raise Refused(str(error), "choose another name or value", reason="invalid") from error
+    except SecretsUnavailable as error:
+        raise Refused(
+            str(error), "nothing was changed; try again once that is solved", reason="unavailable"
+        ) from error

@@ -1,0 +1,230 @@
+"""The verbs trust and untrust: show a person what a workspace would run, ask, and keep the answer.
+
+What is kept is the answer to what was shown: the items are read once, and exactly those are trusted. Content
+that changes while the question stands is asked about again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from protocol.issues import Issue
+from workspace_server.command import item_display
+from workspace_server.command.arguments import (
+    Places,
+    Refused,
+    json_option,
+    print_json,
+    real_folder,
+)
+from workspace_server.command.trust_items import gather
+from workspace_server.trust.difference import differences
+from workspace_server.trust.item import Item, Verdict
+from workspace_server.trust.printable import printable
+from workspace_server.trust.record import Recorded
+from workspace_server.trust.store import Known, TrustStore, Unusable
+
+FOLDER: Final = "trust"
+"""Where in the state folder the store lies."""
+_NOTE: Final = (
+    "Checked are the commands, the files they name, and all files of script tools.\n"
+    "What a program reads or downloads beyond that is not."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One look at a workspace: what there is, and what was trusted of it."""
+
+    root: Path
+    items: Sequence[Item]
+    issues: Sequence[Issue]
+    verdicts: Mapping[str, Verdict]
+    recorded: Mapping[str, Recorded]
+    problem: str | None
+
+    @property
+    def waiting(self) -> int:
+        return sum(verdict != "trusted" for verdict in self.verdicts.values())
+
+    @property
+    def removed(self) -> list[str]:
+        return sorted(self.recorded.keys() - self.verdicts.keys())
+
+    @property
+    def settled(self) -> bool:
+        """Nothing waits, and nothing is left over."""
+        return not self.waiting and not self.removed and self.problem is None
+
+    def as_json(self) -> dict[str, Any]:
+        items = [item_display.as_json(item, self.verdicts[item.key]) for item in self.items]
+        return {
+            "root": str(self.root),
+            "trusted": not self.waiting and self.problem is None,
+            "items": items,
+            "removed": self.removed,
+            "issues": [issue.as_json() for issue in self.issues],
+            "problem": self.problem,
+        }
+
+
+@click.command()
+@click.argument("root", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--diff", "only_diff", is_flag=True, help="Show what changed since it was trusted; trust nothing."
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--list", "list_all", is_flag=True, help="Show the workspaces that were trusted.")
+@json_option
+@click.pass_obj
+def trust(
+    places: Places, *, root: Path | None, only_diff: bool, yes: bool, list_all: bool, as_json: bool
+) -> None:
+    """Allow what the workspace ROOT brings along to run: its script tools, servers and settings.
+
+    What is trusted is exactly what is shown; when it changes, it waits for you again.
+    """
+    store = TrustStore(places.state_dir / FOLDER)
+    if list_all == (root is not None):
+        raise click.UsageError("give the folder of a project, or --list")
+    if root is None:
+        _list(store, places, as_json=as_json)
+        return
+    view = _look(store, real_folder(root), places)
+    if only_diff:
+        _show_difference(view, as_json=as_json)
+    elif as_json:
+        print_json((_accept(store, view, places) if yes else view).as_json())
+    else:
+        _ask(store, view, yes=yes)
+
+
+@click.command()
+@click.argument("root", type=click.Path(path_type=Path))
+@json_option
+@click.pass_obj
+def untrust(places: Places, *, root: Path, as_json: bool) -> None:
+    """Take back what was allowed for the workspace ROOT. The folder may be gone."""
+    try:
+        was = TrustStore(places.state_dir / FOLDER).untrust(root)
+    except Unusable as unusable:
+        raise _refused(unusable) from unusable
+    if not was:
+        raise Refused(
+            f"nothing was trusted at {root}", "lmtb trust --list shows what is", reason="not_trusted"
+        )
+    if as_json:
+        print_json({"ok": True, "root": str(root)})
+    else:
+        click.echo(f"From the next request on, nothing that comes with {printable(root)} runs.")
+
+
+def _look(store: TrustStore, root: Path, places: Places) -> _View:
+    found = gather(root, places.config_dir, os.environ, places.path)
+    verdicts = store.verdicts(root, {item.key: item.digest() for item in found.items})
+    issue = store.issue(root)
+    problem = None if issue is None else issue.message
+    return _View(root, found.items, found.issues, verdicts, store.recorded(root), problem)
+
+
+def _accept(store: TrustStore, view: _View, places: Places) -> _View:
+    _trust(store, view)
+    return _look(store, view.root, places)
+
+
+def _trust(store: TrustStore, view: _View) -> None:
+    try:
+        store.trust(view.root, view.items)
+    except Unusable as unusable:
+        raise _refused(unusable) from unusable
+    except ValueError as error:
+        raise Refused(str(error), "rename one of them", reason="same_name") from error
+
+
+def _ask(store: TrustStore, view: _View, *, yes: bool) -> None:
+    if view.problem is not None:
+        click.echo(printable(view.problem), err=True)
+    if not view.items and not view.recorded:
+        _show_issues(view)
+        text = f"{view.root} brings nothing along that needs trust"
+        raise Refused(text, "nothing to do; its read-only tools work anyway", reason="nothing_to_trust")
+    click.echo(f"{printable(view.root)} brings along:\n")
+    item_display.show_items(view.items, view.verdicts)
+    for key in view.removed:
+        click.echo(f"  removed  {printable(view.recorded[key].title, width=item_display.MAX_TITLE)}")
+    _show_issues(view)
+    if view.settled:
+        click.echo("\nAll of this is trusted already.")
+        return
+    click.echo(f"\n{_NOTE}")
+    if not yes:
+        _confirm(view)
+    _trust(store, view)
+    click.echo(f"Trusted. To take it back: lmtb untrust {printable(view.root)}")
+
+
+def _show_issues(view: _View) -> None:
+    if view.issues:
+        click.echo("\nLeft out, or not as it was meant:")
+    for issue in view.issues:
+        click.echo(f"  {printable(issue.message)}")
+
+
+def _confirm(view: _View) -> None:
+    count = len(view.items)
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        step = f"look at it, then run: lmtb trust --yes {view.root}"
+        raise Refused("nothing was trusted: there is no terminal to ask at", step, reason="not_asked")
+    if any(verdict == "changed" for verdict in view.verdicts.values()):
+        click.echo(f"What changed: lmtb trust --diff {printable(view.root)}")
+    things = "this item" if count == 1 else f"these {count} items"
+    if not click.confirm(f"Trust {things}?", default=False):
+        raise Refused("nothing was trusted", "run lmtb trust again when you have decided", reason="declined")
+
+
+def _show_difference(view: _View, *, as_json: bool) -> None:
+    changes = differences(view.recorded, view.items)
+    if as_json:
+        found = [
+            {"key": one.key, "kind": one.kind, "title": one.title, "lines": one.lines} for one in changes
+        ]
+        print_json({**view.as_json(), "changes": found})
+        return
+    if view.problem is not None:
+        click.echo(printable(view.problem), err=True)
+    if not changes:
+        click.echo("Nothing changed since it was trusted." if view.recorded else "Nothing needs trust.")
+    item_display.show_changes(changes)
+
+
+def _list(store: TrustStore, places: Places, *, as_json: bool) -> None:
+    rows = [(known.path, _state(store, known, places)) for known in store.known()]
+    if as_json:
+        print_json({"workspaces": [{"root": root, "state": state} for root, state in rows]})
+    elif not rows:
+        click.echo("No workspace was trusted yet.")
+    for root, state in () if as_json else rows:
+        click.echo(f"{printable(root or '(unknown)')}: {printable(state)}")
+
+
+def _state(store: TrustStore, known: Known, places: Places) -> str:
+    if known.path is None:
+        return f"not believed: {known.problem}"
+    root = Path(known.path)
+    if not root.is_dir():
+        return "gone"
+    view = _look(store, root, places)
+    if view.problem is not None:
+        return f"not believed: {view.problem}"
+    return f"{view.waiting} of {len(view.items)} wait for trust" if view.waiting else "trusted"
+
+
+def _refused(unusable: Unusable) -> Refused:
+    return Refused(unusable.message, unusable.next_step, reason="store_unusable")

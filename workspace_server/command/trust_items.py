@@ -1,0 +1,73 @@
+"""Everything in a workspace that runs only with consent, as its server sees it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from protocol.issues import Issue
+from workspace_server.catalog.active_sources import UNRESOLVED
+from workspace_server.config.load import Configurations
+from workspace_server.config.model import Configuration
+from workspace_server.processes.login_shell import login_environment
+from workspace_server.sources.factory import WORKSPACE_TOOLS
+from workspace_server.sources.scripts.definition.catalog import Catalog
+from workspace_server.sources.scripts.definition.snapshot import Snapshot
+from workspace_server.trust.item import Item, Verdict
+from workspace_server.trust.items import ItemMaker
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """The items of a workspace, and what is wrong with the rest of what it brings along."""
+
+    items: tuple[Item, ...]
+    issues: tuple[Issue, ...]
+
+
+def gather(root: Path, config_dir: Path, environ: Mapping[str, str], path: str | None = None) -> Gathered:
+    """Script tools, servers, settings. Reads everything, runs nothing of it.
+
+    Args:
+        root: the workspace's folder.
+        config_dir: the user's configuration folder.
+        environ: the environment its server would have.
+        path: the PATH of the process that starts servers; None for the one in `environ`.
+    """
+    known = dict(environ) if path is None else {**environ, "PATH": path}
+    configuration = Configurations(root, config_dir, known).current()
+    if _needs_shell(configuration):  # asking it takes its time
+        shell = asyncio.run(login_environment(known))
+        known = {**shell, **known, "PATH": shell["PATH"]}
+        configuration = Configurations(root, config_dir, known).current()
+    scripts = _scripts(root, configuration)
+    found = (*configuration.issues, *scripts.issues)
+    return Gathered(
+        (*scripts.items, *ItemMaker(root).all(configuration, known.get("PATH", ""))),
+        tuple(issue for issue in found if issue.category != "trust"),
+    )
+
+
+def all_items(
+    root: Path, config_dir: Path, environ: Mapping[str, str], path: str | None = None
+) -> list[Item]:
+    """The items of `gather`."""
+    return list(gather(root, config_dir, environ, path).items)
+
+
+def _needs_shell(configuration: Configuration) -> bool:
+    """As its server decides it (`catalog/active_sources.py`)."""
+    unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
+    return unresolved or any(server.enabled for server in configuration.stdio)
+
+
+def _scripts(root: Path, configuration: Configuration) -> Snapshot:
+    scripts = configuration.scripts
+    folders = [root / WORKSPACE_TOOLS, *scripts.workspace_tools_path]
+    return Catalog(folders, root, _nothing, libraries=scripts.workspace_libraries_path).look()
+
+
+def _nothing(digests: Mapping[str, str]) -> Mapping[str, Verdict]:
+    return dict.fromkeys(digests, "never")

@@ -1,0 +1,1 @@
+"""The file formats of configuration: TOML, JSON of other clients, editor settings."""

@@ -1,0 +1,27 @@
+"""Our settings in an editor's files: `lmToolsBridge.<key>` (T-27). The files are found by `load.py`.
+
+The editor's own search settings in the same files are `sources/builtin/search/editor_settings.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from workspace_server.config import settings
+from workspace_server.config.notes import Notes
+from workspace_server.config.settings import Settings
+
+PREFIX: Final = "lmToolsBridge."
+
+
+def read(document: Mapping[str, Any], notes: Notes) -> Settings:
+    """The checked settings of one decoded file; keys that belong to somebody else say nothing."""
+    ours = {key.removeprefix(PREFIX): value for key, value in document.items() if key.startswith(PREFIX)}
+    return settings.checked(ours, notes)
+
+
+def of_workspace_file(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings in a `*.code-workspace` file."""
+    found = document.get("settings")
+    return found if isinstance(found, Mapping) else {}

@@ -1,0 +1,254 @@
+"""One server of a configuration file, checked and expanded, be it TOML or imported JSON (T-81, T-108).
+
+The formats translate into the keys of our TOML first (`toml_file.py`, `mcp_json.py`).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+from workspace_server.config.formats import environment, variables
+from workspace_server.config.formats.fields import Fields, Unusable, choice
+from workspace_server.config.formats.jsonc import Broken
+from workspace_server.config.formats.variables import Unresolved, Variables
+from workspace_server.config.model import Origin, RemoteServer, Sharing, StdioServer
+from workspace_server.config.notes import Notes, named
+from workspace_server.source import Default, TaskUse, Visibility
+
+Server = StdioServer | RemoteServer
+Kind = Literal["stdio", "remote"]
+
+MAX_TIMEOUT_S: Final = 600.0
+MAX_TASK_S: Final = 24 * 3600.0
+UNNAMED: Final = "server"
+"""What an entry of our TOML is called whose namespace is empty."""
+ALL_TOOLS: Final = "*"
+REFUSED_KEYS: Final = frozenset({
+    "trusted", "trust", "allow", "autoApprove", "auto_approve", "alwaysAllow", "always_allow", "approvals",
+    "approval", "execute_code", "internal_prefix",
+})  # fmt: skip
+"""Keys by which a workspace's file would give itself rights (TR5)."""
+_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
+_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_Separator = Literal["__", "_", "-"]
+_Transport = Literal["auto", "http", "sse"]
+_Auth = Literal["", "oauth"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where entries stand, and what their placeholders mean there.
+
+    `read` gives the bytes of a file that an entry names, or raises `Broken`.
+    """
+
+    origin: Origin
+    dialect: variables.Dialect
+    variables: Variables
+    notes: Notes
+    read: Callable[[Path], bytes]
+
+
+def server(
+    kind: Kind, values: Mapping[str, Any], raw: Mapping[str, Any], place: Place, label: str
+) -> Server | None:
+    """The server of one entry, or None and an issue that names the entry.
+
+    Args:
+        kind: what the entry describes.
+        values: the entry in the keys of our TOML.
+        raw: the entry as it is written.
+        place: where it stands.
+        label: how issues name it.
+    """
+    try:
+        return _Builder(Fields(values), raw, place, label).build(kind)
+    except Unusable as reason:
+        place.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", label)
+    except Unresolved as missing:
+        message = f"{named(missing.name)} has no value; the server is not started"
+        place.notes.error("CONFIG_UNRESOLVED_VARIABLE", message, label)
+    return None
+
+
+def note_unknown(keys: list[str], place: Place, label: str | None = None) -> None:
+    """Warn about keys that nobody reads, and about those that a workspace may not set."""
+    refused = [key for key in keys if key in REFUSED_KEYS and place.origin.scope == "workspace"]
+    unknown = [key for key in keys if key not in refused]
+    if refused:
+        shown = ", ".join(map(named, refused))
+        place.notes.warn("CONFIG_KEY_REFUSED", f"a workspace cannot set {shown}; it is ignored", label)
+    if unknown:
+        shown = ", ".join(map(named, unknown))
+        place.notes.warn("CONFIG_UNKNOWN_KEY", f"unknown: {shown}; it is ignored", label)
+
+
+class _Builder:
+    def __init__(self, fields: Fields, raw: Mapping[str, Any], place: Place, label: str) -> None:
+        self._fields = fields
+        self._raw = raw
+        self._place = place
+        self._label = label
+        self._enabled = fields.flag("enabled", True)
+        self._files: dict[str, bytes] = {}
+
+    def build(self, kind: Kind) -> Server:
+        built = self._stdio() if kind == "stdio" else self._remote()
+        note_unknown(self._fields.left, self._place, self._label)
+        return built
+
+    def _stdio(self) -> StdioServer:
+        command = self._fields.texts("command")
+        if not command or not command[0].strip():
+            raise Unusable('"command" is missing')
+        return StdioServer(
+            command=tuple(self._expand(word, path=True) for word in command),
+            env=self._env(),
+            cwd=self._folder(self._fields.text("cwd")),
+            sharing=self._fields.choice("sharing", Sharing, "workspace"),
+            files=self._files,
+            **self._common(),
+        )
+
+    def _remote(self) -> RemoteServer:
+        fields = self._fields
+        tokens = {key: fields.text(key) for key in ("token", "token_env", "token_secret")}
+        given = [key for key, value in tokens.items() if value]
+        if len(given) > 1:
+            raise Unusable(f"{' and '.join(given)} exclude each other")
+        return RemoteServer(
+            url=self._url(fields.required("url")),
+            token=self._expand(tokens["token"]),
+            token_env=tokens["token_env"],
+            token_secret=tokens["token_secret"],
+            auth=fields.choice("auth", _Auth, ""),
+            client_id=self._expand(fields.text("client_id")),
+            client_secret=self._expand(fields.text("client_secret")),
+            scope=fields.text("scope"),
+            headers=self._headers(),
+            transport=fields.choice("transport", _Transport, "auto"),
+            allow_private=fields.flag("allow_private"),
+            **self._common(),
+        )
+
+    def _common(self) -> dict[str, Any]:
+        fields = self._fields
+        visibility, visibilities = self._visibility(fields.take("tool_visibility"))
+        task = _task(fields)
+        longest = MAX_TIMEOUT_S if task == "forbidden" else MAX_TASK_S
+        return {
+            **self._named(),
+            "origin": self._place.origin,
+            "enabled": self._enabled,
+            "visibility": visibility,
+            "visibilities": visibilities,
+            "separator": fields.choice("separator", _Separator, "__"),
+            "include": fields.texts("include"),
+            "exclude": fields.texts("exclude"),
+            "keywords": fields.texts("keywords"),
+            "default": fields.choice("default", Default, "enabled"),
+            "timeout_s": fields.number("timeout_s", 120.0, 1.0, longest),
+            "task": task,
+            "raw": self._raw,
+        }
+
+    def _named(self) -> dict[str, Any]:
+        """What the entry is called; in the JSON files that is its key, whatever its namespace."""
+        bare = self._raw.get("namespace") == ""
+        name = self._fields.text("namespace").strip()
+        if not name and not bare:
+            raise Unusable('"namespace" is missing')
+        return {"namespace": _UNFIT.sub("_", name) or UNNAMED, "bare": bare}
+
+    def _visibility(self, value: Any) -> tuple[Visibility, Mapping[str, Visibility]]:
+        """One word for all tools, or a table of tool names in which `*` stands for the rest (T-32)."""
+        if value is None:
+            return "native", {}
+        if not isinstance(value, Mapping):
+            return choice("tool_visibility", value, Visibility), {}
+        each = {str(tool): choice("tool_visibility", word, Visibility) for tool, word in value.items()}
+        return each.pop(ALL_TOOLS, "native"), each
+
+    def _expand(self, text: str, *, path: bool = False) -> str:
+        """The text with its placeholders filled; that of a disabled entry may stay as it is."""
+        values, dialect = self._place.variables, self._place.dialect
+        try:
+            expanded = values.expand_path(text, dialect) if path else values.expand(text, dialect)
+        except Unresolved:
+            if self._enabled:
+                raise
+            return text
+        if "\0" in expanded:
+            raise Unusable("a value holds a NUL character")
+        return expanded
+
+    def _folder(self, written: str) -> str:
+        root = os.fspath(self._place.variables.root)
+        return os.path.normpath(os.path.join(root, self._expand(written, path=True))) if written else root  # noqa: PTH118 - text
+
+    def _env(self) -> Mapping[str, str]:
+        found = dict(self._env_file(self._fields.text("env_file")))
+        for name, written in self._fields.pairs("env").items():
+            found[name] = self._expand(written)
+        if not all(environment.is_sane(name, value) for name, value in found.items()):
+            raise Unusable('"env" holds a name or value that no program can get')
+        if self._place.origin.scope == "user":
+            return found
+        refused = [name for name, value in found.items() if environment.is_refused(name, value)]
+        if refused:
+            message = f"a workspace cannot set {', '.join(map(named, refused))}; left out"
+            self._place.notes.warn("CONFIG_ENVIRONMENT_REFUSED", message, self._label)
+        return {name: value for name, value in found.items() if name not in refused}
+
+    def _env_file(self, written: str) -> Mapping[str, str]:
+        if not written or not self._enabled:
+            return {}
+        path = Path(self._folder(written))
+        try:
+            data = self._place.read(path)
+        except Broken as problem:
+            raise Unusable(f'the file of "env_file": {problem.reason}') from None
+        self._files[written] = data
+        return environment.parse(data.decode("utf-8", "replace"))
+
+    def _url(self, written: str) -> str:
+        url = self._expand(written.strip())
+        if not self._enabled:
+            return url.rstrip("/")
+        try:
+            parts = urlsplit(url)
+            host, _ = parts.hostname, parts.port
+        except ValueError:
+            raise Unusable('"url" is no URL') from None
+        if parts.scheme not in ("http", "https") or not host or re.search(r"[\s\x00-\x1f]", url):
+            raise Unusable('"url" must be an http or https URL with a host')
+        if parts.username is not None or parts.password is not None:
+            raise Unusable('"url" holds credentials; use "token" or "headers"')
+        return url.rstrip("/")
+
+    def _headers(self) -> Mapping[str, str]:
+        written = self._fields.pairs("headers")
+        headers = {name: self._expand(value) for name, value in written.items()}
+        for name, value in headers.items():
+            if _HEADER_NAME.fullmatch(name) is None or re.search(r"[\r\n\0]", value):
+                raise Unusable('"headers" holds a name or value that cannot be sent')
+        return headers
+
+
+def _task(fields: Fields) -> TaskUse:
+    if fields.take("task") == "required":
+        return "required"
+    return "optional" if fields.flag("task") else "forbidden"
+
+
+def has_kind(values: Mapping[str, Any]) -> Kind | None:
+    """What an entry without a type describes: a command is started, a URL is connected to."""
+    if values.get("command") is not None:
+        return "stdio"
+    return "remote" if values.get("url") is not None else None

@@ -1,0 +1,174 @@
+"""Servers that a workspace configures for other clients: `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json`.
+
+Read as those clients mean them (T-81): this file knows their keys and turns an entry into the keys of our
+TOML, which are understood beside them; `entries.py` does the rest.
+
+* `.mcp.json` (`mcpServers`): a missing type is told by `command` or `url`; `timeout` in milliseconds.
+* `.vscode/mcp.json` (`servers`): comments allowed, `http` falls back to the older SSE, `env` may hold null.
+* `.cursor/mcp.json` (`mcpServers`): comments allowed, no type needed, `auth` holds OAuth client data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from workspace_server.config.formats import entries, variables
+from workspace_server.config.formats.entries import Kind, Place, Server
+from workspace_server.config.formats.fields import Unusable
+
+_TYPES: Final[Mapping[str, Kind]] = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "http": "remote",
+    "streamable-http": "remote",
+    "streamableHttp": "remote",
+    "streamable_http": "remote",
+    "sse": "remote",
+}
+# what clients do with these does not touch us: names for people, ways of debugging, lists of their galleries
+_PASSED_OVER: Final = frozenset({
+    "name", "description", "dev", "gallery", "version", "icon", "inputs", "alwaysLoad", "deferTools",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One client's file: its path in the workspace, the member with its servers, and its rules.
+
+    `others` are top-level members with another purpose. `fallback`: `http` means that SSE may be tried, too.
+    """
+
+    path: str
+    member: str
+    dialect: variables.Dialect
+    fallback: bool
+    others: frozenset[str] = frozenset()
+
+
+FORMATS: Final = (
+    Format(".mcp.json", "mcpServers", variables.PORTABLE, fallback=False),
+    Format(
+        ".vscode/mcp.json",
+        "servers",
+        variables.EDITOR,
+        fallback=True,
+        others=frozenset({"inputs"}),
+    ),
+    Format(".cursor/mcp.json", "mcpServers", variables.EDITOR, fallback=True),
+)
+"""In configuration order."""
+
+
+def servers(document: Mapping[str, Any], form: Format, place: Place) -> list[Server]:
+    """The usable servers of one decoded file, in file order; issues go to the place's notes."""
+    listed = document.get(form.member, {})
+    left = [key for key in document if key != form.member and key not in form.others and key != "$schema"]
+    entries.note_unknown(left, place)
+    if not isinstance(listed, Mapping):
+        place.notes.warn("CONFIG_INVALID_VALUE", f'"{form.member}" must be an object; it is ignored')
+        return []
+    found = (_server(str(name), entry, form, place) for name, entry in listed.items())
+    return [server for server in found if server is not None]
+
+
+def _server(name: str, entry: Any, form: Format, place: Place) -> Server | None:
+    try:
+        if not isinstance(entry, Mapping):
+            raise Unusable("it must be an object")
+        kind = _kind(entry)
+        values = _translated(name, entry, kind, form)
+    except Unusable as reason:
+        place.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", name)
+        return None
+    return entries.server(kind, values, entry, place, name)
+
+
+def _kind(entry: Mapping[str, Any]) -> Kind:
+    written = entry.get("type", entry.get("transport"))
+    if written is None:
+        found = entries.has_kind(entry)
+        if found is None:
+            raise Unusable('"command" or "url" is missing')
+        return found
+    kind = _TYPES.get(written) if isinstance(written, str) else None
+    if kind is None:
+        raise Unusable('its "type" is not supported')
+    return kind
+
+
+def _translated(name: str, entry: Mapping[str, Any], kind: Kind, form: Format) -> Mapping[str, Any]:
+    values: dict[str, Any] = {"namespace": name}
+    for key, value in entry.items():
+        if key in _TRANSLATIONS:
+            values.update(_TRANSLATIONS[key](value))
+        elif key not in _PASSED_OVER:
+            values.setdefault(key, value)
+    if kind == "stdio":
+        values["command"] = _command(entry)
+    else:
+        values["transport"] = _transport(entry, form)
+    return values
+
+
+def _command(entry: Mapping[str, Any]) -> list[str]:
+    command, arguments = entry.get("command"), entry.get("args") or []
+    if not isinstance(command, str) or not command.strip():
+        raise Unusable('"command" is missing')
+    if not isinstance(arguments, list) or not all(isinstance(one, str | int | float) for one in arguments):
+        raise Unusable('"args" must be an array of strings')
+    return [command, *map(str, arguments)]
+
+
+def _transport(entry: Mapping[str, Any], form: Format) -> str:
+    written = entry.get("type", entry.get("transport"))
+    if written == "sse":
+        return "sse"
+    return "auto" if written is None or form.fallback else "http"
+
+
+def _disabled(value: Any) -> Mapping[str, Any]:
+    return {"enabled": not value if isinstance(value, bool) else value}
+
+
+def _timeout(value: Any) -> Mapping[str, Any]:
+    """Their limits are not ours: the nearest value we have counts."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise Unusable('"timeout" must be a number')
+    return {"timeout_s": min(max(value / 1000, 1.0), entries.MAX_TIMEOUT_S)}
+
+
+def _oauth(value: Any) -> Mapping[str, Any]:
+    """OAuth client data, in the spellings of the three clients."""
+    if not isinstance(value, Mapping):
+        raise Unusable("its OAuth settings must be an object")
+    scopes = value.get("scopes", value.get("scope"))
+    found = {
+        "client_id": value.get("clientId", value.get("CLIENT_ID")),
+        "client_secret": value.get("clientSecret", value.get("CLIENT_SECRET")),
+        "scope": " ".join(map(str, scopes)) if isinstance(scopes, list) else scopes,
+    }
+    return {"auth": "oauth", **{key: text for key, text in found.items() if text is not None}}
+
+
+def _tools(value: Any) -> Mapping[str, Any]:
+    return {} if value == ["*"] else {"include": value}
+
+
+def _nothing(_: Any) -> Mapping[str, Any]:
+    return {}
+
+
+_TRANSLATIONS: Final[Mapping[str, Callable[[Any], Mapping[str, Any]]]] = {
+    "type": _nothing,
+    "transport": _nothing,
+    "command": _nothing,
+    "args": _nothing,
+    "envFile": lambda value: {"env_file": value},
+    "disabled": _disabled,
+    "timeout": _timeout,
+    "oauth": _oauth,
+    "auth": _oauth,
+    "tools": _tools,
+}

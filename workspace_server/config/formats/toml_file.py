@@ -1,0 +1,201 @@
+"""Our own `workspace.toml`, of the user or of a workspace: servers, policy, scripts, approvals.
+
+[[mcp.stdio_servers]]    [[mcp.remote_servers]]    T-81, T-108
+[builtin]                enabled: false switches the built-in tools off, whichever file says it
+[tools]                  exposedDelta, …           group B, T-27 to T-30
+[scripts]                tools_path, libraries_path, execute_code (user only)
+[approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter (T-178)
+useWorkspaceSettings (workspace only), debug, call_timeout_s, internal_prefix (user only)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from workspace_server.config import settings
+from workspace_server.config.formats import entries, variables
+from workspace_server.config.formats.entries import Kind, Place, Server
+from workspace_server.config.formats.fields import Fields, Unusable, choice
+from workspace_server.config.formats.jsonc import Broken, decode
+from workspace_server.config.formats.variables import Unresolved
+from workspace_server.config.model import Approval
+from workspace_server.config.notes import named
+from workspace_server.config.settings import Settings
+
+_LINE: Final = re.compile(r"at line (\d+)")
+_PREFIX: Final = re.compile(r"[A-Za-z0-9_-]{1,32}")
+_SERVERS: Final[Mapping[str, Kind]] = {"stdio_servers": "stdio", "remote_servers": "remote"}
+_TOP_SETTINGS: Final = ("useWorkspaceSettings", "debug")
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What one file says, checked; what it does not say is None or empty."""
+
+    servers: tuple[Server, ...] = ()
+    builtin: bool = True
+    settings: Settings = field(default_factory=dict)
+    tools_path: tuple[Path, ...] = ()
+    libraries_path: tuple[Path, ...] = ()
+    execute_code: bool = False
+    approvals: Mapping[str, Approval] = field(default_factory=dict)
+    internal_prefix: str | None = None
+    call_timeout_s: float | None = None
+
+
+def parse(data: bytes) -> Mapping[str, Any]:
+    """The tables of a file.
+
+    Raises:
+        Broken: it is no TOML.
+    """
+    try:
+        return tomllib.loads(decode(data))
+    except tomllib.TOMLDecodeError as error:
+        line = _LINE.search(str(error))
+        raise Broken("it is not valid TOML", int(line[1]) if line is not None else None) from None
+    except RecursionError:
+        raise Broken("it is nested too deeply") from None
+    except ValueError:  # an integer of more digits than Python reads
+        raise Broken("it holds a number that is too long") from None
+
+
+def read(document: Mapping[str, Any], place: Place) -> Contents:
+    """The usable contents of a decoded file; issues go to the place's notes."""
+    return _Reader(document, place).read()
+
+
+class _Reader:
+    def __init__(self, document: Mapping[str, Any], place: Place) -> None:
+        self._document = document
+        self._place = place
+        self._notes = place.notes
+        self._is_user = place.origin.scope == "user"
+
+    def read(self) -> Contents:
+        top = Fields(self._document)
+        tools = self._table(top, "tools")
+        scripts = Fields(self._table(top, "scripts"))
+        builtin = Fields(self._table(top, "builtin"))
+        shared = {key: top.take(key) for key in _TOP_SETTINGS if key in self._document}
+        shared |= {f"tools.{key}": value for key, value in tools.items()}
+        contents = Contents(
+            servers=self._servers(Fields(self._table(top, "mcp"))),
+            builtin=self._flag(builtin, "builtin", "enabled", default=True),
+            settings=settings.checked(shared, self._notes),
+            tools_path=self._folders(scripts, "tools_path"),
+            libraries_path=self._folders(scripts, "libraries_path"),
+            execute_code=self._execute_code(scripts),
+            approvals=self._approvals(self._table(top, "approvals")),
+            internal_prefix=self._internal_prefix(top),
+            call_timeout_s=self._call_timeout(top),
+        )
+        unknown = [f"tools.{key}" for key in tools if f"tools.{key}" not in settings.KNOWN]
+        unknown += [f"scripts.{key}" for key in scripts.left]
+        unknown += [f"builtin.{key}" for key in builtin.left]
+        entries.note_unknown(top.left + unknown, self._place)
+        return contents
+
+    def _table(self, fields: Fields, key: str) -> Mapping[str, Any]:
+        value = fields.take(key)
+        if value is None or isinstance(value, Mapping):
+            return value or {}
+        self._notes.warn("CONFIG_INVALID_VALUE", f'"{key}" must be a table; it is ignored')
+        return {}
+
+    def _servers(self, mcp: Fields) -> tuple[Server, ...]:
+        found: list[Server] = []
+        for key, kind in _SERVERS.items():
+            listed = mcp.take(key) or []
+            if not isinstance(listed, list):
+                self._notes.warn("CONFIG_INVALID_VALUE", f'"mcp.{key}" must be written [[mcp.{key}]]')
+                continue
+            for position, entry in enumerate(listed):
+                server = self._server(kind, entry, f"mcp.{key}[{position + 1}]")
+                found += [] if server is None else [server]
+        entries.note_unknown([f"mcp.{key}" for key in mcp.left], self._place)
+        return tuple(found)
+
+    def _server(self, kind: Kind, entry: Any, position: str) -> Server | None:
+        if not isinstance(entry, Mapping):
+            self._notes.warn("CONFIG_ENTRY_SKIPPED", "it must be a table; the entry is skipped", position)
+            return None
+        namespace = entry.get("namespace")
+        label = namespace if isinstance(namespace, str) and namespace.strip() else position
+        return entries.server(kind, entry, entry, self._place, label)
+
+    def _folders(self, scripts: Fields, key: str) -> tuple[Path, ...]:
+        try:
+            written = scripts.texts(key)
+            folders = [self._folder(text) for text in written]
+        except (Unusable, Unresolved) as reason:
+            self._notes.warn("CONFIG_INVALID_VALUE", f"scripts.{key}: {reason}; it is ignored")
+            return ()
+        if self._is_user:
+            return tuple(folders)
+        # links resolved: what lies elsewhere may be the user's own, which needs no trust
+        root = os.path.realpath(self._place.variables.root)
+        inside = [one for one in folders if Path(os.path.realpath(one)).is_relative_to(root)]
+        if len(inside) < len(folders):
+            self._notes.warn("CONFIG_KEY_REFUSED", f"scripts.{key} of a workspace cannot lie outside of it")
+        return tuple(inside)
+
+    def _folder(self, written: str) -> Path:
+        base = self._place.origin.file.parent if self._is_user else self._place.variables.root
+        expanded = self._place.variables.expand_path(written, variables.TOML)
+        return Path(os.path.normpath(base / expanded))
+
+    def _execute_code(self, scripts: Fields) -> bool:
+        if not self._is_user:  # left over, and named among the refused keys
+            if "execute_code" in scripts.left:
+                scripts.take("execute_code")
+                entries.note_unknown(["execute_code"], self._place)
+            return False
+        return self._flag(scripts, "scripts", "execute_code", default=False)
+
+    def _flag(self, fields: Fields, table: str, key: str, *, default: bool) -> bool:
+        try:
+            return fields.flag(key, default)
+        except Unusable as reason:
+            self._notes.warn("CONFIG_INVALID_VALUE", f"{table}: {reason}; it is ignored")
+            return default
+
+    def _approvals(self, table: Mapping[str, Any]) -> Mapping[str, Approval]:
+        found: dict[str, Approval] = {}
+        for name, value in table.items():
+            try:
+                found[name] = choice(f"approvals.{named(name)}", value, Approval)
+            except Unusable as reason:
+                # a decision that cannot be read is no permission
+                self._notes.warn("CONFIG_INVALID_VALUE", f"{reason}; the tool asks")
+                found[name] = "ask"
+        if self._is_user:
+            return found
+        lowered = sorted(named(name) for name, value in found.items() if value == "allow")
+        if lowered:
+            message = f"a workspace cannot allow tools ({', '.join(lowered)}); it is ignored"
+            self._notes.warn("CONFIG_KEY_REFUSED", message)
+        return {name: value for name, value in found.items() if value != "allow"}
+
+    def _internal_prefix(self, top: Fields) -> str | None:
+        if not self._is_user:
+            return None  # left over, and named among the refused keys
+        value = top.take("internal_prefix")
+        if value is None or (isinstance(value, str) and _PREFIX.fullmatch(value)):
+            return value
+        self._notes.warn("CONFIG_INVALID_VALUE", '"internal_prefix" must be 1 to 32 of A-Z a-z 0-9 _ -')
+        return None
+
+    def _call_timeout(self, top: Fields) -> float | None:
+        try:
+            value = top.number("call_timeout_s", 0.0, 1.0, entries.MAX_TIMEOUT_S)
+        except Unusable as reason:
+            self._notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored")
+            return None
+        return value or None

@@ -1,0 +1,1 @@
+"""Looking at files on disk: change detection, identity, private files."""

@@ -1,0 +1,119 @@
+"""Whether a look at the disk would find anything new, for a few `stat` calls.
+
+A look notes which paths it depends on. Before the next one their state is taken; if that look depends on the
+same paths, then as long as their state stays, another look would find what it found. What a path depends on
+where nothing is there is the folder in which it would appear.
+
+Nobody is told what they would not have seen: what is compared was taken before the look, and what changed too
+recently for its time to tell is not relied on. Blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from workspace_server.files.file_identity import SETTLES_NS
+
+AGAIN_S: Final = 0.5
+"""Taking the state of all paths costs as much as a look; it is not done more often."""
+
+State = tuple[int, int, int]
+"""Device, inode, and time of the last change of content or status, which nobody can set."""
+
+
+class Glance:
+    """What looks depend on. For one look at a time, but for `forget`.
+
+    Args:
+        wall_ns: the wall clock in nanoseconds since 1970.
+        clock: monotonic seconds.
+    """
+
+    def __init__(
+        self, wall_ns: Callable[[], int] = time.time_ns, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._wall_ns = wall_ns
+        self._clock = clock
+        self._tried_at = -AGAIN_S
+        self._seen: set[str] = set()  # by the look under way, or the last one
+        self._stamped: set[str] = set()  # of these the state was taken before the look under way
+        self._taken: Mapping[str, State] | None = None
+        self._relied_on: Mapping[str, State] | None = None
+        self._doubts = True
+        self._generation = 0
+
+    def saw(self, path: str) -> None:
+        """The look under way depends on what is at this path, be it nothing."""
+        self._seen.add(path)
+
+    def doubt(self) -> None:
+        """The look under way depends on something else, too: another one may find something new."""
+        self._doubts = True
+
+    def forget(self) -> None:
+        """What is to be looked at has changed: the look under way, too, is not relied on."""
+        self._generation += 1
+        self._relied_on = None
+
+    def is_same(self) -> bool:
+        """Whether a look would find what the last one found."""
+        if self._relied_on is None:
+            return False
+        try:
+            for path, state in self._relied_on.items():
+                if _state(path) != state:
+                    self._relied_on = None
+                    return False
+        except OSError:
+            self._relied_on = None
+            return False
+        return True
+
+    def begin(self) -> int:
+        """A look begins. Returns what `end` wants."""
+        self._taken = None
+        now = self._clock()
+        if not self._doubts and now - self._tried_at >= AGAIN_S:
+            self._tried_at = now
+            self._stamped = self._seen
+            self._taken = self._take(self._seen)
+        self._seen, self._doubts = set(), False
+        return self._generation
+
+    def end(self, begun: int) -> None:
+        """The look has ended."""
+        is_whole = not self._doubts and self._seen <= self._stamped
+        if is_whole and self._taken is not None and begun == self._generation:
+            self._relied_on = self._taken
+
+    def _take(self, paths: set[str]) -> Mapping[str, State] | None:
+        taken: dict[str, State] = {}
+        latest = self._wall_ns() - SETTLES_NS
+        for path in paths:
+            witness = _witness(path)
+            if witness is None or witness[1][2] >= latest:
+                return None
+            taken[witness[0]] = witness[1]
+        return taken
+
+
+def _state(path: str) -> State:
+    status = os.stat(path)  # noqa: PTH116  half the time of the same with a Path
+    return status.st_dev, status.st_ino, status.st_ctime_ns
+
+
+def _witness(path: str) -> tuple[str, State] | None:
+    """What tells of changes at a path: what is there, or where nothing is, the nearest folder above it."""
+    while True:
+        try:
+            return path, _state(path)
+        except (FileNotFoundError, NotADirectoryError):
+            above = os.path.dirname(path)  # noqa: PTH120  a string walk, without objects
+            if above == path or os.path.islink(path):  # noqa: PTH114  the same
+                return None  # nothing above tells when the end of a link appears
+            path = above
+        except (OSError, ValueError):
+            return None

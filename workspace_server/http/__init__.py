@@ -1,0 +1,1 @@
+"""HTTP of a workspace server: connections, requests, responses, routes."""

@@ -1,0 +1,56 @@
+"""The response to one POST: plain JSON, unless something has to be sent before the result (row M15)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from protocol import jsonrpc, sse
+from protocol.internal.result_trim import Trim
+from workspace_server.http.request import Incoming
+
+EVENT_HEADERS: Final = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+}
+
+
+class Stream:
+    """Becomes a stream of server-sent events with the first thing that is sent; `finish` ends either form."""
+
+    __slots__ = ("_incoming", "_is_finished")
+
+    def __init__(self, incoming: Incoming) -> None:
+        self._incoming = incoming
+        self._is_finished = False
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification; one that comes after the result goes nowhere."""
+        await self._write(sse.encode(sse.single_line(jsonrpc.notification(method, params))))
+
+    async def keep_alive(self) -> None:
+        """Send a comment, so that nobody in between takes the stream for dead."""
+        await self._write(sse.KEEP_ALIVE)
+
+    async def finish(self, status: int, body: bytes, trim: Trim | None = None) -> None:
+        """Send the JSON-RPC answer; `status` counts only if nothing was sent before."""
+        self._is_finished = True
+        if not self._incoming.is_begun:
+            self._incoming.respond(status, body, trim)
+            return
+        comment = None if trim is None else trim.comment
+        await self._incoming.write(sse.encode(sse.single_line(body), comment=comment))
+        self._incoming.finish()
+
+    def close(self) -> None:
+        """End a stream of comments, which has no result."""
+        self._is_finished = True
+        self._incoming.finish()
+
+    async def _write(self, data: bytes) -> None:
+        if self._is_finished:
+            return
+        if not self._incoming.is_begun:
+            self._incoming.start(EVENT_HEADERS)
+        await self._incoming.write(data)

@@ -1,0 +1,203 @@
+"""The HTTP face of a workspace server: five routes behind one door.
+
+`POST /mcp` speaks revision 2026-07-28 only and keeps nothing between requests; health, lifeline, inspect and
+refresh are for the manager.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any, Final
+
+from protocol import inbound, jsonrpc, names
+from protocol.errors import Reason, Refusal
+from protocol.inbound import Inbound, Rejection
+from protocol.internal.launch import Launch
+from protocol.jsonrpc import Notification, Request, Response
+from protocol.versions import MODERN_REVISIONS, Era
+from workspace_server import log
+from workspace_server.calls.dispatch import Calls
+from workspace_server.calls.request import Asked
+from workspace_server.http import listen
+from workspace_server.http.connections import Connections
+from workspace_server.http.head_reader import Head
+from workspace_server.http.repeated_calls import RepeatedCalls
+from workspace_server.http.request import Incoming
+from workspace_server.http.response_stream import Stream
+from workspace_server.lifetime import Life
+from workspace_server.methods.inspection import inspection
+from workspace_server.methods.paging import PAGE_SIZE
+from workspace_server.methods.table import Answer, Methods
+
+KEEP_ALIVE_S: Final = 15.0
+
+
+class Server:
+    """The handlers of one workspace server, and what they share."""
+
+    def __init__(
+        self,
+        launch: Launch,
+        version: str,
+        calls: Calls,
+        life: Life,
+        keep_alive_s: float,
+    ) -> None:
+        self._launch = launch
+        self._version = version
+        self._toolset = calls.toolset
+        self._tasks = calls.tasks
+        self._conversations = calls.conversations
+        self._life = life
+        self._keep_alive_s = keep_alive_s
+        self._methods = Methods(calls, version, int(launch.settings.get("page_size", PAGE_SIZE)))
+        self._repeated = RepeatedCalls(self._methods)
+        self._pages: Mapping[str, Callable[[Incoming], Awaitable[None]]] = {
+            names.HEALTH_PATH: self._health,
+            names.LIFELINE_PATH: self._lifeline,
+            names.INSPECT_PATH: self._inspect,
+            names.REFRESH_PATH: self._refresh,
+        }
+
+    def serve(self, incoming: Incoming) -> None:
+        """Answer a request that the door let in; what takes time goes on in a task."""
+        page = self._pages.get(incoming.head.path)
+        if page is not None:
+            incoming.run(_answered(partial(page, incoming), incoming))
+            return
+        answer = None if self._life.stopping else self._repeated.answer(incoming.head, incoming.body)
+        if answer is not None:
+            incoming.respond(answer.status, answer.body, answer.trim)
+            return
+        message = _classify(incoming.head, incoming.body)
+        if isinstance(message, Rejection):
+            incoming.respond(message.status, message.body())
+        elif not isinstance(message.message, Request):
+            incoming.run(_answered(partial(self._note, message.message, incoming), incoming))
+        elif self._life.stopping:
+            answer = _stopping(message.message)
+            incoming.respond(answer.status, answer.body)
+        else:
+            self._mcp(message, message.message, incoming)
+
+    def _mcp(self, message: Inbound, request: Request, incoming: Incoming) -> None:
+        stream = Stream(incoming)
+        head = incoming.head
+        view = self._methods.view(request.method)
+        asked = Asked(request, message, head.fields, head.query, stream.notify, view)
+        answer = self._methods.answer_now(asked)
+        if answer is None:
+            incoming.run(_answered(partial(self._go_on, asked, stream), incoming))
+        else:
+            incoming.respond(answer.status, answer.body, answer.trim)
+            self._repeated.learn(head, asked)
+
+    async def _health(self, incoming: Incoming) -> None:
+        """Who this is and how its sources are; asks nobody, so it always answers at once (T-1, T-21)."""
+        state = {
+            "ok": not self._life.stopping,
+            "nonce": self._launch.nonce,
+            "workspace": self._launch.workspace,
+            "root": self._launch.root,
+            "pid": os.getpid(),
+            "version": self._version,
+            "tasks": self._tasks.running + self._conversations.waiting,
+            "sources": self._toolset.sources(),
+            "issues": [issue.as_json() for issue in self._toolset.issues()],
+        }
+        _show(incoming, state)
+
+    async def _lifeline(self, incoming: Incoming) -> None:
+        """Held open by the manager for as long as it lives; ends when this server stops."""
+        stream = Stream(incoming)
+        with self._life.held():
+            await stream.keep_alive()
+            self._toolset.touch()  # so that health can count tools before anybody has listed them
+            await listen.until(self._life, stream, self._keep_alive_s)
+        stream.close()
+
+    async def _inspect(self, incoming: Incoming) -> None:
+        """All tools, the hidden ones with the reason."""
+        _show(incoming, inspection(self._toolset, await self._toolset.current()))
+
+    async def _refresh(self, incoming: Incoming) -> None:
+        """Ask one source, or all, to look again (T-3, T-89)."""
+        _show(incoming, {"ok": await self._toolset.refresh(incoming.head.query.get("source"))})
+
+    async def _note(self, message: Notification | Response, incoming: Incoming) -> None:
+        """A call that waits for its client has no connection to be closed; what names it is its state."""
+        if isinstance(message, Notification) and message.method == names.CANCELLED:
+            state = jsonrpc.members_of(message.params).get("requestState", b"")
+            await self._conversations.let_go(jsonrpc.text_of(state) or "")
+        incoming.respond(202)
+
+    async def _go_on(self, asked: Asked, stream: Stream) -> None:
+        if asked.request.method == names.LISTEN:
+            told = self._toolset, self._methods.tasks
+            await listen.serve(asked, stream, *told, self._life, self._keep_alive_s)
+            return
+        answer = await self._answer(asked)
+        await stream.finish(answer.status, answer.body, answer.trim)
+
+    async def _answer(self, asked: Asked) -> Answer:
+        try:
+            with self._life.call():
+                return await self._methods.answer(asked)
+        except TimeoutError:
+            text = "this workspace server stopped before the call was done"
+            refusal = Refusal(Reason.WORKSPACE_SERVER_DIED, text, delivered="unknown")
+            return Answer(503, refusal.as_error(asked.request.id))
+
+
+async def _answered(work: Callable[[], Awaitable[None]], incoming: Incoming) -> None:
+    """Whatever goes wrong, the caller hears of it, and the connection goes on or ends."""
+    try:
+        await work()
+    except ConnectionError:
+        pass  # the caller is gone
+    except Exception as fault:  # noqa: BLE001  nobody else would say so
+        log.fault("request_failed", fault, path=incoming.head.path)
+        if incoming.is_begun:
+            incoming.abort()
+        else:
+            text = "the workspace server failed; its log says why"
+            incoming.respond(500, jsonrpc.error(None, jsonrpc.INTERNAL_ERROR, text))
+
+
+def _show(incoming: Incoming, value: Any) -> None:
+    incoming.respond(200, jsonrpc.dumps(value))
+
+
+def _stopping(request: Request) -> Answer:
+    text = "this workspace server is stopping"
+    refusal = Refusal(Reason.WORKSPACE_SERVER_OFFLINE, text, delivered="no", retry_after_ms=1000)
+    return Answer(503, refusal.as_error(request.id))
+
+
+def _classify(head: Head, body: bytes) -> Inbound | Rejection:
+    """The message in a body, which must be modern and not contradict its headers."""
+    message = inbound.classify(head.fields, body)
+    if isinstance(message, Rejection):
+        return message
+    identity = None if isinstance(message.message, Notification) else message.message.id
+    if head.repeated is not None:
+        return Rejection(400, inbound.HEADER_MISMATCH, head.repeated, identity)
+    if message.era is Era.LEGACY or isinstance(message.message, Response):
+        data = {"supported": list(MODERN_REVISIONS), "requested": message.revision}
+        text = f"only revision {MODERN_REVISIONS[0]} is served here"
+        return Rejection(400, inbound.UNSUPPORTED_VERSION, text, identity, data)
+    return message
+
+
+def make_connections(
+    launch: Launch,
+    version: str,
+    calls: Calls,
+    life: Life,
+    *,
+    keep_alive_s: float = KEEP_ALIVE_S,
+) -> Connections:
+    """What serves a workspace; `keep_alive_s` is the time between comments on streams with nothing to say."""
+    return Connections(launch.secret, Server(launch, version, calls, life, keep_alive_s).serve)

@@ -1,0 +1,133 @@
+"""The internal channel: a unix socket for programs of the same user that know the token (group K).
+
+Connections, their limits and deadlines are here; what a message means is `dispatch.py`, where the socket lies
+`address.py`. Nothing that is said on the channel is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from protocol import jsonrpc
+from workspace_server import log
+from workspace_server.internal_channel import address as addresses
+from workspace_server.internal_channel.address import Address
+from workspace_server.internal_channel.connection import Connection
+from workspace_server.internal_channel.dispatch import Dispatch
+from workspace_server.internal_channel.limits import DEFAULTS, Limits
+from workspace_server.internal_channel.peer import peer_uid
+from workspace_server.internal_channel.watch import Watch
+
+_AFTER_FAILED_ACCEPT_S: Final = 0.2
+
+
+class Channel:
+    """The channel of one workspace. Make it inside the running loop.
+
+    Args:
+        dispatch: answers messages.
+        address: where to listen.
+        watch: tells what changed.
+        own_uid: whose programs may connect.
+    """
+
+    def __init__(
+        self,
+        dispatch: Dispatch,
+        address: Address,
+        watch: Watch,
+        limits: Limits = DEFAULTS,
+        own_uid: int | None = None,
+    ) -> None:
+        self._dispatch = dispatch
+        self._address = address
+        self._watch = watch
+        self._limits = limits
+        self._own_uid = os.geteuid() if own_uid is None else own_uid
+        self._listener: socket.socket | None = None
+        self._accepting: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._connections: dict[asyncio.Task[None], Connection] = {}
+
+    async def start(self) -> None:
+        """Listen, and say where.
+
+        Raises:
+            private_files.Unsafe: a folder is not the user's alone.
+            OSError: the socket or its file cannot be made.
+        """
+        listening = asyncio.ensure_future(asyncio.to_thread(addresses.listen, self._address))
+        try:
+            self._listener = await asyncio.shield(listening)
+        except asyncio.CancelledError:
+            self._listener = await listening  # `stop` withdraws what a thread is making just now
+            raise
+        self._accepting = asyncio.create_task(self._accept(self._listener), name="internal-accept")
+
+    async def stop(self) -> None:
+        """Withdraw the address and end all connections. Idempotent."""
+        tasks = [task for task in (self._accepting, self._looking, *self._connections) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+            await asyncio.to_thread(addresses.withdraw, self._address)
+
+    def announce(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification to every peer that has shown the token."""
+        message = jsonrpc.notification(method, params)
+        for connection in self._connections.values():
+            connection.tell(message)
+
+    async def look(self) -> None:
+        """Look for changes now, and announce them."""
+        for method, params in await self._watch.look():
+            self.announce(method, params)
+
+    async def proved(self) -> None:
+        """A peer has shown the token: from now on somebody listens."""
+        if self._looking is None or self._looking.done():
+            await self._watch.look()  # what changed while nobody listened is no news
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._keep_looking(), name="internal-look")
+
+    async def _keep_looking(self) -> None:
+        while any(connection.is_proved for connection in self._connections.values()):
+            await asyncio.sleep(self._limits.look_s)
+            try:
+                await self.look()
+            except Exception as fault:  # noqa: BLE001  the next look may succeed
+                log.fault("internal_look_failed", fault)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(listener)
+            except OSError as error:  # no more descriptors, for example
+                log.error("internal_accept_failed", cause=error.strerror)
+                await asyncio.sleep(_AFTER_FAILED_ACCEPT_S)
+                continue
+            if len(self._connections) >= self._limits.connections or peer_uid(sock) != self._own_uid:
+                sock.close()
+                continue
+            self._serve(sock)
+
+    def _serve(self, sock: socket.socket) -> None:
+        connection = Connection(self._dispatch, self, self._limits)
+        task = asyncio.create_task(connection.run(sock), name="internal-connection")
+        self._connections[task] = connection
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._connections[task]
+        with suppress(asyncio.CancelledError):
+            if (fault := task.exception()) is not None:
+                log.fault("internal_connection_failed", fault)

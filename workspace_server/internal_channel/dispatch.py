@@ -1,0 +1,242 @@
+"""What a message on the internal channel means, and its answer (T-161 to T-169). Knows no sockets.
+
+Nothing but `lifecycle/ping` is evaluated before the token was found right. The token never leaves this file.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from protocol import jsonrpc, names
+from workspace_server import log
+from workspace_server.internal_channel.filters import ToolFilter
+from workspace_server.internal_channel.provider_config import EVERY, SCOPES
+from workspace_server.internal_channel.tools import InternalTools
+from workspace_server.naming import is_internal_tool, sort_key
+from workspace_server.results import clean_text
+from workspace_server.source import InvalidArguments, Toolbox, ToolError
+
+PING: Final = "lifecycle/ping"
+UNAUTHORIZED: Final = "Unauthorized"
+DIRECT: Final = {
+    "secrets/get": "secrets_get",
+    "secrets/store": "secrets_set",
+    "secrets/delete": "secrets_delete",
+    "secrets/list": "secrets_list",
+    "config/get": "config_get",
+    "config/set": "config_set",
+    "workspace/getRoot": "workspace_root",
+}
+"""Methods that are internal tools under another name: same handlers, same results (T-169)."""
+_ENVELOPE: Final = ("auth", "_meta")
+_MAX_SHOWN_NAME: Final = 128
+_MAY_CHANGE: Final = ("secrets_set", "secrets_delete", "config_set")
+Params = Mapping[str, msgspec.Raw]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request whose token was right.
+
+    `is_slow` is whether it may run for long, so that others should not wait for it; `may_change` whether
+    secrets or configuration may be others afterwards.
+    """
+
+    id: bytes
+    method: str
+    params: Params
+    is_slow: bool = False
+    may_change: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The answer to a message that is not evaluated; `proof` is whether a token was missing or wrong."""
+
+    answer: bytes
+    proof: bool = False
+
+
+class Dispatch:
+    """Answers messages.
+
+    Args:
+        auth: the token that every request must carry.
+        version: version of the product.
+        tools: the internal tools.
+        toolbox: the tools that the user's agents have.
+        folders: the folders of the workspace.
+    """
+
+    def __init__(
+        self, auth: str, version: str, tools: InternalTools, toolbox: Toolbox, folders: Sequence[Path] = ()
+    ) -> None:
+        self._auth = auth.encode()
+        self._version = version
+        self._tools = tools
+        self._toolbox = toolbox
+        self._folders = folders
+        self._methods: Mapping[str, Callable[[Params], Awaitable[Any]]] = {
+            names.TOOLS_LIST: self._list,
+            names.TOOLS_CALL: self._call,
+            "get_llm_tools": self._for_models,
+            "config/getSettings": self._settings,
+            "workspace/getPaths": self._paths,
+            "lifecycle/capabilities": self._capabilities,
+        }
+
+    def read(self, body: bytes) -> Asked | Refused | None:
+        """What one message asks; None for one that wants no answer."""
+        message = jsonrpc.parse(body)
+        if isinstance(message, jsonrpc.Malformed):
+            return Refused(jsonrpc.error(message.id, message.code, message.message))
+        if not isinstance(message, jsonrpc.Request):
+            return None
+        if message.method == PING:
+            return Refused(jsonrpc.result(message.id, {"ok": True, "version": self._version}))
+        params = jsonrpc.members_of(message.params)
+        if not self._proves(params.get("auth")):
+            return Refused(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, UNAUTHORIZED), proof=True)
+        called = message.method == names.TOOLS_CALL
+        name = (jsonrpc.text_of(params.get("name", b"")) or "") if called else ""
+        word = name.removeprefix(self._tools.prefix) if called else DIRECT.get(message.method)
+        is_slow = called and not is_internal_tool(name, self._tools.prefix)
+        return Asked(message.id, message.method, params, is_slow, word in _MAY_CHANGE)
+
+    async def answer(self, asked: Asked) -> bytes:
+        """The answer to a request; a fault of ours becomes -32603 and a log line without its text."""
+        try:
+            if (word := DIRECT.get(asked.method)) is not None:
+                given = {key: value for key, value in asked.params.items() if key not in _ENVELOPE}
+                arguments = {key: msgspec.json.decode(value) for key, value in given.items()}
+                return jsonrpc.result(asked.id, await self._tools.named(word)(arguments))
+            method = self._methods.get(asked.method)
+            if method is None:
+                text = f"method {clean_text(asked.method)[:_MAX_SHOWN_NAME]} does not exist"
+                return jsonrpc.error(asked.id, jsonrpc.METHOD_NOT_FOUND, text)
+            return jsonrpc.result(asked.id, await method(asked.params))
+        except InvalidArguments as refused:
+            return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, f"{refused.pointer}: {refused.message}")
+        except ToolError as failed:
+            return jsonrpc.error(asked.id, jsonrpc.INTERNAL_ERROR, failed.message)
+        except Exception as fault:  # noqa: BLE001  the caller gets an answer with its id, whatever happens
+            log.fault("internal_method_failed", fault)
+            text = "the workspace server failed; its log says where"
+            return jsonrpc.error(asked.id, jsonrpc.INTERNAL_ERROR, text)
+
+    def _proves(self, given: msgspec.Raw | None) -> bool:
+        text = None if given is None else jsonrpc.text_of(given)
+        return text is not None and hmac.compare_digest(text.encode(), self._auth)
+
+    async def _list(self, params: Params) -> dict[str, Any]:
+        chosen = _filter(params)
+        tools = [
+            _shown(definition, internal=True)
+            for definition in self._tools.definitions()
+            if chosen.passes(definition["name"], internal=True)
+        ]
+        tools += [_shown(one, internal=False) for one in await self._for_users(chosen)]
+        return {"tools": sorted(tools, key=lambda tool: sort_key(tool["name"]))}
+
+    async def _for_models(self, params: Params) -> dict[str, Any]:
+        """T-14: what a model is given, and not a member more."""
+        tools = [_described(one) for one in await self._for_users(ToolFilter())]
+        return {"tools": tools}
+
+    async def _for_users(self, chosen: ToolFilter) -> list[Mapping[str, Any]]:
+        return [
+            one
+            for one in await self._toolbox.listed()
+            if chosen.passes(str(one["name"])) and not is_internal_tool(str(one["name"]), self._tools.prefix)
+        ]
+
+    async def _call(self, params: Params) -> Any:
+        name = _text(params, "name")
+        arguments = msgspec.json.decode(params["arguments"]) if "arguments" in params else {}
+        if not isinstance(arguments, dict):
+            raise InvalidArguments("/arguments", "expected object")
+        if is_internal_tool(name, self._tools.prefix):
+            return await self._call_internal(name, arguments)
+        answer = await self._toolbox.call(name, arguments)
+        if "result" in answer:
+            return answer["result"]
+        return _failed(_reason(answer.get("error") or {}, name))
+
+    async def _call_internal(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        tool = self._tools.get(name)
+        if tool is None:
+            return _failed(f"Unknown internal tool: {clean_text(name)[:_MAX_SHOWN_NAME]}")
+        try:
+            said = await tool(arguments)
+        except InvalidArguments as refused:
+            return _failed(f"invalid arguments for {name}: {refused.pointer}: {refused.message}")
+        except ToolError as failed:
+            return _failed(failed.message)
+        # not cleaned: a secret must come back as it was given
+        text = jsonrpc.dumps(said).decode()
+        return {"content": [{"type": "text", "text": text}], "structuredContent": said, "isError": False}
+
+    async def _settings(self, params: Params) -> dict[str, Any]:
+        """Every provider of one scope, or of both, the user's first."""
+        scopes = SCOPES if "scope" not in params else (_text(params, "scope"),)
+        found: list[Any] = []
+        for scope in scopes:
+            said = await self._tools.named("config_get")({"provider": EVERY, "scope": scope})
+            found += said["providers"]
+        return {"providers": found}
+
+    async def _paths(self, params: Params) -> dict[str, Any]:
+        return {"paths": [str(folder) for folder in self._folders]}
+
+    async def _capabilities(self, params: Params) -> dict[str, Any]:
+        return {"capabilities": {"secrets": True, "config": True, "workspace": True}}
+
+
+def _filter(params: Params) -> ToolFilter:
+    internal = msgspec.json.decode(params["includeInternal"]) if "includeInternal" in params else True
+    if not isinstance(internal, bool):
+        raise InvalidArguments("/includeInternal", "expected boolean")
+    chosen = ToolFilter().with_internal() if internal else ToolFilter()
+    if "exclude" in params:
+        chosen = chosen.with_exclude(_texts(params, "exclude"))
+    return chosen.with_include(_texts(params, "include")) if "include" in params else chosen
+
+
+def _text(params: Params, member: str) -> str:
+    text = jsonrpc.text_of(params[member]) if member in params else None
+    if text is None:
+        raise InvalidArguments(f"/{member}", "expected string")
+    return text
+
+
+def _texts(params: Params, member: str) -> list[str]:
+    try:
+        return msgspec.json.decode(params[member], type=list[str])
+    except msgspec.DecodeError:
+        raise InvalidArguments(f"/{member}", "expected an array of strings") from None
+
+
+def _described(definition: Mapping[str, Any]) -> dict[str, Any]:
+    described = str(definition.get("description") or "")
+    return {"name": definition["name"], "description": described, "inputSchema": definition["inputSchema"]}
+
+
+def _shown(definition: Mapping[str, Any], *, internal: bool) -> dict[str, Any]:
+    return {**_described(definition), "_internal": internal}
+
+
+def _failed(message: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": f"Error: {message}"}], "isError": True}
+
+
+def _reason(error: Mapping[str, Any], name: str) -> str:
+    data = error.get("data")
+    if isinstance(data, Mapping) and data.get("reason") == "tool_not_found":
+        return f"Tool not found: {clean_text(name)[:_MAX_SHOWN_NAME]}"
+    return str(error.get("message") or "the call failed")

@@ -1,0 +1,171 @@
+"""What is configured about model providers: one file of the user's, one of the workspace's (T-167).
+
+A file is a JSON object whose `providers` is an array of objects with a `name`; every other member is kept.
+The two files are never merged: who asks says which. API keys are not here but in the secret store. It blocks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import msgspec
+
+from workspace_server.files import private_files
+
+Scope = Literal["user", "workspace"]
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+FILE: Final = "providers.json"
+WORKSPACE_FOLDER: Final = ".lm-tools-bridge"
+EVERY: Final = "*"
+MAX_BYTES: Final = 1024 * 1024
+
+Signature = tuple[int, int, int, int] | None
+
+
+class ConfigUnavailable(Exception):
+    """A file cannot be read or written; the message says why, for a person."""
+
+
+class ProviderConfig:
+    """The two files.
+
+    Args:
+        config_dir: the user's configuration folder.
+        root: the workspace, or None where there is none.
+        locks: a private folder for the locks between processes.
+    """
+
+    def __init__(self, config_dir: Path, root: Path | None, locks: Path) -> None:
+        self._config_dir = config_dir
+        self._root = root
+        self._locks = locks
+
+    def path(self, scope: Scope) -> Path | None:
+        """The file of a scope, links of the user's resolved; None where there is no workspace."""
+        if scope == "user":
+            return Path(os.path.realpath(self._config_dir / FILE))
+        return None if self._root is None else self._root / WORKSPACE_FOLDER / FILE
+
+    def providers(self, scope: Scope, provider: str = EVERY) -> list[dict[str, Any]]:
+        """What one scope says about a provider (in any case), or about every one: T-167's entries.
+
+        Raises:
+            ConfigUnavailable: the file is there and cannot be used.
+        """
+        path = self.path(scope)
+        if path is None:
+            return []
+        wanted = provider.casefold()
+        return [
+            {
+                "name": entry["name"],
+                "enabled": entry.get("enabled") is not False,
+                "models": [model for model in _list(entry.get("models")) if isinstance(model, str)],
+                **({"apiBase": entry["apiBase"]} if isinstance(entry.get("apiBase"), str) else {}),
+                "source": scope,
+                "sourceDetail": str(path),
+            }
+            for entry in _entries(self._content(path, scope))
+            if provider == EVERY or entry["name"].casefold() == wanted
+        ]
+
+    def change(self, scope: Scope, provider: str, config: Mapping[str, Any]) -> None:
+        """Set members of a provider's entry, which is made where there is none; other members stay.
+
+        Raises:
+            ConfigUnavailable: that failed, and the file is as it was.
+        """
+        path = self.path(scope)
+        if path is None:
+            raise ConfigUnavailable("there is no workspace")
+        try:
+            private_files.make_private(self._locks)
+            with private_files.locked(self._locks / f"{_short_hash(path)}.lock"):
+                content = dict(self._content(path, scope))
+                content["providers"] = _changed(_list(content.get("providers")), provider, config)
+                self._save(path, scope, content)
+        except (private_files.Unsafe, private_files.Busy) as error:
+            raise ConfigUnavailable(str(error)) from None
+        except OSError as error:
+            raise ConfigUnavailable(f"{path} cannot be written: {error.strerror}") from None
+
+    def entries(self, scope: Scope) -> dict[str, Any]:
+        """The entries as they stand in the file, by name. Raises like `providers`."""
+        path = self.path(scope)
+        return {} if path is None else {one["name"]: one for one in _entries(self._content(path, scope))}
+
+    def signature(self, scope: Scope) -> Signature:
+        """Differs whenever the file was changed; None when there is none."""
+        path = self.path(scope)
+        try:
+            status = None if path is None else path.lstat()
+        except OSError:
+            return None
+        return status and (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+
+    def _content(self, path: Path, scope: Scope) -> Mapping[str, Any]:
+        try:
+            raw = _read(path, scope)
+            content = {} if raw is None else msgspec.json.decode(raw)
+        except private_files.Unsafe as error:
+            raise ConfigUnavailable(str(error)) from None
+        except OSError as error:
+            raise ConfigUnavailable(f"{path} cannot be read: {error.strerror}") from None
+        except (ValueError, RecursionError):
+            raise ConfigUnavailable(f"{path} is not valid JSON; correct it, it is left as it is") from None
+        if not isinstance(content, dict) or not isinstance(content.get("providers", []), list):
+            raise ConfigUnavailable(f"{path} is no JSON object with an array of providers; correct it")
+        return content
+
+    def _save(self, path: Path, scope: Scope, content: Mapping[str, Any]) -> None:
+        folder = path.parent
+        if scope == "user":
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        else:
+            folder.mkdir(exist_ok=True)
+            _refuse_link(folder)
+        text = msgspec.json.format(msgspec.json.encode(content), indent=2)
+        private_files.write(path, text + b"\n", 0o600 if scope == "user" else 0o644)
+
+
+def _read(path: Path, scope: Scope) -> bytes | None:
+    """The workspace's content is not ours: a link in it could lead to any file of the user's (LM4)."""
+    if scope == "workspace":
+        try:
+            _refuse_link(path.parent)
+        except FileNotFoundError:
+            return None
+    return private_files.read(path, MAX_BYTES, private=False)
+
+
+def _refuse_link(folder: Path) -> None:
+    if folder.is_symlink():
+        raise private_files.Unsafe(f"{folder} is a link")
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _entries(content: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        entry
+        for entry in _list(content.get("providers"))
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+    ]
+
+
+def _changed(providers: list[Any], name: str, config: Mapping[str, Any]) -> list[Any]:
+    wanted = name.casefold()
+    for place, entry in enumerate(providers):
+        if isinstance(entry, dict) and str(entry.get("name")).casefold() == wanted:
+            return [*providers[:place], {**entry, **config}, *providers[place + 1 :]]
+    return [*providers, {"name": name, "enabled": True, "models": [], **config}]
+
+
+def _short_hash(path: Path) -> str:
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]

@@ -1,0 +1,50 @@
+"""What the internal channel of one workspace is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from workspace_server.internal_channel.address import new_address
+from workspace_server.internal_channel.channel import Channel
+from workspace_server.internal_channel.dispatch import Dispatch
+from workspace_server.internal_channel.limits import DEFAULTS, Limits
+from workspace_server.internal_channel.provider_config import ProviderConfig
+from workspace_server.internal_channel.tools import InternalTools
+from workspace_server.internal_channel.watch import Watch
+from workspace_server.naming import INTERNAL_PREFIX
+from workspace_server.secrets.changes import SecretChanges
+from workspace_server.secrets.store import Secrets
+from workspace_server.source import Toolbox
+
+
+def make_channel(
+    *,
+    workspace: str,
+    root: Path | None,
+    folders: Sequence[Path],
+    config_dir: Path,
+    state_dir: Path,
+    runtime_dir: Path,
+    store: Secrets,
+    toolbox: Toolbox,
+    version: str,
+    prefix: str = INTERNAL_PREFIX,
+    limits: Limits = DEFAULTS,
+) -> Channel:
+    """The channel, not listening yet: `start` it, and `stop` it.
+
+    Args:
+        workspace: the workspace's id; `<runtime_dir>/internal/<id>.json` leads to the channel.
+        root: the workspace's root, None where there is none.
+        folders: all folders of the workspace.
+        config_dir, state_dir, runtime_dir: the user's folders.
+        store: the secrets, shared with whoever else needs them.
+        toolbox: the tools of the workspace as such a program may use them.
+        prefix: the beginning of internal tools' names (D-7).
+    """
+    config = ProviderConfig(config_dir, root, state_dir / "locks")
+    address = new_address(runtime_dir, workspace)
+    tools = InternalTools(store, config, root, prefix)
+    dispatch = Dispatch(address.auth, version, tools, toolbox, folders)
+    return Channel(dispatch, address, Watch(SecretChanges(store), config), limits)

@@ -1,0 +1,1 @@
+"""The MCP methods that a workspace server answers."""

@@ -1,0 +1,58 @@
+"""`completion/complete`: values for an argument of a prompt or a template (T-119, T-154).
+
+Names of tools are completed here; for everything else the source that has it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from protocol import jsonrpc, names
+from workspace_server.calls import mcp_requests
+from workspace_server.calls.dispatch import Calls
+from workspace_server.calls.request import Asked, Outcome
+from workspace_server.catalog.view import View
+from workspace_server.methods import tool_resources
+from workspace_server.source import RpcError, Source
+
+_OWN: Final = frozenset({names.TEMPLATE_TOOL, names.TEMPLATE_SCHEMA})
+_NOTHING: Final[Mapping[str, Any]] = {"completion": {"values": [], "total": 0, "hasMore": False}}
+
+
+async def complete(calls: Calls, asked: Asked, view: View) -> Outcome:
+    """The answer; nothing to propose where the source completes nothing."""
+    ref, argument = asked.value("ref"), asked.value("argument")
+    if not (isinstance(ref, dict) and isinstance(argument, dict)):
+        return asked.invalid("params.ref and params.argument must be objects")
+    name, value = argument.get("name"), argument.get("value")
+    if not (isinstance(name, str) and isinstance(value, str)):
+        return asked.invalid("params.argument.name and params.argument.value must be strings")
+    if ref.get("uri") in _OWN:
+        own = tool_resources.complete(name, value, view)
+        return asked.invalid(f"params.argument.name: there is no {name}") if own is None else own
+    found = _owner(ref, view)
+    if found is None:
+        return asked.invalid("params.ref names nothing that can be completed")
+    source, own_ref = found
+    params: dict[str, msgspec.Raw] = {**asked.inbound.params, "ref": jsonrpc.raw(own_ref)}
+    outcome = await mcp_requests.relay(calls, asked, view, source, params)
+    if isinstance(outcome, RpcError) and outcome.code == jsonrpc.METHOD_NOT_FOUND:
+        return _NOTHING
+    return mcp_requests.answer(asked, outcome)
+
+
+def _owner(ref: Mapping[str, Any], view: View) -> tuple[Source, Mapping[str, Any]] | None:
+    """Who has what is referred to, and the reference by its own names."""
+    offerings = view.snapshot.offerings
+    name, uri = ref.get("name"), ref.get("uri")
+    if ref.get("type") == "ref/prompt" and isinstance(name, str):
+        prompt = offerings.prompt(name)
+        return None if prompt is None else (prompt.source, {**ref, "name": prompt.entry.original})
+    if ref.get("type") == "ref/resource" and isinstance(uri, str):
+        template = offerings.template(uri)
+        source = offerings.owner(uri) if template is None else template.source
+        return None if source is None else (source, ref)
+    return None

@@ -1,0 +1,109 @@
+"""What a child may do: the values, and which of the layers that enforce them this machine really has.
+
+The layers themselves are laid on in `launcher.py`. What they do not cover: UDP, sockets in the file system,
+and everything outside Linux. It is a fence against accidents and simple attacks, not a virtual machine.
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+LAUNCHER: Final = str(Path(__file__).with_name("launcher.py"))
+_PROBE_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Confinement:
+    """What a child and all it starts are held to. None: not limited.
+
+    Attributes:
+        read_write: folders and files it may change, beside `/dev/null` and its like; missing ones
+            are ignored.
+        read_only: what else it may read and run, its own program and libraries included; None for the whole
+            file system.
+        network: whether it may open TCP connections, listen for them, and reach abstract sockets.
+        max_file_bytes: size of the largest file it may write.
+        max_memory_bytes: its address space.
+        cpu_s: processor time.
+        max_open_files: descriptors.
+    """
+
+    read_write: tuple[Path, ...] = ()
+    read_only: tuple[Path, ...] | None = None
+    network: bool = True
+    max_file_bytes: int | None = None
+    max_memory_bytes: int | None = None
+    cpu_s: int | None = None
+    max_open_files: int | None = None
+
+    def words(self) -> list[str]:
+        """The same as arguments of the launcher."""
+        limits = {
+            "FSIZE": self.max_file_bytes,
+            "AS": self.max_memory_bytes,
+            "CPU": self.cpu_s,
+            "NOFILE": self.max_open_files,
+        }
+        readable = (Path("/"),) if self.read_only is None else self.read_only
+        return [
+            f"network={int(self.network)}",
+            *(f"limit={name}:{value}" for name, value in limits.items() if value is not None),
+            *(f"write={path}" for path in self.read_write),
+            *(f"read={path}" for path in readable),
+        ]
+
+
+_PROBE: Final = """
+import ctypes, resource, sys
+def refused():
+    try:
+        open(sys.argv[1], "w").close()
+    except PermissionError:
+        return True
+    return False
+status = open("/proc/self/status").read()
+signal = ctypes.c_int()
+ctypes.CDLL(None).prctl(2, ctypes.byref(signal), 0, 0, 0)
+found = []
+if refused(): found.append("landlock-abi-" + sys.argv[2])
+if resource.getrlimit(resource.RLIMIT_NOFILE)[0] == 99: found.append("rlimits")
+if "NoNewPrivs:\\t1" in status: found.append("no-new-privs")
+if signal.value == 9: found.append("pdeathsig")
+print(*found)
+"""
+
+
+@functools.cache
+def available() -> tuple[str, ...]:
+    """The layers that work here: `landlock-abi-N`, `rlimits`, `no-new-privs`, `pdeathsig`.
+
+    Landlock bounds files from version 1 (truncating from 3), TCP from 4, signals and abstract sockets from 6.
+    Tried in a child, once; blocks for some 40 ms the first time. Empty outside Linux.
+    """
+    if sys.platform != "linux":
+        return ()
+    import tempfile  # noqa: PLC0415  slow to load
+
+    from workspace_server.processes import launcher  # noqa: PLC0415  otherwise only ever a program of its own
+
+    with tempfile.NamedTemporaryFile() as file:
+        fence = Confinement(max_open_files=99)
+        python = [sys.executable, "-I", "-S"]
+        probe = [*python, "-c", _PROBE, file.name, str(launcher.landlock_version())]
+        try:
+            done = subprocess.run(
+                [*python, LAUNCHER, "confined=1", *fence.words(), "--", *probe],
+                capture_output=True,
+                env={},
+                cwd="/",
+                timeout=_PROBE_S,
+                check=False,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return ()
+    return tuple(done.stdout.decode("utf-8", "replace").split())

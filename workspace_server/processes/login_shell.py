@@ -1,0 +1,95 @@
+"""The PATH that the user's login shell would have: servers are often started by something that knows less.
+
+Run once per process; remembering it is the caller's. The shell starts in the home folder and with an
+environment of ours: nothing of a workspace takes part.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Final
+
+from workspace_server.processes import environment
+from workspace_server.processes.child import Child, Command, StartFailed
+
+DEADLINE_S: Final = 5.0
+_OF_THE_SHELL: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "LMTB_CHILD"})
+_MAX_OUTPUT: Final = 1024 * 1024
+
+
+async def login_path(environ: Mapping[str, str], deadline_s: float = DEADLINE_S) -> str:
+    """The PATH in `login_environment`."""
+    return (await login_environment(environ, deadline_s))["PATH"]
+
+
+async def login_environment(environ: Mapping[str, str], deadline_s: float = DEADLINE_S) -> Mapping[str, str]:
+    """The variables that the user's login shell sets; nothing of them goes to a child by itself.
+
+    `PATH` is always there: the absolute folders of the shell's, then those of `environ` that it lacks. It is
+    the only one when there is no shell, or it fails, or takes longer than `deadline_s` seconds.
+    """
+    own = environ.get("PATH", "")
+    home, shell = _home_and_shell(environ)
+    if not home or not shell:
+        return {"PATH": _merge(own)}
+    mark = os.urandom(16).hex()
+    # a program prints them, because each family of shells has its own way to write a variable
+    script = f'import os,json;print("\\n{mark}="+json.dumps(dict(os.environ))+"={mark}",flush=True)'
+    printer = shlex.join([sys.executable, "-I", "-S", "-c", script])
+    base = environment.base({**environ, "HOME": home, "SHELL": shell}, None, home)
+    del base["LMTB_WORKSPACE"]
+    command = Command((shell, "-l", "-c", printer), base, home)
+    found = re.search(f"{mark}=(.*)={mark}", await _output(command, deadline_s, mark))
+    told = _variables(found[1]) if found else {}
+    return {**told, "PATH": _merge(told.get("PATH", ""), own)}
+
+
+def _variables(text: str) -> dict[str, str]:
+    """What the shell's program printed, without the variables that shells set for themselves."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return {name: value for name, value in found.items() if name not in _OF_THE_SHELL}
+
+
+async def _output(command: Command, deadline_s: float, mark: str) -> str:
+    """What the shell printed up to the second mark, as far as it came in time."""
+    printed = b""
+    try:
+        child = await Child.start(command, stdin=False, name="login shell")
+    except StartFailed:
+        return ""
+    end = f"={mark}".encode()
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(deadline_s):
+                while (chunk := await child.read()) and len(printed) < _MAX_OUTPUT:
+                    printed += chunk
+                    if end in printed:
+                        break
+    finally:
+        await child.kill()
+    return printed.decode("utf-8", "surrogateescape")
+
+
+def _home_and_shell(environ: Mapping[str, str]) -> tuple[str, str]:
+    home, shell = environ.get("HOME", ""), environ.get("SHELL", "")
+    with suppress(ImportError, KeyError):
+        import pwd  # noqa: PLC0415  does not exist on Windows
+
+        entry = pwd.getpwuid(os.getuid())
+        home, shell = home or entry.pw_dir, shell or entry.pw_shell
+    return (home if home.startswith("/") else ""), (shell if shell.startswith("/") else "")
+
+
+def _merge(*paths: str) -> str:
+    folders = [folder for path in paths for folder in path.split(":") if folder.startswith("/")]
+    return ":".join(dict.fromkeys(folders))

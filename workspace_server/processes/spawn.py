@@ -1,0 +1,196 @@
+"""How a child process begins: pipes, the launcher where there is one, and why it could not begin.
+
+What happens to it afterwards is `child.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import marshal
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from typing import Final
+
+from workspace_server.processes.confinement import LAUNCHER, Confinement
+
+LAUNCHED: Final = b"."
+_NAME_LIMIT: Final = 200
+
+
+class StartFailed(Exception):
+    """A child could not be started. The message names the program only, never arguments or values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to run.
+
+    Attributes:
+        argv: program and arguments; a program without a slash is looked up on the PATH in `env`.
+        env: the whole environment of the child.
+        cwd: its working folder, absolute.
+        confinement: what it is held to; None for nothing. Ignored where the system has no such means.
+    """
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    cwd: str
+    confinement: Confinement | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Spawned:
+    """A process just begun, and our ends of its pipes. `status` tells, at its end, why it could not go on."""
+
+    popen: subprocess.Popen[bytes]
+    stdin: int | None
+    stdout: int
+    stderr: int
+    status: int | None
+
+
+def refusal(command: Command, reason: str) -> StartFailed:
+    """The error for a command that cannot be started, for a reason that quotes nothing of it."""
+    program = command.argv[0] if command.argv else "(nothing)"
+    return StartFailed(f"cannot start {program[:_NAME_LIMIT]}: {reason}")
+
+
+def spawn(command: Command, marker: str, stdin: bool | bytes) -> Spawned:
+    """Begin the process. Takes about a millisecond; with a launcher, `status` tells whether it succeeded.
+
+    Must be called from the thread that the child may not outlive.
+
+    Raises:
+        StartFailed: it could not even begin.
+    """
+    if not command.argv:
+        raise refusal(command, "there is no command")
+    with ExitStack() as ours, ExitStack() as theirs:
+        try:
+            pipes = _open_pipes(ours, theirs, stdin)
+            popen = _popen(command, marker, pipes)
+        except OSError as error:
+            raise refusal(command, _words(command, error)) from None
+        except ValueError:  # a null character, or a variable's name that cannot be one
+            raise refusal(command, "command or environment cannot be passed on") from None
+        ours.pop_all()
+    return Spawned(popen, pipes.our_stdin, pipes.our_stdout, pipes.our_stderr, pipes.our_status)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pipes:
+    our_stdin: int | None
+    stdin: int
+    our_stdout: int
+    stdout: int
+    our_stderr: int
+    stderr: int
+    our_status: int | None
+    status: int | None
+
+
+def _open_pipes(ours: ExitStack, theirs: ExitStack, stdin: bool | bytes) -> _Pipes:
+    """Every descriptor is closed by one of the two stacks, whatever happens."""
+
+    our_stdin = None
+    if stdin is True:
+        their_stdin, our_stdin = os.pipe()
+        ours.callback(os.close, our_stdin)
+    elif stdin is False:
+        their_stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    else:
+        their_stdin = _nameless(stdin)
+    theirs.callback(os.close, their_stdin)
+    our_stdout, stdout = os.pipe()
+    ours.callback(os.close, our_stdout)
+    theirs.callback(os.close, stdout)
+    our_stderr, stderr = os.pipe()
+    ours.callback(os.close, our_stderr)
+    theirs.callback(os.close, stderr)
+    our_status = status = None
+    if sys.platform == "linux":
+        our_status, status = os.pipe()
+        ours.callback(os.close, our_status)
+        theirs.callback(os.close, status)
+    return _Pipes(our_stdin, their_stdin, our_stdout, stdout, our_stderr, stderr, our_status, status)
+
+
+def _nameless(content: bytes) -> int:
+    """A file with this content that has no name, at its beginning."""
+    if sys.platform == "linux":
+        descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
+    else:
+        import tempfile  # noqa: PLC0415  slow to load
+
+        with tempfile.TemporaryFile() as file:
+            descriptor = os.dup(file.fileno())
+    try:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.lseek(descriptor, 0, os.SEEK_SET)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _popen(command: Command, marker: str, pipes: _Pipes) -> subprocess.Popen[bytes]:
+    argv, cwd = list(command.argv), command.cwd
+    passed: tuple[int, ...] = ()
+    if pipes.status is not None:
+        code = _launcher_code()
+        passed = (code, pipes.status)
+        # the launcher changes the folder: on a disk that hangs we would hang here with it
+        argv, cwd = [*_launcher(command, code, pipes.status), "--", *argv], "/"
+    return subprocess.Popen(
+        argv,
+        stdin=pipes.stdin,
+        stdout=pipes.stdout,
+        stderr=pipes.stderr,
+        pass_fds=passed,
+        env={**command.env, "LMTB_CHILD": marker},
+        cwd=cwd,
+        start_new_session=True,
+    )
+
+
+@functools.cache
+def _launcher_code() -> int:
+    """A descriptor of the compiled launcher: it starts 3 ms sooner than its source, and no update in between
+    can make it another one than ours."""
+    name = "workspace_server.processes.launcher"
+    code = SourceFileLoader(name, LAUNCHER).get_code(name)
+    assert code is not None  # noqa: S101  narrows the type
+    return _nameless(importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
+
+
+def _launcher(command: Command, code: int, status: int) -> list[str]:
+    ctype = command.env.get("LC_CTYPE")
+    return [
+        *(sys.executable, "-I", "-S", f"/proc/self/fd/{code}", f"parent={os.getpid()}", f"status={status}"),
+        f"cwd={command.cwd}",
+        *([] if ctype is None else [f"ctype={ctype}"]),
+        *([] if command.confinement is None else ["confined=1", *command.confinement.words()]),
+    ]
+
+
+def _words(command: Command, error: OSError) -> str:
+    reason = error.strerror or type(error).__name__
+    return f"its working folder: {reason}" if error.filename == command.cwd else reason
+
+
+def told_by_launcher(told: bytes) -> str | None:
+    """What went wrong according to `status`, for a person; None when the launcher became the command."""
+    if told == LAUNCHED:
+        return None
+    if not told:
+        return "it ended before it began"
+    step, _, reason = told.removeprefix(LAUNCHED).decode("utf-8", "replace").partition(":")
+    return {"folder": f"its working folder: {reason}", "command": reason}.get(step, f"{step}: {reason}")

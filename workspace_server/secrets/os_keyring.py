@@ -1,0 +1,147 @@
+"""The operating system's keyring, where there is a real one; through the optional library `keyring`.
+
+What only looks like a keyring is turned down: backends that fail, forget or write plain text. A keyring may
+ask the user to unlock it and so take any time: every call has a thread of its own and is given up after 5 s.
+"""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from typing import Any, Final, Protocol, TypeVar
+
+from workspace_server.secrets.entry import SecretsUnavailable, entry_name
+
+SERVICE: Final = "lm-tools-bridge"
+TIMEOUT_S: Final = 5.0
+MAX_STUCK: Final = 4
+_UNREAL: Final = ("keyring.backends.fail", "keyring.backends.null", "keyrings.alt")
+_T = TypeVar("_T")
+
+
+class Backend(Protocol):
+    """What is used of a backend of the library."""
+
+    def get_password(self, service: str, username: str) -> str | None:
+        """The value, None when there is none."""
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        """Store a value."""
+
+    def delete_password(self, service: str, username: str) -> None:
+        """Remove a value; fails when there is none."""
+
+
+def find_backend() -> Backend | None:
+    """The backend the library would use, if it is a real one. Blocks, maybe for long."""
+    try:  # loaded only when a secret is asked for
+        keyring: Any = importlib.import_module("keyring")
+    except ImportError:
+        return None
+    try:
+        found: Backend | None = real_backend(keyring.get_keyring())
+        return found
+    except Exception:  # noqa: BLE001  whatever a backend raises, it cannot be used; its text may quote anything
+        return None
+
+
+def real_backend(backend: Any) -> Any | None:
+    """The backend itself, the first real one of a chain of backends, or None."""
+    members = getattr(backend, "backends", None)
+    if type(backend).__module__ == "keyring.backends.chainer" and members is not None:
+        return next((one for one in members if real_backend(one) is not None), None)
+    kind = type(backend)
+    plain = any(
+        base.__module__.startswith(_UNREAL) or "plaintext" in base.__name__.lower() for base in kind.__mro__
+    )
+    priority = getattr(kind, "priority", 0)
+    return None if plain or not isinstance(priority, int | float) or priority < 1 else backend
+
+
+class OsKeyring:
+    """The keyring, found at its first use. Blocks, at most about `timeout_s` per call.
+
+    Args:
+        find: gives the backend, or None where there is no real one.
+        timeout_s: seconds after which a call is given up.
+    """
+
+    def __init__(
+        self, find: Callable[[], Backend | None] = find_backend, timeout_s: float = TIMEOUT_S
+    ) -> None:
+        self._find = find
+        self._timeout_s = timeout_s
+        self._backend: Backend | None = None
+        self._looked = False
+        self._looking = threading.Lock()
+        self._running: list[threading.Thread] = []
+
+    def is_there(self) -> bool:
+        """Whether this machine has a real keyring; asked of the system once."""
+        with self._looking:
+            if not self._looked:
+                try:
+                    self._backend = self._bounded(self._find)
+                except SecretsUnavailable:
+                    self._backend = None
+                self._looked = True
+        return self._backend is not None
+
+    def get(self, key: str) -> str | None:
+        """The value, None when there is none.
+
+        Raises:
+            SecretsUnavailable: there is no keyring, it is locked, or it does not answer in time.
+        """
+        backend = self._real()
+        return self._bounded(lambda: backend.get_password(SERVICE, entry_name(key)))
+
+    def set(self, key: str, value: str) -> None:
+        """Store a value. Raises like `get`."""
+        backend = self._real()
+        self._bounded(lambda: backend.set_password(SERVICE, entry_name(key), value))
+
+    def delete(self, key: str) -> None:
+        """Remove a value, if there is one. Raises like `get`."""
+        backend = self._real()
+
+        def remove() -> None:
+            if backend.get_password(SERVICE, entry_name(key)) is not None:
+                backend.delete_password(SERVICE, entry_name(key))
+
+        self._bounded(remove)
+
+    def _real(self) -> Backend:
+        if not self.is_there() or self._backend is None:
+            raise SecretsUnavailable(
+                "the secret is in the keyring, which cannot be reached from here; use the desktop session it"
+                " was stored in, or set it again"
+            )
+        return self._backend
+
+    def _bounded(self, work: Callable[[], _T]) -> _T:
+        self._running = [thread for thread in self._running if thread.is_alive()]
+        if len(self._running) >= MAX_STUCK:
+            raise SecretsUnavailable("the keyring does not answer; unlock it, then try again")
+        outcome: list[_T] = []
+        faults: list[str] = []
+
+        def run() -> None:
+            try:
+                outcome.append(work())
+            except Exception as fault:  # noqa: BLE001  a backend may raise anything, with any text in it
+                faults.append(type(fault).__name__)
+
+        # a daemon: a keyring that never answers must not keep the process alive
+        thread = threading.Thread(target=run, name="keyring", daemon=True)
+        self._running.append(thread)
+        thread.start()
+        thread.join(self._timeout_s)
+        if outcome:
+            return outcome[0]
+        if faults:
+            raise SecretsUnavailable(f"the keyring refused ({faults[0]}); unlock it, then try again")
+        raise SecretsUnavailable(
+            f"the keyring did not answer within {self._timeout_s:g} s; unlock it, then try again"
+        )

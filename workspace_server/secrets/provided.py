@@ -1,0 +1,123 @@
+"""Secrets that somebody provides to this process: read here, changed elsewhere.
+
+Two places: environment variables `LMTB_SECRET_<KEY>`, and files of the folder `$CREDENTIALS_DIRECTORY`
+(systemd's LoadCredential=). Both beat what is stored.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+from workspace_server.secrets.entry import MAX_VALUE_BYTES, SecretsUnavailable, check_key, entry_name
+
+VARIABLE: Final = "LMTB_SECRET_"
+_UNFIT: Final = re.compile(r"[^A-Z0-9]")
+
+
+class Provided(Protocol):
+    """One place that only others write to. Blocks."""
+
+    def get(self, key: str) -> str | None:
+        """The value, None when there is none."""
+
+    def names(self) -> set[str]:
+        """The keys it has."""
+
+    def place(self, key: str) -> str:
+        """Where a person changes this key."""
+
+
+class EnvironmentSecrets:
+    """`LMTB_SECRET_<KEY>`: the key as it is, or in capitals with `_` for whatever no shell would take.
+
+    An empty variable counts as absent.
+    """
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        self._environ = environ
+
+    def get(self, key: str) -> str | None:
+        """See `Provided`."""
+        return self._environ.get(self._variable(key)) or None
+
+    def names(self) -> set[str]:
+        """What follows the prefix, where that can be a key."""
+        found = set()
+        for variable, value in self._environ.items():
+            key = variable.removeprefix(VARIABLE)
+            if value and key != variable and _is_key(key):
+                found.add(key)
+        return found
+
+    def place(self, key: str) -> str:
+        """See `Provided`."""
+        return f"the environment variable {self._variable(key)}"
+
+    def _variable(self, key: str) -> str:
+        exact = VARIABLE + key
+        return exact if self._environ.get(exact) else VARIABLE + _UNFIT.sub("_", key.upper())
+
+
+class CredentialFiles:
+    """Files `openllm.<key>` of the credentials folder; other files there are none of our business."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def get(self, key: str) -> str | None:
+        """See `Provided`. One line feed at the end of the file is not part of the value.
+
+        Raises:
+            SecretsUnavailable: the file is there and cannot be read.
+        """
+        path = self._folder / entry_name(key)
+        try:
+            return _text_of(path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise SecretsUnavailable(f"the credential {path} cannot be read: {error.strerror}") from None
+        except ValueError as error:
+            raise SecretsUnavailable(f"the credential {path} {error}") from None
+
+    def names(self) -> set[str]:
+        """See `Provided`."""
+        try:
+            files = [path.name for path in self._folder.iterdir()]
+        except OSError:
+            return set()
+        beginning = entry_name("")
+        keys = (name.removeprefix(beginning) for name in files if name.startswith(beginning))
+        return {key for key in keys if _is_key(key)}
+
+    def place(self, key: str) -> str:
+        """See `Provided`."""
+        return f"the credential {self._folder / entry_name(key)}"
+
+
+def _is_key(text: str) -> bool:
+    try:
+        check_key(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _text_of(path: Path) -> str:
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError("is not a regular file")
+        content = file.read(MAX_VALUE_BYTES + 2)
+    content = content.removesuffix(b"\n")
+    if len(content) > MAX_VALUE_BYTES:
+        raise ValueError(f"is larger than {MAX_VALUE_BYTES} bytes")
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None

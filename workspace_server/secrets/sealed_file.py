@@ -1,0 +1,177 @@
+"""The file that says which secrets there are, and holds those that no keyring holds: sealed with AES-256-GCM.
+
+The key lies beside it. That protects copies and backups of the one file, and the names in it; it does not
+protect against whoever can read the whole folder, which is why the folder is private. All functions block.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from workspace_server import log
+from workspace_server.files import private_files
+from workspace_server.secrets.entry import Entry, SecretsUnavailable, entry_name
+
+FILE: Final = "secrets.sealed"
+KEY_FILE: Final = "secrets.key"
+LOCK_FILE: Final = "secrets.lock"
+DAMAGED: Final = f"{FILE}.damaged"
+MAX_BYTES: Final = 16 * 1024 * 1024
+_HEADER: Final = b"lmtb-secrets 1\n"
+_NONCE_BYTES: Final = 12
+_KEY_BYTES: Final = 32
+_ASSOCIATED: Final = FILE.encode() + b"\0" + _HEADER
+"""Name and version of the file are sealed in: another file, or another version, does not open."""
+
+Entries = Mapping[str, Entry]
+Signature = tuple[int, int, int, int] | None
+
+
+class _Damaged(Exception):
+    """The file is there and does not open."""
+
+
+class SealedFile:
+    """The entries by key.
+
+    Args:
+        folder: a folder for this alone; made private at the first write.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = folder / FILE
+        self._key_file = folder / KEY_FILE
+
+    def read(self) -> Entries:
+        """All entries.
+
+        Raises:
+            SecretsUnavailable: the file cannot be read. One that does not open is moved aside first.
+        """
+        try:
+            return self._opened()
+        except _Damaged:
+            with self.locked():
+                return self._opened_or_moved()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep all other processes and threads from changing the file. Raises SecretsUnavailable."""
+        try:
+            private_files.make_private(self._folder)
+            with private_files.locked(self._folder / LOCK_FILE):
+                yield
+        except (private_files.Unsafe, private_files.Busy) as error:
+            raise SecretsUnavailable(f"the secrets cannot be changed: {error}") from None
+        except OSError as error:
+            raise SecretsUnavailable(f"{self._folder} cannot be used: {error.strerror}") from None
+
+    def write(self, entries: Entries) -> None:
+        """Replace all entries; only while `locked`.
+
+        Raises:
+            SecretsUnavailable: that failed, and what was there is still there.
+        """
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  rarely needed, 20 ms
+
+        try:
+            key = self._key() or self._new_key()
+            nonce = os.urandom(_NONCE_BYTES)
+            sealed = AESGCM(key).encrypt(nonce, _encoded(entries), _ASSOCIATED)
+            if len(sealed) > MAX_BYTES // 2:
+                raise SecretsUnavailable("there is no room for more secrets; delete some")
+            private_files.write(self._file, _HEADER + nonce + sealed)
+        except OSError as error:
+            raise SecretsUnavailable(
+                f"the secret was not stored, what was there before still is: {error.strerror} ({self._file})"
+            ) from None
+
+    def opened_for_change(self) -> Entries:
+        """All entries, while `locked`. Raises like `read`."""
+        return self._opened_or_moved()
+
+    def damaged(self) -> Path | None:
+        """A damaged file that was moved aside and that nobody has dealt with yet."""
+        return min(self._folder.glob(f"{DAMAGED}*"), default=None)
+
+    def signature(self) -> Signature:
+        """Differs whenever the file was changed; None when there is none."""
+        try:
+            status = self._file.stat()
+        except OSError:
+            return None
+        return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
+
+    def _opened(self) -> Entries:
+        try:
+            sealed = private_files.read(self._file, MAX_BYTES)
+            if sealed is None:
+                return {}
+            key = self._key()
+        except private_files.Unsafe as error:
+            raise SecretsUnavailable(str(error)) from None
+        except OSError as error:
+            raise SecretsUnavailable(f"{self._file} cannot be read: {error.strerror}") from None
+        if key is None:
+            raise SecretsUnavailable(
+                f"{self._key_file} is missing, without it {self._file} cannot be opened; restore it, or"
+                f" remove {self._file} and set the secrets again"
+            )
+        return _unsealed(sealed, key)
+
+    def _opened_or_moved(self) -> Entries:
+        try:
+            return self._opened()
+        except _Damaged:
+            aside = self._free_name()
+            self._file.rename(aside)
+            log.error("secrets_damaged", file=str(self._file), moved_to=str(aside))
+            raise SecretsUnavailable(
+                f"{self._file} is damaged and was moved to {aside}; set the secrets again, then remove that"
+                " file"
+            ) from None
+
+    def _free_name(self) -> Path:
+        number = 1
+        while (candidate := self._folder / f"{DAMAGED}-{number}").exists():
+            number += 1
+        return candidate
+
+    def _key(self) -> bytes | None:
+        key = private_files.read(self._key_file, _KEY_BYTES)
+        if key is not None and len(key) != _KEY_BYTES:
+            raise SecretsUnavailable(
+                f"{self._key_file} is not a key; restore it, or remove it and {self._file}"
+            )
+        return key
+
+    def _new_key(self) -> bytes:
+        key = os.urandom(_KEY_BYTES)
+        private_files.write(self._key_file, key)
+        return key
+
+
+def _unsealed(content: bytes, key: bytes) -> Entries:
+    from cryptography.exceptions import InvalidTag  # noqa: PLC0415  as in `write`
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
+
+    if not content.startswith(_HEADER):
+        raise _Damaged
+    nonce, sealed = content[len(_HEADER) :][:_NONCE_BYTES], content[len(_HEADER) + _NONCE_BYTES :]
+    try:
+        plain = AESGCM(key).decrypt(nonce, sealed, _ASSOCIATED)
+        named = msgspec.json.decode(plain, type=dict[str, Entry])
+    except (InvalidTag, ValueError):  # a ValueError: shorter than a nonce, or sealed by something else
+        raise _Damaged from None
+    return {name.removeprefix(entry_name("")): entry for name, entry in named.items()}
+
+
+def _encoded(entries: Entries) -> bytes:
+    return msgspec.json.encode({entry_name(key): entry for key, entry in entries.items()})

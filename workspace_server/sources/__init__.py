@@ -1,0 +1,1 @@
+"""Every origin of tools: built-in tools, scripts, and other MCP servers."""

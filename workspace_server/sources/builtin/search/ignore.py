@@ -1,0 +1,152 @@
+"""Ignore files: `.gitignore` and its relatives, nested, plus the user's global one (T-128).
+
+The meaning is ripgrep's: `.rgignore` beats `.ignore` beats `.gitignore` beats `.git/info/exclude` beats the
+global file; within one kind the deepest file wins, within one file the last line; a `.gitignore` does not
+reach into a nested repository; ignore files above the folder do not count. Blocks on reading.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from workspace_server.sources.builtin.search.editor_settings import SearchRules, read_small_file
+from workspace_server.sources.builtin.search.patterns import MAX_LENGTH, BadGlob, glob_regex
+
+IGNORE_FILES: Final = (".rgignore", ".ignore", ".gitignore")
+MAX_LINES: Final = 10_000
+"""Lines of one ignore file that are read."""
+
+_EXCLUDES_FILE: Final = re.compile(
+    r"^\s*excludesfile\s*=\s*\"?\s*(\S+?)\s*\"?\s*$", re.IGNORECASE | re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreFile:
+    """The rules of one ignore file, the last one first: (pattern, whether it ignores or rescues)."""
+
+    rules: tuple[tuple[re.Pattern[str], bool], ...]
+    any_rule: re.Pattern[str]
+
+    @classmethod
+    def of(cls, lines: Iterable[str]) -> IgnoreFile | None:
+        """The rules in `lines`, None when there are none."""
+        rules = [rule for line in lines if (rule := _rule(line)) is not None]
+        if not rules:
+            return None
+        combined = "|".join(f"(?:{regex.pattern})" for regex, _ in rules)
+        return cls(tuple(reversed(rules)), re.compile(combined))
+
+    def verdict(self, relative: str) -> bool | None:
+        """Whether the path (a directory with a `/` at its end) is ignored; None when no rule names it.
+
+        Only the path itself is judged, not what it lies in: a walk never enters an ignored directory.
+        """
+        if not self.any_rule.fullmatch(relative):
+            return None
+        return next(ignores for regex, ignores in self.rules if regex.fullmatch(relative))
+
+
+@dataclass(frozen=True, slots=True)
+class IgnoreLevel:
+    """The ignore files of one directory, linked to those above it.
+
+    `base` is the directory relative to the folder, with a `/` at its end ("" for the folder itself);
+    `files` are in the order of `IGNORE_FILES`.
+    """
+
+    parent: IgnoreLevel | None
+    base: str
+    files: tuple[IgnoreFile | None, ...]
+    repository: bool
+
+
+def global_ignore_file(environ: Mapping[str, str]) -> Path | None:
+    """The file behind git's `core.excludesFile`, or its default place; None where it does not exist."""
+    home = environ.get("HOME") or environ.get("USERPROFILE")
+    config_home = environ.get("XDG_CONFIG_HOME") or (f"{home}/.config" if home else None)
+    configs = [f"{home}/.gitconfig"] * bool(home) + [f"{config_home}/git/config"] * bool(config_home)
+    for config in configs:
+        found = _EXCLUDES_FILE.search(read_small_file(Path(config)) or "")
+        if found:
+            named = found[1].replace("~", home, 1) if home and found[1].startswith("~/") else found[1]
+            return Path(named) if Path(named).is_file() else None
+    default = Path(f"{config_home}/git/ignore")
+    return default if config_home and default.is_file() else None
+
+
+def extra_ignore_files(folder: Path, rules: SearchRules, environ: Mapping[str, str]) -> tuple[Path, ...]:
+    """Ignore files outside the tree's own ones, weakest first: the global file, `.git/info/exclude`."""
+    found: list[Path] = []
+    if rules.use_global_ignore_files and (shared := global_ignore_file(environ)):
+        found.append(shared)
+    exclude = folder / ".git" / "info" / "exclude"
+    if rules.use_ignore_files and exclude.is_file():
+        found.append(exclude)
+    return tuple(found)
+
+
+def read_ignore_file(path: Path) -> IgnoreFile | None:
+    """The rules of one ignore file; lines that are no patterns are skipped; None when there are no rules."""
+    text = read_small_file(path)
+    return IgnoreFile.of(islice((text or "").removeprefix("\ufeff").splitlines(), MAX_LINES))
+
+
+@lru_cache(maxsize=2048)  # every search reads the files anew, and most of their lines are the same
+def _rule(line: str) -> tuple[re.Pattern[str], bool] | None:
+    """One line as a pattern for whole paths, and whether it ignores; None when it is no rule."""
+    text = line if line.endswith("\\ ") else line.rstrip()
+    if not text or text.startswith("#") or len(text) > MAX_LENGTH:
+        return None
+    body = text.removeprefix("!")
+    only_directories = body.endswith("/")
+    body = body.removesuffix("/")
+    parts = body.removeprefix("/").split("/")
+    if not body or not {".", ".."}.isdisjoint(parts):
+        return None
+    glob = "/".join(parts) if "/" in body else f"**/{body}"
+    try:
+        regex = glob_regex(glob, strict=True)
+        return re.compile(regex + ("/" if only_directories else "/?")), not text.startswith("!")
+    except (BadGlob, re.error):
+        return None
+
+
+def enter(directory: Path, base: str, parent: IgnoreLevel | None, rules: SearchRules) -> IgnoreLevel | None:
+    """The level of a directory that is being entered; `parent` itself when it adds nothing."""
+    if not rules.use_ignore_files:
+        return None
+    files = tuple(read_ignore_file(directory / name) for name in IGNORE_FILES)
+    repository = (directory / ".git").exists()
+    if not repository and not any(files):
+        return parent
+    return IgnoreLevel(parent, base, files, repository)
+
+
+def is_ignored(relative: str, level: IgnoreLevel | None, extra: tuple[IgnoreFile, ...]) -> bool:
+    """Whether the path (relative to the folder, directories with a `/` at the end) is ignored.
+
+    The directories above it are not asked again: a walk never enters an ignored one. `extra` are the
+    rules of `extra_ignore_files`, in that order.
+    """
+    for kind, name in enumerate(IGNORE_FILES):
+        current = level
+        while current is not None:
+            file = current.files[kind]
+            verdict = file.verdict(relative[len(current.base) :]) if file else None
+            if verdict is not None:
+                return verdict
+            if name == ".gitignore" and current.repository:
+                break
+            current = current.parent
+    for file in reversed(extra):
+        verdict = file.verdict(relative)
+        if verdict is not None:
+            return verdict
+    return False

@@ -1,0 +1,160 @@
+"""The messages of `rg --json`, read from chunks with bounded memory.
+
+Pure. ripgrep writes a matching line whole, however long; of a message beyond `MAX_MESSAGE` only the head is
+kept and the rest is scanned as it passes. That works because a quote inside a JSON string is always
+escaped: `"},"line_number":` cannot occur in the text of a line.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from workspace_server.sources.builtin.search.query import HEAD_BYTES, Line
+
+MAX_MESSAGE: Final = 1024 * 1024
+_HEAD_MESSAGE: Final = 64 * 1024
+_OVERLAP: Final = 256
+
+_LINE_START: Final = re.compile(
+    rb'\{"type":"match","data":\{"path":(\{"(?:text|bytes)":"(?:[^"\\]|\\.)*"\}),"lines":\{"(text|bytes)":"'
+)
+_STRING_PART: Final = re.compile(rb'(?:[^"\\]|\\u[0-9A-Fa-f]{4}|\\[^u])*')
+_LINE_END: Final = re.compile(rb'"\},"line_number":(\d+),"absolute_offset":\d+,"submatches":\[')
+_SUBMATCH: Final = re.compile(rb',"start":(\d+),"end":(\d+)\}')
+
+
+class _LongMatch:
+    """A match message too long to keep."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head[:_HEAD_MESSAGE]
+        self._window = b""
+        self._number: int | None = None
+        self._start: int | None = None
+        self._filled = 0
+        self.feed(head)
+
+    def feed(self, data: bytes) -> None:
+        """Scan the next bytes of the message."""
+        self._window += data
+        if self._number is None:
+            found = _LINE_END.search(self._window)
+            if found is None:
+                self._window = self._window[-_OVERLAP:]
+                return
+            self._number = int(found[1])
+            self._window = self._window[found.end() :]
+        seen = 0
+        for submatch in _SUBMATCH.finditer(self._window):
+            start, end = int(submatch[1]), int(submatch[2])
+            self._start = start if self._start is None else self._start
+            self._filled += start != end
+            seen = submatch.end()
+        self._window = self._window[max(seen, len(self._window) - _OVERLAP) :]
+
+    def line(self) -> Line | None:
+        """The line, once the whole message was fed."""
+        opening = _LINE_START.match(self._head)
+        if opening is None or self._number is None:
+            return None
+        part = _STRING_PART.match(self._head, opening.end())
+        raw = part[0] if part else b""
+        if opening[2] == b"bytes":
+            text = base64.b64decode(raw[: len(raw) // 4 * 4])
+        else:
+            text = msgspec.json.decode('"' + raw.decode("utf-8", "ignore") + '"', type=str).encode()
+        path = _name(msgspec.json.decode(opening[1]))
+        return Line(path, self._number, text[:HEAD_BYTES], True, self._start or 0, max(1, self._filled))
+
+
+class RipgrepJson:
+    """Collects matching lines from the output of `rg --json`, file by file.
+
+    `lines` has the lines of finished files: that a file is binary is known at its end, and then all of
+    its lines are dropped. `pending` has those of the unfinished file. Together they are at most `keep`, and
+    only of files that are `wanted`. `summary` is true once ripgrep said goodbye: an exit code 2 without it
+    means that the search never began.
+    """
+
+    def __init__(self, keep: int, wanted: Callable[[str], bool]) -> None:
+        self.lines: list[Line] = []
+        self.pending: list[Line] = []
+        self.summary = False
+        self._keep = keep
+        self._wanted = wanted
+        self._buffer = bytearray()
+        self._long: _LongMatch | None = None
+
+    def feed(self, data: bytes) -> None:
+        """Take the next chunk of output."""
+        *ended, rest = data.split(b"\n")
+        for part in ended:
+            self._part(part)
+            self._finish()
+        self._part(rest)
+
+    def _part(self, part: bytes) -> None:
+        if self._long is not None:
+            self._long.feed(part)
+            return
+        self._buffer += part
+        if len(self._buffer) > MAX_MESSAGE:
+            self._long = _LongMatch(bytes(self._buffer))
+            self._buffer.clear()
+
+    def _finish(self) -> None:
+        if self._long is not None:
+            line = self._long.line()
+            self._long = None
+            self._add(line)
+        elif self._buffer:
+            message = msgspec.json.decode(bytes(self._buffer))
+            self._buffer.clear()
+            self._message(message["type"], message["data"])
+
+    def _message(self, kind: str, data: dict[str, Any]) -> None:
+        if kind == "match":
+            self._add(_line(data))
+        elif kind == "end":
+            if data["binary_offset"] is None:
+                self.lines += self.pending
+            self.pending = []
+        elif kind == "summary":
+            self.summary = True
+
+    def _add(self, line: Line | None) -> None:
+        if line is None or len(self.lines) + len(self.pending) >= self._keep:
+            return
+        if self._wanted(line.relative):
+            self.pending.append(line)
+
+
+def _line(data: dict[str, Any]) -> Line:
+    text = _content(data["lines"])
+    bare = text.removesuffix(b"\n").removesuffix(b"\r")
+    matches = data["submatches"]
+    filled = sum(one["start"] != one["end"] for one in matches)
+    start = matches[0]["start"] if matches else 0
+    head, longer = bare[:HEAD_BYTES], len(bare) > HEAD_BYTES
+    return Line(_name(data["path"]), data["line_number"], head, longer, start, max(1, filled))
+
+
+def _name(value: dict[str, str]) -> str:
+    name = os.fsdecode(_content(value)).replace(os.sep, "/")
+    return name.removeprefix("./")
+
+
+def _content(value: dict[str, str]) -> bytes:
+    if "text" in value:
+        return value["text"].encode()
+    try:
+        return base64.b64decode(value["bytes"])
+    except binascii.Error:
+        return b""

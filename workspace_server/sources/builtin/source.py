@@ -1,0 +1,67 @@
+"""The built-in tools as a source: a table of modules, each with its `TOOL` and its `call`.
+
+What a tool does is in `tools/`. Built-ins keep bare names and are always ready.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from types import ModuleType
+from typing import Any, Final
+
+from workspace_server.source import CallContext, CallOutcome, Source, SourceKind, Tool, ToolResult
+from workspace_server.workspace import Workspace
+
+_PACKAGE: Final = "workspace_server.sources.builtin.tools"
+_IN_WORKSPACE: Final = ("find_files", "find_text", "list_directory", "read_file")
+_FREE_STANDING: Final = ("calculator", "date_time")
+
+
+class BuiltinSource(Source):
+    """The tools every workspace has."""
+
+    id = "builtin"
+    kind: SourceKind = "builtin"
+    immediate = frozenset({"calculator"})
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """All of them; the same object every time."""
+        return self._tools
+
+    def known(self) -> Sequence[Tool]:
+        """The same."""
+        return self._tools
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        """Run one (see `Source.call_tool`)."""
+        module, needs_workspace = self._modules[name]
+        result: ToolResult = await (
+            module.call(self._workspace, arguments) if needs_workspace else module.call(arguments)
+        )
+        return result
+
+    def call_now(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
+        """Run one that only computes (see `Source.call_now`)."""
+        result: ToolResult = self._modules[name][0].call_now(arguments)
+        return result
+
+    async def close(self) -> None:
+        """Nothing outlives a call."""
+
+    @cached_property
+    def _modules(self) -> Mapping[str, tuple[ModuleType, bool]]:
+        """By tool name: the module, and whether it works on the workspace. Loaded with the first list."""
+        loaded = {}
+        for file in (*_IN_WORKSPACE, *_FREE_STANDING):
+            module = importlib.import_module(f"{_PACKAGE}.{file}")
+            loaded[module.TOOL.name] = (module, file in _IN_WORKSPACE)
+        return loaded
+
+    @cached_property
+    def _tools(self) -> tuple[Tool, ...]:
+        return tuple(module.TOOL for module, _ in self._modules.values())

@@ -1,0 +1,77 @@
+"""The tool `calculator`: its definition, its answer, its refusals. The arithmetic is in `arithmetic.py`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from workspace_server.source import Tool, ToolError, ToolResult
+from workspace_server.sources.builtin.tools.arithmetic import MAX_LENGTH, Refused, cut, evaluate, number_text
+
+_EXACT = 2**53 - 1
+
+TOOL = Tool(
+    name="calculator",
+    definition={
+        "name": "calculator",
+        "title": "Calculator",
+        "description": (
+            "Evaluate an arithmetic expression, exactly where possible. Operators: + - * / // % ** and "
+            "parentheses; constants: pi, e, tau; functions: sqrt, abs, round, min, max, floor, ceil, log, "
+            "log2, log10, exp, sin, cos, tan, asin, acos, atan (angles in radians). "
+            "Example: `round(100 * 1.07 ** 5, 2)`."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "expression": {"type": "string", "description": "For example `(2 + 3) * sqrt(16)`."}
+            },
+            "required": ["expression"],
+            "additionalProperties": False,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "value": {
+                    "type": ["number", "string"],
+                    "description": "The result; a string where a double could not hold it exactly.",
+                }
+            },
+            "required": ["value"],
+            "additionalProperties": False,
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    keywords=("calculate", "math", "arithmetic", "evaluate", "number", "formula"),
+)
+
+
+async def call(arguments: Mapping[str, Any]) -> ToolResult:
+    """As `call_now`."""
+    return call_now(arguments)
+
+
+def call_now(arguments: Mapping[str, Any]) -> ToolResult:
+    """Compute `arguments["expression"]`: T the value, S `{value}` (T-131).
+
+    A value without a fraction is an integer in S; beyond ±(2⁵³-1) it is the text.
+
+    Raises:
+        ToolError: in the form `Error: Invalid expression '…'- reason` (T-132).
+    """
+    expression: str = arguments["expression"]
+    try:
+        value = evaluate(expression)
+    except Refused as refused:
+        shown = cut(" ".join(expression[:MAX_LENGTH].split()))
+        raise ToolError(
+            f"Error: Invalid expression '{shown}'- {refused}",
+            {"expression": shown, "cause": str(refused)},
+        ) from refused
+    if abs(value) > _EXACT:
+        text = number_text(value)
+        return ToolResult(text, structured={"value": text})
+    if value == math.floor(value):
+        value = int(value)  # 8/2 is 4, and there is no -0
+    return ToolResult(number_text(value), structured={"value": value})

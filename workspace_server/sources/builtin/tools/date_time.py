@@ -1,0 +1,250 @@
+"""The tool `datetime`: now, parse, add, diff and convert, with the time zone always spelled out.
+
+The clock and the local zone are arguments, so nothing here depends on when and where it runs. Durations are
+in `iso_duration.py`, zone names in `time_zones.py`. Source: T-133, T-134.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import calendar
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from workspace_server.source import Tool, ToolError, ToolResult
+from workspace_server.sources.builtin.tools import time_zones
+from workspace_server.sources.builtin.tools.iso_duration import format_duration, parse_duration
+from workspace_server.sources.builtin.tools.time_zones import Zone
+
+_MOMENT = "ISO 8601, e.g. `2026-03-29T02:30:00` or `2026-03-29T02:30:00Z`, or epoch seconds as a number."
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_WEEKDAYS = calendar.day_name[:]
+_ONE_SECOND = timedelta(seconds=1)
+# Fewer digits are more likely a year, or a date such as 20260329.
+_EPOCH_TEXT = re.compile(r"-?\d{9,12}(\.\d+)?", re.ASCII)
+
+TOOL = Tool(
+    name="datetime",
+    definition={
+        "name": "datetime",
+        "title": "Date and time",
+        "description": (
+            "Tell the current date and time, or calculate with dates. `now`: the present moment. `parse`: "
+            "read `value`. `add`: `value` (default now) plus `duration`; days and longer keep the time of "
+            "day, hours and shorter are absolute. `diff`: time from `value` to `other`. `convert`: show "
+            "`value`, which is local time if it names no offset, in `timezone`."
+        ),
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "operation": {
+                    "type": "string",
+                    "enum": ["now", "parse", "add", "diff", "convert"],
+                    "default": "now",
+                    "description": "What to do.",
+                },
+                "timezone": {
+                    "type": "string",
+                    "maxLength": 64,
+                    "default": "local",
+                    "description": "`local`, `UTC` or an IANA name such as `Europe/Berlin`.",
+                },
+                "value": {"type": ["string", "number"], "maxLength": 64, "description": _MOMENT},
+                "other": {
+                    "type": ["string", "number"],
+                    "maxLength": 64,
+                    "description": f"For `diff`: the later moment. {_MOMENT}",
+                },
+                "duration": {
+                    "type": "string",
+                    "maxLength": 64,
+                    "description": "For `add`: ISO 8601, e.g. `P1D`, `PT36H`, `-P2W`.",
+                },
+            },
+            "additionalProperties": False,
+        },
+        "outputSchema": {
+            "type": "object",
+            "properties": {
+                "iso": {"type": "string"},
+                "epochSeconds": {"type": "number"},
+                "timezone": {"type": "string"},
+                "utcOffset": {"type": "string"},
+                "weekday": {"type": "string", "enum": _WEEKDAYS},
+                "ambiguous": {
+                    "const": True,
+                    "description": "The clock showed this time twice; the earlier offset was taken.",
+                },
+                "gap": {
+                    "const": True,
+                    "description": "The clock skipped this time; it was moved by the length of the gap.",
+                },
+                "seconds": {"type": "number"},
+                "duration": {"type": "string"},
+            },
+            "oneOf": [
+                {"required": ["iso", "epochSeconds", "timezone", "utcOffset", "weekday"]},
+                {"required": ["seconds", "duration"]},
+            ],
+            "additionalProperties": False,
+        },
+        "annotations": {"readOnlyHint": True, "openWorldHint": False},
+    },
+    keywords=("date", "time", "clock", "timezone", "now", "today", "weekday", "epoch"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """A moment with its offset, and what had to be decided to get from a wall clock to it."""
+
+    at: datetime
+    ambiguous: bool = False
+    gap: bool = False
+
+
+def _refuse(pointer: str, message: str, **more: object) -> ToolError:
+    return ToolError(f"Error: {message}", {"pointer": pointer, **more})
+
+
+def _zone(name: str, local: Callable[[], Zone]) -> Zone:
+    if name.lower() == "local":
+        return local()
+    if name.upper() == "UTC":
+        return time_zones.UTC
+    zone = time_zones.find_zone(name)
+    if zone is not None:
+        return zone
+    close = time_zones.suggestions(name)
+    hint = (
+        f"did you mean {', '.join(close)}?" if close else "write local, UTC or a name such as Europe/Berlin"
+    )
+    raise _refuse("/timezone", f"Unknown timezone '{name}'; {hint}", candidates=close)
+
+
+def _on_wall(wall: datetime, zone: Zone) -> _Moment:
+    """The moment a clock in `zone` shows `wall`, a time without offset (T-134)."""
+    earlier = wall.replace(tzinfo=zone.rules, fold=0)
+    at = earlier.astimezone(UTC).astimezone(zone.rules)
+    gap = at.replace(tzinfo=None, fold=0) != wall.replace(fold=0)
+    ambiguous = not gap and earlier.utcoffset() != earlier.replace(fold=1).utcoffset()
+    return _Moment(at, ambiguous, gap)
+
+
+def _from_epoch(seconds: float, pointer: str) -> datetime:
+    try:
+        return _EPOCH + timedelta(seconds=seconds)
+    except (OverflowError, ValueError) as error:
+        hint = "; epoch values are seconds, divide milliseconds by 1000"
+        raise _refuse(pointer, f"{seconds:.15g} is outside the years 1 to 9999{hint}") from error
+
+
+def _read(arguments: Mapping[str, Any], key: str, zone: Zone) -> _Moment:
+    """The moment in argument `key`; where it names no offset, `zone` decides."""
+    value = arguments.get(key)
+    pointer = f"/{key}"
+    if value is None:
+        operation = arguments.get("operation")
+        raise _refuse(pointer, f"operation {operation} needs {key}: {_MOMENT}")
+    if isinstance(value, str) and not _EPOCH_TEXT.fullmatch(value.strip()):
+        return _read_iso(value, pointer, zone)
+    return _Moment(_from_epoch(float(value), pointer).astimezone(zone.rules))
+
+
+def _read_iso(text: str, pointer: str, zone: Zone) -> _Moment:
+    try:
+        read = datetime.fromisoformat(text.strip())
+    except ValueError as error:
+        cause = "" if "isoformat" in str(error) else f" ({error})"
+        raise _refuse(pointer, f"Cannot read '{text}' as a date and time{cause}; write {_MOMENT}") from error
+    return _on_wall(read, zone) if read.tzinfo is None else _Moment(read.astimezone(zone.rules))
+
+
+def _add(start: _Moment, text: str | None, zone: Zone) -> _Moment:
+    """`start` moved by the duration: first months, then days on the wall clock, then absolute time."""
+    duration = None if text is None else parse_duration(text)
+    if duration is None:
+        given = "operation add needs duration" if text is None else f"Cannot read duration '{text}'"
+        raise _refuse("/duration", f"{given}; write ISO 8601 such as P1D, PT36H, P1Y2M, -P2W")
+    moment = start
+    if duration.months or duration.days:
+        wall = start.at.replace(tzinfo=None, fold=0)
+        years, month = divmod(wall.year * 12 + wall.month - 1 + duration.months, 12)
+        last_day = calendar.monthrange(years, month + 1)[1]
+        wall = wall.replace(year=years, month=month + 1, day=min(wall.day, last_day))
+        moment = _on_wall(wall + timedelta(days=duration.days), zone)
+    at = (moment.at.astimezone(UTC) + duration.clock).astimezone(zone.rules)
+    return _Moment(at, start.ambiguous or moment.ambiguous, start.gap or moment.gap)
+
+
+def _number(span: timedelta) -> float:
+    """`span` in seconds, an int where there is no fraction."""
+    whole, rest = divmod(span, _ONE_SECOND)
+    return whole if not rest else span / _ONE_SECOND
+
+
+def _answer(moment: _Moment, zone: Zone) -> ToolResult:
+    offset = moment.at.strftime("%z")
+    iso = moment.at.isoformat()
+    weekday = _WEEKDAYS[moment.at.weekday()]
+    structured: dict[str, Any] = {
+        "iso": iso,
+        "epochSeconds": _number(moment.at - _EPOCH),
+        "timezone": zone.name,
+        "utcOffset": ":".join(filter(None, (offset[:3], offset[3:5], offset[5:]))),
+        "weekday": weekday,
+    }
+    if moment.ambiguous:
+        structured["ambiguous"] = True
+    if moment.gap:
+        structured["gap"] = True
+    return ToolResult(f"{iso} {weekday} ({zone.name})", structured)
+
+
+def _difference(start: _Moment, end: _Moment) -> ToolResult:
+    span = end.at.astimezone(UTC) - start.at.astimezone(UTC)
+    seconds, duration = _number(span), format_duration(span)
+    return ToolResult(f"{seconds} seconds ({duration})", {"seconds": seconds, "duration": duration})
+
+
+async def call(
+    arguments: Mapping[str, Any],
+    now: Callable[[], float] = time.time,
+    local_zone: Callable[[], Zone] = time_zones.local_zone,
+) -> ToolResult:
+    """Do what `arguments["operation"]` says (T-133).
+
+    `now` gives epoch seconds, of which the fraction is dropped; `local_zone` is what `local` means.
+
+    Raises:
+        ToolError: unknown zone, unreadable or missing argument, result outside the years 1 to 9999 (T-134).
+    """
+    return await asyncio.to_thread(_call, arguments, now, local_zone)  # zones are files
+
+
+def _call(
+    arguments: Mapping[str, Any], now: Callable[[], float], local_zone: Callable[[], Zone]
+) -> ToolResult:
+    zone = _zone(arguments.get("timezone") or "local", local_zone)
+    operation = arguments.get("operation") or "now"
+    try:
+        present = _Moment(_from_epoch(int(now()), "/value").astimezone(zone.rules))
+        match operation:
+            case "parse":
+                return _answer(_read(arguments, "value", zone), zone)
+            case "convert":
+                read = _read(arguments, "value", local_zone())
+                return _answer(_Moment(read.at.astimezone(zone.rules), read.ambiguous, read.gap), zone)
+            case "diff":
+                return _difference(_read(arguments, "value", zone), _read(arguments, "other", zone))
+            case "add":
+                start = _read(arguments, "value", zone) if arguments.get("value") is not None else present
+                return _answer(_add(start, arguments.get("duration"), zone), zone)
+            case _:
+                return _answer(present, zone)
+    except (OverflowError, ValueError) as error:
+        raise _refuse("/value", "The result is outside the years 1 to 9999; use a smaller step") from error

@@ -1,0 +1,64 @@
+"""What the sources of a workspace need of the world around them, handed down once.
+
+The environment of the user's login shell is asked for at most once in the life of a server, and only when
+something needs it: a server is often started by something that knows less than the user's terminal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from workspace_server.processes import environment
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """One workspace's world.
+
+    Attributes:
+        workspace: the workspace's id.
+        root: its folder, absolute and link-free.
+        version: of this product.
+        environ: our own environment.
+        config_dir, state_dir, runtime_dir: the user's folders.
+        manager_port: the port clients reach the manager at, 0 where it is not known.
+    """
+
+    workspace: str
+    root: str
+    version: str
+    environ: Mapping[str, str]
+    config_dir: Path
+    state_dir: Path
+    runtime_dir: Path
+    manager_port: int = 0
+    _shell: asyncio.Task[Mapping[str, str]] | None = field(default=None, init=False)
+
+    async def shell(self) -> Mapping[str, str]:
+        """The variables of the user's login shell; PATH always, and holding our own folders as well."""
+        if self._shell is None:
+            # loaded here: most workspaces start no programs
+            from workspace_server.processes.login_shell import login_environment  # noqa: PLC0415
+
+            self._shell = asyncio.create_task(login_environment(self.environ), name="login-shell")
+        return await asyncio.shield(self._shell)
+
+    async def close(self) -> None:
+        """End the question to the shell, if it is still asked."""
+        if self._shell is not None:
+            self._shell.cancel()
+            await asyncio.gather(self._shell, return_exceptions=True)
+
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """Our own environment, and what the login shell sets beside it, once it was asked."""
+        asked = self._shell is not None and self._shell.done() and not self._shell.cancelled()
+        return {**self._shell.result(), **self.environ} if self._shell and asked else self.environ
+
+    async def child_environment(self) -> Mapping[str, str]:
+        """What every child sees before anything is declared for it (T-70)."""
+        shell = await self.shell()
+        return environment.base(self.environ, shell.get("PATH"), self.root)

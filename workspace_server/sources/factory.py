@@ -1,0 +1,125 @@
+"""How each kind of source is made from its entry and the surroundings. What is not used is not imported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from workspace_server import log
+from workspace_server.config.model import RemoteServer, Scripts, StdioServer
+from workspace_server.source import Source
+from workspace_server.sources.dependencies import Surroundings
+from workspace_server.trust.item import Verdict
+
+if TYPE_CHECKING:
+    from workspace_server.secrets.store import Secrets
+    from workspace_server.sources.mcp.lists.list_cache import ListCache
+    from workspace_server.sources.mcp.remote.authorization import Authorization
+    from workspace_server.sources.scripts.slots import Slots
+
+WORKSPACE_TOOLS: Final = ".lm-tools-bridge/tools"
+USER_TOOLS: Final = "tools"
+SYSTEM_TOOLS: Final = Path("/etc/lm-tools-bridge/tools")
+
+
+class Trust(Protocol):
+    """What of some items, given by key and digest, the user trusts."""
+
+    def __call__(self, digests: Mapping[str, str], /) -> Mapping[str, Verdict]:
+        """See `TrustStore.verdicts`."""
+
+
+class Making:
+    """Makes the sources of one workspace.
+
+    Args:
+        around: the workspace's world.
+        secrets: the user's secrets, which servers refer to by name.
+    """
+
+    def __init__(self, around: Surroundings, secrets: Secrets) -> None:
+        self._around = around
+        self._secrets = secrets
+        self._slots: Slots | None = None
+        self._cache: ListCache | None = None
+
+    def script(self, identity: str, scripts: Scripts, trust: Trust) -> Source:
+        """The script tools of the workspace, of the user, or of the system (T-59)."""
+        from workspace_server.sources.scripts.source import ScriptSource  # noqa: PLC0415
+
+        around, own = self._around, identity == "script"
+        return ScriptSource(
+            identity,
+            self._folders(identity, scripts),
+            Path(around.root),
+            trust if own else None,
+            environment=around.child_environment,
+            run_dir=self._run_dir,
+            libraries=scripts.libraries_path,
+            own_libraries=scripts.workspace_libraries_path if own else (),
+            slots=self._shared_slots(),
+        )
+
+    def code(self) -> Source:
+        """The tool that runs any code (T-80)."""
+        from workspace_server.sources.scripts.code import CodeSource  # noqa: PLC0415
+
+        around = self._around
+        root = Path(around.root)
+        return CodeSource(
+            root, environment=around.child_environment, run_dir=self._run_dir, slots=self._shared_slots()
+        )
+
+    def server(self, entry: StdioServer | RemoteServer) -> Source:
+        """A configured server that may run."""
+        around = self._around
+        if isinstance(entry, StdioServer):
+            log.hide_members(entry.env)
+            from workspace_server.sources.mcp.stdio.source import StdioSource  # noqa: PLC0415
+
+            return StdioSource(
+                entry,
+                root=around.root,
+                environment=around.child_environment,
+                version=around.version,
+                cache=self._list_cache(),
+            )
+        log.hide(entry.token, entry.client_secret)
+        log.hide_members(entry.headers)
+        from workspace_server.sources.mcp.remote.opening import Surroundings as Shared  # noqa: PLC0415
+        from workspace_server.sources.mcp.remote.source import RemoteSource  # noqa: PLC0415
+
+        shared = Shared(
+            around.root, around.version, around.variables, self._secrets.get, authorize=self._authorize
+        )
+        return RemoteSource(entry, shared, self._list_cache())
+
+    @property
+    def _run_dir(self) -> Path:
+        # short: the path of a socket in it has a narrow limit
+        return self._around.runtime_dir / "run" / self._around.workspace.rpartition("-")[2]
+
+    def _folders(self, identity: str, scripts: Scripts) -> Sequence[Path]:
+        if identity == "script":
+            return [Path(self._around.root, WORKSPACE_TOOLS), *scripts.workspace_tools_path]
+        if identity == "script_user":
+            return [self._around.config_dir / USER_TOOLS, *scripts.tools_path]
+        return [SYSTEM_TOOLS]
+
+    def _shared_slots(self) -> Slots:
+        from workspace_server.sources.scripts.slots import Slots  # noqa: PLC0415
+
+        self._slots = self._slots or Slots()
+        return self._slots
+
+    def _list_cache(self) -> ListCache:
+        from workspace_server.sources.mcp.lists.list_cache import ListCache  # noqa: PLC0415
+
+        self._cache = self._cache or ListCache(self._around.state_dir / "lists")
+        return self._cache
+
+    async def _authorize(self, server: RemoteServer) -> Authorization:
+        from workspace_server.sources.mcp.remote.oauth import authorizer  # noqa: PLC0415
+
+        return await authorizer(server, self._secrets)

@@ -1,0 +1,1 @@
+"""What another MCP server lists: tools, prompts, resources, and how the lists are kept."""

@@ -1,0 +1,165 @@
+"""From what a foreign server lists to tools, prompts and resources of ours. Pure.
+
+Members we know nothing of stay; texts that models and terminals see are cleaned (T-17). Whether a schema
+can be served is judged where lists are checked (`listing.py`); the names tools are offered by are made in
+`naming.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any, Final, Generic, TypeVar
+
+import msgspec
+
+from protocol import jsonrpc
+from protocol.issues import Issue
+from workspace_server.results import clean_text
+from workspace_server.source import Entry, TaskUse, Tool, Visibility
+from workspace_server.sources.mcp.lists.kinds import TOOLS, Kind
+
+Item = TypeVar("Item")
+
+MAX_NAME: Final = 256
+MAX_URI: Final = 8192
+_CALLED: Final = {"name": "name", "uri": "URI", "uriTemplate": "URI template"}
+_TEXTS: Final = frozenset({"title", "description"})
+_VALUES: Final = frozenset({"const", "enum", "default", "examples"})
+"""Members of a schema whose content is data, not text for a reader."""
+_NAMED: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+"""Members of a schema whose keys are somebody's own names."""
+_SUSPECT: Final = re.compile(rb"[\x7f-\xff]|\\[ubfr]")
+"""Without one of these in its JSON a text needs no cleaning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions(Generic[Item]):
+    """The entries of one list.
+
+    Attributes:
+        items: in the order of the list, under names that can be offered.
+        originals: the server's own name of each.
+        hashes: of each whole definition as it came.
+        issues: what was left out.
+    """
+
+    items: tuple[Item, ...] = ()
+    originals: Mapping[str, str] = field(default_factory=dict)
+    hashes: Mapping[str, str] = field(default_factory=dict)
+    issues: tuple[Issue, ...] = ()
+
+
+Make = Callable[[str, str, Mapping[str, Any], str], Item]
+"""Makes an item from its name, the server's own name, its definition, and that definition's hash."""
+
+
+def read(
+    entries: Sequence[msgspec.Raw],
+    source: str,
+    *,
+    visibility: Visibility = "native",
+    visibilities: Mapping[str, Visibility] | None = None,
+    timeout_s: float | None = None,
+    task: TaskUse = "forbidden",
+) -> Definitions[Tool]:
+    """The tools of a list; never raises, whatever the entries are (T-11, T-17).
+
+    Args:
+        entries: each a tool object as JSON text.
+        source: id of the source, for issues.
+        visibility: of all its tools; `visibilities` of single ones, by the server's own names (T-32).
+        timeout_s: the longest one call may take.
+        task: whether a call may be a task.
+    """
+
+    def make(name: str, original: str, definition: Mapping[str, Any], digest: str) -> Tool:
+        shown = (visibilities or {}).get(original, visibility)
+        definition = {**definition, "name": name}
+        return Tool(name, definition, shown, timeout_s=timeout_s, fingerprint=digest, task=task)
+
+    return _read(entries, source, TOOLS, make)
+
+
+def read_extras(entries: Sequence[msgspec.Raw], source: str, kind: Kind) -> Definitions[Entry]:
+    """The prompts, resources or templates of a list; as `read`. URIs are kept as they are, or left out."""
+
+    def make(name: str, original: str, definition: Mapping[str, Any], digest: str) -> Entry:
+        return Entry(name, {**definition, kind.key: name}, original)
+
+    return _read(entries, source, kind, make)
+
+
+def _read(entries: Sequence[msgspec.Raw], source: str, kind: Kind, make: Make[Item]) -> Definitions[Item]:
+    items: dict[str, Item] = {}
+    originals: dict[str, str] = {}
+    hashes: dict[str, str] = {}
+    issues: list[Issue] = []
+    for place, entry in enumerate(entries, 1):
+        definition = _decode(entry)
+        name = _name(definition.get(kind.key), kind)
+        if name is None or name in items:
+            issues.append(_left_out(kind, place, name, source))
+            continue
+        originals[name] = definition[kind.key]
+        hashes[name] = sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
+        if _SUSPECT.search(jsonrpc.bytes_of(entry)):
+            definition = _cleaned(definition)
+        items[name] = make(name, originals[name], definition, hashes[name])
+    return Definitions(tuple(items.values()), originals, hashes, tuple(issues))
+
+
+def _left_out(kind: Kind, place: int, name: str | None, source: str) -> Issue:
+    details = f"source {source}"
+    if name is None:
+        what = f"{kind.word} with a {_CALLED[kind.key]} that can be offered"
+        text = f"Entry {place} of the list is no {what}; it is left out"
+        return Issue("error", "names", f"{kind.code}_NAME_INVALID", text, details=details)
+    text = f'{kind.word.capitalize()} "{name}" is already registered'
+    tool = name if kind is TOOLS else None
+    return Issue("warning", "names", f"{kind.code}_NAME_DUPLICATE", text, tool, details)
+
+
+def changed(known: Mapping[str, str], now: Mapping[str, str], source: str) -> list[Issue]:
+    """A warning for each tool that is not what it was (T-19, MO1). Both by name: hash of the definition."""
+    found = []
+    for name, digest in now.items():
+        before = known.get(name, digest)
+        if before != digest:
+            text = f'Tool "{name}" changed its definition since it was first seen'
+            details = f"source {source}, definition was {before[:16]}, is {digest[:16]}"
+            found.append(Issue("warning", "tools/list", "TOOL_DEFINITION_CHANGED", text, name, details))
+    return found
+
+
+def _decode(entry: msgspec.Raw) -> Mapping[str, Any]:
+    try:
+        value = msgspec.json.decode(entry)
+    except (msgspec.DecodeError, RecursionError):  # numbers nobody can hold, nested without end
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _name(said: object, kind: Kind) -> str | None:
+    if not isinstance(said, str) or len(said) > (MAX_NAME if kind.key == "name" else MAX_URI):
+        return None
+    name = re.sub("[\t\n]", "", clean_text(said))
+    # a name is looked up in a table of ours; a URI goes to the server as the client read it
+    return (name or None) if kind.key == "name" or name == said else None
+
+
+def _cleaned(value: Any, names: bool = False) -> Any:
+    """`value` with clean titles and descriptions, wherever they are. `names`: the keys are not keywords."""
+    if isinstance(value, list):
+        return [_cleaned(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _member(key, one) if not names else _cleaned(one) for key, one in value.items()}
+
+
+def _member(key: str, value: Any) -> Any:
+    if key in _TEXTS and isinstance(value, str):
+        return clean_text(value)
+    return value if key in _VALUES else _cleaned(value, key in _NAMED)

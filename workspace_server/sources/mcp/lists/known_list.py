@@ -1,0 +1,145 @@
+"""One list of a foreign source: as its server gave it last, here or in an earlier life (T-7).
+
+Asking the server is `lists.py`; what a single entry means is `definitions.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Generic
+
+import msgspec
+
+from protocol import jsonrpc
+from protocol.issues import Issue, Level
+from workspace_server.results import clean_text
+from workspace_server.sources.mcp.lists import definitions
+from workspace_server.sources.mcp.lists.definitions import Definitions, Item
+from workspace_server.sources.mcp.lists.kinds import TOOLS, Kind
+from workspace_server.sources.mcp.lists.list_cache import ListCache
+from workspace_server.sources.mcp.session.paging import Pages
+
+MAX_SEEN: Final = 10_000
+"""Tools whose first definition is remembered; a server that always has new ones gets no further."""
+
+
+class KnownList(Generic[Item]):
+    """The last list of one kind.
+
+    Attributes:
+        kind: which list it is.
+        items: its entries, None as long as no list is known.
+        stale: whether it may be out of date: of an earlier life, or its server is down (T-4, T-7).
+        error: why it could not be had last time; None while all is well.
+        is_recalled: whether the list of an earlier life was looked for.
+        tried_at: when it was last asked for, in monotonic seconds.
+        settled: set when it is not being asked for.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        source: str,
+        read: Callable[[Sequence[msgspec.Raw]], Definitions[Item]],
+        cache: ListCache | None,
+        cache_key: str,
+    ) -> None:
+        """Nothing is known yet.
+
+        Args:
+            kind: which list it is.
+            source: id of the source, for issues.
+            read: what entries mean.
+            cache: where the list is kept; None for nowhere.
+            cache_key: what it is kept under.
+        """
+        self.kind = kind
+        self.items: Sequence[Item] | None = None
+        self.stale = True
+        self.error: str | None = None
+        self.is_recalled = cache is None
+        self.tried_at = -math.inf
+        self.settled = asyncio.Event()
+        self._source = source
+        self._read = read
+        self._cache = cache
+        self._cache_key = cache_key
+        self._saved: bytes | None = None
+        self._taken_at: float | None = None
+        self._definitions: Definitions[Item] = Definitions()
+        self._first_seen: dict[str, str] = {}
+        self._problems: tuple[Issue, ...] = ()
+
+    def original(self, name: str) -> str:
+        """The server's own name of an entry."""
+        return self._definitions.originals.get(name, name)
+
+    def age_s(self) -> float:
+        """How long ago the server said this; infinite for a list of an earlier life."""
+        return math.inf if self._taken_at is None else time.monotonic() - self._taken_at
+
+    async def recall(self) -> None:
+        """Take the list of an earlier life, if there is one and the server has not been heard yet."""
+        if self.is_recalled or self._cache is None:
+            return
+        saved = await asyncio.to_thread(self._cache.load, self._cache_key)
+        if self.is_recalled:
+            return  # somebody else was here meanwhile
+        self.is_recalled = True
+        pages = Pages(self.kind.member)
+        try:
+            pages.take(msgspec.Raw(saved or b""))
+        except ValueError:
+            return
+        if self.items is None:
+            self._saved = saved
+            self._use(pages)
+
+    async def take(self, pages: Pages) -> None:
+        """Replace the list by what the server says now, and keep it for a later life."""
+        self._taken_at = time.monotonic()
+        self._use(pages)
+        self.stale, self.error = False, None
+        content = b'{"%s":[%s]}' % (
+            self.kind.member.encode(),
+            b",".join(jsonrpc.bytes_of(entry) for entry in pages.entries),
+        )
+        if self._cache is not None and content != self._saved:
+            self._saved = content
+            await asyncio.to_thread(self._cache.save, self._cache_key, content)
+
+    def failed(self, error: str) -> None:
+        """The server did not say; the last list stays (T-4)."""
+        self.stale, self.error = True, error
+
+    def issues(self, *, is_alive: bool) -> list[Issue]:
+        """What was left out of the list, what changed in it (T-11, T-16, T-19), and why it cannot be had.
+
+        `is_alive`: whether the server's state does not say that by itself.
+        """
+        found = list(self._problems)
+        if self.error is not None and is_alive:
+            text = f"Failed to fetch {self.kind.word}s: {clean_text(self.error)}"
+            level: Level = "error" if self.items is None else "warning"
+            details = f"source {self._source}"
+            found.append(Issue(level, "source", "SOURCE_UNAVAILABLE", text, details=details))
+        return found
+
+    def _use(self, pages: Pages) -> None:
+        found = self._read(pages.entries)
+        issues = list(found.issues)
+        if self.kind is TOOLS:  # what a model is told to do; the other lists are expected to change
+            for name, digest in found.hashes.items():
+                if len(self._first_seen) < MAX_SEEN:
+                    self._first_seen.setdefault(name, digest)
+            issues += definitions.changed(self._first_seen, found.hashes, self._source)
+        if pages.truncated is not None:
+            text = f"The list of {self._source} is cut: {pages.truncated}"
+            code, details = f"{self.kind.code}_LIST_TRUNCATED", f"source {self._source}"
+            issues.append(Issue("error", self.kind.method, code, text, details=details))
+        self._definitions = found
+        self.items = found.items
+        self._problems = tuple(issues)

@@ -1,0 +1,190 @@
+"""The four lists of a foreign server: when it is asked for which, one round at a time (T-6, T-7, T-107).
+
+What is known of one list is `known_list.py`; how the server is reached is the source's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from workspace_server import log
+from workspace_server.source import Entry, Extras, Tool
+from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.lists import definitions
+from workspace_server.sources.mcp.lists.definitions import Definitions
+from workspace_server.sources.mcp.lists.kinds import EXTRAS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
+from workspace_server.sources.mcp.lists.known_list import KnownList
+from workspace_server.sources.mcp.lists.list_cache import ListCache
+from workspace_server.sources.mcp.offer import Offer
+from workspace_server.sources.mcp.session.paging import Pages
+from workspace_server.sources.mcp.session.session import Session
+
+LIST_AGAIN_S: Final = 5.0
+"""A list that could not be had is asked for again at most that often."""
+EXTRAS_S: Final = 10.0
+"""How long a list of anything but tools may take; tools that change meanwhile wait for it."""
+FIRST_EXTRAS_S: Final = 0.5
+"""How long those who want tools wait for a first list of something else."""
+
+OverSession = Callable[[Callable[[Session], Awaitable[None]]], Awaitable[None]]
+
+
+class Lists:
+    """What a server lists.
+
+    Attributes:
+        tools: the list of its tools.
+        extras: its other lists.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        offer: Offer,
+        *,
+        over_session: OverSession,
+        on_news: Callable[[], None],
+        cache: ListCache | None,
+        cache_key: str,
+    ) -> None:
+        """Nothing is asked for yet.
+
+        Args:
+            source: id of the source, for issues and logs.
+            offer: what the configuration says of its tools.
+            over_session: does something with a session; raises `Unavailable` where there is none.
+            on_news: called after each list that came or failed.
+            cache: where the last good lists are kept; None for nowhere.
+            cache_key: what the keys they are kept under begin with.
+        """
+
+        def read_tools(entries: Sequence[msgspec.Raw]) -> Definitions[Tool]:
+            return definitions.read(
+                entries,
+                source,
+                visibility=offer.visibility,
+                visibilities=offer.visibilities,
+                timeout_s=offer.timeout_s,
+                task=offer.task,
+            )
+
+        def extra(kind: Kind) -> KnownList[Entry]:
+            read = partial(definitions.read_extras, source=source, kind=kind)
+            return KnownList(kind, source, read, cache, f"{cache_key}-{kind.word}s")
+
+        self.tools = KnownList(TOOLS, source, read_tools, cache, cache_key)
+        self.extras = {kind: extra(kind) for kind in EXTRAS}
+        self._source = source
+        self._over_session = over_session
+        self._on_news = on_news
+        self._wanted: set[Kind] = set()
+        self._under_way: set[Kind] = set()
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def all(self) -> Sequence[KnownList[Any]]:
+        """Every list, tools first."""
+        return (self.tools, *self.extras.values())
+
+    def shown(self) -> Extras:
+        """All but the tools, as far as it is known."""
+        of = {kind: tuple(known.items or ()) for kind, known in self.extras.items()}
+        return Extras(of[PROMPTS], of[RESOURCES], of[TEMPLATES])
+
+    async def recall(self) -> None:
+        """Take the lists of an earlier life, where nothing newer is known."""
+        for known in self.all:
+            await known.recall()
+
+    def ask(self, kinds: Iterable[Kind], *, again: bool = False) -> None:
+        """Ask the server for these lists; `again` also for one that is being asked for at this moment."""
+        wanted = set(kinds) if again else set(kinds) - self._under_way
+        for known in self.all:
+            if known.kind in wanted:
+                known.settled.clear()
+        self._wanted |= wanted
+        if self._wanted and self._task is None:
+            self._task = asyncio.create_task(self._rounds(), name=f"list-{self._source}")
+
+    async def wait_for_extras(self) -> None:
+        """Give those that are asked for the first time a moment; they are not worth more (T-6)."""
+        asked = [one for one in self.extras.values() if one.items is None and not one.settled.is_set()]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_EXTRAS_S if asked else None):
+                for known in asked:
+                    await known.settled.wait()
+
+    async def stop(self) -> None:
+        """End what is under way, and ask for nothing more; nobody waits any longer. Idempotent."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _rounds(self) -> None:
+        try:
+            while self._wanted:
+                self._under_way, self._wanted = self._wanted, set()
+                await self._round([known for known in self.all if known.kind in self._under_way])
+        finally:
+            self._under_way, self._task = set(), None
+            for known in self.all:
+                known.settled.set()
+
+    async def _round(self, lists: Sequence[KnownList[Any]]) -> None:
+        """Ask for some lists at once, over one session."""
+        missing: dict[KnownList[Any], str | None] = dict.fromkeys(lists)
+        for known in lists:
+            known.tried_at = time.monotonic()
+
+        async def ask(session: Session) -> None:
+            rounds = [self._one(session, known, missing) for known in lists]
+            for fault in await asyncio.gather(*rounds, return_exceptions=True):
+                if fault is not None:
+                    raise fault
+
+        try:
+            if self._closed:
+                raise Unavailable("it was stopped")
+            await self._over_session(ask)
+        except Unavailable as failure:
+            self._failed(missing, failure.text)
+        except Exception as fault:  # noqa: BLE001  a list that cannot be had is a state
+            log.fault("source_list_failed", fault, source=self._source)
+            self._failed(missing, f"{type(fault).__name__} while listing")
+
+    async def _one(
+        self, session: Session, known: KnownList[Any], missing: dict[KnownList[Any], str | None]
+    ) -> None:
+        kind = known.kind
+        pages = Pages(kind.member)
+        try:
+            if kind is TOOLS:
+                pages = await session.list_all(kind.method, kind.member)
+            elif kind.capability in session.greeting.capabilities:
+                pages = await session.list_all(kind.method, kind.member, EXTRAS_S)
+        except Unavailable as failure:
+            missing[known] = failure.text
+            raise
+        await known.take(pages)
+        missing.pop(known, None)
+        self._settle(known)
+
+    def _failed(self, missing: Mapping[KnownList[Any], str | None], error: str) -> None:
+        for known, own in missing.items():
+            known.failed(own or error)
+            self._settle(known)
+
+    def _settle(self, known: KnownList[Any]) -> None:
+        self._under_way.discard(known.kind)
+        if known.kind not in self._wanted:
+            known.settled.set()
+        self._on_news()

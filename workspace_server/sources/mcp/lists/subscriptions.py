@@ -1,0 +1,115 @@
+"""Resources of one server that somebody wants to hear of: subscribed at the server as long as anybody does.
+
+Whether a server tells of changed resources at all is asked elsewhere; this keeps its word over new sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from workspace_server import log
+from workspace_server.source import RpcError
+from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.session.session import Session
+
+FIRST_S: Final = 5.0
+"""How long the first who wants to hear of a resource waits for the server's word."""
+
+Listener = Callable[[str], None]
+OverSession = Callable[[Callable[[Session], Awaitable[None]]], Awaitable[None]]
+
+
+class Subscriptions:
+    """Who listens to which resource of a source."""
+
+    def __init__(self, source: str, over_session: OverSession) -> None:
+        """Nobody listens yet.
+
+        Args:
+            source: id of the source, for logs.
+            over_session: does something with a session; raises `Unavailable` where there is none.
+        """
+        self._source = source
+        self._over_session = over_session
+        self._listeners: dict[str, list[Listener]] = {}
+        self._session: Session | None = None
+        self._agreed: dict[str, bool] = {}
+        self._task: asyncio.Task[None] | None = None
+        self._closed = False
+
+    async def add(self, uri: str, listener: Listener) -> Callable[[], None] | None:
+        """Call `listener` with the URI when the server says that it changed.
+
+        Returns:
+            What ends it, to be called once; None where the server refuses.
+        """
+        self._listeners.setdefault(uri, []).append(listener)
+        try:
+            await asyncio.wait([self._start()], timeout=FIRST_S)
+        except BaseException:
+            self._leave(uri, listener)
+            raise
+        if self._agreed.get(uri) is False:
+            self._leave(uri, listener)
+            return None
+        return lambda: self._leave(uri, listener)
+
+    def heard(self, uri: str) -> None:
+        """The server says that this resource changed."""
+        for listener in tuple(self._listeners.get(uri, ())):
+            listener(uri)
+
+    def renew(self) -> None:
+        """There is a new session, which knows of nothing."""
+        self._session = None
+        if self._listeners:
+            self._start()
+
+    async def stop(self) -> None:
+        """Ask the server for nothing more. Idempotent."""
+        self._closed = True
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def _leave(self, uri: str, listener: Listener) -> None:
+        listeners = self._listeners.get(uri, [])
+        if listener in listeners:
+            listeners.remove(listener)
+        if not listeners and self._listeners.pop(uri, None) is not None:
+            self._start()
+
+    def _start(self) -> asyncio.Task[None]:
+        if self._task is None:
+            self._task = asyncio.create_task(self._agree(), name=f"subscribe-{self._source}")
+        return self._task
+
+    async def _agree(self) -> None:
+        try:
+            await asyncio.sleep(0)  # whoever comes or goes at the same time is settled in one go
+            while not self._closed and self._differs():
+                await self._over_session(self._settle)
+        except Unavailable:
+            return  # there will be a new session, or nothing to hear of
+        except Exception as fault:  # noqa: BLE001  a server that breaks this costs only its own news
+            log.fault("source_subscriptions_failed", fault, source=self._source)
+        finally:
+            self._task = None
+
+    def _differs(self) -> bool:
+        if self._session is None or self._session.ended is not None:
+            self._agreed = {}
+            return bool(self._listeners)
+        return self._listeners.keys() != self._agreed.keys()
+
+    async def _settle(self, session: Session) -> None:
+        if session is not self._session:
+            self._session, self._agreed = session, {}
+        for uri in self._agreed.keys() - self._listeners.keys():
+            if self._agreed.pop(uri):
+                await session.unsubscribe(uri)
+        for uri in [uri for uri in self._listeners if uri not in self._agreed]:
+            refused = isinstance(await session.subscribe(uri), RpcError)
+            self._agreed[uri] = not refused

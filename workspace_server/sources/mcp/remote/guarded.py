@@ -1,0 +1,297 @@
+"""HTTP to one remote server as the SDK's transports may use it: every rule about the wire is kept here.
+
+Whatever those transports send goes through `Guarded`: to the one origin that is configured and to addresses
+that may be connected to (SP19), with the credentials of that origin (T-109, SP20), and back only what fits
+into memory. No exception leaves it for a POST, because the SDK ends all calls of a connection over one: a
+failure travels as a JSON-RPC error with a mark that `transport.py` takes off again.
+
+Imported when the first connection is opened: it needs httpx2 and anyio.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import anyio
+import httpcore2
+import httpx2
+import msgspec
+
+from protocol import jsonrpc
+from workspace_server import log
+from workspace_server.sources.mcp.remote.addresses import AddressRefused, Place, place_of
+from workspace_server.sources.mcp.remote.authorization import Authorization, CredentialsMissing
+from workspace_server.sources.mcp.remote.breaker import retry_after
+from workspace_server.sources.mcp.remote.failures import HttpFailure, failure_of
+from workspace_server.sources.mcp.remote.wire import (
+    BROKEN,
+    CONNECTING,
+    BadEncoding,
+    Judged,
+    TooLarge,
+    collected,
+    decoded,
+    tls,
+    why,
+)
+
+MAX_MESSAGE: Final = 32 * 1024 * 1024
+MAX_ERROR_BODY: Final = 64 * 1024
+MAX_REDIRECTS: Final = 3
+CONNECT_S: Final = 4.5
+SIDE_S: Final = 5.0
+"""How long a message that nobody waits for an answer to may keep the ones behind it waiting."""
+IDLE_S: Final = 4.0
+"""How long an idle connection is kept: less than the 5 s after which common servers close it."""
+MARK: Final = -1_046_137_109
+"""The code of JSON-RPC errors that are ours; their data is a key of `Guarded.lost`."""
+STREAM: Final = "text/event-stream"
+_OURS: Final = frozenset(
+    ("accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "expect",
+     "host", "last-event-id", "te", "trailer", "transfer-encoding", "upgrade")
+)  # fmt: skip
+"""Headers that an entry of the configuration cannot set by `headers`; nor those that begin `mcp-`."""
+
+
+class _Envelope(msgspec.Struct):
+    id: msgspec.Raw = msgspec.Raw()
+    method: str = ""
+
+
+class Guarded(httpx2.AsyncBaseTransport):
+    """The way to one server.
+
+    Attributes:
+        lost: failures under the keys that stand in marked errors.
+        failure: the last failure of all, for whoever opens a connection.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        authorization: Authorization,
+        headers: Mapping[str, str],
+        backend: Judged,
+        *,
+        on_lost: Callable[[bytes, HttpFailure], None] | None = None,
+        max_message: int = MAX_MESSAGE,
+        side_s: float = SIDE_S,
+    ) -> None:
+        """Make the way; nothing is connected yet.
+
+        Args:
+            place: the only origin requests may go to.
+            authorization: for that origin.
+            headers: sent along, except those that are ours to set.
+            backend: who connects.
+            on_lost: told of the request (JSON text of its id) and its failure, instead of a marked error: for
+                the older transport, whose answers do not come as answers to a POST.
+            max_message: bytes a message may have.
+            side_s: see `SIDE_S`.
+        """
+        self._place = place
+        self._authorization = authorization
+        self._headers = {
+            name: value for name, value in headers.items() if name.lower() not in _OURS and not
+            name.lower().startswith("mcp-")
+        }  # fmt: skip
+        self._on_lost = on_lost
+        self._max = max_message
+        self._side_s = side_s
+        self.lost: dict[str, HttpFailure] = {}
+        self.failure: HttpFailure | None = None
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=tls() if place.scheme == "https" else None,
+            max_connections=256,
+            max_keepalive_connections=8,
+            keepalive_expiry=IDLE_S,
+            network_backend=backend,
+        )
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """One exchange; a failure of a request is an answer, too."""
+        body = await request.aread()
+        asked = _envelope(body) if request.method == "POST" else _Envelope()
+        identity = jsonrpc.bytes_of(asked.id) if asked.method else b""
+        try:
+            if identity and self._on_lost is None:
+                return await self._exchange(request, identity)
+            limit = None if request.method == "GET" else self._side_s
+            with anyio.fail_after(limit):
+                return await self._exchange(request, identity)
+        except HttpFailure as failure:
+            self.failure = failure
+        except TimeoutError:
+            self.failure = HttpFailure("failing", f"did not answer within {self._side_s:g} s", "unknown")
+        except Exception as fault:  # noqa: BLE001  an exception would end every call of this connection
+            log.fault("remote_exchange_failed", fault)
+            self.failure = HttpFailure("failing", f"the exchange failed ({type(fault).__name__})", "unknown")
+        return self._failed(request.method, identity, self.failure)
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._pool.aclose()
+
+    async def _exchange(self, request: httpx2.Request, identity: bytes) -> httpx2.Response:
+        try:
+            if place_of(str(request.url)) != self._place:
+                raise HttpFailure("rejected", f"leads to {_origin(request.url)}, which is not followed")
+            response = await self._authorized(request)
+        except CredentialsMissing as missing:
+            failure = HttpFailure("unauthorized", missing.text)
+            raise failure from None
+        except AddressRefused as refused:
+            raise HttpFailure("unreachable", f"has an address that is not allowed: {refused}") from None
+        try:
+            return await self._read(request, response, identity)
+        except HttpFailure:
+            await response.aclose()
+            raise
+        except TooLarge:
+            await response.aclose()
+            text = f"answered with more than {self._max // 2**20} MiB"
+            raise HttpFailure("too_large", text, "unknown") from None
+        except (BadEncoding, *BROKEN) as error:
+            await response.aclose()
+            raise HttpFailure("failing", f"broke off its answer{why(error)}", "unknown") from None
+
+    async def _authorized(self, request: httpx2.Request) -> httpcore2.Response:
+        shown = await self._authorization.header()
+        response = await self._send(request, shown)
+        if response.status != 401:
+            return response
+        challenge = {
+            name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers
+        }
+        await response.aclose()
+        if not await self._authorization.renew(shown, challenge):
+            raise HttpFailure(
+                "unauthorized", "does not accept our credentials (HTTP 401 Unauthorized)", status=401
+            )
+        return await self._send(request, await self._authorization.header())
+
+    async def _send(self, request: httpx2.Request, shown: str | None) -> httpcore2.Response:
+        headers = httpx2.Headers({**self._headers, **dict(request.headers)})
+        headers["accept-encoding"] = "gzip"
+        headers.pop("authorization", None)
+        headers.pop("cookie", None)
+        if shown is not None:
+            headers["authorization"] = shown
+        url = request.url
+        target = httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
+        timeouts = {"connect": CONNECT_S, "pool": CONNECT_S, "write": 30.0, "read": None}
+        sent = httpcore2.Request(
+            request.method,
+            target,
+            headers=headers.raw,
+            content=request.content,
+            extensions={"timeout": timeouts},
+        )
+        try:
+            return await self._pool.handle_async_request(sent)
+        except CONNECTING as error:
+            if isinstance(error, AddressRefused):
+                raise
+            raise HttpFailure("unreachable", f"cannot be reached{why(error)}") from None
+        except (*BROKEN, httpcore2.UnsupportedProtocol) as error:
+            raise HttpFailure("failing", f"broke off the connection{why(error)}", "unknown") from None
+
+    async def _read(
+        self, request: httpx2.Request, response: httpcore2.Response, identity: bytes
+    ) -> httpx2.Response:
+        headers = httpx2.Headers(response.headers)
+        if 300 <= response.status < 400:
+            self._check_redirect(request, response.status, headers.get("location"))
+        pieces = decoded(response, headers.pop("content-encoding", "identity"))
+        kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+        headers.pop("content-length", None)
+        if response.status < 300 and kind == STREAM:
+            return httpx2.Response(response.status, headers=headers, stream=_Stream(pieces, response))
+        older = self._on_lost is not None
+        if response.status >= 400:
+            body = await collected(pieces, MAX_ERROR_BODY, cut=True)
+            await response.aclose()
+            failure = failure_of(
+                response.status,
+                body,
+                request_id=identity,
+                # the older transport names its session in the URL
+                had_session="mcp-session-id" in request.headers or (identity != b"" and older),
+                retry_after_s=retry_after(headers.get("retry-after"), datetime.now(UTC)),
+            )
+            if failure is not None:
+                raise failure
+            headers["content-type"] = "application/json"
+        else:
+            body = await collected(pieces, self._max)
+            await response.aclose()
+            if response.status < 300 and identity and not older and kind != "application/json":
+                said = f"with {kind} instead of JSON" if body else f"HTTP {response.status} and nothing else"
+                raise HttpFailure("rejected", f"answered {said}", "unknown", status=response.status)
+        return httpx2.Response(response.status, headers=headers, content=body)
+
+    def _check_redirect(self, request: httpx2.Request, status: int, location: str | None) -> None:
+        """Let pass what the SDK follows: the same origin and the same method, three times at most."""
+        if location is None:
+            raise HttpFailure("rejected", f"answered HTTP {status} without a location", status=status)
+        target = request.url.join(location)
+        try:
+            stays = place_of(str(target)) == self._place
+        except AddressRefused:
+            stays = False
+        if not stays:
+            text = f"redirects to {_origin(target)}, which is not followed; if that is right, configure it"
+            raise HttpFailure("rejected", text, status=status)
+        if request.method != "GET" and status not in (307, 308):
+            raise HttpFailure("rejected", f"answered HTTP {status}, which is not followed", status=status)
+        hops = request.extensions.get("hops", 0) + 1
+        if hops > MAX_REDIRECTS:
+            raise HttpFailure("rejected", f"redirects more than {MAX_REDIRECTS} times", status=status)
+        request.extensions["hops"] = hops  # the SDK's next request inherits the extensions
+
+    def _failed(self, method: str, identity: bytes, failure: HttpFailure) -> httpx2.Response:
+        """What the SDK's transports make the right thing of: a marked error, or nothing."""
+        if not identity:
+            return httpx2.Response(202 if method == "POST" else 405)
+        if self._on_lost is not None:
+            self._on_lost(identity, failure)
+            return httpx2.Response(202)
+        key = secrets.token_hex(8)
+        self.lost[key] = failure
+        return httpx2.Response(
+            400,
+            headers={"content-type": "application/json"},
+            content=jsonrpc.error(identity, MARK, failure.text, key),
+        )
+
+
+class _Stream(httpx2.AsyncByteStream):
+    """A stream of events, decoded; how large one may be is checked by who reads it."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], response: httpcore2.Response) -> None:
+        self._pieces = pieces
+        self._response = response
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for piece in self._pieces:
+                yield piece
+        except (BadEncoding, *BROKEN) as error:
+            raise httpx2.ReadError(f"the stream broke off{why(error)}") from None
+
+    async def aclose(self) -> None:
+        await self._response.aclose()
+
+
+def _envelope(body: bytes) -> _Envelope:
+    try:
+        return msgspec.json.decode(body, type=_Envelope)
+    except (msgspec.DecodeError, RecursionError):
+        return _Envelope()
+
+
+def _origin(url: httpx2.URL) -> str:
+    return f"{url.scheme}://{url.netloc.decode('ascii', 'replace').rpartition('@')[2]}"

@@ -1,0 +1,189 @@
+"""Opens sessions with one remote server: whether its address may be reached, as whom, over which transport.
+
+When a session is opened, and by whom it is used, is `connection.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from protocol.versions import Era
+from workspace_server.config.model import RemoteServer
+from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
+from workspace_server.sources.mcp.junk import Junk
+from workspace_server.sources.mcp.remote.addresses import (
+    AddressRefused,
+    Place,
+    Resolver,
+    place_of,
+    system_resolver,
+)
+from workspace_server.sources.mcp.remote.authorization import Authorization, Secrets, Token
+from workspace_server.sources.mcp.remote.failures import HttpFailure
+from workspace_server.sources.mcp.session.session import Session
+
+HANDSHAKE_S: Final = 30.0
+SHOW_ALL: Final = {"X-MCP-Show-All": "true"}
+_NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 415})
+"""How servers of the older transport answer a POST to the URL of their stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What all remote sources of a workspace share.
+
+    Attributes:
+        root: absolute path of the workspace.
+        version: of this product.
+        environ: where `token_env` is looked up.
+        secrets: where `token_secret` is, None for nowhere.
+        authorize: makes the authorization of a server with `auth = "oauth"`; None where that is not offered.
+        resolver: resolves names.
+        handshake_s: how long opening a session may take.
+        side_s: how long messages nobody waits for may take.
+        clock: monotonic seconds, for the breaker.
+    """
+
+    root: str
+    version: str
+    environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    secrets: Secrets | None = None
+    authorize: Callable[[RemoteServer], Awaitable[Authorization]] | None = None
+    resolver: Resolver = system_resolver
+    handshake_s: float = HANDSHAKE_S
+    side_s: float = 5.0
+    clock: Callable[[], float] = time.monotonic
+
+
+class Opener:
+    """Opens sessions with one server.
+
+    Args:
+        server: the entry.
+        around: what it works with.
+        source: id of the source, for errors.
+        schema: the input schema of a tool by the server's own name, None for one it does not list.
+        on_change: hears which list the server says has changed.
+        on_update: hears the URI of a subscribed resource that has.
+        junk: counts what is no message.
+
+    Attributes:
+        place: where the server is, or why it may not be reached.
+        authorization: as whom it is spoken to, once that is known.
+    """
+
+    def __init__(
+        self,
+        server: RemoteServer,
+        around: Surroundings,
+        *,
+        source: str,
+        schema: Callable[[str], Mapping[str, Any] | None],
+        on_change: Callable[[str], None],
+        on_update: Callable[[str], None],
+        junk: Junk,
+    ) -> None:
+        self._server = server
+        self._around = around
+        self._source = source
+        self._schema = schema
+        self._on_change = on_change
+        self._on_update = on_update
+        self._junk = junk
+        self.place = _place(server.url)
+        self.authorization: Authorization | None = None
+
+    async def open(self, on_end: Callable[[str], None]) -> Session:
+        """A new session, over the transport the server speaks.
+
+        Raises:
+            Unavailable: there is none; as `HttpFailure` where HTTP is what failed.
+        """
+        if isinstance(self.place, AddressRefused):
+            raise SessionFailed(str(self.place), final=True)
+        if self.authorization is None:
+            self.authorization = await self._authorize()
+        # in a thread: loading the SDK takes most of a second, in which the others are served
+        sdk = await asyncio.to_thread(
+            importlib.import_module, "workspace_server.sources.mcp.remote.transport"
+        )
+        if self._server.transport != "sse":
+            try:
+                return await self._open_way(sdk, "http", on_end)
+            except HttpFailure as failure:
+                if self._server.transport == "http" or failure.status not in _NO_STREAMABLE_HTTP:
+                    raise
+                first = failure
+            try:
+                return await self._open_way(sdk, "sse", on_end)
+            except Unavailable:
+                raise first from None
+        return await self._open_way(sdk, "sse", on_end)
+
+    async def _open_way(self, sdk: Any, way: str, on_end: Callable[[str], None]) -> Session:
+        around, server = self._around, self._server
+        place = place_of(server.url)
+        own = (place.host, place.port)
+        backend = sdk.Judged(
+            allow_private=server.allow_private,
+            is_literal=lambda other: (other.host, other.port) == own,
+            resolver=around.resolver,
+        )
+
+        def guarded(on_lost: Any) -> Any:
+            headers = {**SHOW_ALL, **server.headers}
+            return sdk.Guarded(
+                place, self.authorization, headers, backend, on_lost=on_lost, side_s=around.side_s
+            )
+
+        transport = sdk.RemoteTransport(server.url, way, guarded, self._schema)
+        try:
+            async with asyncio.timeout(around.handshake_s):
+                await transport.open()
+            return await Session.open(
+                transport,
+                source=self._source,
+                root=around.root,
+                timeout_s=around.handshake_s,
+                on_change=self._on_change,
+                on_update=self._on_update,
+                on_end=on_end,
+                version=around.version,
+                junk=self._junk,
+                first=Era.MODERN if way == "http" else Era.LEGACY,
+            )
+        except TimeoutError:
+            await transport.close()
+            raise Unavailable(f"did not answer within {around.handshake_s:g} s") from None
+        except Unavailable as failure:
+            await transport.close()
+            cause = failure if isinstance(failure, HttpFailure) else failure.__cause__
+            if isinstance(cause, HttpFailure):
+                raise _for_opening(cause) from None
+            raise
+        except BaseException:
+            await transport.close()
+            raise
+
+    async def _authorize(self) -> Authorization:
+        if self._server.auth == "oauth" and self._around.authorize is not None:
+            return await self._around.authorize(self._server)
+        return Token(self._server, self._around.environ, self._around.secrets)
+
+
+def _place(url: str) -> Place | AddressRefused:
+    try:
+        return place_of(url)
+    except AddressRefused as refused:
+        return refused
+
+
+def _for_opening(failure: HttpFailure) -> HttpFailure:
+    """A failure of the handshake: nothing was called, and who is forbidden to connect lacks credentials."""
+    kind = "unauthorized" if failure.status == 403 else failure.kind
+    return HttpFailure(kind, failure.text, status=failure.status, retry_after_ms=failure.retry_after_ms)

@@ -1,0 +1,210 @@
+"""A remote MCP server as a source of tools (T-108 to T-118).
+
+Lists, their cache and refusals are those of all foreign sources; when a connection is made and made again is
+`connection.py`. This is what belongs to remote servers only: how a session is opened, a call that is made
+once more because it was certainly not executed, and servers that hide tools behind a search of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+import msgspec
+
+from protocol import jsonrpc
+from protocol.errors import Refusal
+from protocol.inbound import HEADER_MISMATCH
+from protocol.issues import Issue
+from workspace_server.config.model import RemoteServer
+from workspace_server.source import CallContext, CallOutcome, RpcError
+from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.lists.kinds import TOOLS
+from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
+from workspace_server.sources.mcp.offer import Offer
+from workspace_server.sources.mcp.remote.addresses import Place
+from workspace_server.sources.mcp.remote.connection import Connection
+from workspace_server.sources.mcp.remote.failures import HttpFailure
+from workspace_server.sources.mcp.remote.opening import Opener, Surroundings
+from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.source import ForeignSource, T
+
+MAX_AGE_S: Final = 60.0
+"""How old a list may be before it is read again (T-110)."""
+SEARCH, EXECUTE = "tool_search", "execute_tool"
+
+
+class RemoteSource(ForeignSource):
+    """One entry of `[[mcp.remote_servers]]`. Connects when it is listed or called for the first time."""
+
+    def __init__(self, server: RemoteServer, around: Surroundings, cache: ListCache | None = None) -> None:
+        """Nothing is connected or read yet.
+
+        Args:
+            server: the entry.
+            around: what it works with.
+            cache: where the last good list is kept.
+        """
+        words = (server.namespace, "remote", *server.keywords)
+        offer = Offer(
+            server.namespace,
+            server.bare,
+            server.separator,
+            server.default,
+            server.include,
+            server.exclude,
+            tuple(dict.fromkeys(words)),
+            server.visibility,
+            server.timeout_s,
+            server.visibilities,
+            server.task,
+        )
+        key = key_of(_identity(server, around.environ))
+        super().__init__("remote", offer, state="connecting", cache=cache, cache_key=key, max_age_s=MAX_AGE_S)
+        self._server = server
+        self._around = around
+        self._slow_search = False
+        self._opener = Opener(
+            server,
+            around,
+            source=self.id,
+            schema=self._schema,
+            on_change=self.list_changed,
+            on_update=self.resource_changed,
+            junk=self.junk,
+        )
+        self._connection = Connection(self._opener.open, self.became, source=self.id, clock=around.clock)
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The open session."""
+        return self._connection.sessions
+
+    @property
+    def forwards(self) -> bool:
+        """Whether `call_tool` takes names that are not listed: the server runs hidden tools for us
+        (T-118)."""
+        return self._offers(EXECUTE)
+
+    async def forward(self, name: str, context: CallContext) -> CallOutcome:
+        """One call; one that its server refuses over its headers is made again with fresh ones (row C6)."""
+        if not self._offers(name) and self.forwards:
+            wrapped = {"name": name, "arguments": context.arguments}
+            name, context = EXECUTE, msgspec.structs.replace(context, arguments=jsonrpc.raw(wrapped))
+        outcome = await super().forward(name, context)
+        if isinstance(outcome, RpcError) and outcome.code == HEADER_MISMATCH:
+            self.lists.ask([TOOLS])
+            await self.lists.tools.settled.wait()
+            outcome = await super().forward(name, context)
+        return outcome
+
+    async def nested_search(self, query: str, max_results: int, timeout_s: float) -> Mapping[str, Any] | None:
+        """What the server's own `tool_search` finds (T-44), as its decoded result; None for nothing.
+
+        One that is slower than `timeout_s` is left out, with an issue until it is quicker. Never raises.
+        """
+        if self.state != "ready" or not self._offers(SEARCH):
+            return None
+        arguments = jsonrpc.raw({"query": query, "max_results": max_results})
+        try:
+            async with asyncio.timeout(timeout_s):
+                outcome = await super().forward(SEARCH, CallContext(arguments=arguments))
+        except TimeoutError:
+            self._note_search(slow=True)
+            return None
+        except Unavailable:
+            return None
+        self._note_search(slow=False)
+        found = msgspec.json.decode(outcome) if isinstance(outcome, msgspec.Raw) else None
+        return found if isinstance(found, Mapping) else None
+
+    async def refresh(self) -> None:
+        """Try at once, and read the list again."""
+        self._connection.try_now()
+        await super().refresh()
+
+    def refusal(self, failure: Unavailable) -> Refusal:
+        """As for every foreign source; without credentials, what the user can do about it (T-113)."""
+        refusal = super().refusal(failure)
+        if isinstance(failure, HttpFailure) and failure.kind == "unauthorized" and self._opener.authorization:
+            return replace(refusal, next_step=self._opener.authorization.next_step)
+        return refusal
+
+    def issues(self) -> Sequence[Issue]:
+        """Also whether its own search was too slow (T-44)."""
+        found = list(super().issues())
+        if self._slow_search:
+            text = f"The search of {self.id} took too long; its hidden tools were left out"
+            found.append(
+                Issue("warning", "source", "NESTED_SEARCH_TIMEOUT", text, details=f"source {self.id}")
+            )
+        return found
+
+    def status(self) -> Mapping[str, Any]:
+        """Also where it is, and how its connection fares. Neither path nor query: they may be secret."""
+        breaker = self._connection.breaker
+        return {
+            **super().status(),
+            "origin": self._opener.place.origin if isinstance(self._opener.place, Place) else None,
+            "connections": self._connection.opened,
+            "failures": breaker.failures,
+            "retryInMs": round(breaker.wait(self._around.clock()) * 1000) or None,
+        }
+
+    async def close(self) -> None:
+        """End the connection and everything under way."""
+        await self.stop_asking()
+        await self._connection.close()
+
+    def _offers(self, original: str) -> bool:
+        return self._schema(original) is not None
+
+    async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+        """As `ForeignSource.over_session`; once more over a new session where the old one is unknown to the
+        server (T-114).
+        """
+        try:
+            return await self._ask(ask, caller is None)
+        except HttpFailure as failure:
+            if failure.kind != "session_lost":
+                raise
+        return await self._ask(ask, caller is None)
+
+    async def _ask(self, ask: Callable[[Session], Awaitable[T]], patiently: bool) -> T:
+        async with self._connection.use(patiently=patiently) as session:
+            try:
+                answer = await ask(session)
+            except Unavailable as failure:
+                self._connection.failed(failure, session)
+                raise
+            self._connection.worked()
+            return answer
+
+    def _schema(self, original: str) -> Mapping[str, Any] | None:
+        """The input schema of the tool with this name at the server; None where it lists no such tool."""
+        tools = self.lists.tools
+        for tool in tools.items or ():
+            if tools.original(tool.name) == original:
+                schema = tool.definition.get("inputSchema")
+                return schema if isinstance(schema, Mapping) else {}
+        return None
+
+    def _note_search(self, *, slow: bool) -> None:
+        if slow != self._slow_search:
+            self._slow_search = slow
+            self.touched()
+
+
+def _identity(server: RemoteServer, environ: Mapping[str, str]) -> Mapping[str, Any]:
+    """Everything that decides whose list it is (T-7, T-110); only its digest is kept."""
+    shown = (server.token, server.token_env, environ.get(server.token_env, ""), server.token_secret)
+    headers = dict(server.headers)
+    return {
+        "namespace": server.namespace,
+        "url": server.url,
+        "headers": headers,
+        "shown": shown,
+        "client": (server.auth, server.client_id, server.scope),
+    }

@@ -1,0 +1,1 @@
+"""One MCP session with another server: transport, JSON-RPC, handshake, notifications."""

@@ -1,0 +1,130 @@
+"""What one server tells of changes: of its lists, and of resources somebody subscribed to (T-107, row M18).
+
+Servers of the older era tell by themselves. Those of the newer one tell whoever listens: one request is kept
+open for the lists, and one for the resources. What is done with the news is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from protocol import jsonrpc, names
+from workspace_server.source import RpcError
+from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.session.changes import Changes
+
+LISTEN_AGAIN_S: Final = 5.0
+ACKNOWLEDGED_S: Final = 5.0
+_KINDS: Final = ("tools", "prompts", "resources")
+
+Request = Callable[[str, Mapping[str, Any]], Awaitable[msgspec.Raw | RpcError]]
+"""Makes a request that takes as long as it takes; raises `Unavailable`."""
+
+
+class ChangeFeed:
+    """The news of one session.
+
+    Args:
+        on_change: called with `tools`, `prompts` or `resources`, at most once in 250 ms.
+        on_update: called with the URI of a resource.
+        source: id of the source, for names of tasks.
+    """
+
+    def __init__(
+        self, on_change: Callable[[str], None], on_update: Callable[[str], None], source: str
+    ) -> None:
+        self._changes = Changes(on_change)
+        self._on_update = on_update
+        self._source = source
+        self._stopped = False
+        self._lists: asyncio.Task[None] | None = None
+        self._resources: asyncio.Task[None] | None = None
+        self._agreed: asyncio.Future[frozenset[str]] | None = None
+
+    def heard(self, method: str, params: msgspec.Raw) -> None:
+        """A notification that is not about a single request."""
+        if method == names.RESOURCE_UPDATED:
+            uri = jsonrpc.text_of(jsonrpc.members_of(params).get("uri", b""))
+            if uri is not None and not self._stopped:
+                self._on_update(uri)
+        elif method == names.ACKNOWLEDGED:
+            self._acknowledged(jsonrpc.members_of(params))
+        else:
+            self._changes.heard(method)
+
+    def listen_to_lists(self, request: Request, capabilities: Mapping[str, Any]) -> None:
+        """From now on, listen to the lists of a server of the newer era that tells of them."""
+        wanted = {
+            f"{kind}ListChanged": True
+            for kind in _KINDS
+            if isinstance(offered := capabilities.get(kind), Mapping) and offered.get("listChanged") is True
+        }
+        if wanted:
+            self._lists = self._start(request, wanted)
+
+    async def listen_to(self, request: Request, uris: Sequence[str]) -> frozenset[str] | None:
+        """From now on, listen to exactly these resources; gives those that the server agreed to tell of.
+
+        The request before stays open until there is the new one, so that nothing is lost in between; it goes
+        on where the server refuses or does not say (None).
+        """
+        before, now = self._resources, None
+        agreed = self._agreed = asyncio.get_running_loop().create_future()
+        try:
+            if uris:
+                now = self._start(request, {"resourceSubscriptions": list(uris)})
+                both = (agreed, now)
+                await asyncio.wait(both, timeout=ACKNOWLEDGED_S, return_when=asyncio.FIRST_COMPLETED)
+            else:
+                agreed.set_result(frozenset())
+        finally:
+            self._agreed = None
+            self._resources, over = (now, before) if agreed.done() else (before, now)
+            if over is not None:
+                over.cancel()
+        return agreed.result() if agreed.done() else None
+
+    async def stop(self) -> None:
+        """Tell nothing more, and listen to nothing. Idempotent."""
+        self._stopped = True
+        self._changes.stop()
+        tasks = [task for task in (self._lists, self._resources) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _acknowledged(self, params: Mapping[str, msgspec.Raw]) -> None:
+        honoured = jsonrpc.members_of(params.get("notifications", b""))
+        if "resourceSubscriptions" in honoured and self._agreed is not None and not self._agreed.done():
+            try:
+                uris = msgspec.json.decode(honoured["resourceSubscriptions"], type=frozenset[str])
+            except msgspec.DecodeError:
+                uris = frozenset()
+            self._agreed.set_result(uris)
+
+    def _start(self, request: Request, wanted: Mapping[str, Any]) -> asyncio.Task[None]:
+        return asyncio.create_task(self._listen(request, wanted), name=f"listen-{self._source}")
+
+    async def _listen(self, request: Request, wanted: Mapping[str, Any]) -> None:
+        """Until the server refuses; a stream that breaks is opened again."""
+        while True:
+            try:
+                answer = await request(names.LISTEN, {"notifications": wanted})
+            except Unavailable:
+                answer = None
+            if isinstance(answer, RpcError) or self._stopped:
+                return
+            await asyncio.sleep(LISTEN_AGAIN_S)
+            self._missed(wanted)
+
+    def _missed(self, wanted: Mapping[str, Any]) -> None:
+        """What happened while nobody listened was told to nobody."""
+        for kind in _KINDS:
+            if f"{kind}ListChanged" in wanted:
+                self._changes.add(kind)
+        for uri in wanted.get("resourceSubscriptions", ()):
+            self._on_update(uri)

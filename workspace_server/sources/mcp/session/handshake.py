@@ -1,0 +1,151 @@
+"""Finding out what a server speaks (T-85).
+
+A program is first asked the older way, and the stateless way where it refuses that: some programs exit on a
+request they do not know before `initialize` (row C9). Over HTTP it is the other way round, so that a server
+that speaks both is spoken to in the era in which every request says what its client can do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from protocol import names
+from protocol.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS, Era
+from workspace_server.results import clean_text
+from workspace_server.source import Greeting, RpcError
+from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable
+from workspace_server.sources.mcp.session.messages import OUR_NAME, hop_meta
+from workspace_server.sources.mcp.session.rpc import BrokenAnswer, Exchange
+from workspace_server.sources.mcp.session.transport import Transport
+
+_CAPABILITIES: Final[Mapping[str, Any]] = {
+    "roots": {},
+    "sampling": {},
+    "elicitation": {"form": {}, "url": {}},
+}
+"""Ours, once and for all clients; one that cannot do what is asked of it says so then (T-86)."""
+PROBE_S: Final = 5.0
+"""How long a server may take that was asked what it does not know; some never answer that."""
+
+
+async def greet(
+    exchange: Exchange, transport: Transport, version: str, timeout_s: float, first: Era
+) -> Greeting:
+    """The whole handshake.
+
+    Args:
+        exchange: the connection. transport: below it; is told what was agreed.
+        version: of this product.
+        timeout_s: how long all of it may take.
+        first: the era that is tried first.
+
+    Raises:
+        SessionFailed: the server refuses, speaks nothing we do, or gave no answer.
+    """
+    try:
+        async with asyncio.timeout(timeout_s):
+            greeting = await _shake(exchange, version, first)
+            transport.negotiated(greeting.era, greeting.revision)
+            if greeting.era is Era.LEGACY:
+                await exchange.tell(names.INITIALIZED)
+            return greeting
+    except TimeoutError:
+        raise SessionFailed(f"no answer to the handshake within {timeout_s:g} s") from None
+    except SessionFailed:
+        raise
+    except Unavailable as failure:
+        raise SessionFailed(failure.text, retry_after_ms=failure.retry_after_ms) from failure
+    except TransportEnded as end:
+        raise SessionFailed(end.reason) from end
+
+
+async def _shake(exchange: Exchange, version: str, first: Era) -> Greeting:
+    """Up to, not including, `notifications/initialized`."""
+    if first is Era.MODERN and (greeting := await _probed(exchange, version)) is not None:
+        return greeting
+    client = {"name": OUR_NAME, "version": version}
+    params = {"protocolVersion": LATEST_LEGACY, "capabilities": _CAPABILITIES, "clientInfo": client}
+    answer = await _ask(exchange, names.INITIALIZE, params)
+    if not isinstance(answer, RpcError):
+        return _legacy(_object(answer))
+    discovered = await _discovered(exchange, version) if first is Era.LEGACY else answer
+    if isinstance(discovered, RpcError):
+        raise SessionFailed(f"refused the handshake: {clean_text(answer.message[:500])} ({answer.code})")
+    return _modern(_object(discovered))
+
+
+async def _probed(exchange: Exchange, version: str) -> Greeting | None:
+    """The greeting of a server that speaks a newer revision we do; None for any other."""
+    try:
+        async with asyncio.timeout(PROBE_S):
+            discovered = await _discovered(exchange, version)
+    except TimeoutError:
+        return None
+    except Unavailable as failure:
+        if failure.undecided:
+            return None
+        raise
+    if isinstance(discovered, RpcError):
+        return None
+    with suppress(SessionFailed):
+        return _modern(_object(discovered))
+    return None
+
+
+async def _discovered(exchange: Exchange, version: str) -> msgspec.Raw | RpcError:
+    meta = hop_meta(Era.MODERN, LATEST_MODERN, version, {})
+    return await _ask(exchange, names.DISCOVER, {"_meta": meta})
+
+
+async def _ask(exchange: Exchange, method: str, params: Mapping[str, Any]) -> msgspec.Raw | RpcError:
+    try:
+        return await exchange.ask(exchange.number(), method, params)
+    except BrokenAnswer:
+        raise SessionFailed(f"answered {method} with something that is no JSON") from None
+
+
+def _legacy(result: Mapping[str, Any]) -> Greeting:
+    revision = result.get("protocolVersion")
+    if revision not in LEGACY_REVISIONS:
+        raise SessionFailed(f"speaks revision {clean_text(str(revision)[:40])}, which we do not")
+    return Greeting(
+        Era.LEGACY,
+        str(revision),
+        _mapping(result.get("capabilities")),
+        _mapping(result.get("serverInfo")),
+        _text(result.get("instructions")),
+    )
+
+
+def _modern(result: Mapping[str, Any]) -> Greeting:
+    offered = result.get("supportedVersions")
+    spoken = [one for one in MODERN_REVISIONS if isinstance(offered, list) and one in offered]
+    if not spoken:
+        raise SessionFailed(f"speaks revisions {clean_text(str(offered)[:200])}, which we do not")
+    return Greeting(
+        Era.MODERN,
+        spoken[-1],
+        _mapping(result.get("capabilities")),
+        _mapping(_mapping(result.get("_meta")).get(names.META_SERVER)),
+        _text(result.get("instructions")),
+    )
+
+
+def _object(result: msgspec.Raw) -> Mapping[str, Any]:
+    try:
+        return _mapping(msgspec.json.decode(result))
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None

@@ -1,0 +1,207 @@
+"""One message from or to somebody else's server. Pure.
+
+Unlike `protocol/jsonrpc.py`, which reads what clients send us and is strict, this reads what a program wrote
+that may also print banners: what is no message is told apart from what is a broken answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from protocol import jsonrpc, names
+from protocol.versions import Era
+from workspace_server.source import RpcError
+from workspace_server.sources.mcp.session.client import Client
+
+OUR_NAME: Final = "lm-tools-bridge"
+_HOP: Final = "io.modelcontextprotocol/"
+"""`_meta` keys with this prefix belong to one hop and are set anew for the next (T-185)."""
+_NOTHING: Final = msgspec.Raw()
+ANSWERS: Final = ("inputResponses", "requestState")
+CACHEABLE: Final = frozenset(
+    {names.DISCOVER, names.TOOLS_LIST, names.PROMPTS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST,
+     names.RESOURCES_READ}
+)  # fmt: skip
+"""Methods whose results say how long they are good (2026-07-28, row M11)."""
+_COMPLETE: Final = {"resultType": b'"complete"'}
+_UNCACHED: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
+
+
+class _Envelope(msgspec.Struct):
+    jsonrpc: msgspec.Raw = _NOTHING
+    id: msgspec.Raw = _NOTHING
+    method: msgspec.Raw = _NOTHING
+    params: msgspec.Raw = _NOTHING
+    result: msgspec.Raw = _NOTHING
+    error: msgspec.Raw = _NOTHING
+
+
+class _Error(msgspec.Struct):
+    code: int
+    message: str
+    data: msgspec.Raw = _NOTHING
+
+
+_envelope: Final = msgspec.json.Decoder(_Envelope)
+_error: Final = msgspec.json.Decoder(_Error)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: a result as JSON text, or an error. `id` is the JSON text of the id it names."""
+
+    id: bytes
+    outcome: msgspec.Raw | RpcError
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """An answer to this id that is no valid JSON or no answer: `NaN`, no UTF-8, a malformed error."""
+
+    id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of the server to us; `params` is JSON text, empty when absent."""
+
+    id: bytes
+    method: str
+    params: msgspec.Raw
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A notification."""
+
+    method: str
+    params: msgspec.Raw
+
+
+def read(line: bytes) -> Reply | Broken | Asked | Told | None:
+    """The message on one line; None for anything that is no JSON-RPC message in UTF-8 (T-93, T-95)."""
+    try:
+        message = _envelope.decode(line)
+        if not line.isascii():
+            line.decode()  # the decoder does not look into what it leaves raw
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return _broken(line)
+    if jsonrpc.bytes_of(message.jsonrpc) != b'"2.0"':
+        return None
+    identity = jsonrpc.bytes_of(message.id)
+    if not jsonrpc.bytes_of(message.method):
+        return _reply(identity, message) if identity else None
+    method = jsonrpc.text_of(message.method)
+    if method is None:
+        return None
+    if not identity:
+        return Told(method, message.params)
+    return Asked(identity, method, message.params) if jsonrpc.is_valid_id(identity) else None
+
+
+def _reply(identity: bytes, message: _Envelope) -> Reply | Broken | None:
+    error, result = jsonrpc.bytes_of(message.error), jsonrpc.bytes_of(message.result)
+    if not error and not result:
+        return None
+    if error in (b"", b"null") and result:  # some servers write both members always
+        return Reply(identity, message.result)
+    try:
+        said = _error.decode(error)
+    except (msgspec.DecodeError, RecursionError):
+        return Broken(identity)
+    data = said.data if jsonrpc.bytes_of(said.data) else None
+    return Reply(identity, RpcError(said.code, said.message, data))
+
+
+def _broken(line: bytes) -> Broken | None:
+    """An answer that only a lenient reader understands: its caller should not wait for it in vain (T-159)."""
+    if b'"result"' not in line and b'"error"' not in line:
+        return None
+    try:
+        message = json.loads(line.decode(errors="replace"))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or "method" in message:
+        return None
+    identity = message.get("id")
+    return Broken(b"%d" % identity) if type(identity) is int else None
+
+
+def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
+    """A request of ours; raw parameters are copied byte for byte."""
+    return jsonrpc.request(b"%d" % number, method, params)
+
+
+def relayed(
+    params: Mapping[str, Any], client: Client, own: Mapping[str, Any], number: int, era: Era
+) -> dict[str, Any]:
+    """Parameters of a client's request for the next hop (T-185, T-160).
+
+    What we know nothing of is the client's bytes. State and answers are those of the context; only the modern
+    era has them, and a wish for log messages on each request.
+
+    Args:
+        params: the members beside those.
+        client: whose request it is.
+        own: the `_meta` keys of this hop.
+        number: the id of the request here, and its progress token where the client gave one.
+        era: what the server speaks.
+    """
+    is_modern = era is Era.MODERN
+    wished = names.META_LOG_LEVEL if is_modern else None
+    kept = {
+        key: raw
+        for key, raw in client.meta.items()
+        if key == wished or not (key.startswith(_HOP) or key == "progressToken")
+    }
+    meta: dict[str, Any] = {**kept, **own}
+    if client.token is not None:
+        meta["progressToken"] = number
+    sent = {key: value for key, value in params.items() if key != "_meta" and key not in ANSWERS}
+    if is_modern:
+        given = client.context.params
+        sent |= {key: given[key] for key in ANSWERS if key in given}
+    return {**sent, "_meta": meta} if meta else sent
+
+
+def hop_meta(era: Era, revision: str, version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """The `_meta` keys a request of ours carries; none in the legacy era (row M1)."""
+    if era is Era.LEGACY:
+        return {}
+    client = {"name": OUR_NAME, "version": version}
+    return {
+        names.META_VERSION: revision,
+        names.META_CAPABILITIES: capabilities,
+        names.META_CLIENT: client,
+    }
+
+
+def translated(error: RpcError, method: str, era: Era) -> RpcError:
+    """A server's error as the modern era has it: a resource that is not there has another code (M19, C10)."""
+    if era is Era.LEGACY and method == names.RESOURCES_READ and error.code == jsonrpc.RESOURCE_NOT_FOUND:
+        return RpcError(jsonrpc.INVALID_PARAMS, error.message, error.data)
+    return error
+
+
+def completed(result: msgspec.Raw, method: str = names.TOOLS_CALL) -> msgspec.Raw | None:
+    """A result with the members the modern era wants of it (T-160, row M11); None for no JSON object.
+
+    Those it has stay as they are, and nothing else changes.
+    """
+    text = jsonrpc.bytes_of(result)
+    if text[:1] != b"{":
+        return None
+    wanted = _COMPLETE | (_UNCACHED if method in CACHEABLE else {})
+    if any(name.encode() in text for name in wanted):
+        has = jsonrpc.members_of(text)
+        wanted = {name: value for name, value in wanted.items() if name not in has}
+    if not wanted:
+        return result
+    rest = text[1:].lstrip(b" \t\r\n")
+    front = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in wanted.items())
+    return msgspec.Raw(b"{" + front + (b"," if rest[:1] != b"}" else b"") + rest)

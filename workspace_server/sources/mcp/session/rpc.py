@@ -1,0 +1,292 @@
+"""Questions and answers over one connection: ids, progress tokens, cancellation, and whom the server means.
+
+Every request gets an id of ours, and whatever comes back reaches the call it belongs to or nobody (T-91,
+T-92, T-94). What is asked, and in which era, is `session.py`; what the server asks, `server_requests.py`
+answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Final
+
+import msgspec
+
+from protocol import jsonrpc, names
+from protocol.errors import Reason
+from workspace_server import log
+from workspace_server.results import clean_text
+from workspace_server.source import RpcError
+from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
+from workspace_server.sources.mcp.junk import Junk
+from workspace_server.sources.mcp.session import messages
+from workspace_server.sources.mcp.session.client import Client
+from workspace_server.sources.mcp.session.mailbox import Mailbox
+from workspace_server.sources.mcp.session.messages import Asked, Broken, Reply, Told
+from workspace_server.sources.mcp.session.pace import Pace
+from workspace_server.sources.mcp.session.server_requests import Questions, are_one_clients
+from workspace_server.sources.mcp.session.transport import Beside, Lost, Transport
+
+MAX_PROGRESS: Final = 256
+"""Notifications of one call that wait for a slow caller; further ones are dropped."""
+MAX_PROGRESS_BYTES: Final = 4 * 1024 * 1024
+"""Their bytes together; a single one may be larger."""
+MAX_SAID: Final = 20
+
+Notified = Callable[[str, msgspec.Raw], None]
+"""Hears method and parameters of what concerns no single request."""
+_Heard = tuple[str, Mapping[str, msgspec.Raw]]
+
+
+class BrokenAnswer(Exception):
+    """The answer was no valid JSON, or neither a result nor an error."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """A request under way, the client it is made for, and how many bytes of notifications wait for it."""
+
+    client: Client | None
+    size: int = 0
+    events: Mailbox[Reply | Broken | Unavailable | _Heard] = field(default_factory=Mailbox)
+
+
+class Exchange:
+    """The traffic of one session. Owns its transport.
+
+    Attributes:
+        ended: why it is over, None while it lives.
+        strays: answers and progress that nobody waited for (T-94).
+        said: the last log messages of the server as (level, text).
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        source: str,
+        root: str,
+        junk: Junk,
+        on_notification: Notified,
+    ) -> None:
+        self._transport = transport
+        self._source = source
+        self._junk = junk
+        self._on_notification = on_notification
+        self._on_end: Callable[[str], None] | None = None
+        self._numbers = count(1)
+        self._pace = Pace()
+        self._waiting: dict[bytes, _Waiting] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._questions = Questions(root, self._send_quietly, source)
+        self.ended: TransportEnded | None = None
+        self.strays = 0
+        self.said: deque[tuple[str, str]] = deque(maxlen=MAX_SAID)
+        self._reader = asyncio.create_task(self._read(), name=f"read-{source}")
+
+    @property
+    def busy(self) -> int:
+        """How many requests are under way."""
+        return len(self._waiting)
+
+    @property
+    def roots_told(self) -> bool:
+        """Whether the server was told the workspace's root."""
+        return self._questions.roots_told
+
+    def watch(self, on_end: Callable[[str], None]) -> None:
+        """Call `on_end` with the reason when it ends by itself; at once if it has."""
+        self._on_end = on_end
+        if self.ended is not None:
+            asyncio.get_running_loop().call_soon(on_end, self.ended.reason)
+
+    def number(self) -> int:
+        """The id of the next request, which is its progress token, too."""
+        return next(self._numbers)
+
+    async def ask(
+        self, number: int, method: str, params: Mapping[str, Any], client: Client | None = None
+    ) -> msgspec.Raw | RpcError:
+        """One request and its answer; before that, its client hears what concerns it, and is asked.
+
+        Cancelling it tells the server (`notifications/cancelled`), except about `initialize` (L18).
+
+        Raises:
+            Unavailable: there will be no answer.
+            BrokenAnswer: there was one, but it cannot be read.
+        """
+        if self.ended is not None:
+            raise Unavailable(self.ended.reason)
+        key = b"%d" % number
+        waiting = self._waiting[key] = _Waiting(client)
+        try:
+            await self._transport.send(messages.request(number, method, params))
+            while True:
+                event = await waiting.events.get()
+                if isinstance(event, Reply):
+                    return event.outcome
+                if isinstance(event, Unavailable):
+                    raise event
+                if isinstance(event, Broken):
+                    raise BrokenAnswer
+                waiting.size -= _size(event)
+                if client is not None:
+                    await client.hear(*event)
+        except TransportEnded as end:
+            self._over(end)
+            raise Unavailable(end.reason) from end
+        except Unavailable:
+            raise
+        except BaseException:  # cancelled, or whoever heard the progress has gone
+            if method != names.INITIALIZE and key in self._waiting:
+                cancelled = {"requestId": number, "reason": "nobody waits for the answer any more"}
+                self._send_later(jsonrpc.notification(names.CANCELLED, cancelled))
+            raise
+        finally:
+            self._waiting.pop(key, None)
+
+    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+        """One notification; raises as `Transport.send`."""
+        await self._transport.send(jsonrpc.notification(method, params))
+
+    async def close(self) -> None:
+        """Stop, and close the transport. What is under way ends as `Unavailable`; `on_end` is not called."""
+        self._on_end = None
+        self._over(TransportEnded("the connection was closed"))
+        self._reader.cancel()
+        for task in self._tasks:
+            task.cancel()
+        try:
+            await self._questions.close()
+            await self._transport.close()
+        finally:
+            await asyncio.gather(self._reader, *self._tasks, return_exceptions=True)
+
+    async def _read(self) -> None:
+        end = TransportEnded("the connection failed")
+        try:
+            while True:
+                arrived = await self._transport.receive()
+                if isinstance(arrived, Lost):
+                    self._settle(b"%d" % arrived.id, arrived.failure)
+                    continue
+                beside, text = (arrived.id, arrived.text) if isinstance(arrived, Beside) else (None, arrived)
+                if not self._take(text, beside):
+                    await self._pace.unasked(len(text))
+        except TransportEnded as reason:
+            end = reason
+        except Exception as fault:  # noqa: BLE001  whatever a transport does, nobody may wait for ever
+            log.fault("transport_failed", fault, source=self._source)
+        self._over(end)
+
+    def _over(self, end: TransportEnded) -> None:
+        """Once: everybody who waits learns of it."""
+        if self.ended is not None:
+            return
+        self.ended = end
+        failure = _failure(end)
+        for key in tuple(self._waiting):
+            self._settle(key, failure)
+        if self._on_end is not None:
+            self._on_end(end.reason)
+
+    def _take(self, text: bytes, beside: int | None) -> bool:
+        """Whether somebody waited for it; `beside` is the request whose answer it came with."""
+        message = messages.read(text)
+        if isinstance(message, Reply | Broken):
+            return self._settle(message.id, message)
+        if isinstance(message, Told):
+            return self._hear(message, beside)
+        if isinstance(message, Asked):
+            concerned = [client.context for client, _ in reversed(self._concerned(beside))]
+            if not self._questions.take(message, concerned):
+                self.strays += 1
+        elif self._junk.add(text, time.monotonic()):
+            log.info("source_junk", source=self._source, first=self._junk.first)
+        return False
+
+    def _settle(self, key: bytes, event: Reply | Broken | Unavailable) -> bool:
+        waiting = self._waiting.pop(key, None)
+        if waiting is None:
+            self.strays += 1
+            return False
+        waiting.events.put(event)
+        return True
+
+    def _hear(self, message: Told, beside: int | None) -> bool:
+        params = jsonrpc.members_of(message.params)
+        match message.method:
+            case names.PROGRESS:
+                waiting = self._waiting.get(jsonrpc.bytes_of(params.get("progressToken", msgspec.Raw())))
+                return self._pass_on(waiting, message.method, params)
+            case names.MESSAGE | names.ELICITED:
+                if message.method == names.MESSAGE:
+                    self._note(params)
+                concerned = self._concerned(beside)
+                if not are_one_clients([client.context for client, _ in concerned]):
+                    return False
+                return self._pass_on(concerned[-1][1], message.method, params)
+            case names.CANCELLED:
+                self._questions.cancelled(message.params)
+            case _:
+                self._on_notification(message.method, message.params)
+        return False
+
+    def _note(self, params: Mapping[str, msgspec.Raw]) -> None:
+        level = jsonrpc.text_of(params.get("level", b"")) or "info"
+        data = jsonrpc.bytes_of(params.get("data", msgspec.Raw()))[:500].decode(errors="replace")
+        self.said.append((clean_text(level[:20]), clean_text(data)))
+
+    def _pass_on(self, waiting: _Waiting | None, method: str, params: Mapping[str, msgspec.Raw]) -> bool:
+        """Give a notification to the client it concerns, in order with the answer, if it wants it."""
+        if waiting is None or waiting.client is None or not waiting.client.wants(method, params):
+            self.strays += method == names.PROGRESS
+            return False
+        event = method, params
+        size = waiting.size + _size(event)
+        if len(waiting.events) >= MAX_PROGRESS or (waiting.size and size > MAX_PROGRESS_BYTES):
+            return False
+        waiting.size = size
+        waiting.events.put(event)
+        return True
+
+    def _concerned(self, beside: int | None) -> list[tuple[Client, _Waiting]]:
+        """The requests that the server may mean with what it says by itself; nobody knows which of several.
+
+        HTTP tells by the stream it came on. Otherwise it is one that is under way, most likely the last.
+        Parked ones count only where there is no other: a server that waits for an answer says nothing, and
+        the client may never give one.
+        """
+        keys = tuple(self._waiting) if beside is None else (b"%d" % beside,)
+        under_way = [self._waiting[key] for key in keys if key in self._waiting]
+        all_of_them = [(one.client, one) for one in under_way if one.client is not None]
+        return [one for one in all_of_them if not one[0].context.is_parked()] or all_of_them
+
+    def _send_later(self, message: bytes) -> None:
+        """Send without making anybody wait; a message that cannot be sent any more is not missed."""
+        task = asyncio.create_task(self._send_quietly(message), name=f"send-{self._source}")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _send_quietly(self, message: bytes) -> None:
+        try:
+            await self._transport.send(message)
+        except TransportEnded as end:
+            self._over(end)
+        except Unavailable:
+            pass
+
+
+def _size(heard: _Heard) -> int:
+    return sum(len(jsonrpc.bytes_of(raw)) for raw in heard[1].values())
+
+
+def _failure(end: TransportEnded) -> Unavailable:
+    """What calls under way learn of the end of their connection (T-96, T-103)."""
+    reason = Reason.RESPONSE_TOO_LARGE if end.too_large else Reason.SOURCE_UNAVAILABLE
+    return Unavailable(end.reason, "unknown", reason)

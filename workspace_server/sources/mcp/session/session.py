@@ -1,0 +1,296 @@
+"""A session with somebody else's MCP server, in the era that server speaks, over any connection.
+
+Calls pass through as bytes in both directions; only what belongs to one hop is made anew (T-84 to T-99,
+T-155, T-160, T-185). Matching answers to questions is `rpc.py`, how bytes travel is the transport's
+business, and who starts and restarts sessions is the source's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Final
+
+import msgspec
+
+from protocol import jsonrpc, names
+from protocol.errors import Reason
+from protocol.versions import Era
+from workspace_server.results import clean_text
+from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, ToolResult
+from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.junk import Junk
+from workspace_server.sources.mcp.session import handshake, messages
+from workspace_server.sources.mcp.session.change_feed import ChangeFeed
+from workspace_server.sources.mcp.session.client import Client
+from workspace_server.sources.mcp.session.log_level import SET_S, LogLevel
+from workspace_server.sources.mcp.session.paging import Pages
+from workspace_server.sources.mcp.session.rpc import BrokenAnswer, Exchange
+from workspace_server.sources.mcp.session.transport import Lost, Transport
+
+__all__ = ["Lost", "Session", "Transport"]
+
+REQUEST_S: Final = 30.0
+"""How long the answer to anything but a call may take."""
+FIRST_ANSWER_S: Final = 0.25
+"""How long a server that does not answer a ping keeps its first caller."""
+ROOTS_S: Final = 0.1
+"""How long a server that asked for the roots may take until it goes by them; 20 to 50 ms were seen."""
+
+
+def _unheard(uri: str) -> None:
+    """The news of a resource that nobody subscribed to."""
+
+
+class Session:
+    """One session, ready for calls. Made by `open`; ends by itself or with `close`.
+
+    Attributes:
+        greeting: era, revision, and what the server said of itself.
+        exchange: its traffic, for status.
+    """
+
+    def __init__(
+        self, exchange: Exchange, greeting: Greeting, changes: ChangeFeed, source: str, version: str
+    ) -> None:
+        self.exchange = exchange
+        self.greeting = greeting
+        self._changes = changes
+        self._source = source
+        self._version = version
+        self._level = LogLevel(self._set_level)
+        self._subscribed: frozenset[str] = frozenset()
+
+    @classmethod
+    async def open(
+        cls,
+        transport: Transport,
+        *,
+        source: str,
+        root: str,
+        timeout_s: float,
+        on_change: Callable[[str], None],
+        on_end: Callable[[str], None],
+        version: str,
+        on_update: Callable[[str], None] = _unheard,
+        junk: Junk | None = None,
+        first: Era = Era.LEGACY,
+    ) -> Session:
+        """Shake hands in the era the server speaks (T-85).
+
+        Args:
+            transport: a fresh connection; it is closed if this raises.
+            source: id of the source, for texts and logs.
+            root: absolute path of the workspace, the answer to `roots/list`.
+            timeout_s: how long all of it may take.
+            on_change: called with `tools`, `prompts` or `resources` when the server says that list changed,
+                at most once in 250 ms (T-107).
+            on_end: called once, with the reason, when the open session ends by itself.
+            version: of this product.
+            on_update: called with the URI of a subscribed resource when the server says that it changed.
+            junk: where to count what is no message; a new counter by default.
+            first: the era that is tried first.
+
+        Raises:
+            SessionFailed: no handshake.
+        """
+        changes = ChangeFeed(on_change, on_update, source)
+        exchange = Exchange(
+            transport, source=source, root=root, junk=junk or Junk(), on_notification=changes.heard
+        )
+        try:
+            greeting = await handshake.greet(exchange, transport, version, timeout_s, first)
+        except BaseException:
+            await changes.stop()
+            await exchange.close()
+            raise
+        session = cls(exchange, greeting, changes, source, version)
+        exchange.watch(on_end)
+        if greeting.era is Era.MODERN:
+            changes.listen_to_lists(session._open_ended, greeting.capabilities)
+        return session
+
+    @property
+    def ended(self) -> str | None:
+        """Why the session is over, None while it lives."""
+        return None if self.exchange.ended is None else self.exchange.ended.reason
+
+    def described(self) -> dict[str, Any]:
+        """What is spoken, and what the server said of itself, cleaned (T-17), for status."""
+        info = self.greeting.server_info
+        texts = {key: info[key] for key in ("name", "title", "version") if isinstance(info.get(key), str)}
+        return {
+            "era": self.greeting.era.value,
+            "protocolVersion": self.greeting.revision,
+            "serverInfo": {key: clean_text(text)[:200] for key, text in texts.items()},
+            "said": [f"{level}: {text}" for level, text in self.exchange.said],
+        }
+
+    async def settle(self) -> None:
+        """Let a server take its roots in before anybody calls it.
+
+        Servers ask for them after `initialized`, and refuse what lies outside until they have the answer; no
+        message says when that is. One that asked nothing by its first answer is not waited for.
+        """
+        if self.greeting.era is not Era.LEGACY:
+            return
+        with suppress(Unavailable, BrokenAnswer, TimeoutError):
+            async with asyncio.timeout(FIRST_ANSWER_S):
+                await self.exchange.ask(self.exchange.number(), names.PING, {})
+        if self.exchange.roots_told:
+            await asyncio.sleep(ROOTS_S)
+
+    async def call(self, name: str, context: CallContext, timeout_s: float | None = None) -> CallOutcome:
+        """One `tools/call`, as `relay`; `name` is the tool's name at its server."""
+        others = {key: raw for key, raw in context.params.items() if key not in ("name", "arguments")}
+        params = {"name": name, "arguments": context.arguments, **others}
+        return await self.relay(names.TOOLS_CALL, params, context, timeout_s)
+
+    async def relay(
+        self, method: str, params: Mapping[str, Any], context: CallContext, timeout_s: float | None = None
+    ) -> CallOutcome:
+        """One request on behalf of a client.
+
+        What the server reports, logs and asks meanwhile reaches that client. Its progress token is replaced
+        on the way there and restored on the way back. Cancelling the task cancels the request at the server.
+
+        Args:
+            method: any method that has an answer.
+            params: its parameters; `_meta`, `inputResponses` and `requestState` are those of the context.
+            context: the client's.
+            timeout_s: how long it may take.
+
+        Returns:
+            What the modern era calls for, whatever the server speaks: results with their `resultType`.
+
+        Raises:
+            Unavailable: there is no answer; with `Reason.CALL_TIMED_OUT` where `timeout_s` ran out.
+        """
+        number, client, era = self.exchange.number(), Client(context), self.greeting.era
+        sent = messages.relayed(params, client, self._meta(context.capabilities), number, era)
+        try:
+            answer = await self._asked(number, method, sent, client, timeout_s)
+        except BrokenAnswer:
+            what = "something that is no valid JSON in UTF-8 (NaN, Infinity, half a character)"
+            return self._unreadable(method, what)
+        if isinstance(answer, RpcError):
+            return messages.translated(answer, method, era)
+        result = messages.completed(answer, method if era is Era.LEGACY else names.TOOLS_CALL)
+        return result or self._unreadable(method, "a result that is no object")
+
+    async def _asked(
+        self, number: int, method: str, sent: Mapping[str, Any], client: Client, timeout_s: float | None
+    ) -> msgspec.Raw | RpcError:
+        level = self._level_of(client)
+        if level is None and timeout_s is None:  # as with nearly all calls
+            return await self.exchange.ask(number, method, sent, client)
+        async with _deadline(method, timeout_s), self._level.wanted(level):
+            return await self.exchange.ask(number, method, sent, client)
+
+    async def subscribe(self, uri: str) -> RpcError | None:
+        """Hear of this resource from now on (`on_update`); the server's refusal, if it refuses.
+
+        Raises:
+            Unavailable: as for `request`.
+        """
+        if self.greeting.era is Era.LEGACY:
+            answer = await self.request(names.SUBSCRIBE, {"uri": uri})
+            return answer if isinstance(answer, RpcError) else None
+        if uri in await self._listen_to(self._subscribed | {uri}):
+            return None
+        return RpcError(jsonrpc.INVALID_PARAMS, "the server does not tell of this resource")
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Hear of it no more. Raises `Unavailable`."""
+        if self.greeting.era is Era.LEGACY:
+            await self.request(names.UNSUBSCRIBE, {"uri": uri})
+        else:
+            await self._listen_to(self._subscribed - {uri})
+
+    async def request(
+        self, method: str, params: Mapping[str, Any] | None = None, timeout_s: float | None = REQUEST_S
+    ) -> msgspec.Raw | RpcError:
+        """Any other request; the `_meta` of this hop is added.
+
+        Raises:
+            Unavailable: as for `call`, or the answer cannot be read.
+        """
+        own = self._meta({})
+        sent = {**(params or {}), "_meta": own} if own else params or {}
+        try:
+            async with _deadline(method, timeout_s):
+                return await self.exchange.ask(self.exchange.number(), method, sent)
+        except BrokenAnswer:
+            raise Unavailable(f"answered {method} with something that is no valid JSON", "unknown") from None
+
+    async def list_all(self, method: str, member: str, timeout_s: float = REQUEST_S) -> Pages:
+        """All pages of a list within the caps of T-16; empty where the server has no such method.
+
+        Args:
+            method: e.g. `tools/list`.
+            member: the list's name in the result, e.g. `tools`.
+            timeout_s: for all pages together.
+
+        Raises:
+            Unavailable: no list.
+        """
+        pages = Pages(member)
+        params: Mapping[str, Any] = {}
+        async with _deadline(method, timeout_s):
+            while True:
+                answer = await self.request(method, params, None)
+                if isinstance(answer, RpcError):
+                    if answer.code == jsonrpc.METHOD_NOT_FOUND and not params:
+                        return pages
+                    text = f"{method}: {clean_text(answer.message[:500])} ({answer.code})"
+                    raise Unavailable(text, "unknown")
+                try:
+                    cursor = pages.take(answer)
+                except ValueError as problem:
+                    raise Unavailable(f"{method}: {problem}", "unknown") from None
+                if cursor is None:
+                    return pages
+                params = {"cursor": cursor}
+
+    async def close(self) -> None:
+        """End the session and its connection. Calls under way fail; `on_end` is not called. Idempotent."""
+        await self._changes.stop()
+        await self.exchange.close()
+
+    def _meta(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+        return messages.hop_meta(self.greeting.era, self.greeting.revision, self._version, capabilities)
+
+    def _level_of(self, client: Client) -> str | None:
+        """What the server has to be told; in the modern era the request itself says it."""
+        can_be_told = self.greeting.era is Era.LEGACY and "logging" in self.greeting.capabilities
+        return client.level if can_be_told else None
+
+    async def _set_level(self, level: str) -> None:
+        with suppress(Unavailable):
+            await self.request(names.SET_LEVEL, {"level": level}, SET_S)
+
+    async def _open_ended(self, method: str, params: Mapping[str, Any]) -> msgspec.Raw | RpcError:
+        return await self.request(method, params, None)
+
+    async def _listen_to(self, uris: frozenset[str]) -> frozenset[str]:
+        honoured = await self._changes.listen_to(self._open_ended, sorted(uris))
+        if honoured is not None:
+            self._subscribed = honoured
+        return self._subscribed
+
+    def _unreadable(self, method: str, what: str) -> CallOutcome:
+        """No structured part: the tool may have promised a shape for that (D-14)."""
+        if method == names.TOOLS_CALL:
+            return ToolResult(f"Error: the source {self._source} answered with {what}", is_error=True)
+        return RpcError(jsonrpc.INTERNAL_ERROR, f"the source {self._source} answered {method} with {what}")
+
+
+@asynccontextmanager
+async def _deadline(method: str, timeout_s: float | None) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError:
+        text = f"no answer to {method} within {timeout_s:g} s"
+        raise Unavailable(text, "unknown", Reason.CALL_TIMED_OUT) from None

@@ -1,0 +1,298 @@
+"""What all sources share that are another server: its lists, requests put to it, and refusals.
+
+Deliberately not how a server is reached: `sources/mcp/stdio/source.py` starts processes,
+`sources/mcp/remote/source.py` connects; nor
+when it is asked for its lists, which is `sources/mcp/lists/lists.py`.
+
+A kind of source derives from `ForeignSource` and gives it `over_session`, which does something with a session
+and may raise `Unavailable`. It tells the base what happens: `became(state, error)` when the state of its
+connection changes (a change to `ready` refreshes stale lists), and what `Session.open` wants as `on_change`
+and `on_update`: `list_changed` and `resource_changed`. Its `close` first calls `stop_asking`; after that
+`over_session` is not called any more.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from protocol.errors import Refusal
+from protocol.issues import Issue
+from workspace_server.results import clean_text
+from workspace_server.source import (
+    CallContext,
+    CallOutcome,
+    Extras,
+    Greeting,
+    Source,
+    SourceKind,
+    SourceState,
+    Tool,
+)
+from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.junk import FLOOD, Junk
+from workspace_server.sources.mcp.lists import kinds
+from workspace_server.sources.mcp.lists.kinds import EXTRAS, TOOLS
+from workspace_server.sources.mcp.lists.known_list import KnownList
+from workspace_server.sources.mcp.lists.list_cache import ListCache
+from workspace_server.sources.mcp.lists.lists import LIST_AGAIN_S, Lists
+from workspace_server.sources.mcp.lists.subscriptions import Subscriptions
+from workspace_server.sources.mcp.offer import Offer
+from workspace_server.sources.mcp.session.session import Session
+
+_ALIVE: Final = frozenset({"ready", "starting", "connecting"})
+T = TypeVar("T")
+
+
+class ForeignSource(Source):
+    """A source that is another server.
+
+    Attributes:
+        stale: whether the tools may be out of date: of an earlier life, or their server is down (T-4, T-7).
+        junk: what the server wrote that was no message.
+        lists: what it lists.
+    """
+
+    def __init__(
+        self,
+        kind: SourceKind,
+        offer: Offer,
+        *,
+        state: SourceState,
+        cache: ListCache | None = None,
+        cache_key: str = "",
+        max_age_s: float | None = None,
+    ) -> None:
+        """Nothing is started or read yet.
+
+        Args:
+            kind: `stdio` or `remote`; the id is `<kind>:<namespace>`.
+            offer: what the configuration says of its tools.
+            state: the state to begin in.
+            cache: where the last good lists are kept; None for nowhere.
+            cache_key: `list_cache.key_of` everything that decides which server it is.
+            max_age_s: an older list is refreshed when somebody asks for it, while they get the old one; None
+                for lists that are only refreshed when their server says so.
+        """
+        self.id = f"{kind}:{offer.namespace}"
+        self.kind = kind
+        self.namespace = None if offer.bare else offer.namespace
+        self.separator = offer.separator
+        self.default = offer.default
+        self.include = offer.include
+        self.exclude = offer.exclude
+        self.keywords = offer.keywords
+        self.timeout_s = offer.timeout_s
+        self.state = state
+        self.stale = True
+        self.junk = Junk()
+        self.lists = Lists(
+            self.id,
+            offer,
+            over_session=self._over_session,
+            on_news=self._settle,
+            cache=cache,
+            cache_key=cache_key,
+        )
+        self._subscriptions = Subscriptions(self.id, self._over_session)
+        self._max_age_s = max_age_s
+        self._link_error: str | None = None
+        self._greeting: Greeting | None = None
+        self._closed = False
+        self._last_call: dict[str, Any] | None = None
+        self._seen = self._look()
+
+    @abstractmethod
+    async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+        """Do something with a session.
+
+        Args:
+            ask: what to do.
+            caller: for whom (`CallContext.caller`); None for the source itself, which has time.
+
+        Raises:
+            Unavailable: there is no session, or no answer.
+        """
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The open sessions, for status."""
+        return ()
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether there is one session for everybody, which can tell of changed resources."""
+        return True
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """The known list at once, if there is one; else the server is asked. Never raises.
+
+        Its other lists are asked for at the same time, and waited for a moment the first time.
+        """
+        lists = self.lists
+        await lists.recall()
+        lists.ask(one.kind for one in lists.all if self._is_due(one))
+        if lists.tools.items is None:
+            lists.ask([TOOLS])
+            await lists.tools.settled.wait()
+        await lists.wait_for_extras()
+        return lists.tools.items or ()
+
+    def known(self) -> Sequence[Tool] | None:
+        """The known list, unless one has to be read from the cache or refreshed first."""
+        if any(not one.is_recalled or self._is_due(one) for one in self.lists.all):
+            return None
+        return self.lists.tools.items
+
+    def extras(self) -> Extras:
+        """As they were listed last."""
+        return self.lists.shown()
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        """As `Source.call_tool`; the server gets the bytes of `context.arguments`."""
+        await self.lists.tools.recall()
+        began = time.monotonic()
+        outcome: CallOutcome | None = None
+        try:
+            outcome = await self.forward(self.lists.tools.original(name), context)
+        except Unavailable as failure:
+            outcome = self.refusal(failure)
+        finally:
+            took = round((time.monotonic() - began) * 1000, 1)
+            self._last_call = {"tool": name, "at": time.time(), "ms": took, "outcome": _word(outcome)}
+        return outcome
+
+    async def forward(self, name: str, context: CallContext) -> CallOutcome:
+        """One call of the tool with the server's own name. Raises `Unavailable`."""
+        return await self._use(lambda session: session.call(name, context), context.caller)
+
+    async def relay(
+        self, method: str, params: Mapping[str, msgspec.Raw], context: CallContext
+    ) -> CallOutcome:
+        """As `Source.relay`; starts or connects the server where need be."""
+        try:
+            return await self._use(lambda session: session.relay(method, params, context), context.caller)
+        except Unavailable as failure:
+            return self.refusal(failure)
+
+    async def greeting(self) -> Greeting | None:
+        """As `Source.greeting`: of the last session, else of one that is opened for this."""
+        if self._greeting is None:
+            try:
+                await self._over_session(_greeted)
+            except Unavailable:
+                return None
+        return self._greeting
+
+    async def subscribe(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:
+        """As `Source.subscribe`; over new sessions, too. A process of one caller tells nobody else."""
+        greeting = await self.greeting() if self.is_shared else None
+        offered = {} if greeting is None else greeting.capabilities.get("resources")
+        if not isinstance(offered, Mapping) or offered.get("subscribe") is not True:
+            return None
+        return await self._subscriptions.add(uri, listener)
+
+    def refusal(self, failure: Unavailable) -> Refusal:
+        """What the caller of a failed call reads (T-182)."""
+        return failure.refusal(self.id, self.state)
+
+    def became(self, state: SourceState, error: str | None) -> None:
+        """The connection's state is now this; `error` says why it is not what it should be."""
+        self.state = state
+        self._link_error = error
+        if state not in _ALIVE:
+            for known in self.lists.all:
+                known.stale = True
+        elif state == "ready":
+            self.lists.ask(one.kind for one in self.lists.all if one.stale)
+            self._subscriptions.renew()
+        self._settle()
+
+    def list_changed(self, capability: str) -> None:
+        """The server says that its `tools`, `prompts` or `resources` changed (T-107)."""
+        self.lists.ask(kinds.changed(capability), again=True)
+
+    def resource_changed(self, uri: str) -> None:
+        """The server says that the content of a resource changed."""
+        self._subscriptions.heard(uri)
+
+    async def refresh(self) -> None:
+        """Ask the server for its lists again, in the background."""
+        self.lists.ask((TOOLS, *EXTRAS), again=True)
+        self.touched()
+
+    def issues(self) -> Sequence[Issue]:
+        """What is wrong with the lists (T-4, T-11, T-16, T-19), and junk (T-93)."""
+        is_alive = self.state in _ALIVE  # other states say it by themselves
+        found = [issue for known in self.lists.all for issue in known.issues(is_alive=is_alive)]
+        if self.junk.flooded:
+            text = f"{self.id} wrote more than {FLOOD:,} lines within a minute that are no messages"
+            found.append(Issue("warning", "source", "SOURCE_JUNK_OUTPUT", text, details=f"source {self.id}"))
+        return found
+
+    def status(self) -> Mapping[str, Any]:
+        """What the server said of itself, junk, and the last call."""
+        members: dict[str, Any] = {
+            "stale": self.stale,
+            "junk": self.junk.count,
+            "firstJunk": list(self.junk.first),
+            "lastCall": self._last_call,
+        }
+        if sessions := self.sessions:
+            members |= sessions[-1].described()
+            members["strays"] = sum(one.exchange.strays for one in sessions)
+            members["inFlight"] = sum(one.exchange.busy for one in sessions)
+        return members
+
+    async def stop_asking(self) -> None:
+        """End what the source asks by itself, and begin nothing more; call this first in `close`."""
+        self._closed = True
+        await self.lists.stop()
+        await self._subscriptions.stop()
+
+    async def _use(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+        async def noted(session: Session) -> T:
+            self._greeting = session.greeting
+            return await ask(session)
+
+        if self._closed:
+            raise Unavailable("it was stopped")
+        return await self.over_session(noted, caller)
+
+    async def _over_session(self, ask: Callable[[Session], Awaitable[None]]) -> None:
+        await self._use(ask, None)
+
+    def _is_due(self, known: KnownList[Any]) -> bool:
+        """Whether a list is asked for again because somebody wants to see it."""
+        if self.state not in _ALIVE or time.monotonic() - known.tried_at < LIST_AGAIN_S:
+            return False
+        old = self._max_age_s is not None and known.age_s() > self._max_age_s
+        return known.items is None or old or (known.stale and self.state == "ready")
+
+    def _look(self) -> tuple[object, ...]:
+        errors = tuple(known.error for known in self.lists.all)
+        return self.state, self.error, self.stale, errors, self.lists.tools.items, self.lists.shown()
+
+    def _settle(self) -> None:
+        """Tell whoever watches, but only of what is new: they will list again."""
+        tools = self.lists.tools
+        error = self._link_error or tools.error
+        self.error = None if error is None else clean_text(error)
+        self.stale = tools.stale
+        before, self._seen = self._seen, self._look()
+        if self._seen != before:
+            self.touched()
+
+
+async def _greeted(session: Session) -> None:
+    """All that is wanted of the session is that it is there."""
+
+
+def _word(outcome: CallOutcome | None) -> str:
+    if outcome is None:
+        return "cancelled"
+    return outcome.reason.word if isinstance(outcome, Refusal) else "answered"

@@ -1,0 +1,213 @@
+"""A stdio MCP server as a source of tools (group G): when its process runs, and what is known of it.
+
+The process starts with the first need: a call, or a list nobody has seen before. What is said over its
+pipes is `session.py` and `transport.py`; the list and refusals are `foreign.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from workspace_server import log
+from workspace_server.config.model import StdioServer
+from workspace_server.processes.child import Child, Command, StartFailed
+from workspace_server.processes.confinement import Confinement
+from workspace_server.results import clean_text
+from workspace_server.source import SourceState
+from workspace_server.sources.mcp.failures import SessionFailed
+from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
+from workspace_server.sources.mcp.offer import Offer
+from workspace_server.sources.mcp.restart import Restarts
+from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session_supervisor import Link, LinkState
+from workspace_server.sources.mcp.source import ForeignSource, T
+from workspace_server.sources.mcp.stdio.processes import IDLE_S, PerCall, PerCaller, Processes, Shared
+from workspace_server.sources.mcp.stdio.transport import WRITE_S, StdioTransport
+
+Environment = Callable[[], Awaitable[Mapping[str, str]]]
+"""What every child sees (T-70), the PATH of the login shell included."""
+STDERR_LINES: Final = 20
+_STATES: Final[Mapping[LinkState, SourceState]] = {
+    "idle": "starting",
+    "starting": "starting",
+    "ready": "ready",
+    "backoff": "backoff",
+    "crash_looping": "crash_looping",
+    "failed": "failed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long the source waits, in seconds: for a handshake, for a message to be taken, for an end."""
+
+    start_s: float = 30.0
+    write_s: float = WRITE_S
+    polite_s: float = 2.0
+    term_s: float = 5.0
+    idle_s: float = IDLE_S
+
+
+class StdioSource(ForeignSource):
+    """One entry of the configuration.
+
+    Its tools come from the cache where there is one, without starting anything; the first call starts the
+    process, and the list is refreshed then (T-7, T-83).
+    """
+
+    def __init__(
+        self,
+        server: StdioServer,
+        *,
+        root: str,
+        environment: Environment,
+        version: str,
+        cache: ListCache | None = None,
+        confinement: Confinement | None = None,
+        patience: Patience = Patience(),
+        restarts: Callable[[], Restarts] = Restarts,
+    ) -> None:
+        """Nothing is started yet.
+
+        Args:
+            server: the entry, trusted and enabled.
+            root: absolute path of the workspace.
+            environment: asked before each start; `server.env` is put on top.
+            version: of this product.
+            cache: where the last good list is kept.
+            confinement: what its processes are held to.
+            patience: how long is waited for what.
+            restarts: makes the record by which a server that ended is started again.
+        """
+        identity = {"command": server.command, "env": dict(server.env), "cwd": server.cwd, "root": root}
+        super().__init__("stdio", _offer(server), state="starting", cache=cache, cache_key=key_of(identity))
+        self._server = server
+        self._root = root
+        self._environment = environment
+        self._version = version
+        self._confinement = confinement
+        self._patience = patience
+        self._record = restarts()
+        self._starts = 0
+        self._child: Child | None = None
+        self._processes: Processes = self._arrange()
+
+    @property
+    def sessions(self) -> Sequence[Session]:
+        """The open sessions."""
+        return [link.session for link in self._processes.links if link.session is not None]
+
+    @property
+    def is_shared(self) -> bool:
+        """See `ForeignSource.is_shared`."""
+        return isinstance(self._processes, Shared)
+
+    async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
+        """As `ForeignSource.over_session`; starts a process where none runs."""
+        async with self._processes.use(caller) as session:
+            return await ask(session)
+
+    async def refresh(self) -> None:
+        """Start at once what is down, and list again (T-89)."""
+        self._record.forgive()
+        if isinstance(self._processes, Shared):
+            self._processes.link.try_now()
+        await super().refresh()
+
+    def status(self) -> Mapping[str, Any]:
+        """Beside what all foreign sources say: pid, starts, and the last lines of stderr (T-88, T-89)."""
+        child = self._child
+        running = child is not None and child.returncode is None
+        return {
+            "pid": child.pid if child is not None and running else None,
+            "processes": len(self.sessions),
+            "restarts": max(0, self._starts - 1),
+            "stderr": [] if child is None else self._shown(child.stderr.lines(STDERR_LINES)),
+            **super().status(),
+        }
+
+    async def close(self) -> None:
+        """End all processes; nothing they started is left (T-90). Idempotent."""
+        await self.stop_asking()
+        await self._processes.close()
+
+    def _arrange(self) -> Processes:
+        if self._server.sharing == "session":
+            return PerCaller(self._link, self._patience.idle_s)
+        return PerCall(self._link) if self._server.sharing == "call" else Shared(self._link)
+
+    def _link(self) -> Link:
+        shared = self._server.sharing == "workspace"
+
+        def told() -> None:
+            # one process more says nothing new of a server that is known to work
+            if shared or link.state != "starting" or self.state != "ready":
+                self.became(_STATES[link.state], link.error)
+
+        link = Link(self._start, told, source=self.id, revive=shared, restarts=self._record)
+        return link
+
+    async def _start(self, on_end: Callable[[str], None]) -> Session:
+        patience = self._patience
+        self._starts += 1
+        env = {**await self._environment(), **self._server.env}
+        cwd = self._server.cwd or self._root
+        try:
+            child = await Child.start(
+                Command(self._server.command, env, cwd, self._confinement),
+                name=self.id,
+                on_stderr=self._heard,
+            )
+        except StartFailed as failure:
+            raise SessionFailed(clean_text(str(failure)), final=True) from None
+        self._child = child
+        log.info("source_started", source=self.id, pid=child.pid)
+        transport = StdioTransport(
+            child,
+            write_s=patience.write_s,
+            polite_s=patience.polite_s,
+            term_s=patience.term_s,
+            hidden=self._server.env.values(),
+        )
+        session = await Session.open(
+            transport,
+            source=self.id,
+            root=self._root,
+            timeout_s=patience.start_s,
+            on_change=self.list_changed,
+            on_update=self.resource_changed,
+            on_end=on_end,
+            version=self._version,
+            junk=self.junk,
+        )
+        try:
+            await session.settle()
+        except BaseException:
+            await session.close()
+            raise
+        return session
+
+    def _shown(self, lines: Sequence[str]) -> list[str]:
+        return [log.without(line, self._server.env.values()) for line in lines]
+
+    def _heard(self, line: str) -> None:
+        """A line of standard error, for the log, without what the entry set."""
+        log.info("source_stderr", source=self.id, line=log.without(line, self._server.env.values()))
+
+
+def _offer(server: StdioServer) -> Offer:
+    return Offer(
+        server.namespace,
+        server.bare,
+        server.separator,
+        server.default,
+        server.include,
+        server.exclude,
+        server.keywords,
+        server.visibility,
+        server.timeout_s,
+        server.visibilities,
+        server.task,
+    )

@@ -1,0 +1,105 @@
+"""One process as a connection: messages are lines on its standard input and output (T-84, T-103, T-104)."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections import deque
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Final
+
+from protocol.versions import Era
+from workspace_server import log
+from workspace_server.processes.child import Child, WriteFailed
+from workspace_server.sources.mcp.failures import TransportEnded
+from workspace_server.sources.mcp.stdio.framing import MAX_LINE, Lines, one_line
+
+MAX_WORDS: Final = 200
+WRITE_S: Final = 10.0
+LAST_WORDS_S: Final = 0.1
+"""What a process wrote before it ended is still read, unless something it left behind goes on for longer."""
+
+
+class StdioTransport:
+    """The connection to a child. Owns it: `close` leaves nothing of it behind (T-90, T-106).
+
+    Args:
+        child: the process.
+        write_s: how long a message may take to be taken. polite_s, term_s: see `Child.stop`.
+        hidden: values that stand in no text about how it ended.
+    """
+
+    def __init__(
+        self,
+        child: Child,
+        *,
+        write_s: float = WRITE_S,
+        polite_s: float = 2.0,
+        term_s: float = 5.0,
+        hidden: Iterable[str] = (),
+    ) -> None:
+        self._child = child
+        self._hidden = tuple(hidden)
+        self._write_s = write_s
+        self._polite_s = polite_s
+        self._term_s = term_s
+        self._lines = Lines()
+        self._ready: deque[bytes] = deque()
+        self._watch = asyncio.create_task(self._end_with_process(), name=f"watch-{child.pid}")
+
+    async def send(self, message: bytes) -> None:
+        """As `Transport.send`; a process that does not read ends the connection after 10 s."""
+        try:
+            await self._child.write(one_line(message), self._write_s)
+        except WriteFailed as failure:
+            raise TransportEnded(self._exit() or str(failure)) from None
+
+    async def receive(self) -> bytes:
+        """The next line, whatever it is."""
+        while not self._ready:
+            if self._lines.overflowed:
+                raise TransportEnded(f"sent a message of more than {MAX_LINE // 2**20} MiB", too_large=True)
+            chunk = await self._child.read()
+            if not chunk:
+                raise TransportEnded(await self._last_words())
+            self._ready.extend(self._lines.feed(chunk))
+        return self._ready.popleft()
+
+    def negotiated(self, era: Era, revision: str) -> None:
+        """Lines are the same in every revision."""
+
+    async def close(self) -> None:
+        """End the process and everything it started; at once if the caller is cancelled."""
+        self._watch.cancel()
+        try:
+            await self._child.stop(polite_s=self._polite_s, term_s=self._term_s)
+        finally:
+            await asyncio.gather(self._watch, return_exceptions=True)
+
+    async def _end_with_process(self) -> None:
+        """Where it left somebody behind who holds its output, the output would never end."""
+        await self._child.wait()
+        await asyncio.sleep(LAST_WORDS_S)
+        await self._child.kill()
+
+    async def _last_words(self) -> str:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._child.wait()
+        return self._exit() or "closed its output"
+
+    def _exit(self) -> str | None:
+        code = self._child.returncode
+        if code is None:
+            return None
+        words = "".join(self._child.stderr.lines(1)).strip()[:MAX_WORDS]
+        return f"{_ending(code)}: {log.without(words, self._hidden)}" if words else _ending(code)
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    with suppress(ValueError):
+        return f"was ended by {signal.Signals(-code).name}"
+    return f"was ended by signal {-code}"

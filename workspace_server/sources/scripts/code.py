@@ -1,0 +1,97 @@
+"""`execute_code`: Python that a model wrote, run like a script of the workspace (T-80).
+
+Only there when the user switched it on, and every call asks for approval showing the code. The code sees the
+functions of `library/lmtb_tool.py`, nothing of the workspace on its import path.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from workspace_server.source import CallContext, CallOutcome, InvalidArguments, Source, Tool, ToolError
+from workspace_server.sources.scripts.definition.bundle import Bundle
+from workspace_server.sources.scripts.execution.materials import Materials
+from workspace_server.sources.scripts.execution.private import PrivateFolder
+from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
+from workspace_server.sources.scripts.slots import Slots
+
+NAME: Final = "execute_code"
+_FILE: Final = "code.py"
+_DESCRIPTION: Final = (
+    "Run Python code in a process of its own, in the workspace's folder. What it prints is the result."
+    " `import lmtb_tool` gives list_tools(), tool_search(query), call_tool(name, arguments),"
+    " return_object(value)."
+)
+TOOL: Final = Tool(
+    NAME,
+    {
+        "name": NAME,
+        "description": _DESCRIPTION,
+        "inputSchema": {
+            "type": "object",
+            "properties": {"code": {"type": "string", "description": "The Python code."}},
+            "required": ["code"],
+            "additionalProperties": False,
+        },
+    },
+    timeout_s=60.0,
+    asks=True,
+)
+
+
+class CodeSource(Source):
+    """The one tool `execute_code`. Arguments as those of `ScriptSource`."""
+
+    id = NAME
+    kind = "builtin"
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        environment: Environment,
+        run_dir: Path,
+        slots: Slots | None = None,
+        term_s: float = TERM_S,
+    ) -> None:
+        self._root = root
+        self._private = PrivateFolder(run_dir, NAME)
+        self._materials = Materials(self._private.path / "tools")
+        self._runner = Runner(self._private.path / "c", root, environment, confined=True, term_s=term_s)
+        self._slots = slots or Slots()
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """The one tool."""
+        return (TOOL,)
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        """Run the code (see `Source.call_tool`)."""
+        try:
+            content = arguments["code"].encode()
+        except UnicodeEncodeError:
+            raise InvalidArguments("/code", "it holds half of a surrogate pair") from None
+        bundle = Bundle({_FILE: content}, frozenset(), {})
+        async with self._slots.place() as refusal:
+            with self._materials.held([bundle]):
+                return refusal or await self._run(bundle, context)
+
+    async def _run(self, bundle: Bundle, context: CallContext) -> CallOutcome:
+        try:
+            folder = await asyncio.to_thread(self._place, bundle)
+        except OSError as error:
+            raise ToolError(f"the code cannot be prepared: {error.strerror or 'the disk fails'}") from None
+        job = Job(TOOL, python(folder / _FILE, folder, []), self._root, {})
+        return await self._runner.run(job, {}, context.toolbox, self._slots.lent())
+
+    async def close(self) -> None:
+        """End what runs, and remove what was written for it."""
+        await self._runner.close()
+        await asyncio.to_thread(self._materials.close)
+        await asyncio.to_thread(self._private.close)
+
+    def _place(self, bundle: Bundle) -> Path:
+        self._private.open()
+        return self._materials.place([bundle])[0]

@@ -1,0 +1,1 @@
+"""What a script tool is: its folder, manifest, parameters and files."""

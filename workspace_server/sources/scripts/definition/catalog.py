@@ -1,0 +1,243 @@
+"""The script tools of some folders as they are now, each read again when it changed, and only then.
+
+A tool that is just being written keeps its last whole version for a moment (T-65). Putting the tools together
+is `snapshot.py`; running them is `sources/scripts/source.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from workspace_server.files.change_detection import Glance
+from workspace_server.files.file_identity import is_settled
+from workspace_server.sources.scripts.definition import bundle as bundles
+from workspace_server.sources.scripts.definition.bundle import Bundle, Unreadable
+from workspace_server.sources.scripts.definition.folders import MANIFEST, Survey, Tree
+from workspace_server.sources.scripts.definition.manifest import Invalid, Manifest
+from workspace_server.sources.scripts.definition.script import Libraries, Script, script, shown
+from workspace_server.sources.scripts.definition.snapshot import Draft, Snapshot
+from workspace_server.trust.item import Verdict
+
+HALF_WRITTEN_S: Final = 2.0
+"""How long the last whole version of a tool stands in for one that cannot be read (T-65)."""
+Trust = Callable[[Mapping[str, str]], Mapping[str, Verdict]]
+"""Digests by key in, verdicts by key out; asked once per look, for all tools."""
+
+
+@dataclass(slots=True)
+class _Entry:
+    """One folder: its files when they were last read, what came of them, and what stands in for that."""
+
+    place: str
+    survey: Survey
+    settled: bool
+    libraries: Libraries
+    current: Script | Invalid
+    whole: Script | None = None
+    broken_since: float = 0.0
+
+
+@dataclass(slots=True)
+class _Library:
+    survey: Survey
+    settled: bool
+    bundle: Bundle | Invalid
+
+
+class Catalog:
+    """The tools of `folders`. Its methods block, and may be called from any thread.
+
+    Args:
+        folders: tools folders, those whose names win first; missing ones are fine.
+        root: the workspace.
+        trust: decides what may run; None where everything belongs to the user.
+        libraries: folders that scripts may import from, looked at and trusted like the scripts.
+        clock: monotonic seconds. wall_ns: the wall clock in nanoseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        folders: Sequence[Path],
+        root: Path,
+        trust: Trust | None,
+        *,
+        libraries: Sequence[Path] = (),
+        clock: Callable[[], float] = time.monotonic,
+        wall_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self._folders = tuple(folders)
+        self._root = root
+        self._trust = trust
+        self._library_folders = tuple(libraries)
+        self._clock = clock
+        self._wall_ns = wall_ns
+        self._lock = threading.Lock()
+        self._tree = Tree(wall_ns)
+        self._entries: dict[str, _Entry] = {}
+        self._libraries: dict[Path, _Library] = {}
+        self._last = Snapshot()
+        self._is_empty = False
+
+    def look(self, glance: Glance | None = None) -> Snapshot:
+        """The tools now; the same object while nothing changes. `glance` hears what they depend on."""
+        with self._lock:
+            folders = (*self._folders, *self._library_folders)
+            was_empty, self._is_empty = self._is_empty, not any(map(os.path.lexists, folders))
+            if was_empty and self._is_empty:
+                if glance is not None:
+                    _saw_all(glance, map(os.fspath, folders))
+                return self._last
+            self._tree.begin()
+            draft = Draft(str(self._root))
+            libraries = self._read_libraries(draft)
+            seen: dict[str, _Entry] = {}
+            for folder in self._folders:
+                walk = self._tree.walk(folder)
+                draft.note_walk(walk, shown(folder, self._root))
+                for survey in walk.tools:
+                    if survey.folder not in seen:
+                        seen[survey.folder] = self._refreshed(survey, libraries)
+            self._tree.forget()
+            self._entries = seen
+            self._offer(seen.values(), draft)
+            snapshot = draft.done()
+            if snapshot != self._last:
+                self._last = snapshot
+            if glance is not None:
+                self._show(glance)
+            return self._last
+
+    def _show(self, glance: Glance) -> None:
+        _saw_all(glance, map(os.fspath, (*self._folders, *self._library_folders)))
+        _saw_all(glance, self._tree.looked_at)
+        scripts = [entry.current for entry in self._entries.values()]
+        is_plain = all(isinstance(one, Script) and one.manifest.cwd is None for one in scripts)
+        is_read = all(isinstance(one.bundle, Bundle) for one in self._libraries.values())
+        if not (is_plain and is_read and self._tree.has_no_links):
+            glance.doubt()  # what stands in has its time, and what a link leads to is elsewhere
+
+    def confirm(self, listed: Script) -> bool:
+        """Whether a tool that is about to run is still what was listed, and may run (T-63)."""
+        with self._lock:
+            self._tree.begin()
+            survey = self._tree.survey(listed.folder)
+            if MANIFEST not in (*survey.files, *(name for name, _ in survey.links)):
+                return False
+            entry = self._refreshed(survey, self._read_libraries(Draft("")))
+            current = self._standing(entry)[0]
+            return (
+                current is not None and current.is_same(listed) and self._verdicts([current])[0] == "trusted"
+            )
+
+    def _read_libraries(self, draft: Draft) -> Libraries:
+        found = {}
+        for folder in self._library_folders:
+            survey = self._tree.survey(str(folder))
+            library = self._libraries.get(folder)
+            if library is None or not library.settled or library.survey != survey:
+                library = self._libraries[folder] = self._read_library(survey, library)
+            place = shown(folder, self._root)
+            if isinstance(library.bundle, Bundle):
+                found[place] = library.bundle
+            else:
+                draft.warn("SCRIPT_LIBRARY_INVALID", f"{place} is no library: {library.bundle.reason}")
+        return found
+
+    def _read_library(self, survey: Survey, before: _Library | None) -> _Library:
+        bundle, settled = self._read(survey)
+        if before is not None and isinstance(bundle, Bundle) and bundle == before.bundle:
+            bundle = before.bundle  # the same object, so that nobody looks further
+        return _Library(survey, settled, bundle)
+
+    def _read(self, survey: Survey) -> tuple[Bundle | Invalid, bool]:
+        """The files of a folder, and whether they are what the survey saw and will not change unseen."""
+        now = self._wall_ns()
+        try:
+            bundle, stamps = bundles.read(survey)
+        except Unreadable as error:
+            return Invalid(str(error)), False
+        settled = all(is_settled(stamp, now) for stamp in survey.stamps)
+        return bundle, settled and set(stamps) <= set(survey.stamps)
+
+    def _refreshed(self, survey: Survey, libraries: Libraries) -> _Entry:
+        """The entry of a folder, its files read again only if something about them changed."""
+        entry = self._entries.get(survey.folder)
+        if entry is not None and entry.settled and entry.survey == survey and entry.libraries == libraries:
+            return entry
+        bundle, settled = self._read(survey)
+        current = self._made(survey.folder, bundle, libraries)
+        if entry is None:
+            entry = self._entries[survey.folder] = _Entry(
+                shown(survey.folder, self._root), survey, settled, libraries, current
+            )
+        elif isinstance(entry.current, Script):
+            if isinstance(current, Invalid):
+                entry.broken_since = self._clock()
+            elif current.is_same(entry.current):
+                current = entry.current  # the same object, so that nobody looks further
+        entry.survey, entry.settled, entry.libraries, entry.current = survey, settled, libraries, current
+        if isinstance(current, Script):
+            entry.whole = current
+        return entry
+
+    def _made(self, folder: str, bundle: Bundle | Invalid, libraries: Libraries) -> Script | Invalid:
+        if isinstance(bundle, Invalid):
+            return bundle
+        place = shown(folder, self._root)
+        return script(folder, place, bundle, libraries, of_workspace=self._trust is not None)
+
+    def _offer(self, entries: Iterable[_Entry], draft: Draft) -> None:
+        found = []
+        for entry in entries:
+            standing, reason = self._standing(entry)
+            if standing is None:
+                draft.invalid(entry.place, reason)
+                continue
+            if reason:
+                text = f"The script tool in {entry.place} cannot be read just now, its last version answers"
+                draft.warn("SCRIPT_TOOL_INVALID", f"{text}: {reason}", standing.manifest.name)
+            found.append((standing, entry.place))
+        for (standing, place), verdict in zip(found, self._verdicts([one for one, _ in found]), strict=True):
+            draft.add(standing, verdict, place)
+
+    def _standing(self, entry: _Entry) -> tuple[Script | None, str]:
+        """The version of a tool that answers, and what is wrong with the files as they are."""
+        if isinstance(entry.current, Script):
+            problem = _folder_problem(self._root, entry.current.manifest)
+            return (None, problem) if problem else (entry.current, "")
+        if entry.whole is not None and self._clock() - entry.broken_since > HALF_WRITTEN_S:
+            entry.whole = None
+        return entry.whole, entry.current.reason
+
+    def _verdicts(self, scripts: Sequence[Script]) -> list[Verdict]:
+        if self._trust is None:
+            return ["trusted"] * len(scripts)
+        verdicts = self._trust({one.item.key: one.item.digest() for one in scripts})
+        return [verdicts.get(one.item.key, "never") for one in scripts]
+
+
+def _saw_all(glance: Glance, paths: Iterable[str]) -> None:
+    for path in paths:
+        glance.saw(path)
+
+
+def working_folder(root: Path, cwd: str) -> Path | None:
+    """The folder a `cwd` names, without links; None where it is none or not in the workspace. Blocks."""
+    try:
+        folder, real = (root / cwd).resolve(), root.resolve()
+        return folder if folder.is_relative_to(real) and folder.is_dir() else None
+    except (OSError, RuntimeError):
+        return None
+
+
+def _folder_problem(root: Path, manifest: Manifest) -> str:
+    """What is wrong with the working folder; asked each time, because it may come and go."""
+    if manifest.cwd is None or working_folder(root, manifest.cwd) is not None:
+        return ""
+    return "cwd is no folder inside the workspace"

@@ -1,0 +1,262 @@
+"""`tool.toml`: what a script tool says about itself. Pure: bytes in, a manifest or the reason against it out.
+
+Whether the script exists and what it is, is `bundle.py` and `catalog.py`; the schema that clients see is
+`schema.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any, Final
+
+from workspace_server.results import clean_text
+from workspace_server.source import TaskUse, Visibility
+from workspace_server.sources.scripts.definition.parameters import (
+    Bad,
+    Parameter,
+    json_value,
+    one_line,
+    parameters,
+    quoted,
+)
+
+MAX_BYTES: Final = 256 * 1024
+TIMEOUT_S: Final = 60.0
+_MAX_TIMEOUT_S: Final = 600
+_MAX_TASK_S: Final = 24 * 3600
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OURS: Final = "LMTB_"
+_REFUSED: Final = frozenset({"PATH", "PYTHONPATH", "NODE_OPTIONS"})
+_REFUSED_PREFIXES: Final = ("LD_", "DYLD_", "GIT_")
+_SHORTHANDS: Final[Mapping[str, Visibility]] = {"discoverable": "ondemand", "always_visible": "always"}
+_HINTS: Final = frozenset({"readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"})
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A `tool.toml` that is in order.
+
+    Attributes:
+        script: the program, relative to the tool's folder, `/` between parts, no `..`.
+        parameters: the arguments in file order.
+        asks: whether a person is asked before every call.
+        timeout_s: the longest one call may take.
+        cwd: folder to run in, relative to the workspace or absolute; None for its root.
+        env: variables it sets.
+        network: whether it goes out, so that its calls are rate limited.
+        task: whether a call may go on as a task; such a one may take a day.
+        unknown: keys nobody knows.
+    """
+
+    name: str
+    description: str
+    script: str
+    keywords: tuple[str, ...] = ()
+    visibility: Visibility = "native"
+    parameters: tuple[Parameter, ...] = ()
+    asks: bool = False
+    timeout_s: float = TIMEOUT_S
+    cwd: str | None = None
+    env: Mapping[str, str] = field(default_factory=dict)
+    network: bool = False
+    task: TaskUse = "forbidden"
+    annotations: Mapping[str, Any] | None = None
+    output_schema: Mapping[str, Any] | None = None
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """Why a folder is no tool, for whoever wrote it."""
+
+    reason: str
+
+
+def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest | Invalid:
+    """Read a `tool.toml`.
+
+    Args:
+        content: the file.
+        folder_name: the last part of the folder's path, the name of a tool that has none of its own.
+        of_workspace: whether it comes with a project, and so may not set every variable (TR8).
+    """
+    # loaded with the first tool there is
+    import tomllib  # noqa: PLC0415
+
+    if len(content) > MAX_BYTES:
+        return Invalid(f"tool.toml is larger than {MAX_BYTES // 1024} KiB")
+    try:
+        table = tomllib.loads(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return Invalid("tool.toml is not UTF-8")
+    except tomllib.TOMLDecodeError as error:
+        return Invalid(f"tool.toml is not valid TOML{_position(error)}")
+    except RecursionError:
+        return Invalid("tool.toml is nested too deep")
+    except ValueError:  # an integer of more digits than Python reads
+        return Invalid("tool.toml holds a number that is too long")
+    try:
+        return _manifest(table, folder_name, of_workspace)
+    except Bad as bad:
+        return Invalid(str(bad))
+
+
+def _position(error: ValueError) -> str:
+    """The parser's complaint without what it quotes from the file."""
+    where = re.search(r"\((at .*)\)$", str(error))
+    return f" ({where[1]})" if where else ""
+
+
+def _manifest(table: dict[str, Any], folder_name: str, of_workspace: bool) -> Manifest:
+    unknown = [key for key in table if key not in _KEYS]
+    members = {key: read(table[key]) for key, read in _READERS.items() if key in table}
+    members["parameters"] = parameters(table.get("parameters", {}), unknown)
+    members["env"] = _environment(table.get("env", {}), of_workspace)
+    for key in ("description", "script"):
+        if key not in members:
+            raise Bad(f"{key} is missing")
+    if "name" not in members:
+        members["name"] = _name(folder_name)
+    longest = _MAX_TIMEOUT_S if members.get("task", "forbidden") == "forbidden" else _MAX_TASK_S
+    if members.get("timeout_s", TIMEOUT_S) > longest:
+        raise Bad(f"timeout_s must be a number from 1 to {longest}")
+    return Manifest(
+        **{_FIELDS.get(key, key): value for key, value in members.items()},
+        visibility=_visibility(table),
+        unknown=tuple(clean_text(key)[:64] for key in unknown),
+    )
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise Bad(f"name {quoted(value)} must be 1 to 64 of A-Z a-z 0-9 _ -")
+    return value
+
+
+def _description(value: object) -> str:
+    text = one_line(clean_text(value)) if isinstance(value, str) else ""
+    if not text:
+        raise Bad("description must be a text that is not empty")
+    return text
+
+
+def _keywords(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
+        raise Bad("keywords must be an array of strings")
+    return tuple(one_line(clean_text(word)) for word in value)
+
+
+def _script(value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise Bad("script must be the name of a file")
+    path = PurePosixPath(value)
+    if path.is_absolute() or ".." in path.parts:
+        raise Bad("script must lie in the tool's own folder, and be relative to it")
+    return str(path)
+
+
+def _flag(key: str) -> Callable[[object], bool]:
+    def read(value: object) -> bool:
+        if not isinstance(value, bool):
+            raise Bad(f"{key} must be true or false")
+        return value
+
+    return read
+
+
+def _timeout(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1 <= value <= _MAX_TASK_S:
+        raise Bad(f"timeout_s must be a number from 1 to {_MAX_TIMEOUT_S}")
+    return float(value)
+
+
+def _task(value: object) -> TaskUse:
+    if value == "required":
+        return "required"
+    if not isinstance(value, bool):
+        raise Bad('task must be true, false or "required"')
+    return "optional" if value else "forbidden"
+
+
+def _cwd(value: object) -> str:
+    if not isinstance(value, str) or not value.strip() or "\0" in value:
+        raise Bad("cwd must be the name of a folder")
+    return value
+
+
+def _visibility(table: Mapping[str, Any]) -> Visibility:
+    words: tuple[Visibility, ...] = ("native", "ondemand", "always")
+    said: set[Visibility] = set()
+    if "visibility" in table:
+        if table["visibility"] not in words:
+            raise Bad(f"visibility {quoted(table['visibility'])} is not one of {', '.join(words)}")
+        said.add(table["visibility"])
+    for key, meaning in _SHORTHANDS.items():
+        if _flag(key)(table.get(key, False)):
+            said.add(meaning)
+    if len(said) > 1:
+        raise Bad("visibility, discoverable and always_visible say different things")
+    return said.pop() if said else "native"
+
+
+def _environment(value: object, of_workspace: bool) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise Bad("env must be a table")
+    for name, text in value.items():
+        if not _VARIABLE.fullmatch(name):
+            raise Bad(f"env: {quoted(name)} is no name of a variable")
+        if not isinstance(text, str) or "\0" in text:
+            raise Bad(f"env.{name} must be a string")
+        if name.startswith(_OURS):
+            raise Bad(f"env.{name}: names beginning with {_OURS} are ours")
+        if of_workspace and (name in _REFUSED or name.startswith(_REFUSED_PREFIXES) or text.startswith("()")):
+            raise Bad(f"env.{name} cannot be set by a file of the workspace")
+    return value
+
+
+def _annotations(value: object) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise Bad("annotations must be a table")
+    for key, hint in value.items():
+        if key in _HINTS and not isinstance(hint, bool):
+            raise Bad(f"annotations.{key} must be true or false")
+    if not isinstance(value.get("title", ""), str):
+        raise Bad("annotations.title must be a string")
+    plain: Mapping[str, Any] = json_value(value, "annotations")
+    return plain
+
+
+def _output_schema(value: object) -> Mapping[str, Any]:
+    # clients of older revisions drop a whole list in which one result may be something else
+    if not isinstance(value, dict) or value.get("type") != "object":
+        raise Bad('output_schema must be a JSON Schema with type = "object"')
+    schema: Mapping[str, Any] = json_value(value, "output_schema")
+    # loaded for the few tools that promise a shape
+    from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
+
+    try:
+        validator_for(schema)
+    except ValueError as error:
+        raise Bad(f"output_schema: {one_line(clean_text(str(error)))[:200]}") from None
+    return schema
+
+
+_READERS: Final[Mapping[str, Callable[[object], Any]]] = {
+    "name": _name,
+    "description": _description,
+    "keywords": _keywords,
+    "script": _script,
+    "requires_approval": _flag("requires_approval"),
+    "timeout_s": _timeout,
+    "cwd": _cwd,
+    "network": _flag("network"),
+    "task": _task,
+    "annotations": _annotations,
+    "output_schema": _output_schema,
+}
+_FIELDS: Final = {"requires_approval": "asks"}
+_KEYS: Final = frozenset({*_READERS, "parameters", "env", "visibility", *_SHORTHANDS})

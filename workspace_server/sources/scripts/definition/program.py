@@ -1,0 +1,67 @@
+"""How a tool's program is started: Python by an interpreter of ours, anything else directly (T-68). Pure.
+
+Never through a shell; a `#!` line is read here, so that a private folder need not allow running files.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+from workspace_server.results import clean_text
+from workspace_server.sources.scripts.definition.bundle import Bundle
+from workspace_server.sources.scripts.definition.parameters import Bad
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The file to run.
+
+    Attributes:
+        name: the file, relative to its folder.
+        interpreter: program and arguments that stand before it; empty for one that runs by itself.
+        is_python: whether an interpreter of ours runs it instead.
+    """
+
+    name: str
+    interpreter: tuple[str, ...] = ()
+    is_python: bool = False
+
+
+def program(bundle: Bundle, script: str) -> Program:
+    """The program of a tool.
+
+    Raises:
+        Bad: it is not there, or nothing says how to run it.
+    """
+    name = bundle.find(script)
+    if name is None:
+        raise Bad(f"script {script} is not in its folder, or no file")
+    content = bundle.contents[name]
+    if not content:
+        raise Bad(f"script {script} is empty")
+    if PurePosixPath(script).suffix == ".py":
+        return Program(name, is_python=True)
+    if content.startswith(b"#!"):
+        return Program(name, _interpreter(script, content))
+    if b"\0" not in content[:1024]:
+        raise Bad(f"script {script} is no .py file and does not begin with #! and an interpreter")
+    if name not in bundle.executable:
+        raise Bad(f"script {script} is not executable; chmod +x would make it so")
+    return Program(name)
+
+
+def _interpreter(script: str, content: bytes) -> tuple[str, ...]:
+    """The words of a `#!` line as the kernel reads them: a program and at most one argument."""
+    line = content[2:].partition(b"\n")[0]
+    if line.endswith(b"\r"):
+        raise Bad(f"the #! line of {script} ends with CR LF; write the file with LF line ends")
+    try:
+        words = line.decode().strip().split(maxsplit=1)
+    except UnicodeDecodeError:
+        raise Bad(f"the #! line of {script} is not UTF-8") from None
+    if not words or not words[0].startswith("/") or "\0" in line.decode():
+        raise Bad(f"the #! line of {script} must name its interpreter by an absolute path")
+    if clean_text(words[0]) != words[0]:
+        raise Bad(f"the #! line of {script} holds characters nobody can see")
+    return tuple(words)

@@ -1,0 +1,55 @@
+"""What clients see of a manifest: the tool object of `tools/list`, its schema generated (T-67). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from workspace_server.source import Tool
+from workspace_server.sources.scripts.definition.manifest import Manifest
+
+
+def input_schema(manifest: Manifest) -> dict[str, Any]:
+    """The JSON Schema of the arguments: file order throughout, so the same bytes each time."""
+    schema: dict[str, Any] = {
+        "type": "object",
+        "properties": {parameter.name: parameter.schema for parameter in manifest.parameters},
+        "additionalProperties": False,
+    }
+    if required := [parameter.name for parameter in manifest.parameters if parameter.required]:
+        schema["required"] = required
+    return schema
+
+
+def tool(manifest: Manifest, fingerprint: str) -> Tool:
+    """The tool a manifest describes; `fingerprint` tells exactly which bytes run."""
+    definition: dict[str, Any] = {
+        "name": manifest.name,
+        "description": manifest.description,
+        "inputSchema": input_schema(manifest),
+    }
+    if manifest.output_schema is not None:
+        definition["outputSchema"] = manifest.output_schema
+    if manifest.annotations is not None:
+        definition["annotations"] = manifest.annotations
+    return Tool(
+        manifest.name,
+        definition,
+        manifest.visibility,
+        manifest.keywords,
+        timeout_s=manifest.timeout_s,
+        asks=manifest.asks,
+        rated=manifest.network,
+        fingerprint=fingerprint,
+        task=manifest.task,
+    )
+
+
+def filled(manifest: Manifest, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with the defaults of those that were left out, in file order."""
+    defaults = {
+        parameter.name: parameter.schema["default"]
+        for parameter in manifest.parameters
+        if "default" in parameter.schema and parameter.name not in arguments
+    }
+    return {**arguments, **defaults}

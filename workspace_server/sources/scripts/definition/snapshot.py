@@ -1,0 +1,95 @@
+"""The script tools of one moment, put together: what is offered, what waits for trust, what is wrong. Pure.
+
+Which version of each tool counts is decided in `catalog.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from protocol.issues import Issue
+from workspace_server.results import clean_text, well_formed
+from workspace_server.source import Tool
+from workspace_server.sources.scripts.definition.folders import Walk
+from workspace_server.sources.scripts.definition.script import Script
+from workspace_server.trust.item import Item, Verdict, trust_command
+
+MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
+_CATEGORIES: Final = {"TRUST_PENDING": "trust", "TOOL_NAME_CLASH": "names"}
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All tools at one moment.
+
+    Attributes:
+        scripts: those that can be called, by name. tools: their definitions.
+        pending: names that wait for trust.
+        items: everything that a user could trust.
+        issues: what is wrong.
+    """
+
+    scripts: Mapping[str, Script] = field(default_factory=dict)
+    tools: tuple[Tool, ...] = ()
+    pending: frozenset[str] = frozenset()
+    items: tuple[Item, ...] = ()
+    issues: tuple[Issue, ...] = ()
+
+
+class Draft:
+    """A snapshot in the making. `trust_path` is what `lmtb trust` wants."""
+
+    def __init__(self, trust_path: str) -> None:
+        self._command = trust_command(trust_path)
+        self._scripts: dict[str, Script] = {}
+        self._pending: set[str] = set()
+        self._items: list[Item] = []
+        self._issues: list[Issue] = []
+        self._bytes = 0
+
+    def warn(self, code: str, message: str, tool_name: str | None = None, details: str | None = None) -> None:
+        """Note a warning about scripts."""
+        category = _CATEGORIES.get(code, "script")
+        self._issues.append(Issue("warning", category, code, well_formed(message), tool_name, details))
+
+    def note_walk(self, walk: Walk, shown: str) -> None:
+        """Note what a walk left out."""
+        for relative, reason in walk.skipped:
+            self.warn("SCRIPT_TOOL_INVALID", f"{shown}/{clean_text(relative)} is left out: {reason}")
+        if not walk.complete:
+            text = f"There is more in {shown} than can be looked at; the rest is left out"
+            self._issues.append(Issue("error", "tools/list", "TOOL_LIST_TRUNCATED", well_formed(text)))
+
+    def invalid(self, shown: str, reason: str) -> None:
+        """Note a folder that is no tool (T-61)."""
+        self.warn("SCRIPT_TOOL_INVALID", f"The script tool in {shown} is left out: {reason}")
+
+    def add(self, script: Script, verdict: Verdict, shown: str) -> None:
+        """Take in a tool: offered, waiting for trust, or behind another one of its name (T-61, T-62)."""
+        name = script.manifest.name
+        self._bytes += script.bundle.size
+        if self._bytes > MAX_TOTAL_BYTES:
+            self.invalid(shown, f"all scripts together are larger than {MAX_TOTAL_BYTES >> 20} MiB")
+            return
+        self._items.append(script.item)
+        if verdict != "trusted":
+            self._pending.add(name)
+            why = "was never trusted" if verdict == "never" else "has changed since it was trusted"
+            self.warn("TRUST_PENDING", f'The script tool "{name}" {why}', name, self._command)
+        elif name in self._scripts:
+            keeper = self._scripts[name].item.key.removeprefix("script:")
+            self.warn("TOOL_NAME_CLASH", f'Two script tools are named "{name}"', name, f"{keeper} keeps it")
+        else:
+            self._scripts[name] = script
+            if unknown := script.manifest.unknown:
+                text = f'tool.toml of "{name}" has keys that mean nothing here: {", ".join(unknown[:10])}'
+                self.warn("SCRIPT_TOML_UNKNOWN_KEY", text, name)
+
+    def done(self) -> Snapshot:
+        """The snapshot."""
+        tools = tuple(script.tool for script in self._scripts.values())
+        return Snapshot(
+            self._scripts, tools, frozenset(self._pending), tuple(self._items), tuple(self._issues)
+        )

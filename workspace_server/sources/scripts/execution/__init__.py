@@ -1,0 +1,1 @@
+"""Runs a script tool: private files, confinement, process and outcome."""

@@ -1,0 +1,93 @@
+"""The tools of the workspace for a running script: a socket beside its arguments, during its call (T-78).
+
+One JSON object per line: `{"do": "list"}`, answered by `{"tools": […]}`, and `{"do": "call", "name": …,
+"arguments": {…}}`, answered by `{"result": …}` or `{"error": …}` as `tools/call` would. The rights are
+those of the call that the script runs for. The other end is `library/lmtb_tool.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from protocol import jsonrpc
+from workspace_server import log
+from workspace_server.source import Toolbox
+from workspace_server.sources.scripts.slots import Slots, use
+
+SOCKET: Final = "tools.sock"
+MAX_PATH: Final = 100
+"""Bytes the path of a socket may have, with some to spare."""
+_MAX_LINE: Final = 16 * 1024 * 1024
+_MAX_CONNECTIONS: Final = 16
+
+
+@asynccontextmanager
+async def served(folder: Path, toolbox: Toolbox, slots: Slots) -> AsyncIterator[None]:
+    """Answer scripts at `folder`/tools.sock until the context ends; then nothing they asked for goes on.
+
+    Scripts that the script calls run in places of `slots`.
+    """
+    bridge = _Bridge(toolbox, slots)
+    server = await asyncio.start_unix_server(bridge.connected, str(folder / SOCKET), limit=_MAX_LINE)
+    try:
+        yield
+    finally:
+        server.close()
+        await bridge.close()
+
+
+class _Bridge:
+    def __init__(self, toolbox: Toolbox, slots: Slots) -> None:
+        self._toolbox = toolbox
+        self._slots = slots
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """A script has opened the socket."""
+        task = asyncio.create_task(self._converse(reader, writer), name="script-bridge")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """End all conversations."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        use(self._slots)
+        try:
+            while len(self._tasks) <= _MAX_CONNECTIONS and (line := await reader.readline()):
+                writer.write(await self._answer(line) + b"\n")
+                await writer.drain()
+        except (OSError, ValueError):
+            pass  # it went away, or its line is longer than any call may be
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _answer(self, line: bytes) -> bytes:
+        try:
+            asked = json.loads(line)
+            what, name, arguments = asked["do"], asked.get("name"), asked.get("arguments") or {}
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            what, name, arguments = None, None, None
+        try:
+            if what == "list":
+                return jsonrpc.dumps({"tools": await self._toolbox.listed()})
+            if what == "call" and isinstance(name, str) and isinstance(arguments, dict):
+                return jsonrpc.dumps(await self._toolbox.call(name, arguments))
+        except Exception as fault:  # noqa: BLE001  whatever a tool does, the script gets an answer
+            log.fault("script_bridge_failed", fault)
+            return _error(jsonrpc.INTERNAL_ERROR, "the call failed unexpectedly")
+        return _error(jsonrpc.INVALID_REQUEST, 'expected {"do": "list"} or {"do": "call", "name": …}')
+
+
+def _error(code: int, message: str) -> bytes:
+    return jsonrpc.dumps({"error": {"code": code, "message": message}})

@@ -1,0 +1,45 @@
+"""What scripts of a workspace are held to: a fence, for the user has trusted them and may have been wrong.
+
+They read what the user can read, and write where work is done: the workspace, temporary folders, caches of
+build tools. Not the rest of the home folder: keys, start-up files, folders on the PATH, our own state.
+Scripts of the user are held to nothing. What enforces it is `processes/confinement.py`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from workspace_server.processes.confinement import Confinement
+
+MAX_FILE_BYTES: Final = 16 * 1024**3
+_SHARED: Final = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  allowed, not used
+_CACHES: Final = (
+    ".cache",
+    ".cargo/.package-cache",
+    ".cargo/git",
+    ".cargo/registry",
+    ".ccache",
+    ".gradle/caches",
+    ".m2/repository",
+    ".npm",
+    ".nuget/packages",
+    "go/pkg",
+)
+"""Below the home folder; none holds anything that runs by itself."""
+
+
+def fence(root: Path, call_folder: Path, environment: Mapping[str, str]) -> Confinement:
+    """The limits of one call.
+
+    Args:
+        root: the workspace. call_folder: the private folder of the call.
+        environment: of the user; its TMPDIR and HOME count.
+    """
+    places = [root, call_folder, Path(environment.get("TMPDIR") or tempfile.gettempdir())]
+    places += map(Path, _SHARED)
+    if home := environment.get("HOME"):
+        places += [Path(home, cache) for cache in _CACHES]
+    return Confinement(read_write=tuple(places), max_file_bytes=MAX_FILE_BYTES)

@@ -1,0 +1,135 @@
+"""Bundles written out where only we write: the bytes that were looked at are the bytes that run (TR7).
+
+A bundle is written once and used again while nothing about its files changed. Which bundle runs is decided
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from workspace_server.files.file_identity import Stamp, stamp_of
+from workspace_server.sources.scripts.definition.bundle import Bundle
+
+KEPT: Final = 32
+"""So many bundles that nobody uses stay written out."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    folder: Path
+    stamps: tuple[Stamp, ...]
+
+
+class Materials:
+    """Folders with the content of bundles, below `folder`, which is made when it is needed."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._placed: dict[str, _Placed] = {}
+        self._users: Counter[str] = Counter()
+        self._serial = 0
+        self._closed = False
+
+    @contextmanager
+    def held(self, bundles: Sequence[Bundle]) -> Iterator[None]:
+        """What is placed of these bundles stays until the context ends. Does not block."""
+        digests = [bundle.digest for bundle in bundles]
+        self._users.update(digests)
+        try:
+            yield
+        finally:
+            self._users.subtract(digests)
+
+    def place(self, bundles: Sequence[Bundle]) -> list[Path]:
+        """The folders of these bundles, verified just now. Blocks.
+
+        Raises:
+            OSError: they cannot be written.
+        """
+        with self._lock:
+            if self._closed:
+                raise OSError(errno.ESHUTDOWN, os.strerror(errno.ESHUTDOWN))
+            folders = [self._use(bundle) for bundle in bundles]
+            self._drop_surplus()
+            return folders
+
+    def close(self) -> None:
+        """Remove everything, for good. Blocks. Idempotent."""
+        with self._lock:
+            self._closed = True
+            self._placed.clear()
+            remove(self._folder)
+
+    def _use(self, bundle: Bundle) -> Path:
+        placed = self._placed.pop(bundle.digest, None)
+        if placed is None or _stamps(placed.folder) != placed.stamps:
+            # one that was touched stays where it is: somebody may be running it
+            placed = self._write(bundle)
+        self._placed[bundle.digest] = placed  # at the end: used last
+        return placed.folder
+
+    def _write(self, bundle: Bundle) -> _Placed:
+        self._serial += 1
+        folder = self._folder / f"{bundle.digest[:16]}-{self._serial}"
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            _write(bundle, folder)
+            return _Placed(folder, _stamps(folder))
+        except BaseException:
+            remove(folder)
+            raise
+
+    def _drop_surplus(self) -> None:
+        idle = [digest for digest in self._placed if self._users[digest] <= 0]
+        for digest in idle[: max(0, len(idle) - KEPT)]:
+            remove(self._placed.pop(digest).folder)
+
+
+def _write(bundle: Bundle, folder: Path) -> None:
+    """Write all files, then close them and the folders to writing."""
+    folder.mkdir(mode=0o700)
+    for name, content in bundle.contents.items():
+        file = folder / name
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        runs = name in bundle.executable or content.startswith(b"#!")
+        with file.open("xb") as out:
+            out.write(content)
+            os.fchmod(out.fileno(), 0o500 if runs else 0o400)
+    for name, target in bundle.links.items():
+        link = folder / name
+        link.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        link.symlink_to(target)
+    for below, _, _ in os.walk(folder, topdown=False):
+        Path(below).chmod(0o500)
+
+
+def _stamps(folder: Path) -> tuple[Stamp, ...]:
+    """What the file system knows of everything in a folder; equal only if nobody touched it."""
+    found = []
+    for below, folders, files in os.walk(folder):
+        folders.sort()
+        found.append(stamp_of(os.lstat(below)))
+        found += [stamp_of(os.lstat(f"{below}/{name}")) for name in sorted(files)]
+    return tuple(found)
+
+
+def remove(folder: Path) -> None:
+    """Remove a folder and all in it, as far as it lets us; folders closed to writing are opened first."""
+    for below, _, _ in os.walk(folder):
+        try:
+            Path(below).chmod(stat.S_IRWXU)
+        except OSError:
+            continue
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,232 @@
+"""One run of a script: a process of its own, fed, watched and gone when this ends (T-68 to T-70, T-75, T-76).
+
+What may run is decided elsewhere, what its end means is `outcome.py`. The caller keeps the deadline: being
+cancelled, the process gets TERM, some seconds, KILL.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import secrets
+import sys
+import tempfile
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import Reason, Refusal
+from workspace_server import log
+from workspace_server.processes import confinement
+from workspace_server.processes.child import Child, Command, StartFailed
+from workspace_server.source import CallOutcome, Tool, Toolbox, ToolError
+from workspace_server.sources.scripts.execution import bridge, prelude
+from workspace_server.sources.scripts.execution.fence import fence
+from workspace_server.sources.scripts.execution.materials import remove
+from workspace_server.sources.scripts.execution.outcome import MAX_RESULT, MAX_STDOUT, Ended, outcome
+from workspace_server.sources.scripts.slots import Slots
+
+PRELUDE: Final = prelude.__file__
+LIBRARY: Final = str(Path(__file__).parents[1] / "library")
+ARGUMENTS: Final = "arguments.json"
+RESULT: Final = "result.json"
+TERM_S: Final = 5.0
+DRAIN_S: Final = 0.25
+"""How long output is awaited that a process left behind might still write."""
+_MAX_TRACE: Final = 4_000
+_STOPPING: Final = Refusal(Reason.SOURCE_UNAVAILABLE, "the server is stopping", delivered="unknown")
+
+Environment = Callable[[], Awaitable[Mapping[str, str]]]
+"""What every script sees before anything is declared for it (T-70)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be run.
+
+    Attributes:
+        tool: whose call it is.
+        argv: program and arguments, for a Python script without the interpreter: see `python`.
+        cwd: absolute. env: variables of its own.
+    """
+
+    tool: Tool
+    argv: tuple[str, ...]
+    cwd: Path
+    env: Mapping[str, str]
+
+
+def python(script: Path, folder: Path, libraries: Sequence[Path]) -> tuple[str, ...]:
+    """The command for a Python script: isolated from the user's environment and the workspace (T-68).
+
+    `folder` comes first on its import path, then the libraries.
+    """
+    flags = ("-I", "-B", "-X", "utf8")
+    return (sys.executable, *flags, PRELUDE, str(script), str(folder), *map(str, libraries), LIBRARY)
+
+
+class Runner:
+    """Runs scripts, each in a private folder that is gone after the call.
+
+    Args:
+        folder: where those folders are; made when it is needed, removed by `close`. Where its path is too
+            long for a socket in them, they are in the temporary folder, under names nobody can guess.
+        root: the workspace.
+        environment: what every script sees.
+        confined: whether scripts are held to `fence`.
+        term_s: seconds between TERM and KILL.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        root: Path,
+        environment: Environment,
+        *,
+        confined: bool,
+        term_s: float = TERM_S,
+    ) -> None:
+        longest = len(os.fsencode(folder)) + len(f"/000000/{bridge.SOCKET}")
+        self._parent = folder if longest <= bridge.MAX_PATH else Path(tempfile.gettempdir())
+        self._folder = folder
+        self._root = root
+        self._environment = environment
+        self._confined = confined
+        self._term_s = term_s
+        self._running: set[asyncio.Task[Ended]] = set()
+        self._serial = 0
+        self._closed = False
+        self._probe: asyncio.Task[tuple[str, ...]] | None = None
+
+    @property
+    def protection(self) -> tuple[str, ...] | None:
+        """The layers that hold scripts, empty for none; None as long as nobody knows."""
+        if not self._confined:
+            return ()
+        return self._probe.result() if self._probe is not None and self._probe.done() else None
+
+    async def run(
+        self, job: Job, arguments: Mapping[str, object], toolbox: Toolbox | None, slots: Slots
+    ) -> CallOutcome:
+        """Run a script and give its result. `slots` is where scripts run that it calls.
+
+        Raises:
+            ToolError: it could not be started.
+        """
+        if self._closed:
+            return _STOPPING
+        if self._confined and self._probe is None:
+            self._probe = asyncio.create_task(
+                asyncio.to_thread(confinement.available), name="script-protection"
+            )
+        given = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        work = asyncio.create_task(self._work(job, given, toolbox, slots), name=f"script {job.tool.name}")
+        self._running.add(work)
+        try:
+            # being cancelled here cancels it, and still waits for its end
+            ended = await work
+        except asyncio.CancelledError:
+            if self._closed and not _is_cancelled():
+                return _STOPPING
+            raise
+        finally:
+            self._running.discard(work)
+        if ended.code != 0:
+            trace = "\n".join(ended.stderr)[-_MAX_TRACE:]
+            log.info("script_failed", tool=job.tool.name, exit_code=ended.code, stderr=trace)
+        return outcome(job.tool, ended)
+
+    async def close(self) -> None:
+        """End all scripts and remove their folders. Idempotent."""
+        self._closed = True
+        tasks = [*self._running, *([] if self._probe is None else [self._probe])]
+        for task in self._running:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.to_thread(remove, self._folder)
+
+    async def _work(self, job: Job, given: bytes, toolbox: Toolbox | None, slots: Slots) -> Ended:
+        self._serial += 1
+        name = str(self._serial) if self._parent == self._folder else f"lmtb-{secrets.token_hex(8)}"
+        folder = self._parent / name
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(asyncio.to_thread, remove, folder)
+            try:
+                await asyncio.to_thread(_prepare, folder, given)
+                if toolbox is not None:
+                    await stack.enter_async_context(bridge.served(folder, toolbox, slots))
+            except OSError as error:
+                raise ToolError(
+                    f"the call cannot be prepared: {error.strerror or 'the disk fails'}"
+                ) from None
+            ended = await self._run(await self._command(job, folder), given, job.tool.name)
+            result = await asyncio.to_thread(_read_result, folder / RESULT)
+        return replace(ended, result=result)
+
+    async def _command(self, job: Job, folder: Path) -> Command:
+        given = await self._environment()
+        env = {
+            **given,
+            **job.env,
+            "LMTB_TOOL_NAME": job.tool.name,
+            "LMTB_TOOL_ARGS_FILE": str(folder / ARGUMENTS),
+            "LMTB_TOOL_RESULT_FILE": str(folder / RESULT),
+        }
+        # not by what the script declares for itself
+        limits = fence(self._root, folder, given) if self._confined else None
+        return Command(job.argv, env, str(job.cwd), limits)
+
+    async def _run(self, command: Command, given: bytes, name: str) -> Ended:
+        try:
+            child = await Child.start(command, stdin=given, name=name)
+        except StartFailed as failed:
+            raise ToolError(str(failed)) from None
+        reading = asyncio.create_task(_read_output(child), name=f"output of {name}")
+        try:
+            code = await child.wait()
+            await asyncio.wait({reading}, timeout=DRAIN_S)
+        finally:
+            try:
+                await child.stop(polite_s=0, term_s=self._term_s)
+            finally:
+                await asyncio.wait({reading})  # its pipe is closed
+        kept, dropped = reading.result()
+        return Ended(code, kept, dropped, tuple(child.stderr.lines(20)))
+
+
+def _is_cancelled() -> bool:
+    """Whether somebody cancelled the current task, and not only what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _prepare(folder: Path, given: bytes) -> None:
+    """The private folder of one call, with the arguments in it."""
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700)
+    descriptor = os.open(folder / ARGUMENTS, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "wb") as file:  # noqa: PTH123  a descriptor
+        file.write(given)
+
+
+def _read_result(file: Path) -> bytes | None:
+    """What the script left as its result; None where it left none."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with open(descriptor, "rb") as content:  # noqa: PTH123  a descriptor
+            return content.read(MAX_RESULT + 1)
+    except OSError:
+        return None
+
+
+async def _read_output(child: Child) -> tuple[bytes, int]:
+    """Standard output up to `MAX_STDOUT`, and how many bytes came after that."""
+    kept, dropped = bytearray(), 0
+    while chunk := await child.read():
+        room = MAX_STDOUT - len(kept)
+        kept += chunk[:room]
+        dropped += max(0, len(chunk) - room)
+    return bytes(kept), dropped

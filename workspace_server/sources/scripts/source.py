@@ -1,0 +1,179 @@
+"""The script tools of a workspace, of its user or of the system as a source (group F of the contract).
+
+What they are is `sources/scripts/definition/catalog.py`, how they run `sources/scripts/execution/runner.py`.
+Nobody watches the files: every list and every call looks, and whoever listens is looked for by the toolset.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from protocol.errors import Reason, Refusal
+from protocol.issues import Issue
+from workspace_server.files.change_detection import Glance
+from workspace_server.source import CallContext, CallOutcome, Source, Tool, ToolError
+from workspace_server.sources.scripts.definition import schema
+from workspace_server.sources.scripts.definition.bundle import Bundle
+from workspace_server.sources.scripts.definition.catalog import Catalog, Trust, working_folder
+from workspace_server.sources.scripts.definition.script import Script
+from workspace_server.sources.scripts.definition.snapshot import Snapshot
+from workspace_server.sources.scripts.execution.materials import Materials
+from workspace_server.sources.scripts.execution.private import PrivateFolder
+from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
+from workspace_server.sources.scripts.slots import Slots
+from workspace_server.trust.item import Item, trust_command
+
+_TRIES: Final = 3
+
+
+class ScriptSource(Source):
+    """Script tools of some folders.
+
+    Args:
+        identity: `script` for those of a workspace, `script_user`, `script_system`.
+        folders: where they are, those whose names win first; missing ones are fine.
+        root: the workspace, link-free.
+        trust: decides which of them may run; None where they belong to the user.
+        environment: what every script sees (T-70).
+        run_dir: a folder only its owner can enter, where scripts run from.
+        libraries: folders of the user that Python scripts may import from, as they are.
+        own_libraries: folders the workspace's configuration names for that: part of what is trusted.
+        slots: how many scripts run at once, shared by all sources of the workspace.
+        term_s: seconds between TERM and KILL.
+    """
+
+    kind = "script"
+
+    def __init__(
+        self,
+        identity: str,
+        folders: Sequence[Path],
+        root: Path,
+        trust: Trust | None,
+        *,
+        environment: Environment,
+        run_dir: Path,
+        libraries: Sequence[Path] = (),
+        own_libraries: Sequence[Path] = (),
+        slots: Slots | None = None,
+        term_s: float = TERM_S,
+    ) -> None:
+        self.id = identity
+        self._root = root
+        self._libraries = tuple(libraries)
+        self._catalog = Catalog(folders, root, trust, libraries=own_libraries)
+        self._private = PrivateFolder(run_dir, identity)
+        self._materials = Materials(self._private.path / "tools")
+        self._runner = Runner(
+            self._private.path / "c", root, environment, confined=trust is not None, term_s=term_s
+        )
+        self._slots = slots or Slots()
+        self._last = Snapshot()
+        self._is_followed = False
+
+    async def list_tools(self) -> Sequence[Tool]:
+        """The tools that are in order and may run, as they are now."""
+        return (await self._look()).tools
+
+    async def call_tool(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        """Run a script (see `Source.call_tool`)."""
+        async with self._slots.place() as refusal:
+            return refusal or await self._call(name, arguments, context)
+
+    def look(self, glance: Glance) -> None:
+        """Look at the files now; from then on every list is the caller's last look. Blocks.
+
+        So that all that a request wants to know of the disk is found out in one go.
+        """
+        before, self._last = self._last, self._catalog.look(glance)
+        self._is_followed = True
+        if self._last is not before:
+            self.revision += 1
+
+    def known(self) -> Sequence[Tool] | None:
+        """What the last look saw."""
+        return self._last.tools if self._is_followed else None
+
+    async def items(self) -> Sequence[Item]:
+        """Everything that a user could trust here, trusted or not."""
+        return (await self._look()).items
+
+    def issues(self) -> Sequence[Issue]:
+        """What was wrong at the last look."""
+        return self._last.issues
+
+    def withheld(self) -> Mapping[str, str]:
+        """See `Source.withheld`."""
+        return dict.fromkeys(sorted(self._last.pending), str(self._root))
+
+    def status(self) -> Mapping[str, Any]:
+        """How many run and wait, and what holds them (`protection`, once a script has run)."""
+        return {
+            "running": self._slots.running,
+            "waiting": self._slots.waiting,
+            "protection": self._runner.protection,
+        }
+
+    async def close(self) -> None:
+        """End all scripts, and remove what was written for them."""
+        await self._runner.close()
+        await asyncio.to_thread(self._materials.close)
+        await asyncio.to_thread(self._private.close)
+
+    async def _look(self) -> Snapshot:
+        self._last = await asyncio.to_thread(self._catalog.look)
+        return self._last
+
+    async def _call(self, name: str, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        listed = self._last.scripts.get(name)
+        for _ in range(_TRIES):
+            if listed is not None and await asyncio.to_thread(self._catalog.confirm, listed):
+                return await self._run(listed, arguments, context)
+            current = (await self._look()).scripts.get(name)
+            if current is None:
+                return self._absent(name)
+            if listed is not None and (
+                current.tool.definition != listed.tool.definition or current.tool.asks
+            ):
+                break  # the arguments were checked, and the user asked, for what was listed
+            listed = current
+        raise ToolError(f"{name} has changed just now; list the tools and call again")
+
+    def _absent(self, name: str) -> Refusal:
+        if name in self._last.pending:
+            text = f"{name} has changed since the user trusted it"
+            step = f"ask the user to look at it and to run: {trust_command(self._root)}"
+            return Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
+        return Refusal(Reason.TOOL_NOT_FOUND, f"{name} is not there any more", delivered="no")
+
+    async def _run(self, script: Script, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
+        """Run exactly the bytes of `script`, whatever its files are by now (T-63)."""
+        bundles = (script.bundle, *script.libraries)
+        with self._materials.held(bundles):
+            try:
+                folders = await asyncio.to_thread(self._place, bundles)
+            except OSError as error:
+                reason = error.strerror or "the disk fails"
+                raise ToolError(f"{script.tool.name} cannot be prepared: {reason}") from None
+            job = await asyncio.to_thread(self._job, script, folders)
+            given = schema.filled(script.manifest, arguments)
+            return await self._runner.run(job, given, context.toolbox, self._slots.lent())
+
+    def _place(self, bundles: Sequence[Bundle]) -> list[Path]:
+        self._private.open()
+        return self._materials.place(bundles)
+
+    def _job(self, script: Script, folders: Sequence[Path]) -> Job:
+        program = script.program
+        file = folders[0] / program.name
+        if program.is_python:
+            argv = python(file, folders[0], [*folders[1:], *self._libraries])
+        else:
+            argv = (*program.interpreter, str(file))
+        cwd = working_folder(self._root, script.manifest.cwd or ".")
+        if cwd is None:
+            raise ToolError("the folder to run in is gone")
+        return Job(script.tool, argv, cwd, script.manifest.env)

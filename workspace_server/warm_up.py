@@ -1,0 +1,117 @@
+"""Loads and runs once what the first requests of a server need, so that those forked afterwards need not.
+
+The requests are those of a manager's handshake and the first call; the server is a real one, for a
+workspace and a user of its own that have nothing, and both are gone at the end. Who is forked, and how, is
+`fork_server.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import secrets
+import socket
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from protocol import headers, inbound, jsonrpc, names
+from protocol.internal.launch import Folders, Launch
+from protocol.versions import MODERN_REVISIONS
+from workspace_server import log, process
+
+LATER: Final = ("uvloop", "workspace_server.internal_channel.service")
+"""What a server loads at other times than with its first calls."""
+_CALLS: Final[tuple[tuple[str, dict[str, Any]], ...]] = (
+    (names.DISCOVER, {}),
+    (names.TOOLS_LIST, {}),
+    (names.TOOLS_CALL, {"name": "calculator", "arguments": {"expression": "6 * 7"}}),
+)
+
+
+def rehearse() -> None:
+    """Load everything. Whatever keeps the run from being complete costs time later, and nothing else."""
+    for module in LATER:
+        with suppress(ImportError):  # not on every platform
+            importlib.import_module(module)
+    try:
+        with tempfile.TemporaryDirectory(prefix="lmtb-") as folder:
+            asyncio.run(_run(Path(folder)))
+    except Exception as fault:  # noqa: BLE001  the servers will do without
+        log.fault("rehearsal_failed", fault)
+    _forget()
+
+
+async def _run(folder: Path) -> None:
+    secret = secrets.token_urlsafe(32)
+    places = {name: folder / name for name in ("root", "config", "state", "runtime")}
+    for place in places.values():
+        place.mkdir(mode=0o700)
+    root = str(places.pop("root"))
+    folders = Folders(**{name: str(place) for name, place in places.items()})
+    with socket.create_server(("127.0.0.1", 0)) as sock:
+        launch = Launch(names.TEMPLATE, root, names.TEMPLATE, "", secret, sock.fileno(), folders=folders)
+        async with process.serving(launch, sock):
+            await _ask(sock.getsockname()[1], secret)
+
+
+async def _ask(port: int, secret: str) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    opened = {"Host": f"127.0.0.1:{port}", headers.SECRET: secret}
+    try:
+        for path in (names.HEALTH_PATH, names.INSPECT_PATH):
+            writer.write(_request("GET", path, opened))
+            await _answer(reader)
+        for number, (method, params) in enumerate(_CALLS):
+            fields, body = _message(number, method, params)
+            writer.write(_request("POST", names.MCP_PATH, {**opened, **fields}, body))
+            await _answer(reader)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+def _message(number: int, method: str, params: dict[str, Any]) -> tuple[dict[str, str], bytes]:
+    meta = inbound.modern_meta(msgspec.Raw(b"{}"), jsonrpc.raw({"name": "rehearsal", "version": "0"}))
+    body = jsonrpc.request(jsonrpc.dumps(number), method, {**params, "_meta": meta})
+    fields = {
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+        headers.VERSION: MODERN_REVISIONS[0],
+        headers.METHOD: method,
+    }
+    return {**fields, headers.NAME: params["name"]} if "name" in params else fields, body
+
+
+def _request(method: str, path: str, fields: dict[str, str], body: bytes = b"") -> bytes:
+    named = {**fields, "Content-Length": str(len(body))}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{name}: {value}" for name, value in named.items()), "", ""]
+    return "\r\n".join(lines).encode() + body
+
+
+async def _answer(reader: asyncio.StreamReader) -> None:
+    """Read one answer to its end.
+
+    Raises:
+        ValueError: it is a refusal, so nothing was rehearsed.
+    """
+    head = await reader.readuntil(b"\r\n\r\n")
+    if b" 200 " not in head.partition(b"\r\n")[0]:
+        raise ValueError(head.partition(b"\r\n")[0])
+    fields = head.lower().split(b"\r\n")
+    length = next(int(field.partition(b":")[2]) for field in fields if field.startswith(b"content-length:"))
+    body = await reader.readexactly(length)
+    if "error" in msgspec.json.decode(body, type=dict[str, msgspec.Raw]):
+        raise ValueError(body)
+
+
+def _forget() -> None:
+    """Empty what functions of ours remember: it may be of this process alone, as descriptors are."""
+    ours = [module for name, module in sys.modules.items() if name.startswith(f"{__package__}.")]
+    for value in (value for module in ours for value in tuple(vars(module).values())):
+        if callable(clear := getattr(value, "cache_clear", None)):
+            clear()

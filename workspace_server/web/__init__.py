@@ -1,1 +1,0 @@
-"""Where requests of the manager arrive: HTTP, methods, lists, streams."""

@@ -48,7 +48,7 @@ class ControlRefusal(Exception):
 
 
 class Control:
-    """The control socket of one user's manager (contract group H)."""
+    """The control socket of one user's manager."""
 
     def __init__(self, path: Path, timeout_s: float = ANSWER_S) -> None:
         self._path = path
@@ -106,7 +106,7 @@ class Control:
 
 
 def _refuse_foreign_folder(folder: Path) -> None:
-    """A folder of another user may hold a socket that only pretends to be our manager (LM6)."""
+    """A folder of another user may hold a socket that only pretends to be our manager."""
     try:
         status = folder.lstat()
     except FileNotFoundError as error:

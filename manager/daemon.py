@@ -3,7 +3,7 @@
     lock → port → state → workspaces → sessions → control socket → port open → READY
 
 Stopping: refuse new requests, let calls in flight finish, end what is left with an answer, stop the
-workspace servers, close. The order is the contract (M-159 to M-168); nothing else starts or stops things.
+workspace servers, close. The order is the contract; nothing else starts or stops things.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Daemon:
         try:
             for folder in (self._paths.runtime_dir, self._paths.control_socket.parent):
                 make_private(folder)
-            with contextlib.suppress(OSError):  # served from memory then; the store says so (F14)
+            with contextlib.suppress(OSError):  # served from memory then; the store says so
                 for folder in (self._paths.state_dir, self._paths.logs_dir):
                     make_private(folder)
             lock = await self._lock()
@@ -125,7 +125,7 @@ class Daemon:
             lock.release()
 
     async def _lock(self) -> Lock | Held:
-        """The lock, or who has it: one that starts at this moment is given the time to say so (M-159)."""
+        """The lock, or who has it: one that starts at this moment is given the time to say so."""
         for _ in range(20):
             lock = Lock.acquire(self._paths.lock_file)
             if isinstance(lock, Lock) or lock.address is not None:

@@ -48,7 +48,7 @@ def examine(paths: Sequence[str]) -> FolderFacts | CwdProblem:
     """Find out about the first of these absolute paths that exists. Blocks for as long as the disk does.
 
     Problems: `missing`, `not_a_directory` (with the file's folder), `unreadable` (cannot be listed or
-    entered, or the disk fails), `malformed` (a loop of links, a name the disk refuses), `too_long`. M-38.
+    entered, or the disk fails), `malformed` (a loop of links, a name the disk refuses), `too_long`.
     """
     answer: FolderFacts | CwdProblem = CwdProblem(CwdProblemKind.MISSING)
     for path in paths:
@@ -143,7 +143,7 @@ def _mark(entry: os.DirEntry[str]) -> Mark | None:
 
 
 class FolderExaminer:
-    """`examine` and `identify` for the event loop: whatever hangs, nobody waits beyond the deadline (F46).
+    """`examine` and `identify` for the event loop: whatever hangs, nobody waits beyond the deadline.
 
     Callers who ask for the same thing at once share one look, so a client that asks again and again for a
     hanging folder holds one thread. Belongs to one event loop; needs no closing.

@@ -17,12 +17,12 @@ Mark = Literal["lm-tools-bridge", "code-workspace", "vcs", "vscode"]
 """What makes a folder look like a workspace root.
 
 `lm-tools-bridge` and `vscode`: a folder `.lm-tools-bridge/` or `.vscode/`; `code-workspace`: a file
-`*.code-workspace`; `vcs`: `.git/`, `.hg/`, `.svn/`, `.jj/` or a `.git` file (worktree, submodule). M-124.
+`*.code-workspace`; `vcs`: `.git/`, `.hg/`, `.svn/`, `.jj/` or a `.git` file (worktree, submodule).
 """
 
 
 class CwdProblemKind(StrEnum):
-    """Why a cwd cannot be used; the values are `details.problem` of M-38."""
+    """Why a cwd cannot be used; the values appear as `details.problem` of a refusal."""
 
     RELATIVE = "relative"
     MISSING = "missing"
@@ -65,7 +65,7 @@ class FolderFacts:
     `folder` is its real path. `ancestors` runs from there up to the root of the tree, which is always last.
     Where the cwd named a `*.code-workspace` file, `workspace_file` is that file's real path, `folder` the
     folder it stands for, and `ancestors` begins with the file itself, so that an instance known by its
-    workspace file is found by it (M-122).
+    workspace file is found by it.
     """
 
     folder: str

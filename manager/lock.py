@@ -1,7 +1,7 @@
 """The lock that makes the manager single: one per user, decided by the kernel.
 
 A lock on an open file is released at the holder's death, however it dies, so nothing left behind can block a
-start (M-161), and of any number of simultaneous starts exactly one wins (M-159). What the file contains is
+start, and of any number of simultaneous starts exactly one wins. What the file contains is
 said for explanations only: no decision is ever made on a pid number read from it.
 
 The file is never deleted: a starter could then lock a file that has no name any more beside the next one's.

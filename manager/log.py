@@ -1,7 +1,7 @@
 """Structured logging: events to stderr, and the last lines in memory for `GET /mcp/log`.
 
 An event's name is a tag of the form `handshake.ok`; its fields are keyword arguments. Arguments and results
-of calls, tokens and secrets are never logged; session ids only shortened (M-157).
+of calls, tokens and secrets are never logged; session ids only shortened.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _json(value: Any, **_: Any) -> str:
 
 
 class _SafePrintLogger:
-    """Writes lines; a closed or full stream drops them instead of stopping the service (F53)."""
+    """Writes lines; a closed or full stream drops them instead of stopping the service."""
 
     dropped = 0
 

@@ -73,11 +73,11 @@ class Paths(NamedTuple):
     def of_user(cls, environ: Mapping[str, str] = os.environ) -> Paths:
         """Returns the paths of the user whose environment this is.
 
-        `LMTB_CONFIG_DIR`, `LMTB_STATE_DIR` and `LMTB_RUNTIME_DIR` override one folder each. Without a usable
-        XDG_RUNTIME_DIR the runtime folder is `<state_dir>/run`, never a shared temporary folder; one that
-        belongs to somebody else (as after `su`) or that others may write to is not usable. Raises
-        UnsafePathError for an override that is not absolute: it would mean another folder for every caller
-        (M-188).
+         `LMTB_CONFIG_DIR`, `LMTB_STATE_DIR` and `LMTB_RUNTIME_DIR` override one folder each. Without a usable
+         XDG_RUNTIME_DIR the runtime folder is `<state_dir>/run`, never a shared temporary folder; one that
+         belongs to somebody else (as after `su`) or that others may write to is not usable. Raises
+         UnsafePathError for an override that is not absolute: it would mean another folder for every caller
+        .
         """
         home = Path(environ["HOME"]) if environ.get("HOME") else Path.home()
         config_default, state_default = _defaults(environ, home)

@@ -2,7 +2,7 @@
 
 A loopback TCP connection carries no credentials, but on Linux the kernel can be asked for the owner of the
 client's socket: sock_diag(7), exact look-up of one connection in about 0.1 ms; /proc/net/tcp where that is
-closed. This is the only protection a client that can send no token gets (LM1), so every doubt is None and the
+closed. This is the only protection a client that can send no token gets, so every doubt is None and the
 caller must treat None as a stranger.
 
 A socket its owner has closed has no owner any more: the kernel then reports uid 0 and inode 0. Such an answer

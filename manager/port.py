@@ -44,7 +44,7 @@ _REASONS: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PortTaken:
-    """The port is not free. Who holds it, as far as this user may see: None is unknown (M-160)."""
+    """The port is not free. Who holds it, as far as this user may see: None is unknown."""
 
     host: str
     port: int
@@ -207,7 +207,7 @@ def _proc_net_rows() -> list[list[str]]:
 
 
 def is_bindable(port: int) -> bool:
-    """Whether the system lets 127.0.0.1 with this port be bound right now (M-134).
+    """Whether the system lets 127.0.0.1 with this port be bound right now.
 
     Without SO_REUSEADDR, so that a port somebody has bound but does not listen on yet counts as taken.
     """

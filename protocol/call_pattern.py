@@ -55,8 +55,8 @@ class CallPattern:
     def match(self, body: bytes) -> Filled | None:
         """What a body fills into the pattern; None where it is none of these calls, or not a harmless one.
 
-        What is matched is valid JSON, plain ASCII without lone surrogates, neither long nor deep (M-10,
-        M-11); the arguments are an object.
+        What is matched is valid JSON, plain ASCII without lone surrogates, neither long nor deep; the
+        arguments are an object.
         """
         if not (body.startswith(self._begin) and body.endswith(self._end)) or len(body) > LONGEST:
             return None

@@ -1,4 +1,4 @@
-"""HTTP header names, and how a value that is not plain ASCII travels in one (2026-07-28, rows M4 to M6).
+"""HTTP header names, and how a value that is not plain ASCII travels in one (2026-07-28).
 
 Both directions of the codec live here, so that what one end writes the other end reads.
 """
@@ -32,14 +32,14 @@ AS_IS: Final = "Lm-Tools-Bridge-As-Is"
 somebody else, the client is to meet that server as it is."""
 
 TOOL_MODES: Final = {"X-MCP-Tool-Mode": "tool_mode", "X-MCP-Show-All": "show_all"}
-"""What chooses the mode of a request: a header, and the query member it hides (T-34)."""
+"""What chooses the mode of a request: a header, and the query member it hides."""
 
 FORWARDED: Final = frozenset(
     {"mcp-protocol-version", "mcp-method", "mcp-name", "x-mcp-tool-mode", "x-mcp-show-all",
      "traceparent", "tracestate", "baggage"}
 )  # fmt: skip
 """Client headers that cross to the workspace server. An allow-list: credentials, cookies and hop-by-hop
-headers never cross (SP17, G11). `Mcp-Param-*` cross too (G1)."""
+headers never cross. `Mcp-Param-*` cross too."""
 
 _PREFIX: Final = "=?base64?"
 _SUFFIX: Final = "?="

@@ -1,6 +1,6 @@
 """Which era one POSTed message belongs to, and whether its envelope is in order.
 
-The body decides, the headers are the cross-check (2026-07-28, transports; rows M1 to M5 and M13). Rungs in
+The body decides, the headers are the cross-check (2026-07-28, transports). Rungs in
 order, the first that fails wins: JSON, shape, era, `_meta` complete, headers equal the body, version
 served. Whether the *caller* may come in at all (Host, Origin, sizes) was settled before, at the door.
 """
@@ -156,7 +156,7 @@ def _name(method: str, params: Mapping[str, msgspec.Raw]) -> str | None:
 
 
 def modern_meta(capabilities: msgspec.Raw, client: msgspec.Raw | None) -> dict[str, msgspec.Raw]:
-    """The `_meta` triple a request of ours carries towards a workspace server (row M1)."""
+    """The `_meta` triple a request of ours carries towards a workspace server."""
     meta = {
         names.META_VERSION: jsonrpc.raw(LATEST_MODERN),
         names.META_CAPABILITIES: capabilities,

@@ -1,7 +1,7 @@
 """One line that tells a model what a tool takes: `Input: { query: string, isRegexp?: boolean }.`
 
 It is a reading aid inside a description, deliberately not a schema language: nested members, enum values and
-limits are left to the JSON Schema. Source: M-65..M-69.
+limits are left to the JSON Schema.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MARK = "Input: {"
 
 
 def type_word(schema: object) -> str:
-    """The one word a property schema is summed up in, `unknown` where nothing applies (M-67)."""
+    """The one word a property schema is summed up in, `unknown` where nothing applies."""
     if not isinstance(schema, Mapping):
         return "unknown"
     declared = schema.get("type")
@@ -30,7 +30,7 @@ def type_word(schema: object) -> str:
 
 
 def shape(schema: Mapping[str, Any]) -> str | None:
-    """`Input: { a: T, b?: T }` of an object schema, or None if it names no properties (M-66)."""
+    """`Input: { a: T, b?: T }` of an object schema, or None if it names no properties."""
     properties = schema.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         return None
@@ -41,13 +41,13 @@ def shape(schema: Mapping[str, Any]) -> str | None:
 
 
 def input_hint(schema: Mapping[str, Any]) -> str | None:
-    """The hint as a sentence with its full stop, or None if there is nothing to say (M-66)."""
+    """The hint as a sentence with its full stop, or None if there is nothing to say."""
     line = shape(schema)
     return None if line is None else f"{line}."
 
 
 def describe(description: str | None, schema: Mapping[str, Any]) -> str:
-    """The description with the hint of its schema behind it, an empty string if there is neither (M-68).
+    """The description with the hint of its schema behind it, an empty string if there is neither.
 
     A description that carries a hint already is returned unchanged; without a hint to add
     it is only trimmed.

@@ -1,4 +1,4 @@
-"""What is wrong with what a workspace offers: the one shape in which it travels (M-61, T-21).
+"""What is wrong with what a workspace offers: the one shape in which it travels.
 
 An issue never stops anything; it stands beside the list it is about.
 """
@@ -28,7 +28,7 @@ class Issue:
 
     @property
     def order(self) -> tuple[bool, str, str, str]:
-        """Errors first, then category, tool and code (M-63)."""
+        """Errors first, then category, tool and code."""
         return (self.level != "error", self.category, self.tool_name or "", self.code)
 
     def as_json(self) -> dict[str, str]:
@@ -45,7 +45,7 @@ class Issue:
 
 
 def issues_from(value: object) -> list[Issue]:
-    """The issues in a decoded JSON value, the well-formed ones only (M-84 to M-87)."""
+    """The issues in a decoded JSON value, the well-formed ones only."""
     found: list[Issue] = []
     for one in value if isinstance(value, list) else []:
         # a tuple: what came may be a list or an object, which cannot be looked up in a set

@@ -89,7 +89,7 @@ _PLAIN_FRAME: Final = len('{"jsonrpc":"2.0","id":,"method":"","params":}')
 
 
 def parse(body: bytes) -> Message | Malformed:
-    """Read the envelope of exactly one message (SP13, SP14; M-11, M-12)."""
+    """Read the envelope of exactly one message."""
     return _plain_request(body) or _parse(body)
 
 
@@ -276,7 +276,7 @@ def result(identity: bytes, value: Any) -> bytes:
 
 
 def error(identity: bytes | None, code: int, message: str, data: Any = None) -> bytes:
-    """A response body with an error; the id is echoed, or null where none could be read (L20, M23)."""
+    """A response body with an error; the id is echoed, or null where none could be read."""
     content: dict[str, Any] = {"code": code, "message": message}
     if data is not None:
         content["data"] = data

@@ -38,7 +38,7 @@ PROMPTS_CHANGED: Final = "notifications/prompts/list_changed"
 ROOTS_CHANGED: Final = "notifications/roots/list_changed"
 RESOURCE_UPDATED: Final = "notifications/resources/updated"
 LISTS_CHANGED: Final = (RESOURCES_CHANGED, PROMPTS_CHANGED, TOOLS_CHANGED)
-"""Tools last: clients that list again at once then see everything (M-47)."""
+"""Tools last: clients that list again at once then see everything."""
 
 LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """What `logging/setLevel` and `META_LOG_LEVEL` may say, the most verbose first."""
@@ -51,7 +51,7 @@ NAMED_PARAM: Final = {
     "tasks/update": "taskId",
     "tasks/cancel": "taskId",
 }
-"""Methods whose `Mcp-Name` header repeats one parameter, and which one (2026-07-28, rows M4 and M5)."""
+"""Methods whose `Mcp-Name` header repeats one parameter, and which one (2026-07-28)."""
 
 LEGACY_ONLY: Final = frozenset(
     {INITIALIZE, PING, SET_LEVEL, SUBSCRIBE, UNSUBSCRIBE, ROOTS_LIST,
@@ -73,9 +73,9 @@ META_SERVER: Final = "io.modelcontextprotocol/serverInfo"
 META_LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 META_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
 META_ISSUES: Final = "lm-tools-bridge/issues"
-"""Where a workspace server puts what is wrong with its lists (M-84 to M-87)."""
+"""Where a workspace server puts what is wrong with its lists."""
 META_ERROR: Final = "lm-tools-bridge/error"
-"""Where an error result keeps its object when the tool has an output schema (D-14)."""
+"""Where an error result keeps its object when the tool has an output schema."""
 CODEX_SANDBOX: Final = "codex/sandbox-state-meta"
 
 # Servers of ours -------------------------------------------------------------------------------------------

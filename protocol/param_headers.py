@@ -1,4 +1,4 @@
-"""Which arguments of a tool are repeated in `Mcp-Param-*` headers, and what those headers say (row M6).
+"""Which arguments of a tool are repeated in `Mcp-Param-*` headers, and what those headers say.
 
 The writing half: whoever calls over HTTP mirrors what the tool's schema annotates. Whether a request that
 came mirrors rightly is judged beside the schemas, in `workspace_server/schemas/params.py`.

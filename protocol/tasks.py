@@ -41,7 +41,7 @@ def undeclared(capabilities: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def missing(identity: bytes | None, what: str) -> Rejection:
-    """The answer to a client that did not declare the extension for a request that needs it (row M8)."""
+    """The answer to a client that did not declare the extension for a request that needs it."""
     text = f"{what} needs the client capability extensions[{EXTENSION!r}]"
     return Rejection(400, MISSING_CAPABILITY, text, identity, REQUIRED)
 

@@ -33,15 +33,15 @@ def era_of(revision: str) -> Era | None:
 
 
 def numbers_events(revision: str) -> bool:
-    """Whether a legacy revision knows event ids, and streams that are taken up again by them (L16)."""
+    """Whether a legacy revision knows event ids, and streams that are taken up again by them."""
     return revision >= "2025-03-26"
 
 
 def primes_streams(revision: str) -> bool:
-    """Whether a legacy revision knows events without data, and `retry` (L16, 2025-11-25)."""
+    """Whether a legacy revision knows events without data, and `retry` (2025-11-25)."""
     return revision >= "2025-11-25"
 
 
 def negotiate(requested: object) -> str:
-    """The revision an `initialize` result names: the requested legacy one, else the latest (L1)."""
+    """The revision an `initialize` result names: the requested legacy one, else the latest."""
     return requested if isinstance(requested, str) and requested in LEGACY_REVISIONS else LATEST_LEGACY

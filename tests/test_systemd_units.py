@@ -95,7 +95,7 @@ def test_directive_that_matters_is_set_once(unit: str, key: str, values: list[st
 
 
 def test_times_leave_room_for_what_the_manager_does() -> None:
-    """M-160: it waits 75 s for its port. M-165: it stops within 40 s."""
+    """It waits 75 s for its port. It stops within 40 s."""
     times = dict(directives(SERVICE))
     assert int(times["TimeoutStartSec"]) > 75
     assert int(times["TimeoutStopSec"]) > 40

@@ -58,7 +58,7 @@ _SECRET: Final = re.compile(
 
 
 def redacted(value: Any) -> Any:
-    """A JSON value whose members with the name of a secret are hidden (T-186)."""
+    """A JSON value whose members with the name of a secret are hidden."""
     if isinstance(value, dict):
         return {key: "[hidden]" if _SECRET.search(key) else redacted(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -67,7 +67,7 @@ def redacted(value: Any) -> Any:
 
 
 def hide(*values: str) -> None:
-    """Let these values appear in no line from now on; short ones are too common to be secrets (SE4)."""
+    """Let these values appear in no line from now on; short ones are too common to be secrets."""
     for value in values:
         _hidden.update(_forms(value))
 

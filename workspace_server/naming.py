@@ -1,4 +1,4 @@
-"""The names tools and prompts are offered by: namespaces, clashes, reserved words. Pure (T-2, T-8 to T-10).
+"""The names tools and prompts are offered by: namespaces, clashes, reserved words. Pure.
 
 Names are looked up in the table made here, never taken apart again.
 """
@@ -20,7 +20,7 @@ SEPARATOR: Final = "__"
 MAX_LENGTH: Final = 64
 SCRIPT_SOURCES: Final = ("script", "script_user", "script_system")
 BARE_RANK: Final = (*SCRIPT_SOURCES, "builtin")
-"""Ids of the sources whose tools keep bare names, nearest first; an id is also the alias prefix (T-9)."""
+"""Ids of the sources whose tools keep bare names, nearest first; an id is also the alias prefix."""
 RESERVED_NAMESPACES: Final = frozenset(BARE_RANK)
 RESERVED_NAMES: Final = frozenset({"tool_search", "execute_tool", "execute_code"})
 RESERVED_PREFIXES: Final = ("lm_", "lmToolsBridge")
@@ -51,12 +51,12 @@ class Named(Generic[T]):
 
 
 def sort_key(name: str) -> tuple[str, str]:
-    """The order of every list: lower-cased name, then the raw name (T-2)."""
+    """The order of every list: lower-cased name, then the raw name."""
     return name.lower(), name
 
 
 def namespace_issue(source: Source) -> Issue | None:
-    """The issue of a source that claims a namespace of ours (T-10)."""
+    """The issue of a source that claims a namespace of ours."""
     if source.namespace not in RESERVED_NAMESPACES:
         return None
     message = f'Source "{source.id}" wants the namespace "{source.namespace}", which is reserved'
@@ -65,7 +65,7 @@ def namespace_issue(source: Source) -> Issue | None:
 
 
 def is_internal_tool(name: str, prefix: str = INTERNAL_PREFIX) -> bool:
-    """Whether a name belongs to the internal tools, which no client is ever shown (T-170). Case-sensitive."""
+    """Whether a name belongs to the internal tools, which no client is ever shown. Case-sensitive."""
     return name.startswith(prefix)
 
 
@@ -97,7 +97,7 @@ def assign(
 
 
 def prefix_of(source: Source) -> str:
-    """What stands before the names of a source's tools; `_` as separator levels `-` before it (T-87)."""
+    """What stands before the names of a source's tools; `_` as separator levels `-` before it."""
     if source.namespace is None:
         return ""
     namespace = source.namespace.replace("-", "_") if source.separator == "_" else source.namespace
@@ -170,7 +170,7 @@ def _fit(full: str) -> str:
 
 
 def _hashed(full: str) -> str:
-    """The first 55 characters, `_`, and 8 hex digits of the full name's SHA-256 (T-8)."""
+    """The first 55 characters, `_`, and 8 hex digits of the full name's SHA-256."""
     return f"{_UNFIT.sub('_', full)[:55]}_{hashlib.sha256(full.encode()).hexdigest()[:8]}"
 
 

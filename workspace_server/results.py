@@ -1,6 +1,6 @@
 """Results that we author: from a `ToolResult` to the members of a `CallToolResult`.
 
-Deliberately not for the results of third parties: those are passed on as the bytes they came in (T-155).
+Deliberately not for the results of third parties: those are passed on as the bytes they came in.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def well_formed(text: str) -> str:
 
 
 def clean_text(text: str) -> str:
-    """`text` as a terminal and a model should see it (T-156, T-17).
+    """`text` as a terminal and a model should see it.
 
     Without ANSI sequences, control characters except line feed and tab, bidi and zero-width characters;
     lone surrogates become U+FFFD.
@@ -90,8 +90,8 @@ def encode_result(result: ToolResult) -> dict[str, Any]:
     """The members of a `CallToolResult`, which any JSON encoder takes.
 
     `content` and `isError` are always there, `structuredContent` and `_meta` only if the result has them.
-    An empty text gives no block when there are other blocks. Texts are cleaned (T-156) unless they are
-    `verbatim` (T-129); structured values are not: a file's bytes matter to a machine.
+    An empty text gives no block when there are other blocks. Texts are cleaned unless they are
+    `verbatim`; structured values are not: a file's bytes matter to a machine.
     """
     blocks = [_block(block) for block in result.blocks] if result.blocks else []
     if result.text or not blocks:
@@ -106,7 +106,7 @@ def encode_result(result: ToolResult) -> dict[str, Any]:
 
 
 def failure(tool: Tool, text: str, body: Mapping[str, Any]) -> ToolResult:
-    """A failed result whose machine-readable `body` goes where the tool leaves room for it (D-14, T-176).
+    """A failed result whose machine-readable `body` goes where the tool leaves room for it.
 
     A tool with an `outputSchema` promises the shape of `structuredContent`; clients hold errors to it too.
     """
@@ -116,7 +116,7 @@ def failure(tool: Tool, text: str, body: Mapping[str, Any]) -> ToolResult:
 
 
 def error_result(tool: Tool, error: ToolError) -> ToolResult:
-    """The answer to a call whose tool failed (T-177).
+    """The answer to a call whose tool failed.
 
     The text starts with `Error: ` exactly once; the body is `{ok: false, error: {reason, message, details?}}`
     with the message without that word and `details` from `ToolError.structured`.

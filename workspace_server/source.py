@@ -21,8 +21,8 @@ from protocol.versions import Era
 Visibility = Literal["native", "ondemand", "always"]
 SourceKind = Literal["builtin", "script", "stdio", "remote", "language-server", "editor"]
 SourceState = Literal[
-    "starting",  # not answered yet (T-88)
-    "connecting",  # the same for a remote server (T-111)
+    "starting",  # not answered yet
+    "connecting",  # the same for a remote server
     "ready",
     "backoff",  # ended or failed; tried again by itself
     "crash_looping",  # ended too often; tried once a minute
@@ -34,7 +34,7 @@ SourceState = Literal[
 TaskUse = Literal["forbidden", "optional", "required"]
 """Whether a call may become a task; a required one has no other way (SEP-2663)."""
 Default = Literal["enabled", "exposed", "off"]
-"""What the policy makes of a source's tools when nobody says otherwise (group B)."""
+"""What the policy makes of a source's tools when nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +47,9 @@ class Tool:
     Attributes:
         keywords: words for `tool_search` only.
         timeout_s: the longest one call may take; None for the server's default.
-        asks: whether a person is asked before every call unless the user allowed it (T-178).
-        rated: whether calls are rate limited (T-181).
-        fingerprint: what exactly runs, so that an approval is for this content only (T-179).
+        asks: whether a person is asked before every call unless the user allowed it.
+        rated: whether calls are rate limited.
+        fingerprint: what exactly runs, so that an approval is for this content only.
         task: whether a call may go on as a task, for clients that know tasks.
     """
 
@@ -102,9 +102,9 @@ class Extras:
 class ToolResult(msgspec.Struct, frozen=True):
     """A `CallToolResult` that we author ourselves.
 
-    `text` becomes one text block in front of `blocks`; `structured` becomes `structuredContent`, any JSON
-    value. `verbatim`: the text is content somebody asked for and keeps every character that can be sent
-    (T-129).
+     `text` becomes one text block in front of `blocks`; `structured` becomes `structuredContent`, any JSON
+     value. `verbatim`: the text is content somebody asked for and keeps every character that can be sent
+    .
     """
 
     text: str
@@ -117,7 +117,7 @@ class ToolResult(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class RpcError:
-    """A third party's JSON-RPC error, which its caller gets unchanged (T-99). `data` is its JSON text."""
+    """A third party's JSON-RPC error, which its caller gets unchanged. `data` is its JSON text."""
 
     code: int
     message: str
@@ -139,7 +139,7 @@ class ToolError(Exception):
 class InvalidArguments(Exception):
     """Arguments that fit the schema but not the world (a path outside the workspace, a bad glob).
 
-    `pointer` is the JSON pointer of the offending argument, e.g. `/filePath`. Answered as T-172.
+    `pointer` is the JSON pointer of the offending argument, e.g. `/filePath`.
     """
 
     def __init__(self, pointer: str, message: str) -> None:
@@ -149,7 +149,7 @@ class InvalidArguments(Exception):
 
 
 class Toolbox(Protocol):
-    """The tools of the workspace as one call may use them: with the rights of its caller (T-78)."""
+    """The tools of the workspace as one call may use them: with the rights of its caller."""
 
     async def listed(self) -> list[Mapping[str, Any]]:
         """The definitions `tools/list` would show."""
@@ -254,12 +254,12 @@ class Source(ABC):
         namespace: prefix of the tool names, or None where tools keep their bare names.
         separator: what stands between namespace and name: `__`, `_` or `-`.
         default: what the policy makes of its tools when nobody says otherwise.
-        include: patterns (`fnmatch`, case-sensitive) of the source's own tool names; empty for all (T-117).
+        include: patterns (`fnmatch`, case-sensitive) of the source's own tool names; empty for all.
         exclude: patterns of names that are left out; beats `include`.
-        keywords: words that every tool of it is found by in `tool_search` (T-43).
+        keywords: words that every tool of it is found by in `tool_search`.
         state: whether the source answers.
         error: why it does not, in words for a person; None while all is well.
-        stale: whether the source itself knows that its list may be out of date (T-7).
+        stale: whether the source itself knows that its list may be out of date.
         trust_path: what the user would trust, for one in the state `pending_trust`.
         timeout_s: the longest one request to it may take; None for the server's default.
         immediate: own names of tools that `call_now` runs.
@@ -340,16 +340,16 @@ class Source(ABC):
         return None
 
     async def refresh(self) -> None:
-        """Forget what was cached, and try a source that is down at once (T-3, T-89)."""
+        """Forget what was cached, and try a source that is down at once."""
         self.touched()
 
     @property
     def forwards(self) -> bool:
-        """Whether `call_tool` takes names that are not listed, because the other side hides tools (T-118)."""
+        """Whether `call_tool` takes names that are not listed, because the other side hides tools."""
         return False
 
     async def nested_search(self, query: str, max_results: int, timeout_s: float) -> Mapping[str, Any] | None:
-        """What the other side's own `tool_search` finds, as its decoded result; None for nothing (T-44).
+        """What the other side's own `tool_search` finds, as its decoded result; None for nothing.
 
         Takes at most `timeout_s` seconds and never raises.
         """
@@ -360,7 +360,7 @@ class Source(ABC):
         return ()
 
     def withheld(self) -> Mapping[str, str]:
-        """Tools that wait for trust: their offered names, and the path `lmtb trust` wants (T-62)."""
+        """Tools that wait for trust: their offered names, and the path `lmtb trust` wants."""
         return {}
 
     def status(self) -> Mapping[str, Any]:

@@ -1,6 +1,6 @@
 """The folders of a workspace, and the only door for paths: text in, real path out, never outside.
 
-Not a file reader: it decides *which* file is meant (T-121, T-122) and how a path is shown (T-123). All
+Not a file reader: it decides *which* file is meant and how a path is shown. All
 functions that touch the disk block; call them from a thread.
 """
 
@@ -56,11 +56,11 @@ class Workspace:
         return cls(root=real, folders=(Folder(real.name or str(real), real),))
 
     def contains(self, real: Path) -> bool:
-        """Whether a link-free path lies in one of the folders (compared by components, T-122)."""
+        """Whether a link-free path lies in one of the folders (compared by components)."""
         return any(real.is_relative_to(folder.path) for folder in self.folders)
 
     def workspace_path(self, absolute: Path) -> str | None:
-        """`Folder/sub/file` for a path in the workspace, None for others (T-123). The deepest folder wins."""
+        """`Folder/sub/file` for a path in the workspace, None for others. The deepest folder wins."""
         owners = [folder for folder in self.folders if absolute.is_relative_to(folder.path)]
         if not owners:
             return None
@@ -69,17 +69,17 @@ class Workspace:
         return well_formed(owner.name if relative == "." else f"{owner.name}/{relative}")
 
     def shown(self, absolute: Path) -> str:
-        """The path as texts show it: `Folder/…`, or absolute where no folder owns it (T-123)."""
+        """The path as texts show it: `Folder/…`, or absolute where no folder owns it."""
         return self.workspace_path(absolute) or absolute_text(absolute)
 
     def resolve_file(self, text: str, *, must_be: Kind = "file") -> Path:
         """The real path that `text` names. Blocks.
 
-        Accepted: `Folder/…`, absolute, or relative when exactly one folder has it; `/` or `\\` (T-121).
+        Accepted: `Folder/…`, absolute, or relative when exactly one folder has it; `/` or `\\`.
 
         Raises:
             PathNotFound: nothing is there.
-            InvalidArguments: at `/filePath`, in the words of T-122.
+            InvalidArguments: at `/filePath`.
         """
         if _URI.match(text):
             raise InvalidArguments(POINTER, "URIs are not accepted; use a path in 'filePath'.")
@@ -144,5 +144,5 @@ class Workspace:
 
 
 def absolute_text(path: Path) -> str:
-    """An absolute path as results carry it: `/` everywhere, valid Unicode (T-123)."""
+    """An absolute path as results carry it: `/` everywhere, valid Unicode."""
     return well_formed(path.as_posix())

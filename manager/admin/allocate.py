@@ -1,4 +1,4 @@
-"""`POST /allocate` on the TCP port (M-6): the one route of the control plane that is there too.
+"""`POST /allocate` on the TCP port: the one route of the control plane that is there too.
 
 Answers exactly as on the control socket (`control_socket.py`). The checks of the door come first, as for
 every route of the port.

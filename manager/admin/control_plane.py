@@ -115,7 +115,7 @@ class ControlPlane:
         self.externals.bye(session_id)
 
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
-        """Find the workspace of a folder. Starts nothing and waits for nothing (M-148)."""
+        """Find the workspace of a folder. Starts nothing and waits for nothing."""
         found = await self.workspaces.find(cwd, ambient=False)
         if isinstance(found, Workspace):
             return self._resolved(found)

@@ -53,7 +53,7 @@ def make_control_app(services: Services) -> web.Application:
 
 
 def control_routes(services: Services) -> list[web.RouteDef]:
-    """The routes of the control socket (M-129 to M-149), without the peer check."""
+    """The routes of the control socket, without the peer check."""
     control = _Control(services)
     return [
         web.get("/health", control.health),
@@ -133,7 +133,7 @@ class _Control:
         return await self._ask_server(request, "inspect")
 
     async def refresh(self, request: web.Request) -> web.Response:
-        """Let the sources of a folder's workspace look again, and try what is down at once (T-89)."""
+        """Let the sources of a folder's workspace look again, and try what is down at once."""
         return await self._ask_server(request, "refresh")
 
     async def _ask_server(self, request: web.Request, ask: ServerQuestion) -> web.Response:
@@ -169,7 +169,7 @@ class _Control:
 
 
 async def answer_allocate(request: web.Request, services: Services) -> web.Response:
-    """Answer `POST /allocate`, on the socket and on the port alike (M-6, M-132, M-133, M-137)."""
+    """Answer `POST /allocate`, on the socket and on the port alike."""
     payload = await _read_object(request)
     if isinstance(payload, web.Response):
         return payload

@@ -33,7 +33,7 @@ def make_app(services: Services, status: Callable[[], dict[str, Any]], measures:
 def diagnosis_routes(
     status: Callable[[], dict[str, Any]], measures: Take, *, slash: bool = False
 ) -> list[web.RouteDef]:
-    """Status, metrics, health and log: read-only, on the port and on the control socket (M-2, M-3)."""
+    """Status, metrics, health and log: read-only, on the port and on the control socket."""
     shown = {
         "/metrics": _tells(measures),
         "/mcp/status": _shows(status),

@@ -32,7 +32,7 @@ class Status(msgspec.Struct, frozen=True):
 
 
 class ListedInstance(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One instance as `/list` shows it (M-130); times in ms since 1970. Has no place for a secret."""
+    """One instance as `/list` shows it; times in ms since 1970. Has no place for a secret."""
 
     session_id: str
     workspace: str | None
@@ -49,7 +49,7 @@ class ListedInstance(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class ResolvedWorkspace(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The workspace of a folder; `session_id`, `host` and `port` are None while it is stopped (M-148)."""
+    """The workspace of a folder; `session_id`, `host` and `port` are None while it is stopped."""
 
     session_id: str | None
     workspace: str

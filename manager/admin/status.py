@@ -1,4 +1,4 @@
-"""What the manager shows of itself: `/mcp/status`, `/mcp/health`, `/mcp/log` (contract group I).
+"""What the manager shows of itself: `/mcp/status`, `/mcp/health`, `/mcp/log`.
 
 Built from live state each time, so that it cannot lie for long. Never shows full session ids, arguments,
 results or secrets.
@@ -50,7 +50,7 @@ class Status:
         self.is_draining = False
 
     def payload(self, now: float, wall: float, started_at: float) -> dict[str, Any]:
-        """The whole status (M-150)."""
+        """The whole status."""
         clock = _Clock(now, wall)
         instances = [self._instance(one, clock) for one in self._workspaces if one.supervisor.instance]
         instances += [self._external(one, clock) for one in self._externals.registrations.records()]
@@ -189,7 +189,7 @@ class Status:
 
 
 def _figures(*figures: Figures) -> dict[str, Any]:
-    """Calls of one workspace, or of several together; percentiles are of the last five minutes (M-154)."""
+    """Calls of one workspace, or of several together; percentiles are of the last five minutes."""
     lately = summed(one.timings.lately() for one in figures)
     return {
         "calls": sum(one.calls for one in figures),
@@ -207,7 +207,7 @@ def _milliseconds(found: Percentiles | None) -> dict[str, float] | None:
 
 
 def _client(client: Client, requests: tuple[Seen, ...], clock: _Clock) -> dict[str, Any]:
-    """A client of late with its last requests (M-154)."""
+    """A client of late with its last requests."""
     info = jsonrpc.members_of(client.info)
     told = {name: jsonrpc.text_of(info[name]) for name in ("name", "version") if name in info}
     return {
@@ -262,5 +262,5 @@ def _reported(instance: Instance, member: str) -> list[Any]:
 
 
 def log_payload() -> dict[str, Any]:
-    """The last log lines, oldest first (M-156)."""
+    """The last log lines, oldest first."""
     return {"ok": True, "lines": list(recent_lines)}

@@ -1,4 +1,4 @@
-"""`lmToolsBridge.callTool`: unwraps the call inside it and sends that on (M-88 to M-100)."""
+"""`lmToolsBridge.callTool`: unwraps the call inside it and sends that on."""
 
 from __future__ import annotations
 

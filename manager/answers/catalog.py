@@ -1,6 +1,6 @@
 """What a workspace offers, asked by the manager itself: tool lists with all their pages, and schemas.
 
-The last list that came is kept, so that a server in trouble does not make tools vanish in silence (M-183).
+The last list that came is kept, so that a server in trouble does not make tools vanish in silence.
 What the lists mean is `routing/discovery/payload.py`.
 """
 
@@ -108,7 +108,7 @@ class Catalog:
         return self._last.get(workspace.id, [])
 
     async def discovery(self, workspace: Workspace, instance: Instance) -> tuple[dict[str, Any], list[Entry]]:
-        """The discovery payload of a workspace, and the entries behind it (group D)."""
+        """The discovery payload of a workspace, and the entries behind it."""
         listing = await self.tools(workspace)
         issues = [*listing.issues, *([listing.failure] if listing.failure else [])]
         gate = asyncio.Semaphore(SCHEMA_READS)
@@ -130,7 +130,7 @@ class Catalog:
     async def _read_schema(
         self, workspace: Workspace, name: str, gate: asyncio.Semaphore, deadline: float
     ) -> tuple[Mapping[str, Any] | None, Issue | None]:
-        """One schema. All reads of a discovery share the deadline: slow ones must not add up (M-192)."""
+        """One schema. All reads of a discovery share the deadline: slow ones must not add up."""
         uri = names.URI_SCHEMA + quote(name, safe="")
         try:
             async with asyncio.timeout_at(deadline), gate:

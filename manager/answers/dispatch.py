@@ -195,7 +195,7 @@ class Dispatch:
 
 
 def unknown_workspace(identity: str, known: list[str]) -> Refusal:
-    """The refusal for a `/w/{workspace_id}/…` path that names nothing we know (M-15)."""
+    """The refusal for a `/w/{workspace_id}/…` path that names nothing we know."""
     return Refusal(
         Reason.WORKSPACE_NOT_MATCHED,
         f"workspace not matched: {identity[:200]}",

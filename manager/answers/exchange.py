@@ -30,7 +30,7 @@ class Located(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_pure(self) -> bool:
-        """Whether the address means the workspace alone, without anything of the manager's (M-15)."""
+        """Whether the address means the workspace alone, without anything of the manager's."""
         return self.is_in_url or self.source is Source.HEADER
 
     @property
@@ -46,7 +46,7 @@ class Located(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Unlocated:
-    """No rung gave a workspace. `problem` is what was wrong with an ambient folder (M-20)."""
+    """No rung gave a workspace. `problem` is what was wrong with an ambient folder."""
 
     problem: Refusal | None = None
 
@@ -110,7 +110,7 @@ class Exchange:
             self.seen.claims = claims
 
     def decided(self, located: Located | Unlocated) -> None:
-        """Note who decided the workspace, in the response headers, too (M-13)."""
+        """Note who decided the workspace, in the response headers, too."""
         self.is_as_is = isinstance(located, Located) and located.is_in_url
         source = located.source if isinstance(located, Located) else Source.NONE
         self.headers[headers.WORKSPACE_SOURCE] = source.value

@@ -21,7 +21,7 @@ from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names, tasks
 
 WAIT_S: Final = 8.0
-"""How long a greeting waits for a workspace that is just being started (M-14); clients give up after 10 s."""
+"""How long a greeting waits for a workspace that is just being started; clients give up after 10 s."""
 _CODEX: Final[Mapping[str, Any]] = {names.CODEX_SANDBOX: {}}
 _NOTHING: Final = msgspec.Raw(b"{}")
 _OURS: Final = jsonrpc.raw(names.WORKSPACE_SERVER)

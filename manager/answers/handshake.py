@@ -1,7 +1,7 @@
 """`lmToolsBridge.requestWorkspaceMCPServer`: from a folder to a running server and all it offers.
 
-Order: find the workspace, have its server ready and asked for its health, bind the session, discover, answer
-(contract group C). A refusal anywhere leaves an older binding as it was.
+Order: find the workspace, have its server ready and asked for its health, bind the session, discover,
+answer. A refusal anywhere leaves an older binding as it was.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Sessionkeeper(Protocol):
         """Wait until the session has listed its tools again, at the longest so many seconds."""
 
     def handshake_lock(self, session: Session) -> asyncio.Lock:
-        """One handshake of a session after the other (M-45)."""
+        """One handshake of a session after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Handshakes:
         Args:
             exchange: the request; its session, if it has one, is bound on success.
             cwd: the argument as it came, decoded.
-            bare: it came as a JSON-RPC method, whose result is the payload itself (M-36).
+            bare: it came as a JSON-RPC method, whose result is the payload itself.
         """
         return Events(self._messages(exchange, cwd, bare=bare))
 
@@ -155,7 +155,7 @@ class Handshakes:
         return found
 
     async def _healthy(self, workspace: Workspace) -> Instance | Refusal:
-        """A server that has just answered a health request; else it is restarted once (M-39, M-42)."""
+        """A server that has just answered a health request; else it is restarted once."""
         for _ in range(2):
             asked = self._around.now()
             instance = await self._workspaces.ready(workspace, urgent=True)
@@ -199,7 +199,7 @@ class Handshakes:
     # -- what changed for the client ----------------------------------------------------------------------
 
     async def _announcements(self, exchange: Exchange, success: Success) -> AsyncIterator[bytes]:
-        """Say that the lists changed *before* the result: some clients look only then (M-47, M-48)."""
+        """Say that the lists changed *before* the result: some clients look only then."""
         session = exchange.session
         if session is None:
             return
@@ -219,7 +219,7 @@ class Handshakes:
 
 
 def target_of(instance: Instance) -> dict[str, Any]:
-    """The server's address as the payload shows it (M-53)."""
+    """The server's address as the payload shows it."""
     return {
         "sessionId": instance.id,
         "host": instance.host,

@@ -40,14 +40,14 @@ LIST_METHODS: Final = frozenset(_OWN)
 
 
 def own_list(exchange: Exchange) -> Plain:
-    """The manager's constant list, for clients without a workspace (M-34)."""
+    """The manager's constant list, for clients without a workspace."""
     member, entries = _OWN[exchange.message.method]
     remember_shown(exchange, [])
     return Plain(result_format.result(exchange, {member: list(entries)}))
 
 
 def remember_shown(exchange: Exchange, entries: Sequence[bytes]) -> None:
-    """Note which tools the session was shown last, to tell later whether they differ (M-47)."""
+    """Note which tools the session was shown last, to tell later whether they differ."""
     if exchange.session is not None and exchange.message.method == names.TOOLS_LIST:
         exchange.session.shown = fingerprint(entries)
 
@@ -66,7 +66,7 @@ class Lists:
         self._limit = settings.response_limit
 
     async def merged(self, exchange: Exchange, located: Located) -> Plain:
-        """The manager's entries first, then the workspace's in its order (M-101, M-102, M-183)."""
+        """The manager's entries first, then the workspace's in its order."""
         answer = await self._forwarder.send(located.workspace, outgoing(exchange))
         body = answer if isinstance(answer, Refusal) else await response_of(answer, self._limit)
         if isinstance(body, Refusal):
@@ -124,7 +124,7 @@ def _unlike(entries: list[msgspec.Raw], taken: set[str]) -> list[msgspec.Raw]:
 
 
 def read_own(exchange: Exchange, located: Located | None) -> Plain | None:
-    """The manager's own resource that is read, or None when it is not one (M-103 to M-105)."""
+    """The manager's own resource that is read, or None when it is not one."""
     uri = exchange.inbound.name
     if uri == names.URI_CALL_TOOL:
         text = CALL_TOOL_TEXT

@@ -9,7 +9,7 @@ from protocol.errors import Reason, Refusal
 
 
 async def locate(workspaces: Workspaces, claims: Claims) -> Located | Unlocated | Refusal:
-    """The workspace these claims mean (M-111).
+    """The workspace these claims mean.
 
     Returns:
         Where it is; `Unlocated` when nothing names one; a refusal when something explicit cannot be served or
@@ -44,7 +44,7 @@ def located_now(workspaces: Workspaces, claims: Claims) -> Located | None:
 async def _by_roots(
     workspaces: Workspaces, roots: tuple[str, ...], problem: Refusal | None
 ) -> Located | Unlocated:
-    """The one workspace that a client's roots lie in; several are for the client to choose from (M-115)."""
+    """The one workspace that a client's roots lie in; several are for the client to choose from."""
     found: dict[str, Workspace] = {}
     for root in roots:
         one = await workspaces.find(root, ambient=True)

@@ -61,7 +61,7 @@ def sent_cwd(claims: Claims) -> str | None:
 
 
 def _sandbox_cwd(inbound: Inbound) -> str | None:
-    """The folder Codex works in, which it tells with every tool call to servers that want to know (M-114)."""
+    """The folder Codex works in, which it tells with every tool call to servers that want to know."""
     state = inbound.meta.get(names.CODEX_SANDBOX)
     folder = jsonrpc.members_of(state).get("sandboxCwd") if state is not None else None
     return None if folder is None or len(folder) > MAX_FOLDER else jsonrpc.text_of(folder)

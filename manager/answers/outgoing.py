@@ -152,7 +152,7 @@ def _meta_text(exchange: Exchange) -> bytes:
 
 
 def mode_headers(exchange: Exchange) -> dict[str, str]:
-    """The tool mode that a request asks for, as headers; a header hides the query member (T-34, T-35)."""
+    """The tool mode that a request asks for, as headers; a header hides the query member."""
     sent = {name.decode("latin-1").lower(): value for name, value in exchange.passed_headers}
     query = parse_qs(exchange.passed_query.removeprefix("?"), keep_blank_values=True, errors="replace")
     found = {}

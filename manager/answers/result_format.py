@@ -33,7 +33,7 @@ CACHEABLE: Final = frozenset(
 def result(exchange: Exchange, value: Mapping[str, Any]) -> bytes:
     """The response body for a result of our own, with what a workspace server put into it.
 
-    Modern ones say what they are and who we are (M9 to M11), legacy ones must not.
+    Modern ones say what they are and who we are, legacy ones must not.
     """
     if not exchange.is_modern:
         return jsonrpc.result(exchange.message.id, legacy_result.result(value))
@@ -66,7 +66,7 @@ def refuse(exchange: Exchange, refused: Refusal) -> Plain:
 
 
 def method_not_found(exchange: Exchange) -> Plain:
-    """The reply to a method nobody here knows: 404 in the modern era (M7), HTTP 200 in the legacy one."""
+    """The reply to a method nobody here knows: 404 in the modern era, HTTP 200 in the legacy one."""
     body = jsonrpc.error(
         exchange.message.id, jsonrpc.METHOD_NOT_FOUND, f"method not found: {exchange.message.method[:100]}"
     )

@@ -1,4 +1,4 @@
-"""The last rung: the folders a client works in, asked for when nothing else names a workspace (M-115).
+"""The last rung: the folders a client works in, asked for when nothing else names a workspace.
 
 A stateless client is asked with the answer itself: `input_required`, and it repeats its call with its roots
 and a signed state that says what was asked. Only `tools/call` is asked about so: lists must not differ.

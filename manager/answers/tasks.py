@@ -1,4 +1,4 @@
-"""Requests about tasks: the id says whose task it is, so that nothing else has to (SEP-2663, row M5)."""
+"""Requests about tasks: the id says whose task it is, so that nothing else has to (SEP-2663)."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def _print_result(result: Mapping[str, Any], *, to_stderr: bool) -> None:
     stream = sys.stderr if to_stderr else sys.stdout
     for text in texts:
         if stream.isatty():
-            # a tool's text may hold sequences that act on a terminal (MO4)
+            # a tool's text may hold sequences that act on a terminal
             click.echo(printable(text, lines=True), err=to_stderr)
         else:
             click.echo(text.encode("utf-8", "backslashreplace"), err=to_stderr)

@@ -20,7 +20,7 @@ from manager.cli.output.text import printable, table
 from manager.cli.output.workspace_options import cwd_option, json_option, say_issues
 
 _GROUPS: Final = ("custom_rule:", "custom", "copilot", "vscode", "other")
-"""The beginnings of groups' ids in the order in which they are shown (T-29)."""
+"""The beginnings of groups' ids in the order in which they are shown."""
 
 
 @click.group(invoke_without_command=True)

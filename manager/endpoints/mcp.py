@@ -258,7 +258,7 @@ class McpRoutes:
     def _own_work(
         self, incoming: Incoming, exchange: Exchange, session: Session, make: Make
     ) -> asyncio.Task[None]:
-        """Answer in a task of its own: a disconnect does not end it, a cancellation does (L15, M-99)."""
+        """Answer in a task of its own: a disconnect does not end it, a cancellation does."""
         writer = self._writer(incoming, exchange)
         key = jsonrpc.id_key(exchange.message.id)
         task: asyncio.Task[None] = self._own_task(self._answer(incoming, writer, make), "request")

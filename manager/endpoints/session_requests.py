@@ -40,7 +40,7 @@ _CAPABILITIES: Final = {
     "logging": {},
     "experimental": {"codex/sandbox-state-meta": {}},
 }
-"""Declared once for all that a workspace may offer (M-19)."""
+"""Declared once for all that a workspace may offer."""
 _FULL_RETRY_MS: Final = 60_000
 
 
@@ -52,7 +52,7 @@ class NoSession:
     reason: Reason
 
     def body(self, identity: bytes | None) -> bytes:
-        """The JSON-RPC error, with the request's id (M-23, M-24)."""
+        """The JSON-RPC error, with the request's id."""
         text = "Mcp-Session-Id is missing" if self.status == 400 else "unknown session"
         return Refusal(self.reason, text).as_error(identity)
 
@@ -88,7 +88,7 @@ class LegacyEndpoint:
         return self.keeper.get(identity, uses=uses) or UNKNOWN
 
     async def session_for(self, inbound: Inbound, identity: str | None) -> Session | NoSession | Refusal:
-        """The session of a request; a handshake recovers a lost one (M-25, M-26).
+        """The session of a request; a handshake recovers a lost one.
 
         Returns:
             A refusal only when there are too many sessions.
@@ -108,7 +108,7 @@ class LegacyEndpoint:
     # -- requests -----------------------------------------------------------------------------------------
 
     async def initialize(self, exchange: Exchange) -> Reply:
-        """Open a session (M-17 to M-20); an id sent along is ignored."""
+        """Open a session; an id sent along is ignored."""
         params = exchange.params
         requested = jsonrpc.text_of(params["protocolVersion"]) if "protocolVersion" in params else None
         client = params.get("clientInfo", msgspec.Raw(b"{}"))
@@ -131,7 +131,7 @@ class LegacyEndpoint:
         return Plain(jsonrpc.result(exchange.message.id, value))
 
     async def answer(self, exchange: Exchange, session: Session) -> Reply:
-        """The reply to a request of a session (M-34, M-36)."""
+        """The reply to a request of a session."""
         method = exchange.message.method
         if method == names.PING:
             return Plain(jsonrpc.result(exchange.message.id, {}))
@@ -179,7 +179,7 @@ class LegacyEndpoint:
     def heard(self, session: Session, message: Notification | Response) -> None:
         """Take what wants no answer: answers to questions of ours, cancellations, news of the client's roots.
 
-        All are of this session only; anything else is dropped (M-22, M-99, M-115).
+        All are of this session only; anything else is dropped.
         """
         if isinstance(message, Response):
             self.keeper.questions(session).settle(message)

@@ -32,7 +32,7 @@ class SessionRoutes:
         self._is_draining = is_draining
 
     async def get(self, incoming: Incoming) -> None:
-        """A stream of a legacy session (M-5, M-29)."""
+        """A stream of a legacy session."""
         arrival = incoming.arrival
         version = arrival.fields.get(headers.VERSION)
         if incoming.session is None or (version is not None and version not in LEGACY_REVISIONS):
@@ -57,7 +57,7 @@ class SessionRoutes:
             await session_get.serve(incoming, self._legacy.keeper, session, heard)
 
     async def delete(self, incoming: Incoming) -> None:
-        """The end of a legacy session (M-31)."""
+        """The end of a legacy session."""
         version = incoming.arrival.fields.get(headers.VERSION)
         if version is not None and version not in LEGACY_REVISIONS:
             incoming.respond(405, NOT_ALLOWED, {"Allow": "POST"})

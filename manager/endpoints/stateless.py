@@ -62,7 +62,7 @@ class ModernEndpoint:
         return await self._dispatch.answer(exchange)
 
     async def _discover(self, exchange: Exchange) -> Reply:
-        """What the workspace says of itself, else what we do: a probe must not fail, nor wait long (M-14)."""
+        """What the workspace says of itself, else what we do: a probe must not fail, nor wait long."""
         said = await self._greetings.said(exchange)
         if said is not None:
             return Plain(jsonrpc.result(exchange.message.id, said))
@@ -74,7 +74,7 @@ class ModernEndpoint:
         return Plain(result_format.result(exchange, value))
 
     async def _listen(self, exchange: Exchange) -> AnyReply:
-        """A workspace's own stream at a pure door; at the fixed door lists never change (M18, M20)."""
+        """A workspace's own stream at a pure door; at the fixed door lists never change."""
         located = await locate(self._dispatch.workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
@@ -108,7 +108,7 @@ class ModernEndpoint:
 
 
 def _undeclared(exchange: Exchange) -> Plain | None:
-    """Tasks are told about at the addresses of their workspaces; who may not ask hears so here, too (M8)."""
+    """Tasks are told about at the addresses of their workspaces; who may not ask hears so here, too."""
     asked = "taskIds" in jsonrpc.members_of(exchange.params.get("notifications", b"{}"))
     return undeclared(exchange, "taskIds") if asked else None
 

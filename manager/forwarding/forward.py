@@ -1,6 +1,6 @@
 """Sends one request to a workspace's server and hands its answer back as it comes.
 
-Whose fault a failure is decides what may be done (F1, F5; M-97):
+Whose fault a failure is decides what may be done:
 
     could not connect, or somebody else answered    nothing was sent: try the new instance once
     broke off after the first byte was written      may have been delivered: never sent again, 47103
@@ -175,7 +175,7 @@ class Forwarder:
         return refusal or answer
 
     def _unusable(self, answer: Answer) -> Refusal | None:
-        """Refuse at once what announces to be too large, or is no MCP answer at all (M-100)."""
+        """Refuse at once what announces to be too large, or is no MCP answer at all."""
         if answer.length is not None and answer.length > self._settings.response_limit:
             return refusal_of(ResponseTooLarge(self._settings.response_limit), self._settings)
         if answer.is_json or answer.is_events or answer.length == 0:

@@ -1,6 +1,6 @@
 """Reads a workspace server's answer message by message, where the messages themselves are needed.
 
-Also says what counts as a response at all: servers that somebody else started may answer anything (M-100).
+Also says what counts as a response at all: servers that somebody else started may answer anything.
 What is passed on as it comes is not read here but in `relay/writer.py`.
 """
 
@@ -41,7 +41,7 @@ class Answered(msgspec.Struct, frozen=True, gc=False):
 
 
 def unusable(status: int) -> Refusal:
-    """The refusal for an answer without a response in it (M-100)."""
+    """The refusal for an answer without a response in it."""
     return Refusal(
         Reason.INVALID_UPSTREAM_ANSWER,
         "the workspace server's answer holds no response",
@@ -93,7 +93,7 @@ async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answ
     """The notifications of an answer as they come, each on one line, and last its response.
 
     What holds no response is refused, and so is what breaks off. Anything else is dropped: no server may send
-    requests in an answer (M15).
+    requests in an answer.
 
     Args:
         answer: read to its end, or closed, whatever the outcome.

@@ -1,4 +1,4 @@
-"""Fills the silences of event streams, of all of them by one timer (M15, M-29)."""
+"""Fills the silences of event streams, of all of them by one timer."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def install_door(app: web.Application, connections: Connections) -> None:
     """Put the door before everything else in the application; once, before it is set up.
 
     Raises:
-        ValueError: a route answers HEAD, OPTIONS or every method, which would escape the 405 of M-8.
+        ValueError: a route answers HEAD, OPTIONS or every method, which would escape the 405 for unknown
+        methods.
     """
     for route in app.router.routes():
         if route.method in ("HEAD", "OPTIONS", "*"):

@@ -70,7 +70,7 @@ class Express:
         incoming.expect(min(patience_s, sent.underway.seconds), self._hand_over)
 
     def cancel(self) -> None:
-        """The client said that it does not want it any more: nothing more is said (M-99).
+        """The client said that it does not want it any more: nothing more is said.
 
         Amid a body only the end of the connection tells that the rest does not come.
         """
@@ -82,7 +82,7 @@ class Express:
                 self._incoming.respond(202, fields=self._exchange.headers)
 
     def _left(self) -> None:
-        """The client is gone: that cancels a stateless call, and means nothing in a session (L15).
+        """The client is gone: that cancels a stateless call, and means nothing in a session.
 
         What of an answer has come already is of no use to anybody in either case.
         """

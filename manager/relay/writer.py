@@ -1,8 +1,8 @@
-"""Writes a reply as HTTP: JSON or an event stream, as the client accepts it and the answer came (M-28).
+"""Writes a reply as HTTP: JSON or an event stream, as the client accepts it and the answer came.
 
 Events leave one by one, the moment they are known. What breaks off in the middle of a stream is ended with
 a proper response, so that nobody waits for an id that never comes. While nothing is known yet, the stream is
-opened after a silence, so that nobody in between takes the connection for dead (M15).
+opened after a silence, so that nobody in between takes the connection for dead.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Writer:
     Args:
         limit: largest event in bytes.
         streams: given in the legacy era, where an event stream is one of the session's: its events are
-            numbered, and a client that goes away ends nothing (L15). In the modern era its disconnect is
+            numbered, and a client that goes away ends nothing. In the modern era its disconnect is
             raised as the cancellation it is.
     """
 
@@ -61,7 +61,7 @@ class Writer:
                 self._stream.end()
 
     def end(self) -> None:
-        """Finish after the work was cancelled: nothing more is said (M-99)."""
+        """Finish after the work was cancelled: nothing more is said."""
         if self._events is None:
             self._incoming.respond(202, fields=self._exchange.headers)
         else:
@@ -96,7 +96,7 @@ class Writer:
 
     async def _messages(self, messages: AsyncGenerator[bytes]) -> None:
         """Plain JSON when there is only the response, or the client takes nothing else."""
-        async with aclosing(messages):  # a client that goes away ends the work behind them at once (M-43)
+        async with aclosing(messages):  # a client that goes away ends the work behind them at once
             async for message in messages:
                 if begins_as_result(message) or is_response(message):
                     await self._body(message)

@@ -191,7 +191,7 @@ class FastCall:
         self._link.let_respond()
 
     def cancel(self) -> None:
-        """The client said that it does not want it any more (M-99)."""
+        """The client said that it does not want it any more."""
         session = self._passage.session
         self._link.let_respond()
         if session is not None and (cancel := session.in_flight.get(self._identity)) is not None:

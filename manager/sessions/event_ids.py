@@ -3,7 +3,7 @@
     <epoch>.<stream>[.<request id, base64url>]-<event>      e.g. `k3vQ.4.Nw-2`
 
 The request is named in them so that even a manager that knows nothing of the stream can tell its client that
-the answer is lost (L16). What a client sends back is its own word; whether the stream exists is asked
+the answer is lost. What a client sends back is its own word; whether the stream exists is asked
 elsewhere (`streams.py`).
 """
 

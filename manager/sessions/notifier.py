@@ -75,7 +75,7 @@ class Notifier:
             self._tell_of_subscriptions(session, workspace)
 
     def incomplete_no_more(self, serving: Collection[str]) -> None:
-        """Tell sessions whose lists were incomplete while their workspace was in trouble (M-183)."""
+        """Tell sessions whose lists were incomplete while their workspace was in trouble."""
         for session in self._sessions:
             if session.unannounced and session.workspace in serving and self._streams.listening(session):
                 session.unannounced = False
@@ -92,7 +92,7 @@ class Notifier:
     def open_stream(
         self, session: Session, sink: EventSink, heard: str | None = None, *, takes_over: bool = False
     ) -> Standing | None:
-        """Give the session's standing stream to a connection; None when another one has it (M-29).
+        """Give the session's standing stream to a connection; None when another one has it.
 
         Args:
             heard: the workspace that the connection's own address means.

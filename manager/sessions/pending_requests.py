@@ -48,7 +48,7 @@ class Questions:
         return question
 
     def settle(self, response: Response) -> bool:
-        """Take a client's answer; False where it answers nothing that is out in this session (M-22)."""
+        """Take a client's answer; False where it answers nothing that is out in this session."""
         question = self._out.pop(jsonrpc.text_of(response.id) or "", None)
         if question is None or question.answer.done():
             return False

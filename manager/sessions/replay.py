@@ -1,4 +1,4 @@
-"""The events that were sent last, for clients whose connection broke before they read them (L16).
+"""The events that were sent last, for clients whose connection broke before they read them.
 
 Bounded thrice: per session, for all sessions together, and in age. Which stream an event belongs to is only
 compared here; what streams are is `streams.py`.

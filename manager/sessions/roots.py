@@ -1,4 +1,4 @@
-"""Asks a client with a session for the folders it works in, when nothing else names its workspace (M-115).
+"""Asks a client with a session for the folders it works in, when nothing else names its workspace.
 
 It is asked once, with a request on the stream of the first answer that would be another one if the workspace
 were known: a call, and lists, too, whose client then sees the tools of its workspace without a handshake. The

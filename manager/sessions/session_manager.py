@@ -99,14 +99,14 @@ class Keeper:
         identity: str | None = None,
         mode: tuple[tuple[str, str], ...] = (),
     ) -> Session | None:
-        """A new session, saved before it is given out; None when there are too many (M-32).
+        """A new session, saved before it is given out; None when there are too many.
 
         Args:
             revision: the negotiated revision.
             client: the client's `clientInfo` as it came, empty if none.
             capabilities: its capabilities as they came.
-            identity: an id of the client's own to take up again (M-26).
-            mode: headers of the tool mode it chose for the session (T-35).
+            identity: an id of the client's own to take up again.
+            mode: headers of the tool mode it chose for the session.
         """
         expired = self.sweep() if self.sessions.is_full else []
         if self.sessions.is_full:
@@ -181,7 +181,7 @@ class Keeper:
         self._of(session).relisted.clear()
 
     async def relisted(self, session: Session, seconds: float) -> None:
-        """Wait for a listing of its tools since `expect_listing`, at the longest so many seconds (M-47)."""
+        """Wait for a listing of its tools since `expect_listing`, at the longest so many seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._of(session).relisted.wait()
@@ -203,11 +203,11 @@ class Keeper:
             runtime.questions.abandon()
 
     def handshake_lock(self, session: Session) -> asyncio.Lock:
-        """One handshake of a session after the other (M-45)."""
+        """One handshake of a session after the other."""
         return self._of(session).handshake
 
     def roots_lock(self, session: Session) -> asyncio.Lock:
-        """A client is asked for its roots once, whatever it asks meanwhile (M-115)."""
+        """A client is asked for its roots once, whatever it asks meanwhile."""
         return self._of(session).roots
 
     def _of(self, session: Session) -> _Runtime:
@@ -216,7 +216,7 @@ class Keeper:
     # -- housekeeping --------------------------------------------------------------------------------------
 
     def active_workspaces(self, idle_s: float) -> set[str]:
-        """Workspaces with a session that has an open stream or asked something recently (M-164)."""
+        """Workspaces with a session that has an open stream or asked something recently."""
         return heard_by(self.sessions.active(self._now(), idle_s))
 
     async def housekeep(self) -> None:

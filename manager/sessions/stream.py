@@ -1,7 +1,7 @@
 """One stream of a legacy session: what is sent is numbered, kept for a while, and written to its connection.
 
-A stream outlives its connections: one that breaks ends no call (L15), and a client that comes back goes on
-where it was (L16). What a connection is in HTTP is `http/event_response.py`; all streams are `streams.py`.
+A stream outlives its connections: one that breaks ends no call, and a client that comes back goes on
+where it was. What a connection is in HTTP is `http/event_response.py`; all streams are `streams.py`.
 """
 
 from __future__ import annotations

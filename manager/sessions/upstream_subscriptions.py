@@ -1,4 +1,4 @@
-"""Hears, on behalf of sessions, what changes in their workspaces: lists and resources (T-184, D-13).
+"""Hears, on behalf of sessions, what changes in their workspaces: lists and resources.
 
 One listen stream to each workspace server that such sessions belong to, however many they are; a second one
 only while its request changes. It starts no server: a session that nobody serves has nothing to hear. What

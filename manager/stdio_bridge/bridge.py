@@ -125,7 +125,7 @@ class Shim:
             return
         waiting.cancelled = True
         if waiting.revision is not None:
-            waiting.task.cancel()  # its connection closes, which is how this era cancels over HTTP (M16)
+            waiting.task.cancel()  # its connection closes, which is how this era cancels over HTTP
         else:
             self._own(self._insist(waiting.task, line), "cancellation")
 

@@ -51,7 +51,7 @@ class ModernRequests:
         self._mirrored: dict[str, tuple[Mirrored, ...]] = {}
 
     def message(self, request: Request, revision: str) -> Message:
-        """The HTTP request for one of the client's (rows M2 and M4 to M6)."""
+        """The HTTP request for one of the client's."""
         head = {
             headers.VERSION: headers.encode_value(revision),
             headers.METHOD: headers.encode_value(request.method),

@@ -166,7 +166,7 @@ class Relay:
             self._session.answered(request, answer)
 
     async def _relist(self, waiting: Waiting) -> None:
-        """Read the tools anew: what they want in headers has changed, or was never read (row C6)."""
+        """Read the tools anew: what they want in headers has changed, or was never read."""
         asked: dict[str, msgspec.Raw] = {"_meta": jsonrpc.members_of(waiting.request.params)["_meta"]}
         for _ in range(_MOST_PAGES):
             body = jsonrpc.request(OWN_ID, names.TOOLS_LIST, asked)

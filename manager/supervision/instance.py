@@ -84,7 +84,7 @@ class Instance:
         return self.process is None or self.process.is_alive
 
     def verify(self, head: ResponseHead, body: bytes) -> bool:
-        """Whether a health answer comes from this very instance: the nonce is repeated (M-144)."""
+        """Whether a health answer comes from this very instance: the nonce is repeated."""
         answer = launch.decode_health(body) if head.status == 200 else None
         return answer is not None and answer.ok and answer.nonce == self.nonce
 

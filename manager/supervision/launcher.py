@@ -63,7 +63,7 @@ class Launcher:
         return instance
 
     async def recognise(self, row: InstanceRow) -> Instance | None:
-        """A server that a former manager started, if it is still that very process (M-162).
+        """A server that a former manager started, if it is still that very process.
 
         One that lives but does not answer is ended, so that it cannot stay behind unnoticed.
         """

@@ -1,4 +1,4 @@
-"""Ends what a workspace server left running when it could not tidy up itself (F30, F32).
+"""Ends what a workspace server left running when it could not tidy up itself.
 
 Every process that a workspace server starts carries a mark in its environment, which its own children inherit
 however far they move away (new session, new group, no parent). The mark begins with the instance's id.

@@ -38,7 +38,7 @@ _going_on: Final[list[subprocess.Popen[bytes]]] = []
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a workspace server inherits: named variables only (SE1).
+    """What a workspace server inherits: named variables only.
 
     Secrets of the store (`LMTB_SECRET_…`) are among them; the server gives its own children none of these.
     """
@@ -241,7 +241,7 @@ def open_log(log: Path) -> int:
         if log.exists() and log.stat().st_size > _LOG_LIMIT:
             log.replace(log.with_suffix(".old.log"))
         return os.open(log, flags, 0o600)
-    except OSError:  # a disk that cannot be written must not keep the server from working (F14)
+    except OSError:  # a disk that cannot be written must not keep the server from working
         return os.open(os.devnull, os.O_WRONLY)
 
 

@@ -2,7 +2,7 @@
 
 What a heartbeat or an answer means is `routing/state/registrations.py`, ports are
 `routing/state/port_leases.py`. These
-servers are never started, stopped or restarted by us, only believed or not (M-146).
+servers are never started, stopped or restarted by us, only believed or not.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ExternalServers:
     # -- what the control plane asks --------------------------------------------------------------------
 
     async def heartbeat(self, message: Heartbeat) -> Registered:
-        """Register or renew a server; a new address is asked for its health at once (M-139, M-142)."""
+        """Register or renew a server; a new address is asked for its health at once."""
         folders = tuple([await self._real(folder) for folder in message.workspace_folders])
         message = replace(message, workspace_folders=folders)
         now = self._around.now()
@@ -71,14 +71,14 @@ class ExternalServers:
         return outcome
 
     def bye(self, session_id: str) -> None:
-        """Forget a server and its reservation (M-147)."""
+        """Forget a server and its reservation."""
         self._took(self.registrations.bye(session_id))
         self.leases.release(session_id)
 
     def allocate(
         self, message: Allocate, taken: Iterable[int], own_port: int, is_bindable: Callable[[int], bool]
     ) -> int | PortExhausted:
-        """Reserve a port, or give the one the sender's live server has (M-132 to M-137)."""
+        """Reserve a port, or give the one the sender's live server has."""
         known = self.registrations.get(message.session_id)
         others = {record.port for record in self.registrations.records() if record is not known}
         return self.leases.allocate(
@@ -94,7 +94,7 @@ class ExternalServers:
     # -- what routing asks --------------------------------------------------------------------------------
 
     def roots(self) -> Collection[tuple[str, str]]:
-        """(folder or workspace file, its workspace's root) of every server that may be matched (M-122)."""
+        """(folder or workspace file, its workspace's root) of every server that may be matched."""
         return [
             (place, record.root)
             for record in self.registrations.candidates()
@@ -105,7 +105,7 @@ class ExternalServers:
         ]
 
     async def ready(self, root: str) -> Instance | Refusal | None:
-        """The server that holds this root, asked for its health first where there is doubt (M-143)."""
+        """The server that holds this root, asked for its health first where there is doubt."""
         record = self.registrations.for_root(root)
         if record is None:
             return None
@@ -139,7 +139,7 @@ class ExternalServers:
         return self._instance(record) if record is not None and record.state is State.READY else None
 
     def registering(self) -> asyncio.Event:
-        """Set whenever a registration changed; the waiter clears it (M-41)."""
+        """Set whenever a registration changed; the waiter clears it."""
         return self._changed
 
     # -- housekeeping ---------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from protocol.errors import Reason, Refusal
 from protocol.internal import launch
 
 KILL_AFTER_S: Final = 9.0
-"""A server that ends its own children in order needs up to 8 s for hostile ones (T-90)."""
+"""A server that ends its own children in order needs up to 8 s for hostile ones."""
 LIFELINE_RETRY_S: Final = 1.0
 
 
@@ -58,10 +58,10 @@ class Supervisor:
     # -- what callers ask ------------------------------------------------------------------------------
 
     async def ready(self, *, urgent: bool = False) -> Instance | Refusal:
-        """The running server, started if need be and awaited; fifty callers start one (M-40).
+        """The running server, started if need be and awaited; fifty callers start one.
 
         Args:
-            urgent: a handshake asks: lift the back-off once, restart what is unhealthy (M-42).
+            urgent: a handshake asks: lift the back-off once, restart what is unhealthy.
         """
         if self._stopping is not None:
             await asyncio.wait({self._stopping})
@@ -123,7 +123,7 @@ class Supervisor:
         )
 
     async def adopt(self, row: InstanceRow) -> bool:
-        """Take over a server that a former manager started; whether it could be (M-162)."""
+        """Take over a server that a former manager started; whether it could be."""
         instance = await self._launcher.recognise(row)
         if instance is None:
             return False

@@ -96,7 +96,7 @@ class Workspaces:
         return self._by_id.get(identity)
 
     def named(self, identity: object) -> Workspace | Refusal:
-        """The workspace of a client's handle, or why not (M-93)."""
+        """The workspace of a client's handle, or why not."""
         found = self._by_id.get(identity) if isinstance(identity, str) else None
         return found or self._unmatched(str(identity)[:200], {"workspace": str(identity)[:200]})
 
@@ -141,7 +141,7 @@ class Workspaces:
         return await self._become_known(found)
 
     async def find_patiently(self, text: object) -> Workspace | Refusal | None:
-        """As `find`, but a folder that matches nothing yet may belong to a server just registering (M-41)."""
+        """As `find`, but a folder that matches nothing yet may belong to a server just registering."""
         deadline = self._around.now() + self._around.settings.match_wait_s
         changed = self._externals.registering()
         while True:
@@ -272,7 +272,7 @@ class Workspaces:
         await asyncio.gather(*adoptions)
 
     async def stop_idle(self, busy: Collection[str]) -> None:
-        """Stop servers that had no call, no task and no active session for long enough (M-164).
+        """Stop servers that had no call, no task and no active session for long enough.
 
         Args:
             busy: ids of workspaces with an active session or an open listen stream.

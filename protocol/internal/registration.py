@@ -43,7 +43,7 @@ class InvalidPayload:
 
 @dataclass(frozen=True, slots=True)
 class Allocate:
-    """A server asks for a free port (M-132)."""
+    """A server asks for a free port."""
 
     session_id: str
     preferred_port: int
@@ -51,7 +51,7 @@ class Allocate:
 
     @classmethod
     def parse(cls, payload: object) -> Self | InvalidPayload:
-        """Read the body of `POST /allocate` (M-133)."""
+        """Read the body of `POST /allocate`."""
         checks = {"sessionId": _session_id, "preferredPort": _port, "minPort": _port}
         members = _read(payload, checks, optional={"minPort"})
         if isinstance(members, InvalidPayload):
@@ -66,9 +66,9 @@ class Allocate:
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A server says that it lives, and where (M-139).
+    """A server says that it lives, and where.
 
-    `kind` is `editor` for everything of the old shape, which has no nonce (M-145).
+    `kind` is `editor` for everything of the old shape, which has no nonce.
     """
 
     session_id: str
@@ -84,7 +84,7 @@ class Heartbeat:
     def parse(
         cls, payload: object, *, own_port: int, owns_process: Callable[[int], bool], windows: bool = False
     ) -> Self | InvalidPayload:
-        """Read the body of `POST /heartbeat` (M-140). The sender's `lastSeen` is not looked at.
+        """Read the body of `POST /heartbeat`. The sender's `lastSeen` is not looked at.
 
         `own_port` is the manager's. `owns_process` says whether a pid is a running process of our user; it
         is asked last. `windows` says whose absolute paths are meant.
@@ -121,7 +121,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class Bye:
-    """A server leaves. None where it did not say which one, which is no fault (M-147)."""
+    """A server leaves. None where it did not say which one, which is no fault."""
 
     session_id: str | None
 
@@ -134,7 +134,7 @@ class Bye:
 
 @dataclass(frozen=True, slots=True)
 class Resolve:
-    """Somebody asks which workspace a folder belongs to; the text is as it came (M-148)."""
+    """Somebody asks which workspace a folder belongs to; the text is as it came."""
 
     cwd: str
 
@@ -154,7 +154,7 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Somebody asks the manager to stop, perhaps only if it has a certain version (M-149).
+    """Somebody asks the manager to stop, perhaps only if it has a certain version.
 
     With `keep_servers` the workspace servers stay, for the next manager to adopt.
     """

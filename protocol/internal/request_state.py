@@ -19,7 +19,7 @@ LOST: Final = "state_lost"
 
 
 def prefix(workspace: str) -> str:
-    """What a state of this workspace begins with; ids of workspaces have no dot (M-127)."""
+    """What a state of this workspace begins with; ids of workspaces have no dot."""
     return f"{TAG}.{workspace}."
 
 

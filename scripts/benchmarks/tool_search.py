@@ -1,7 +1,7 @@
 """How long `tool_search` takes: medians in milliseconds for 1,000, 2,000 and 10,000 tools.
 
 Usage: .venv/bin/python -m scripts.benchmarks.tool_search [tools ...]
-The contract allows 20 ms for 2,000 tools (T-45).
+The contract allows 20 ms for 2,000 tools.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ async def test_what_takes_the_place_of_a_root_is_not_served(
     monkeypatch: pytest.MonkeyPatch,
     instead: Callable[[Path, Path], None],
 ) -> None:
-    """M-126: a link in the place of the folder would lead the tools to files that nobody chose."""
+    """A link in the place of the folder would lead the tools to files that nobody chose."""
     elsewhere = tmp_path / "private"
     elsewhere.mkdir()
     (elsewhere / "key").write_text("a private key")
@@ -52,7 +52,7 @@ async def test_what_takes_the_place_of_a_root_is_not_served(
 async def test_a_root_found_gone_is_not_believed_there_a_moment_later(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-126: only that a root *is* there is remembered; else its server is started in vain, five times."""
+    """Only that a root *is* there is remembered; else its server is started in vain, five times."""
     root = make_project(tmp_path / "proj")
     client = await LegacyClient.connect(http, manager.address)
     await client.handshake(root)

@@ -67,7 +67,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 async def test_what_cannot_be_meant_is_not_forwarded(
     pair: Pair, era: str, arguments: Any, message: str
 ) -> None:
-    """M-90: a tool result, so that the model can correct itself."""
+    """A tool result, so that the model can correct itself."""
     refusal = (await (await pair.client(era)).call(names.CALL_TOOL, arguments)).refusal
     assert (refusal["code"], refusal["reason"]) == (-32602, "invalid_arguments")
     assert refusal["message"] == message
@@ -79,7 +79,7 @@ async def test_what_cannot_be_meant_is_not_forwarded(
 async def test_both_names_serve_and_missing_arguments_are_an_empty_object(
     pair: Pair, era: str, name: str
 ) -> None:
-    """M-36, M-90: blanks around the tool's name do not count."""
+    """Blanks around the tool's name do not count."""
     client = await pair.client(era)
     answer = await client.call(name, {"name": "\techo ", "workspace": pair.ids[0]})
     assert answer.result["from"] == "one"
@@ -91,7 +91,7 @@ async def test_both_names_serve_and_missing_arguments_are_an_empty_object(
 @ERAS
 @pytest.mark.parametrize("claim", ["workspace", "cwd", "both"])
 async def test_an_argument_decides_for_this_one_call(pair: Pair, era: str, claim: str) -> None:
-    """M-93, M-94: over the binding, which stays."""
+    """Over the binding, which stays."""
     client = await pair.client(era)
     claims = {"workspace": pair.ids[1], "cwd": str(pair.two.root)}
     sent = {key: text for key, text in claims.items() if claim in (key, "both")}
@@ -110,7 +110,6 @@ async def test_an_argument_decides_for_this_one_call(pair: Pair, era: str, claim
 
 @ERAS
 async def test_a_handle_and_a_cwd_that_disagree_are_refused(pair: Pair, era: str) -> None:
-    """M-93."""
     client = await pair.client(era)
     sent = {"name": "echo", "workspace": pair.ids[0], "cwd": str(pair.two.root)}
     refusal = (await client.call(names.CALL_TOOL, sent)).refusal
@@ -131,7 +130,7 @@ async def test_a_handle_and_a_cwd_that_disagree_are_refused(pair: Pair, era: str
 async def test_a_claim_that_means_nothing_is_refused_although_the_session_is_bound(
     pair: Pair, era: str, claims: dict[str, str], code: int, word: str
 ) -> None:
-    """M-93: what is said explicitly never falls back."""
+    """What is said explicitly never falls back."""
     client = await pair.client(era)
     refusal = (await client.call(names.CALL_TOOL, {"name": "echo", **claims})).refusal
     assert (refusal["code"], refusal["reason"]) == (code, word)
@@ -142,7 +141,7 @@ async def test_a_claim_that_means_nothing_is_refused_although_the_session_is_bou
 async def test_a_server_that_comes_back_elsewhere_is_found_without_a_handshake(
     pair: Pair, wrapped: bool
 ) -> None:
-    """M-96, M-141, M-170: the binding follows the workspace, not the address."""
+    """The binding follows the workspace, not the address."""
     client = await pair.play.legacy(bound=False)
     root = pair.play.upstream.root.parent / "moving"
     root.mkdir()
@@ -162,7 +161,7 @@ async def test_a_server_that_comes_back_elsewhere_is_found_without_a_handshake(
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
 async def test_a_stranger_on_the_old_port_gets_no_call(pair: Pair, wrapped: bool) -> None:
-    """M-144, M-169: a refusal, and not one byte of the call reaches the other server."""
+    """A refusal, and not one byte of the call reaches the other server."""
     client = await pair.play.legacy(bound=False)
     root = pair.play.upstream.root.parent / "gone"
     root.mkdir()

@@ -48,7 +48,7 @@ async def read(client: LegacyClient, identity: Any, begun: asyncio.Event) -> lis
 async def test_a_modern_client_that_leaves_cancels_its_call(
     play: Scene, wrapped: bool, has_begun: bool
 ) -> None:
-    """M-99, M-174: within a second; nobody else is touched."""
+    """Within a second; nobody else is touched."""
     client = play.modern(pure=not wrapped)
     play.upstream.plays["slow"] = STARTED if has_begun else never
     inner = {"name": "slow", "arguments": {}, "cwd": str(play.upstream.root)}
@@ -71,7 +71,7 @@ async def test_a_modern_client_that_leaves_cancels_its_call(
 async def test_a_legacy_client_that_leaves_does_not_cancel_its_call(
     play: Scene, accept: str, has_begun: bool
 ) -> None:
-    """L15: in that era a disconnect is no cancellation; the id stays in flight until the call is done."""
+    """In that era a disconnect is no cancellation; the id stays in flight until the call is done."""
     client = await play.legacy(accept=accept)
     gate = asyncio.Event()
     response = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":{"content":[]}}')
@@ -100,7 +100,7 @@ async def test_a_legacy_client_that_leaves_does_not_cancel_its_call(
 async def test_a_cancel_notification_ends_the_call_and_silences_it(
     play: Scene, accept: str, identity: Any, has_begun: bool
 ) -> None:
-    """M-99, M-174: the server sees it within a second; no response follows; the id is free again."""
+    """The server sees it within a second; no response follows; the id is free again."""
     client = await play.legacy(accept=accept)
     play.upstream.plays["slow"] = STARTED if has_begun else never
     begun = asyncio.Event()
@@ -116,7 +116,7 @@ async def test_a_cancel_notification_ends_the_call_and_silences_it(
 
 
 async def test_a_cancel_notification_only_means_its_own_session_and_id(play: Scene) -> None:
-    """M-99: the same id elsewhere, the number spelt as text, and rubbish end nothing."""
+    """The same id elsewhere, the number spelt as text, and rubbish end nothing."""
     gate = asyncio.Event()
     play.upstream.plays["slow"] = held(gate, result({"content": []}))
     client, other = await play.legacy(), await play.legacy()
@@ -133,7 +133,6 @@ async def test_a_cancel_notification_only_means_its_own_session_and_id(play: Sce
 
 
 async def test_a_deleted_session_cancels_its_calls(play: Scene) -> None:
-    """M-31."""
     client = await play.legacy()
     play.upstream.plays["slow"] = never
     call = asyncio.create_task(client.call("slow"))
@@ -146,7 +145,7 @@ async def test_a_deleted_session_cancels_its_calls(play: Scene) -> None:
 
 
 async def test_many_cancelled_calls_leave_no_place_taken(tmp_path: Path) -> None:
-    """M-174: the slot is free; admission counts only what runs."""
+    """The slot is free; admission counts only what runs."""
     async with scene(tmp_path, workspace_in_flight_limit=5) as play:
         play.upstream.plays["slow"] = never
         for _ in range(3):

@@ -1,4 +1,4 @@
-"""The control plane end to end: ports given out, folders looked up (M-6, M-132 to M-138, M-148, M-198)."""
+"""The control plane end to end: ports given out, folders looked up."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def asking(request: pytest.FixtureRequest, manager: RunningManager) -> Asy
 
 
 async def test_a_port_that_is_free_is_reserved(asking: Any, manager: RunningManager) -> None:
-    """M-132, M-134, M-135: not the manager's own, nor another's, nor a taken one; the same again."""
+    """Not the manager's own, nor another's, nor a taken one; the same again."""
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         taken = foreign.getsockname()[1]
         status, answer = await asking("s1", taken)
@@ -52,7 +52,6 @@ async def test_a_port_that_is_free_is_reserved(asking: Any, manager: RunningMana
 
 
 async def test_three_askers_for_a_port_that_somebody_holds_get_three_others(asking: Any) -> None:
-    """M-198."""
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         held = foreign.getsockname()[1]
         given = {(await asking(f"s{number}", held))[1]["port"] for number in range(3)}
@@ -63,7 +62,7 @@ async def test_three_askers_for_a_port_that_somebody_holds_get_three_others(aski
 async def test_a_live_server_is_told_its_present_port(
     asking: Any, manager: RunningManager, tmp_path: Path
 ) -> None:
-    """M-134, M-135: whatever it asks for; nobody else is given that port."""
+    """Whatever it asks for; nobody else is given that port."""
     upstream = ScriptedUpstream(make_project(tmp_path / "proj"), manager.paths.control_socket)
     async with upstream.serving():
         assert (await asking(upstream.session_id, 21000))[1]["port"] == upstream.port
@@ -87,7 +86,6 @@ async def test_a_live_server_is_told_its_present_port(
 async def test_a_malformed_wish_is_refused_with_the_field(
     asking: Any, session: str, preferred: object, field: str
 ) -> None:
-    """M-133."""
     status, answer = await asking(session, preferred)
     assert (status, answer["ok"], answer["reason"]) == (400, False, "invalid_payload")
     assert answer["field"] == field
@@ -96,7 +94,7 @@ async def test_a_malformed_wish_is_refused_with_the_field(
 async def test_what_a_folder_belongs_to_is_told_without_starting_anything(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-148: stopped, running, none, no text, no folder; at once."""
+    """Stopped, running, none, no text, no folder; at once."""
     project = make_project(tmp_path.resolve() / "proj", **{"src/a.txt": "a"})
     plain = tmp_path / "plain"
     plain.mkdir()
@@ -148,7 +146,6 @@ def ask(manager: RunningManager) -> Any:
 
 
 async def test_a_server_is_started_and_asked_about_its_tools_and_sources(ask: Any, tmp_path: Path) -> None:
-    """T-39, T-89."""
     project = make_project(tmp_path / "proj", **{"src/a.txt": "a"})
     status, found = await ask("/inspect", cwd=str(project / "src"))
     assert (status, found["ok"]) == (200, True)

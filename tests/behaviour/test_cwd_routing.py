@@ -1,4 +1,4 @@
-"""From a folder, however it is written, to its workspace (M-112, M-113, M-116 to M-126, M-171, M-172).
+"""From a folder, however it is written, to its workspace.
 
 Asked through `server/discover`, which names the workspace in a header and starts nothing.
 """
@@ -116,7 +116,6 @@ CASES: dict[str, tuple[str, str | None]] = {
 @in_one_loop
 @pytest.mark.parametrize("case", CASES)
 async def test_a_folder_leads_to_its_workspace_by_query_and_by_header(tree: Tree, case: str) -> None:
-    """M-113, M-116, M-117, M-119, M-120, M-124, M-125, M-191."""
     written, expected = CASES[case]
     if case == "capitals" and (tree.top / "MONO").exists():
         expected = "mono"  # this file system takes them for the same
@@ -132,7 +131,7 @@ async def test_a_folder_leads_to_its_workspace_by_query_and_by_header(tree: Tree
     ["", " ", "${PWD}", "$PWD", "%CD%", "{env:PWD}", "${workspaceFolder}", "${workspaceFolder}/x", "$(pwd)"],
 )
 async def test_a_placeholder_nobody_expanded_counts_as_nothing(tree: Tree, text: str) -> None:
-    """M-112, M-111: the header speaks then; a query that matches nothing lets it speak, too."""
+    """The header speaks then; a query that matches nothing lets it speak, too."""
     mono = str(tree.top / "mono")
     assert await tree.ask(query=text) == (NOWHERE, "none")
     assert await tree.ask(query=text, header=mono) == ("mono", "header")
@@ -141,7 +140,6 @@ async def test_a_placeholder_nobody_expanded_counts_as_nothing(tree: Tree, text:
 
 @in_one_loop
 async def test_of_query_and_header_the_query_wins_and_a_miss_falls_through(tree: Tree) -> None:
-    """M-111, M-113."""
     mono, words = str(tree.top / "mono"), str(tree.top / "two words")
     assert await tree.ask(query=mono, header=words) == ("mono", "query")
     assert await tree.ask(query=words, header=mono) == ("two words", "query")
@@ -156,7 +154,7 @@ async def test_of_query_and_header_the_query_wins_and_a_miss_falls_through(tree:
 async def test_the_inner_one_is_found_whatever_heartbeats_arrive(
     manager: RunningManager, tmp_path: Path
 ) -> None:
-    """M-116, M-123, M-171: 60 times the same, with two servers on one folder likewise."""
+    """60 times the same, with two servers on one folder likewise."""
     outer = make_project(tmp_path.resolve() / "outer")
     inner = make_project(outer / "pkg/inner", **{"src/x.py": ""})
     servers = [ScriptedUpstream(root, manager.paths.control_socket) for root in (inner, outer, inner)]
@@ -177,7 +175,6 @@ async def test_the_inner_one_is_found_whatever_heartbeats_arrive(
 async def test_a_server_for_the_root_of_the_tree_takes_what_nobody_nearer_has(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-118, M-172."""
     everything = ScriptedUpstream(Path("/"), manager.paths.control_socket)
     project = make_project(tmp_path / "proj")
     async with everything.serving():
@@ -192,7 +189,7 @@ async def test_a_server_for_the_root_of_the_tree_takes_what_nobody_nearer_has(
 async def test_a_server_registered_through_a_link_is_found_by_the_real_folder(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-119: and by the link; one workspace, with the id of the real path."""
+    """And by the link; one workspace, with the id of the real path."""
     real = make_project(tmp_path.resolve() / "real")
     (tmp_path / "link").symlink_to(real)
     upstream = ScriptedUpstream(tmp_path / "link", manager.paths.control_socket)
@@ -207,7 +204,7 @@ async def test_a_server_registered_through_a_link_is_found_by_the_real_folder(
 async def test_a_deleted_folder_is_told_and_made_anew_is_the_same_workspace(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-126, F43: 47107, its server is stopped; the same path again has the same id."""
+    """47107, its server is stopped; the same path again has the same id."""
     monkeypatch.setattr("manager.supervision.workspaces.ROOT_CHECK_S", 0.0)
     project = make_project(tmp_path.resolve() / "proj")
     client = await LegacyClient.connect(http, manager.address)

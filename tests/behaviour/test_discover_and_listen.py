@@ -1,4 +1,4 @@
-"""A greeting never fails and never waits for long; `subscriptions/listen` begins and ends in order (M9, M18)."""
+"""A greeting never fails and never waits for long; `subscriptions/listen` begins and ends in order."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def status(http: ClientSession, manager: RunningManager) -> dict[str, Any]
 async def test_the_manager_answers_at_its_own_door_and_starts_nothing(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M9, M-14: the same answer wherever no workspace is meant, at once."""
+    """The same answer wherever no workspace is meant, at once."""
     project = make_project(tmp_path / "proj")
     results = []
     for name, url in doors(manager, project).items():
@@ -74,7 +74,7 @@ async def test_the_manager_answers_at_its_own_door_and_starts_nothing(
 async def test_a_workspace_speaks_for_itself_where_the_address_means_it(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M9, M-14, M-19: started for that; in the words of either era."""
+    """Started for that; in the words of either era."""
     project = make_project(tmp_path / "proj")
     query = f"{manager.address}?cwd={project}"
     by_query = await ModernClient(http, query).ask(names.DISCOVER)
@@ -97,7 +97,7 @@ async def test_a_workspace_speaks_for_itself_where_the_address_means_it(
 async def test_a_greeting_waits_for_a_hung_server_for_a_while_only(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-14: never a 5xx; then the manager speaks."""
+    """Never a 5xx; then the manager speaks."""
     monkeypatch.setattr(greeting, "WAIT_S", 0.2)
     project = make_project(tmp_path / "proj")
     client = await LegacyClient.connect(http, manager.address)
@@ -117,7 +117,7 @@ async def test_a_greeting_waits_for_a_hung_server_for_a_while_only(
 
 
 async def test_an_unknown_workspace_in_the_path_is_told(manager: RunningManager, http: ClientSession) -> None:
-    """M-15: 404 with 47101, for any method of either era; the id comes back."""
+    """404 with 47101, for any method of either era; the id comes back."""
     url = f"{manager.base}/w/nobody-12345678/mcp"
     for method in (names.DISCOVER, names.TOOLS_LIST, names.LISTEN):
         answer = await ModernClient(http, url).ask(method)
@@ -140,7 +140,7 @@ def listening(client: ModernClient, wanted: object, identity: object) -> Any:
 async def test_listening_is_acknowledged_first_and_ended_in_order_when_the_manager_stops(
     tmp_path: Path, http: ClientSession, door: str, identity: str | int
 ) -> None:
-    """M18, M15, M-165: the id in every message keeps its type; the stop does not wait for listeners."""
+    """The id in every message keeps its type; the stop does not wait for listeners."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", drain_s=20) as manager:
         url = manager.address if door == "fixed" else f"{manager.address}?cwd={project}"
@@ -177,14 +177,14 @@ async def test_listening_is_acknowledged_first_and_ended_in_order_when_the_manag
 async def test_only_what_was_asked_for_is_honoured(
     manager: RunningManager, http: ClientSession, wanted: dict[str, object], honoured: dict[str, bool]
 ) -> None:
-    """M18: at the fixed door, where lists never change."""
+    """At the fixed door, where lists never change."""
     async with listening(ModernClient(http, manager.address), wanted, 1) as response:
         (acknowledged,) = await events(response, 1)
     assert acknowledged["params"]["notifications"] == honoured
 
 
 async def test_a_workspaces_stream_comes_through_and_leaving_ends_it_there(tmp_path: Path) -> None:
-    """M16, M18, F22: event by event; the client's end is seen by the server within a second."""
+    """Event by event; the client's end is seen by the server within a second."""
     later = asyncio.Event()
     first = {"jsonrpc": "2.0", "method": names.ACKNOWLEDGED, "params": {"_meta": {"k": 1}, "x": [None]}}
     second = {"jsonrpc": "2.0", "method": names.TOOLS_CHANGED, "params": {"_meta": {"k": 2}}}

@@ -77,14 +77,12 @@ def schema_result(schema: Any) -> dict[str, Any]:
 async def test_a_description_ends_with_its_hint(
     play: Scene, description: str | None, schema: Any, shown: str
 ) -> None:
-    """M-66 to M-69."""
     play.upstream.tools = [tool("x", description, schema)]
     assert (await discovery(play))["bridgedTools"] == [{"name": "x", "description": shown}]
 
 
 @pytest.mark.parametrize(("description", "shown"), [("Plain", "Plain"), (None, "")])
 async def test_without_properties_there_is_no_hint(play: Scene, description: str | None, shown: str) -> None:
-    """M-66, M-68."""
     play.upstream.tools = [tool("x", description, {"type": "object"})]
     play.upstream.plays[names.RESOURCES_READ] = result(schema_result({"type": "object"}))
     found = await discovery(play)
@@ -93,7 +91,7 @@ async def test_without_properties_there_is_no_hint(play: Scene, description: str
 
 
 async def test_tools_are_ordered_by_lower_cased_name(play: Scene) -> None:
-    """M-63: the same input gives the same bytes."""
+    """The same input gives the same bytes."""
     listed = ["b", "B", "a_2", "ä", "C", "a", "A", "Z", "é"]
     play.upstream.tools = [tool(name) for name in listed]
     first = await discovery(play)
@@ -103,7 +101,7 @@ async def test_tools_are_ordered_by_lower_cased_name(play: Scene) -> None:
 
 
 async def test_all_pages_are_followed(play: Scene) -> None:
-    """M-59: a cursor that comes again ends it."""
+    """A cursor that comes again ends it."""
     pages = {None: ("one", "c1"), "c1": ("two", "c2"), "c2": ("three", "c1")}
 
     async def page(request: web.Request, received: Received) -> web.StreamResponse:
@@ -117,7 +115,7 @@ async def test_all_pages_are_followed(play: Scene) -> None:
 
 
 async def test_the_manager_s_own_requests_have_ids_and_the_schema_s_name_is_encoded(play: Scene) -> None:
-    """M-65: no read where the list carries the schema."""
+    """No read where the list carries the schema."""
     play.upstream.tools = [tool("carried"), {"name": "a b/ü", "inputSchema": {"type": "object"}}]
     play.upstream.plays[names.RESOURCES_READ] = result(schema_result(EXAMPLE))
     found = await discovery(play)
@@ -131,7 +129,6 @@ async def test_the_manager_s_own_requests_have_ids_and_the_schema_s_name_is_enco
 
 
 async def test_at_most_eight_schemas_are_read_at_a_time(play: Scene) -> None:
-    """M-65."""
     now, most = 0, 0
 
     async def read(request: web.Request, received: Received) -> web.StreamResponse:
@@ -150,7 +147,7 @@ async def test_at_most_eight_schemas_are_read_at_a_time(play: Scene) -> None:
 
 
 async def test_slow_schemas_do_not_add_up(play: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M-65, M-192: bounded time; each costs a warning and its hint, the others stay."""
+    """Bounded time; each costs a warning and its hint, the others stay."""
     monkeypatch.setattr(catalog, "SCHEMA_DEADLINE_S", 0.3)
 
     async def read(request: web.Request, received: Received) -> web.StreamResponse:
@@ -168,7 +165,7 @@ async def test_slow_schemas_do_not_add_up(play: Scene, monkeypatch: pytest.Monke
 
 
 async def test_500_tools_with_bad_and_missing_schemas(play: Scene) -> None:
-    """M-192: one warning a bad tool, `partial` false, the same bytes each time whatever answers first."""
+    """One warning a bad tool, `partial` false, the same bytes each time whatever answers first."""
 
     async def read(request: web.Request, received: Received) -> web.StreamResponse:
         number = int(received.params["uri"][-3:])

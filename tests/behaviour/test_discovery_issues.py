@@ -66,7 +66,7 @@ async def discovery(play: Scene) -> dict[str, Any]:
     ],
 )
 async def test_a_list_that_fails_makes_discovery_partial(play: Scene, listing: Play, code: str) -> None:
-    """M-61, M-62, M-70, M-71: the handshake itself succeeds."""
+    """The handshake itself succeeds."""
     play.upstream.plays[names.TOOLS_LIST] = listing
     found = await discovery(play)
     assert found["partial"] is True
@@ -77,7 +77,6 @@ async def test_a_list_that_fails_makes_discovery_partial(play: Scene, listing: P
 
 
 async def test_the_upstream_s_own_words_are_details(play: Scene) -> None:
-    """M-61."""
     play.upstream.plays[names.TOOLS_LIST] = error(-32000, "the list is closed")
     assert (await discovery(play))["issues"][0]["details"] == "the list is closed"
 
@@ -99,7 +98,7 @@ async def test_the_upstream_s_own_words_are_details(play: Scene) -> None:
 async def test_an_entry_that_cannot_be_offered_is_dropped_everywhere(
     play: Scene, entry: Any, code: str, tool: str | None
 ) -> None:
-    """M-64, M-72 to M-74, M-193: the first of a name stays."""
+    """The first of a name stays."""
     play.upstream.tools = [GOOD, entry]
     found = await discovery(play)
     assert found["bridgedTools"] == [SHOWN]
@@ -137,7 +136,7 @@ def text(value: str) -> Play:
 async def test_a_schema_that_cannot_be_read_costs_a_warning_and_its_hint(
     play: Scene, reading: Play, code: str
 ) -> None:
-    """M-65, M-75 to M-83: the tool itself stays, and so do the others."""
+    """The tool itself stays, and so do the others."""
     play.upstream.tools = [{"name": "bare", "description": "Bare."}, GOOD]
     play.upstream.plays[names.RESOURCES_READ] = reading
     found = await discovery(play)
@@ -160,7 +159,7 @@ def issue_of(level: str, category: str, code: str, **more: str) -> dict[str, str
 
 
 async def test_issues_of_the_workspace_s_sources_are_passed_on_in_order(play: Scene) -> None:
-    """M-63, M-84 to M-87: errors first, then category, tool and code; what is malformed is left out."""
+    """Errors first, then category, tool and code; what is malformed is left out."""
     trust = issue_of("warning", "trust", "TRUST_PENDING", details="lmtb trust /p")
     down = issue_of("error", "source", "SOURCE_UNAVAILABLE", details="git")
     clash = issue_of("warning", "names", "TOOL_NAME_CLASH", toolName="b")
@@ -180,7 +179,7 @@ async def listed(client: LegacyClient) -> tuple[list[str], list[str]]:
 
 
 async def test_a_list_that_fails_later_shows_the_last_one_with_an_issue(play: Scene) -> None:
-    """M-183: tools never vanish in silence."""
+    """Tools never vanish in silence."""
     own = [names.HANDSHAKE, names.CALL_TOOL]
     play.upstream.tools = [GOOD]
     client = await play.legacy()
@@ -197,7 +196,7 @@ async def test_a_list_that_fails_later_shows_the_last_one_with_an_issue(play: Sc
 
 
 async def test_a_list_that_never_came_shows_the_manager_s_tools_with_an_issue(play: Scene) -> None:
-    """M-183: at the fixed door with the reason, at the pure door as the refusal it is."""
+    """At the fixed door with the reason, at the pure door as the refusal it is."""
     play.upstream.plays[names.TOOLS_LIST] = fixed(b"<html>", 502, "text/html")
     client = await play.legacy()
     shown, issues = await listed(client)

@@ -1,4 +1,4 @@
-"""Servers that somebody else started, through the real control socket (M-122, M-141 to M-148, M-170)."""
+"""Servers that somebody else started, through the real control socket."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def moved(upstream: ScriptedUpstream) -> AsyncIterator[ScriptedUpstream]:
 async def test_a_server_is_used_once_its_health_has_echoed_the_nonce(
     tmp_path: Path, http: ClientSession, root: Path
 ) -> None:
-    """M-41, M-139, M-142: a handshake that came first waits for it; nothing of ours is started."""
+    """A handshake that came first waits for it; nothing of ours is started."""
     async with running_manager(tmp_path / "manager", match_wait_s=5, auto_start=False) as manager:
         upstream = upstream_of(manager, root)
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -110,7 +110,7 @@ async def test_a_server_is_used_once_its_health_has_echoed_the_nonce(
 async def test_calls_follow_a_server_to_its_new_port(
     manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream
 ) -> None:
-    """M-141, M-170, F4: the next call goes to the new address, without a handshake."""
+    """The next call goes to the new address, without a handshake."""
     assert (await client.call("work")).status == 200
     async with moved(upstream) as other:
         await other.heartbeat()
@@ -122,7 +122,7 @@ async def test_calls_follow_a_server_to_its_new_port(
 async def test_a_heartbeat_replaces_the_whole_record(
     manager: RunningManager, root: Path, tmp_path: Path, upstream: ScriptedUpstream
 ) -> None:
-    """M-122, M-141: folders and file that are not said any more do not match any more."""
+    """Folders and file that are not said any more do not match any more."""
     second = make_project(tmp_path.resolve() / "second")
     file = tmp_path.resolve() / "all.code-workspace"
     file.write_text("{}")
@@ -143,7 +143,7 @@ async def test_a_heartbeat_replaces_the_whole_record(
 async def test_silence_is_doubted_then_forgotten(
     tmp_path: Path, http: ClientSession, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-143: its health is asked before the next call; silent for long, it is out of matching."""
+    """Its health is asked before the next call; silent for long, it is out of matching."""
     registrations = "manager.routing.state.registrations"
     monkeypatch.setattr(f"{registrations}.SUSPECT_AFTER_S", 0.1)
     monkeypatch.setattr("manager.supervision.registered_servers.SWEEP_EVERY_S", 0.02)
@@ -174,7 +174,7 @@ async def reached(manager: RunningManager, upstream: ScriptedUpstream, state: st
 async def test_the_end_of_its_process_is_seen_at_once(
     manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-143: no call goes to a port whose owner has ended, though somebody answers there."""
+    """No call goes to a port whose owner has ended, though somebody answers there."""
     process = await asyncio.create_subprocess_exec("sleep", "60")
     try:
         payload = {**upstream.payload(), "pid": process.pid, "nonce": "of-the-process"}
@@ -197,7 +197,7 @@ async def test_the_end_of_its_process_is_seen_at_once(
 async def test_a_wrong_nonce_gets_neither_call_nor_secret(
     manager: RunningManager, http: ClientSession, root: Path, echoed: str | None
 ) -> None:
-    """M-144: the port answers, but is somebody else's."""
+    """The port answers, but is somebody else's."""
     upstream = upstream_of(manager, root)
     async with upstream.serving(registered=False):
         await upstream.heartbeat()
@@ -215,7 +215,7 @@ async def test_a_wrong_nonce_gets_neither_call_nor_secret(
 async def test_of_two_claims_to_one_port_the_one_whose_nonce_is_echoed_counts(
     manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream, tmp_path: Path
 ) -> None:
-    """M-144: the impostor takes nothing away."""
+    """The impostor takes nothing away."""
     impostor = upstream_of(manager, make_project(tmp_path / "other"))
     impostor.port = upstream.port
     await impostor.heartbeat()
@@ -229,7 +229,6 @@ async def test_of_two_claims_to_one_port_the_one_whose_nonce_is_echoed_counts(
 async def test_an_old_shape_is_shown_and_never_routed_to(
     manager: RunningManager, http: ClientSession, root: Path
 ) -> None:
-    """M-145, M-204."""
     editor = upstream_of(manager, root)
     async with editor.serving(registered=False):
         payload = editor.payload()
@@ -247,7 +246,7 @@ async def test_an_old_shape_is_shown_and_never_routed_to(
 async def test_a_new_manager_knows_it_again_by_its_next_heartbeat(
     tmp_path: Path, http: ClientSession, root: Path
 ) -> None:
-    """M-33, M-146: it was not stopped, its nonce is the old one, the session is still bound."""
+    """It was not stopped, its nonce is the old one, the session is still bound."""
     upstream = ScriptedUpstream(root, manager_paths(tmp_path / "manager").control_socket)
     upstream.tools = [WORK]
     async with upstream.serving(registered=False):
@@ -267,7 +266,7 @@ async def test_a_new_manager_knows_it_again_by_its_next_heartbeat(
 async def test_bye_forgets_the_server_and_keeps_the_sessions(
     manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream
 ) -> None:
-    """M-147: at once; a session bound to the workspace is served by a server of ours from then on."""
+    """At once; a session bound to the workspace is served by a server of ours from then on."""
     for body in ({"sessionId": "nobody"}, {}, {"sessionId": upstream.session_id}):
         assert await control(manager, "POST", "/bye", body) == (200, {"ok": True})
     assert await upstream.state() is None

@@ -10,7 +10,6 @@ from support.manager import RunningManager, make_project
 
 
 async def test_a_legacy_client_binds_and_calls(manager: RunningManager, tmp_path: Path) -> None:
-    """M-36, M-39, M-89."""
     project = make_project(tmp_path / "proj")
     async with mcp.Client(manager.address, mode="legacy") as client:
         handshake = await client.call_tool("lmToolsBridge.requestWorkspaceMCPServer", {"cwd": str(project)})

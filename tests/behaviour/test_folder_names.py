@@ -23,7 +23,6 @@ NAMES = ["a b", "a%20b", "100%", "c++", "q&a=1", "#1", "réf", "a;b"]
 async def test_an_encoded_cwd_is_decoded_exactly_once(
     manager: RunningManager, tmp_path: Path, name: str
 ) -> None:
-    """M-112."""
     project = make_project(tmp_path / name)
     url = URL(f"{manager.address}?cwd={quote(str(project))}", encoded=True)
     body = body_of(names.DISCOVER)
@@ -37,7 +36,7 @@ async def test_an_encoded_cwd_is_decoded_exactly_once(
 async def test_a_plus_means_itself_and_else_a_blank(
     manager: RunningManager, tmp_path: Path, name: str, written: str
 ) -> None:
-    """M-112: clients paste the folder into the URL as it is; forms write a blank as a plus."""
+    """Clients paste the folder into the URL as it is; forms write a blank as a plus."""
     project = make_project(tmp_path / name)
     url = URL(f"{manager.address}?cwd={quote(str(tmp_path))}/{written}", encoded=True)
     body = body_of(names.DISCOVER)
@@ -48,7 +47,7 @@ async def test_a_plus_means_itself_and_else_a_blank(
 async def test_a_name_that_is_no_utf8_is_refused_and_harms_nothing(
     manager: RunningManager, tmp_path: Path
 ) -> None:
-    """M-38: JSON could not name it, neither in an answer nor in status."""
+    """JSON could not name it, neither in an answer nor in status."""
     folder = os.fsencode(tmp_path) + b"/p\xff"
     os.makedirs(folder + b"/.git")
     url = URL(f"{manager.address}?cwd={quote(folder)}", encoded=True)

@@ -51,7 +51,6 @@ def only_call(play: Scene) -> Received:
 
 @pytest.mark.parametrize("identity", [b"7", b'"seven \\u00e9"', b"123456789012345678901234567890"])
 async def test_a_modern_call_crosses_untouched_in_both_directions(play: Scene, identity: bytes) -> None:
-    """§2.4; M-89."""
     body = TEMPLATE % (identity, call_params())
     answered = b'{ "result" : %s ,"id":%s, "extra":1.10, "jsonrpc":"2.0"}\n' % (RESULT, identity)
     play.upstream.plays["echo"] = fixed(answered)
@@ -79,7 +78,7 @@ async def test_output_that_is_no_object_costs_a_client_with_a_session_neither_li
 
 
 async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: Scene) -> None:
-    """§2.4: unknown members, numbers, order and white space stay, but for `_meta` and the type of the result."""
+    """Unknown members, numbers, order and white space stay, but for `_meta` and the type of the result."""
     client = await play.legacy()
     params = b'{ "name":"echo" , "x-new": {"a":1.10}, "arguments":%s }' % ARGUMENTS
     body = TEMPLATE % (b'"s-1"', params)
@@ -99,7 +98,7 @@ async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: Sc
 
 
 async def test_a_legacy_call_with_meta_of_its_own_keeps_the_bytes_of_every_member(play: Scene) -> None:
-    """M-92: only keys of the revision are added."""
+    """Only keys of the revision are added."""
     client = await play.legacy()
     meta = b'{"a.b/c": [1.10, 1e400], "progressToken":12345678901234567890123}'
     params = b'{ "x-new": {"a":1.10} ,"_meta":%s, "name":"echo","arguments":%s}' % (meta, ARGUMENTS)
@@ -125,7 +124,7 @@ async def test_a_legacy_call_with_meta_of_its_own_keeps_the_bytes_of_every_membe
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_wrapped_call_keeps_the_bytes_of_its_arguments(play: Scene, era: str) -> None:
-    """M-89, M-90: the name is trimmed, the arguments and unknown members are the client's bytes."""
+    """The name is trimmed, the arguments and unknown members are the client's bytes."""
     client = await play.legacy() if era == "legacy" else play.modern()
     meta = META if era == "modern" else b'"a.b/c":1.10'
     params = (
@@ -145,7 +144,7 @@ async def test_a_wrapped_call_keeps_the_bytes_of_its_arguments(play: Scene, era:
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
 async def test_meta_reaches_the_tool_as_the_client_wrote_it(play: Scene, era: str, wrapped: bool) -> None:
-    """M-92: progress token, trace fields and unknown keys."""
+    """Progress token, trace fields and unknown keys."""
     client = await play.legacy() if era == "legacy" else play.modern()
     meta = {
         "progressToken": "tok \U0001f680",
@@ -161,7 +160,6 @@ async def test_meta_reaches_the_tool_as_the_client_wrote_it(play: Scene, era: st
 
 
 async def test_wrapped_and_direct_calls_give_the_same_bytes(play: Scene) -> None:
-    """M-89."""
     client = await play.legacy()
     play.upstream.plays["echo"] = result(RESULT)
     direct = await client.call("echo", identity=9)
@@ -178,7 +176,7 @@ async def test_wrapped_and_direct_calls_give_the_same_bytes(play: Scene) -> None
 async def test_an_upstream_error_passes_with_code_message_and_data(
     play: Scene, wrapped: bool, status: int, era: str, expected: int
 ) -> None:
-    """M-27, M-176: the status, too, where the client does not take it for the loss of its session."""
+    """The status, too, where the client does not take it for the loss of its session."""
     client = await play.legacy() if era == "legacy" else play.modern()
     data = {"why": ["x", 1.5], "nested": {"k": None}}
     play.upstream.plays["echo"] = error(-32077, "no, not today", data, status)
@@ -189,7 +187,7 @@ async def test_an_upstream_error_passes_with_code_message_and_data(
 
 
 async def test_a_session_outlives_an_upstream_404(play: Scene) -> None:
-    """M-27: the client must not be told that its session is gone."""
+    """The client must not be told that its session is gone."""
     client = await play.legacy()
     play.upstream.plays["echo"] = error(-32601, "gone", status=404)
     await client.call("echo")
@@ -198,7 +196,7 @@ async def test_a_session_outlives_an_upstream_404(play: Scene) -> None:
 
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read", "completion/complete", "vendor/own"])
 async def test_other_methods_cross_untouched_at_the_pure_door(play: Scene, method: str) -> None:
-    """M-15; unknown methods pass through."""
+    """Unknown methods pass through."""
     client = play.modern()
     member = names.NAMED_PARAM.get(method)
     play.upstream.plays[method] = result(RESULT)
@@ -210,7 +208,6 @@ async def test_other_methods_cross_untouched_at_the_pure_door(play: Scene, metho
 
 
 async def test_parameter_headers_cross_and_credentials_do_not(play: Scene) -> None:
-    """G1, G11, SP17."""
     client = play.modern()
     client.extra = {
         "Mcp-Param-Region": "eu",
@@ -258,7 +255,7 @@ async def test_a_name_that_is_not_ascii_travels_encoded(play: Scene) -> None:
 )
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_result_of_20_mb_passes(play: Scene, era: str, accept: str | None, streamed: bool) -> None:
-    """M-28; body limits are about requests."""
+    """Body limits are about requests."""
     big = b'"content":[{"type":"text","text":"' + b"x" * 20_000_000 + b'"}]}'
     whole = b'{"resultType":"complete",' + big
     response = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":' + whole + b"}")

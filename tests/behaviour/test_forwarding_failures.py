@@ -63,7 +63,6 @@ async def client_of(play: Scene, era: str, accept: str | None = f"{JSON}, {EVENT
 async def test_an_answer_that_is_no_mcp_message_is_an_internal_error(
     play: Scene, era: str, unusable: Play, status: int
 ) -> None:
-    """M-100."""
     client = await client_of(play, era)
     play.upstream.plays["odd"] = unusable
     answer = await client.call("odd")
@@ -77,7 +76,7 @@ async def test_an_answer_that_is_no_mcp_message_is_an_internal_error(
 @ERAS
 @pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
 async def test_a_stream_without_a_response_is_ended_with_an_error(play: Scene, era: str, accept: str) -> None:
-    """M-100: nobody is left waiting for an id that never comes."""
+    """Nobody is left waiting for an id that never comes."""
     client = await client_of(play, era, accept)
     play.upstream.plays["odd"] = stream(event(PROGRESS))
     answer = await client.call("odd")
@@ -95,7 +94,6 @@ async def test_a_stream_without_a_response_is_ended_with_an_error(play: Scene, e
 async def test_a_server_that_dies_during_the_call_is_told_at_once_and_the_call_never_repeated(
     play: Scene, era: str, accept: str, death: Play
 ) -> None:
-    """M-97, M-173."""
     client = await client_of(play, era, accept)
     play.upstream.plays["dies"] = death
     began = time.monotonic()
@@ -133,7 +131,7 @@ async def test_on_other_methods_the_death_is_a_json_rpc_error(play: Scene, era: 
 
 @ERAS
 async def test_a_large_body_that_breaks_off_is_never_taken_for_a_whole_one(play: Scene, era: str) -> None:
-    """M-97: an answer, or an unclean end, but nothing that can be parsed as the result."""
+    """An answer, or an unclean end, but nothing that can be parsed as the result."""
     client = await client_of(play, era)
     play.upstream.plays["dies"] = broken_off(HALF + b" " * 3_000_000, 6_000_000)
     try:
@@ -174,7 +172,7 @@ async def test_an_answer_over_the_limit_is_refused(
 async def test_the_deadline_ends_a_call_and_cancels_it_upstream(
     tmp_path: Path, era: str, silence: Play
 ) -> None:
-    """M-98, M-173: other calls go on."""
+    """Other calls go on."""
     async with scene(tmp_path, call_timeout_s=0.25) as play:
         client = await client_of(play, era)
         play.upstream.plays["hangs"] = silence
@@ -192,7 +190,7 @@ async def test_the_deadline_ends_a_call_and_cancels_it_upstream(
 
 
 async def test_a_second_request_under_an_id_in_flight_is_refused(play: Scene) -> None:
-    """M-30: at once, and the first is unharmed; afterwards the id is free."""
+    """At once, and the first is unharmed; afterwards the id is free."""
     client = await play.legacy()
     gate = asyncio.Event()
     play.upstream.plays["slow"] = held(gate, result({"content": [], "n": 1}))

@@ -48,7 +48,7 @@ def progress(count: int, token: str = "tok") -> dict[str, object]:
 async def test_each_event_reaches_the_client_before_the_next_one_is_known(
     play: Scene, era: str, wrapped: bool
 ) -> None:
-    """§11, M-92, M-177: progress comes back on the request's own stream with the client's token."""
+    """Progress comes back on the request's own stream with the client's token."""
     client = await play.legacy() if era == "legacy" else play.modern()
     gates = [asyncio.Event() for _ in range(3)]
     play.upstream.plays["slow"] = stream(
@@ -123,7 +123,7 @@ async def test_a_large_response_that_breaks_off_is_no_response(play: Scene) -> N
 async def test_a_client_that_takes_json_only_gets_json_from_a_streaming_server(
     play: Scene, era: str, accept: str | None
 ) -> None:
-    """M-28, M-189: the response alone, its bytes untouched."""
+    """The response alone, its bytes untouched."""
     client = await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     answer = await client.call("slow", identity=5)
@@ -135,7 +135,7 @@ async def test_a_client_that_takes_json_only_gets_json_from_a_streaming_server(
 async def test_a_client_that_takes_streams_only_gets_a_stream_from_a_json_server(
     play: Scene, era: str
 ) -> None:
-    """M-28; line breaks between members must not split the event."""
+    """Line breaks between members must not split the event."""
     client = await play.legacy(accept=EVENTS) if era == "legacy" else play.modern(accept=EVENTS)
     play.upstream.plays["slow"] = result(b'{ "content":[],\r\n "resultType":"complete", "n":1.10 }')
     answer = await client.call("slow", identity=5)
@@ -159,7 +159,6 @@ async def test_a_multi_line_event_is_read_as_one_message(play: Scene, era: str, 
 
 
 async def test_notifications_before_lists_and_handshakes_do_not_hide_the_result(play: Scene) -> None:
-    """M-175."""
     tools = json.dumps(
         {"resultType": "complete", "tools": [{"name": "a", "inputSchema": {"type": "object"}}]}
     )
@@ -177,7 +176,7 @@ async def test_notifications_before_lists_and_handshakes_do_not_hide_the_result(
 
 @ERAS
 async def test_a_server_waits_for_a_reader_that_does_not_read(play: Scene, era: str) -> None:
-    """§11: back-pressure, not growing buffers."""
+    """Back-pressure, not growing buffers."""
     written = 0
 
     async def flood(request: web.Request, received: Received) -> web.StreamResponse:

@@ -81,7 +81,7 @@ async def listed(client: Client, method: str, member: str) -> list[dict[str, Any
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_lists_hold_what_all_servers_offer_under_names_of_ours(setting: Setting, era: str) -> None:
-    """T-119: definitions as they are but for a prompt's name; a URI once."""
+    """Definitions as they are but for a prompt's name; a URI once."""
     client = await setting.client(era)
     prompts = await listed(client, names.PROMPTS_LIST, "prompts")
     wanted = [{**prompt, "name": f"{source}__{prompt['name']}"} for source in SOURCES for prompt in PROMPTS]
@@ -100,7 +100,6 @@ async def test_lists_hold_what_all_servers_offer_under_names_of_ours(setting: Se
 
 @pytest.mark.parametrize("source", SOURCES)
 async def test_every_answer_is_the_one_the_server_gives_directly(setting: Setting, source: str) -> None:
-    """T-119, T-155."""
     reference = {"type": "ref/prompt", "name": "greet"}
     argument = {"name": "who", "value": "x"}
     async with setting.directly(source) as server:
@@ -127,7 +126,7 @@ def plain(result: dict[str, Any]) -> dict[str, Any]:
 async def test_a_uri_nobody_has_is_an_error_in_the_words_of_the_era(
     setting: Setting, era: str, code: int
 ) -> None:
-    """M19: all servers were asked."""
+    """All servers were asked."""
     error = (await (await setting.client(era)).ask(names.RESOURCES_READ, {"uri": "demo://never"})).error
     assert (error["code"], error["data"]["uri"]) == (code, "demo://never")
 
@@ -135,7 +134,7 @@ async def test_a_uri_nobody_has_is_an_error_in_the_words_of_the_era(
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_a_prompt_may_ask_the_user_something(setting: Setting, mode: str, source: str) -> None:
-    """T-86, T-160: between servers and official clients of any era."""
+    """Between servers and official clients of any era."""
 
     async def fill_in(context: Any, params: Any) -> mcp_types.ElicitResult:
         assert params.message == "Your name?"
@@ -151,7 +150,7 @@ async def test_a_prompt_may_ask_the_user_something(setting: Setting, mode: str, 
 
 @pytest.mark.parametrize("source", ["stdio_old", "http_new"])
 async def test_a_changed_resource_is_told_to_who_subscribed(setting: Setting, source: str) -> None:
-    """M18: by the official client; the server was asked, and is asked no more when nobody listens."""
+    """By the official client; the server was asked, and is asked no more when nobody listens."""
     uri = "demo://text" if source == "stdio_old" else f"{source}://only"
     async with mcp.Client(setting.project.url, mode="2026-07-28", read_timeout_seconds=20) as client:
         await client.list_tools()
@@ -177,7 +176,6 @@ async def touch(client: mcp.Client, source: str, uri: str) -> str:
 
 @pytest.mark.parametrize("source", SOURCES)
 async def test_other_prompts_are_told_of_and_no_other_list(setting: Setting, source: str) -> None:
-    """T-184."""
     async with mcp.Client(setting.project.url, mode="2026-07-28", read_timeout_seconds=20) as client:
         await client.list_tools()
         kinds = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}

@@ -117,7 +117,7 @@ def in_words_of(client: Client, result: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("source", SOURCES)
 async def test_every_answer_is_the_one_the_server_gives_directly(setting: Setting, source: str) -> None:
-    """T-54, T-98, T-99, T-115, T-155, T-160, T-185: results, definitions, errors, progress, `_meta`."""
+    """Results, definitions, errors, progress, `_meta`."""
     project = setting.project
     meta = {"traceparent": "00-1-2-03", "example.com/x": {"y": [1, None]}, "progressToken": "mine"}
     arguments = {"text": '\n\t\u2028"}\\☕😀', "big": 12345678901234567890, "list": [1.5, None, {}]}
@@ -154,7 +154,7 @@ async def test_every_answer_is_the_one_the_server_gives_directly(setting: Settin
 
 
 async def test_a_modern_server_s_question_goes_to_the_client_and_its_answer_back(setting: Setting) -> None:
-    """T-160: the server's own state comes back to it byte by byte, inside ours."""
+    """The server's own state comes back to it byte by byte, inside ours."""
     client, tool = setting.project.modern, "http_new__elicit"
     first = (await client.call(tool, {"message": "Who?"}, meta=FORMS)).result
     assert first["resultType"] == "input_required"
@@ -173,7 +173,7 @@ async def test_a_modern_server_s_question_goes_to_the_client_and_its_answer_back
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_the_official_client_uses_a_gathered_server(setting: Setting, mode: str) -> None:
-    """T-115, T-116, row C6: its models take what comes, its headers mirror arguments where a schema says so."""
+    """Its models take what comes, its headers mirror arguments where a schema says so."""
     async with mcp.Client(setting.project.url, mode=mode, read_timeout_seconds=20) as client:
         shown = [tool.name for tool in (await client.list_tools()).tools]
         assert "http_new__routed" in shown
@@ -203,7 +203,7 @@ def small(name: str, *tools: str, first: str = "") -> dict[str, Any]:
 
 
 async def test_servers_come_change_and_go_without_a_restart(shop: Workshop) -> None:
-    """T-5, T-90, T-62, D-13: each time one `list_changed`, and the others are left alone."""
+    """Each time one `list_changed`, and the others are left alone."""
     project = shop.project("live")
     project.servers(steady=small("steady", "say"))
     await project.trust()
@@ -299,7 +299,7 @@ async def discovered(project: Project) -> tuple[dict[str, Any], dict[str, tuple[
 
 
 async def test_discovery_tells_what_is_down_pending_or_stale(shop: Workshop) -> None:
-    """T-4, T-6, T-101, T-111, T-182, M-63: an issue for each, `partial` where tools are missing."""
+    """An issue for each, `partial` where tools are missing."""
     project = shop.project("truth")
     once = project.root / "ran once"
     dying = f"if os.path.exists({str(once)!r}): sys.exit(3)\nopen({str(once)!r}, 'w').close()"

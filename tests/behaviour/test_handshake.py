@@ -30,7 +30,7 @@ async def play(tmp_path: Path) -> AsyncIterator[Scene]:
 
 @ERAS
 async def test_the_manager_s_two_tools_come_first(play: Scene, era: str) -> None:
-    """M-35, M-88: with these schemas, hints and nothing else that a client could misread."""
+    """With these schemas, hints and nothing else that a client could misread."""
     client = await play.legacy() if era == "legacy" else play.modern(pure=False)
     listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
     handshake, call_tool = listed[:2]
@@ -58,7 +58,7 @@ async def test_the_manager_s_two_tools_come_first(play: Scene, era: str) -> None
 @ERAS
 @pytest.mark.parametrize("name", ["lmToolsBridge.requestWorkspaceMCPServer", "requestWorkspaceMCPServer"])
 async def test_the_tool_answers_to_both_names(play: Scene, era: str, name: str) -> None:
-    """M-36; unknown further arguments are ignored (M-37)."""
+    """Unknown further arguments are ignored."""
     client = await play.legacy(bound=False) if era == "legacy" else play.modern(pure=False)
     answer = await client.call(name, {"cwd": str(play.upstream.root), "later": {"unknown": 1}})
     assert answer.payload["ok"] is True
@@ -69,7 +69,7 @@ async def test_the_tool_answers_to_both_names(play: Scene, era: str, name: str) 
 
 @pytest.mark.parametrize("method", ["lmToolsBridge.requestWorkspaceMCPServer", "requestWorkspaceMCPServer"])
 async def test_the_bare_method_answers_the_payload_itself(play: Scene, method: str) -> None:
-    """M-36: legacy only; a refusal is a JSON-RPC error."""
+    """Legacy only; a refusal is a JSON-RPC error."""
     client = await play.legacy(bound=False)
     bare = (await client.ask(method, {"cwd": str(play.upstream.root)})).result
     wrapped = (await client.handshake(play.upstream.root)).payload
@@ -83,7 +83,6 @@ async def test_the_bare_method_answers_the_payload_itself(play: Scene, method: s
 
 
 async def test_the_payload_says_where_what_and_how(play: Scene) -> None:
-    """M-50 to M-56, M-58, M-60."""
     client = await play.legacy(bound=False)
     deep = play.upstream.root / "src" / "deep"
     deep.mkdir(parents=True)
@@ -128,7 +127,6 @@ async def test_the_payload_says_where_what_and_how(play: Scene) -> None:
 
 @ERAS
 async def test_the_text_repeats_the_payload_line_by_line(play: Scene, era: str) -> None:
-    """M-57."""
     play.upstream.tools = [*TOOLS, {"name": "lmToolsBridge.callTool"}, {"name": " "}]
     client = await play.legacy(bound=False) if era == "legacy" else play.modern(pure=False)
     answer = await client.handshake(play.upstream.root)
@@ -158,7 +156,6 @@ async def test_the_text_repeats_the_payload_line_by_line(play: Scene, era: str) 
 
 
 async def test_the_text_of_a_workspace_without_tools(play: Scene) -> None:
-    """M-57."""
     play.upstream.tools = []
     client = await play.legacy(bound=False)
     text = (await client.handshake(play.upstream.root)).result["content"][0]["text"]
@@ -167,7 +164,7 @@ async def test_the_text_of_a_workspace_without_tools(play: Scene) -> None:
 
 @pytest.mark.parametrize(("accept", "is_stream"), [(EVENTS, True), (JSON, False), (None, False)])
 async def test_the_form_of_the_answer(play: Scene, accept: str | None, is_stream: bool) -> None:
-    """M-28, M-49: one JSON object an event, the stream ends after the result, no `[DONE]`."""
+    """One JSON object an event, the stream ends after the result, no `[DONE]`."""
     client = await play.legacy(bound=False, accept=accept)
     answer = await client.handshake(play.upstream.root)
     assert answer.is_stream == is_stream
@@ -181,7 +178,7 @@ async def test_the_form_of_the_answer(play: Scene, accept: str | None, is_stream
 
 
 async def test_a_ready_server_is_asked_for_its_health_each_time(play: Scene) -> None:
-    """M-39: a real request, not what was known before."""
+    """A real request, not what was known before."""
     client = await play.legacy(bound=False)
     for _ in range(3):
         before = play.upstream.health_asked
@@ -190,7 +187,7 @@ async def test_a_ready_server_is_asked_for_its_health_each_time(play: Scene) -> 
 
 
 async def test_a_second_handshake_switches_and_calls_in_flight_stay(play: Scene, tmp_path: Path) -> None:
-    """M-44: idempotent for the same workspace; another one moves the binding, not what is under way."""
+    """Idempotent for the same workspace; another one moves the binding, not what is under way."""
     other_root = tmp_path.resolve() / "other"
     other_root.mkdir()
     gate = asyncio.Event()
@@ -210,7 +207,7 @@ async def test_a_second_handshake_switches_and_calls_in_flight_stay(play: Scene,
 
 
 async def test_a_stateless_handshake_binds_nothing(play: Scene) -> None:
-    """M-46: the guidance shows the handle, which the next call must carry."""
+    """The guidance shows the handle, which the next call must carry."""
     client = play.modern(pure=False)
     payload = (await client.handshake(play.upstream.root)).payload
     assert f'"workspace": "{payload["workspace"]}"' in payload["guidance"]["nextSteps"][0]

@@ -1,4 +1,4 @@
-"""What a session is told about changed lists, when, and on which stream (M-47, M-48)."""
+"""What a session is told about changed lists, when, and on which stream."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOOLS = [{"name": "a", "inputSchema": {"properties": {"q": {}}}}]
 async def test_the_standing_stream_is_told_first_and_the_answer_waits_for_the_new_list(
     tmp_path: Path,
 ) -> None:
-    """M-47: on the stream, not on the call; the answer follows the client's next tools/list."""
+    """On the stream, not on the call; the answer follows the client's next tools/list."""
     async with scene(tmp_path, announce_hold_s=10) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False, accept=EVENTS)
@@ -35,7 +35,7 @@ async def test_the_standing_stream_is_told_first_and_the_answer_waits_for_the_ne
 
 
 async def test_the_answer_waits_no_longer_than_its_hold(tmp_path: Path) -> None:
-    """M-47: for clients that never list again."""
+    """For clients that never list again."""
     async with scene(tmp_path, announce_hold_s=0.3) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False)
@@ -48,7 +48,7 @@ async def test_the_answer_waits_no_longer_than_its_hold(tmp_path: Path) -> None:
 
 
 async def test_without_a_standing_stream_the_call_s_own_is_told(tmp_path: Path) -> None:
-    """M-47: in this order, then the result."""
+    """In this order, then the result."""
     async with scene(tmp_path) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False, accept=BOTH)
@@ -60,7 +60,7 @@ async def test_without_a_standing_stream_the_call_s_own_is_told(tmp_path: Path) 
 
 
 async def test_the_call_s_own_stream_speaks_before_the_answer_is_due(tmp_path: Path) -> None:
-    """M-47: the notifications are flushed, the result follows the new list."""
+    """The notifications are flushed, the result follows the new list."""
     async with scene(tmp_path, announce_hold_s=10) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False)
@@ -73,7 +73,7 @@ async def test_the_call_s_own_stream_speaks_before_the_answer_is_due(tmp_path: P
 
 
 async def test_a_client_that_takes_json_only_is_told_on_its_next_stream(tmp_path: Path) -> None:
-    """M-48: plain JSON, no delay, nothing lost and nothing said twice."""
+    """Plain JSON, no delay, nothing lost and nothing said twice."""
     async with scene(tmp_path, announce_hold_s=10) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False, accept=JSON)
@@ -86,7 +86,7 @@ async def test_a_client_that_takes_json_only_is_told_on_its_next_stream(tmp_path
 
 
 async def test_lists_that_did_not_change_are_not_announced(tmp_path: Path) -> None:
-    """M-48: no notification, no delay; not for a workspace without tools, not the second time."""
+    """No notification, no delay; not for a workspace without tools, not the second time."""
     async with scene(tmp_path, announce_hold_s=10) as play:
         client = await play.legacy(bound=False)
         empty = await asyncio.wait_for(client.handshake(play.upstream.root), within(1))
@@ -100,7 +100,7 @@ async def test_lists_that_did_not_change_are_not_announced(tmp_path: Path) -> No
 
 
 async def test_only_the_session_that_changed_is_told(tmp_path: Path) -> None:
-    """L9: a server message goes on exactly one stream."""
+    """A server message goes on exactly one stream."""
     async with scene(tmp_path) as play:
         play.upstream.tools = TOOLS
         client, other = await play.legacy(bound=False), await play.legacy(bound=False)

@@ -58,7 +58,7 @@ async def revision_of(play: Scene, session: str) -> str:
 async def test_a_missing_or_malformed_id_gets_a_new_one(
     play: Scene, bare: bool, identity: str | None
 ) -> None:
-    """M-25: in the header and in the payload; the next call with it works."""
+    """In the header and in the payload; the next call with it works."""
     client = stray(play, identity)
     answer, payload = await handshake(client, play.upstream.root, bare)
     given = answer.headers[headers.SESSION]
@@ -71,7 +71,7 @@ async def test_a_missing_or_malformed_id_gets_a_new_one(
 
 @FORMS
 async def test_an_unknown_id_is_taken_up_again(play: Scene, bare: bool) -> None:
-    """M-26: a session under the client's own id, and the next call with it works (M-195)."""
+    """A session under the client's own id, and the next call with it works."""
     client = stray(play, LOST)
     answer, payload = await handshake(client, play.upstream.root, bare)
     assert answer.headers[headers.SESSION] == payload["mcpSessionId"] == LOST
@@ -85,7 +85,7 @@ async def test_an_unknown_id_is_taken_up_again(play: Scene, bare: bool) -> None:
 async def test_a_refused_handshake_recovers_the_session_as_well(
     play: Scene, bare: bool, identity: str | None
 ) -> None:
-    """M-25: the id is in the header also on a refusal."""
+    """The id is in the header also on a refusal."""
     client = stray(play, identity)
     answer, _ = await handshake(client, "relative", bare)
     assert answer.status == 200
@@ -95,7 +95,6 @@ async def test_a_refused_handshake_recovers_the_session_as_well(
 
 
 async def test_the_version_header_says_the_recovered_revision(play: Scene) -> None:
-    """M-25."""
     client = stray(play, None)
     client.without = ()
     client.extra = {headers.VERSION: "2025-06-18"}
@@ -106,7 +105,7 @@ async def test_the_version_header_says_the_recovered_revision(play: Scene) -> No
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "resources/list", "ping", "vendor/own"])
 async def test_anything_else_under_an_unknown_id_is_404(play: Scene, method: str) -> None:
-    """M-24, M-180: so that clients initialize anew; the id is echoed."""
+    """So that clients initialize anew; the id is echoed."""
     answer = await stray(play, LOST).ask(method, {"name": "echo"}, identity="é-1")
     assert (answer.status, answer.error["code"]) == (404, -32600)
     assert answer.error["data"]["reason"] == "unknown_session"
@@ -114,7 +113,7 @@ async def test_anything_else_under_an_unknown_id_is_404(play: Scene, method: str
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "ping"])
 async def test_anything_else_without_an_id_is_400(play: Scene, method: str) -> None:
-    """M-23: never attributed to the only session there is."""
+    """Never attributed to the only session there is."""
     await play.legacy()
     answer = await stray(play, None).ask(method, {"name": "echo"}, identity=77)
     assert (answer.status, answer.error["code"]) == (400, -32600)
@@ -122,7 +121,7 @@ async def test_anything_else_without_an_id_is_400(play: Scene, method: str) -> N
 
 
 async def test_one_session_too_many_is_refused(tmp_path: Path) -> None:
-    """M-32: initialize and recovery only; who is in stays in."""
+    """Initialize and recovery only; who is in stays in."""
     async with scene(tmp_path, session_limit=2) as play:
         inside = [await play.legacy() for _ in range(2)]
         for answer in (

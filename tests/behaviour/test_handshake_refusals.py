@@ -34,7 +34,7 @@ async def client_of(play: Scene, era: str) -> Client:
 @ERAS
 @pytest.mark.parametrize("arguments", [{}, *({"cwd": cwd} for cwd in NO_CWD)])
 async def test_without_a_cwd_nothing_is_looked_for(tmp_path: Path, era: str, arguments: Any) -> None:
-    """M-37: at once, although the manager would wait for servers that register."""
+    """At once, although the manager would wait for servers that register."""
     async with scene(tmp_path, match_wait_s=5) as play:
         client = await client_of(play, era)
         began = time.monotonic()
@@ -62,7 +62,7 @@ IMPOSSIBLE = [
 @ERAS
 @pytest.mark.parametrize(("cwd", "problem"), IMPOSSIBLE)
 async def test_an_impossible_cwd_is_refused_at_once(tmp_path: Path, era: str, cwd: str, problem: str) -> None:
-    """M-38, M-191: nothing started, binding untouched."""
+    """Nothing started, binding untouched."""
     async with scene(tmp_path.resolve(), match_wait_s=5) as play:
         (tmp_path / "file.txt").write_text("x")
         client = await client_of(play, era)
@@ -83,7 +83,6 @@ async def test_an_impossible_cwd_is_refused_at_once(tmp_path: Path, era: str, cw
 
 
 async def test_for_a_file_the_next_step_names_its_folder(play: Scene) -> None:
-    """M-38."""
     file = play.upstream.root / "notes.md"
     file.write_text("x")
     refusal = (await play.modern(pure=False).handshake(file)).refusal
@@ -92,7 +91,6 @@ async def test_for_a_file_the_next_step_names_its_folder(play: Scene) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
 async def test_a_folder_that_may_not_be_read_is_said_to_be_unreadable(play: Scene) -> None:
-    """M-38."""
     closed = play.upstream.root / "closed"
     (closed / "inner").mkdir(parents=True)
     closed.chmod(0)
@@ -105,7 +103,7 @@ async def test_a_folder_that_may_not_be_read_is_said_to_be_unreadable(play: Scen
 
 @ERAS
 async def test_a_folder_of_no_workspace_is_not_matched(play: Scene, tmp_path: Path, era: str) -> None:
-    """M-41, 47101: up to ten known workspaces are named."""
+    """47101: up to ten known workspaces are named."""
     nowhere = tmp_path.resolve() / "nowhere"
     nowhere.mkdir()
     client = await client_of(play, era)
@@ -118,7 +116,6 @@ async def test_a_folder_of_no_workspace_is_not_matched(play: Scene, tmp_path: Pa
 
 @pytest.mark.parametrize("cwd", ["relative", "/proc", None], ids=["impossible", "not matched", "absent"])
 async def test_a_failed_handshake_leaves_the_old_binding(play: Scene, cwd: str | None) -> None:
-    """M-44, M-186."""
     client = await play.legacy()
     assert (await client.handshake(cwd)).refusal
     for name, arguments in (("echo", {}), (names.CALL_TOOL, {"name": "echo"})):
@@ -129,7 +126,7 @@ async def test_a_failed_handshake_leaves_the_old_binding(play: Scene, cwd: str |
 
 @ERAS
 async def test_an_external_server_that_does_not_answer_is_offline(play: Scene, era: str) -> None:
-    """M-42: it is only marked, never restarted; the binding stays, and so does the workspace's name."""
+    """It is only marked, never restarted; the binding stays, and so does the workspace's name."""
     client = await client_of(play, era)
     workspace = (await client.handshake(play.upstream.root)).payload["workspace"]
     play.upstream.is_healthy = False
@@ -144,7 +141,7 @@ async def test_an_external_server_that_does_not_answer_is_offline(play: Scene, e
 
 
 async def test_a_stranger_on_the_port_gets_nothing(play: Scene) -> None:
-    """M-42, M-144, M-169: another nonce, so no byte of a call and no secret goes there."""
+    """Another nonce, so no byte of a call and no secret goes there."""
     client = await play.legacy()
     before = len(play.upstream.received)
     play.upstream.nonce = "another"
@@ -155,7 +152,7 @@ async def test_a_stranger_on_the_port_gets_nothing(play: Scene) -> None:
 
 
 async def test_a_path_and_a_cwd_that_disagree_are_refused(play: Scene, tmp_path: Path) -> None:
-    """M-16: on `/w/…` with another workspace; on `/mcp?cwd=` the argument wins."""
+    """On `/w/…` with another workspace; on `/mcp?cwd=` the argument wins."""
     other = make_project(tmp_path.resolve() / "other")
     one = (await play.modern(pure=False).handshake(play.upstream.root)).payload["workspace"]
     two = (await play.upstream.control("POST", "/resolve", {"cwd": str(other)}))["match"]["workspace"]
@@ -171,7 +168,7 @@ async def test_a_path_and_a_cwd_that_disagree_are_refused(play: Scene, tmp_path:
 
 
 async def test_a_server_that_cannot_start_in_time_is_offline(tmp_path: Path) -> None:
-    """M-40: the start deadline."""
+    """The start deadline."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", start_timeout_s=0.02) as manager, raw_http() as http:
         refusal = (await ModernClient(http, manager.address).handshake(project)).refusal
@@ -182,7 +179,7 @@ async def test_a_server_that_cannot_start_in_time_is_offline(tmp_path: Path) -> 
 
 
 async def test_a_server_of_ours_that_hangs_is_replaced_by_a_handshake(tmp_path: Path) -> None:
-    """M-42: one restart at once; the caller is served."""
+    """One restart at once; the caller is served."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", health_timeout_s=0.3) as manager, raw_http() as http:
         client = await LegacyClient.connect(http, manager.address)

@@ -20,7 +20,7 @@ from support.scripted_upstream import ScriptedUpstream
 
 
 async def test_fifty_cold_handshakes_start_one_process(tmp_path: Path) -> None:
-    """M-40: 50 equal targets, answered when the one server is ready; both eras alike."""
+    """50 equal targets, answered when the one server is ready; both eras alike."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager") as manager, raw_http() as http:
         legacy = [await LegacyClient.connect(http, manager.address) for _ in range(25)]
@@ -34,7 +34,7 @@ async def test_fifty_cold_handshakes_start_one_process(tmp_path: Path) -> None:
 
 
 async def test_a_server_that_is_just_registering_is_waited_for(tmp_path: Path) -> None:
-    """M-40, M-41: a match 1.2 s later answers within 0.5 s of it; progress is told meanwhile."""
+    """A match 1.2 s later answers within 0.5 s of it; progress is told meanwhile."""
     folder = tmp_path / "late"
     folder.mkdir()
     async with running_manager(tmp_path / "manager", match_wait_s=5) as manager, raw_http() as http:
@@ -64,7 +64,7 @@ async def test_a_server_that_is_just_registering_is_waited_for(tmp_path: Path) -
 
 
 async def test_without_a_token_nothing_is_told_meanwhile(tmp_path: Path) -> None:
-    """M-40, M-41: the wait ends in time."""
+    """The wait ends in time."""
     folder = tmp_path / "nowhere"
     folder.mkdir()
     async with running_manager(tmp_path / "manager", match_wait_s=1.2) as manager, raw_http() as http:
@@ -77,7 +77,7 @@ async def test_without_a_token_nothing_is_told_meanwhile(tmp_path: Path) -> None
 
 
 async def test_a_caller_that_cancels_while_waiting_is_not_bound(tmp_path: Path) -> None:
-    """M-43: no late answer, no binding."""
+    """No late answer, no binding."""
     folder = tmp_path / "late"
     folder.mkdir()
     async with running_manager(tmp_path / "manager", match_wait_s=5) as manager, raw_http() as http:
@@ -94,7 +94,7 @@ async def test_a_caller_that_cancels_while_waiting_is_not_bound(tmp_path: Path) 
 
 
 async def test_the_start_goes_on_when_one_of_its_callers_leaves(tmp_path: Path) -> None:
-    """M-43: others wait for the same start."""
+    """Others wait for the same start."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager") as manager, raw_http() as http:
         leaving = asyncio.create_task(ModernClient(http, manager.address).handshake(project))
@@ -108,7 +108,7 @@ async def test_the_start_goes_on_when_one_of_its_callers_leaves(tmp_path: Path) 
 
 
 async def test_a_call_waits_for_a_cold_server_like_a_handshake(tmp_path: Path) -> None:
-    """M-93, M-96: by cwd, and by a handle that is still known."""
+    """By cwd, and by a handle that is still known."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager") as manager, raw_http() as http:
         client = ModernClient(http, manager.address)
@@ -123,7 +123,7 @@ async def test_a_call_waits_for_a_cold_server_like_a_handshake(tmp_path: Path) -
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 async def test_a_server_that_is_only_slow_to_answer_is_not_replaced(tmp_path: Path) -> None:
-    """M-39, M-42: the calls of others would end with it."""
+    """The calls of others would end with it."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", health_timeout_s=0.4) as manager, raw_http() as http:
         client = ModernClient(http, manager.address)

@@ -87,7 +87,6 @@ async def client_of(play: Scene, case: Case) -> Client:
     "case", [*LEGACY.values(), *MODERN.values()], ids=[*LEGACY, *(f"stateless: {one}" for one in MODERN)]
 )
 async def test_every_error_has_the_id_of_its_request(play: Scene, case: Case) -> None:
-    """L6, M13, M-23, M-24, M-100."""
     client = await client_of(play, case)
     for identity in IDS:
         body = client.body(case.method, case.params, "ID").replace(b'"ID"', identity.encode())
@@ -110,7 +109,7 @@ UNREADABLE = [
 
 @pytest.mark.parametrize("body", UNREADABLE)
 async def test_where_no_id_can_be_read_it_is_null(play: Scene, body: bytes) -> None:
-    """M-11, M-12, M13: present and null, as JSON-RPC wants it, whatever the headers say."""
+    """Present and null, as JSON-RPC wants it, whatever the headers say."""
     for client in (await play.legacy(), LegacyClient(play.http, play.manager.address)):
         answer = await client.post(body)
         assert answer.status == 400

@@ -1,4 +1,4 @@
-"""Internal tools do not exist for any client, and a secret is where it belongs and nowhere else (group K).
+"""Internal tools do not exist for any client, and a secret is where it belongs and nowhere else.
 
 One manager and one project serve all tests of this file. Programs of the user reach the internal tools over a
 socket of the workspace's server; clients have the front door only.
@@ -133,7 +133,7 @@ async def clients(project: Project) -> list[Client]:
 
 
 async def test_no_list_and_no_search_shows_them(project: Project, channel: Channel) -> None:
-    """T-170, T-161, T-162: `includeInternal` and `auth` mean nothing here."""
+    """`includeInternal` and `auth` mean nothing here."""
     assert (await channel.call("openllm_secrets_list"))["isError"] is False, "they are there"
     extra = {"includeInternal": True, "auth": channel.auth, "internal": True}
     for client in await clients(project):
@@ -159,7 +159,7 @@ async def test_no_list_and_no_search_shows_them(project: Project, channel: Chann
 
 
 async def test_no_call_runs_them(project: Project, channel: Channel) -> None:
-    """T-170, T-15: each way in answers as for any name that nobody has, and nothing is suggested."""
+    """Each way in answers as for any name that nobody has, and nothing is suggested."""
     stranger = "zzqq"
     extra = {"auth": channel.auth, "includeInternal": True}
     sent = {"key": "k", "value": "v", **extra}
@@ -190,7 +190,6 @@ async def test_no_call_runs_them(project: Project, channel: Channel) -> None:
 
 
 async def test_scripts_have_no_way_to_them_either(project: Project, channel: Channel) -> None:
-    """T-170, T-78."""
     tried = [*SEVEN, *INVENTED]
     for client in (project.modern, await project.legacy()):
         said = (await client.call("attempts", {"names": json.dumps(tried)})).payload
@@ -214,7 +213,7 @@ serve(call)
 
 
 async def test_a_secret_appears_nowhere_but_where_it_is_used(project: Project, channel: Channel) -> None:
-    """T-171, T-109, T-186: set and read by a program, used for a remote server and a program's environment."""
+    """Set and read by a program, used for a remote server and a program's environment."""
     seen: list[str] = []
 
     async def refuse(request: web.Request) -> web.Response:

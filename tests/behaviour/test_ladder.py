@@ -1,4 +1,4 @@
-"""Who decides when several say which workspace is meant (M-13, M-16, M-93, M-94, M-111)."""
+"""Who decides when several say which workspace is meant."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ async def call(two: Two, case: Case, *, modern: bool) -> tuple[Answer, LegacyCli
     [(name, False) for name in LADDER] + [(name, True) for name, case in LADDER.items() if not case.bound],
 )
 async def test_the_ladder(two: Two, name: str, modern: bool) -> None:
-    """M-13, M-16, M-93, M-94, M-111: 1 path, 2 argument, 3 session, 4 query and header; conflicts are told."""
+    """1 path, 2 argument, 3 session, 4 query and header; conflicts are told."""
     case = LADDER[name]
     answer, client = await call(two, case, modern=modern)
     assert two.served() == case.served
@@ -167,7 +167,7 @@ async def test_the_ladder(two: Two, name: str, modern: bool) -> None:
 async def test_a_handshake_at_a_pure_door(
     two: Two, modern: bool, path: str | None, query: str | None, cwd: str, expected: str | int
 ) -> None:
-    """M-16: served where it means the same workspace; at a query's door the argument wins."""
+    """Served where it means the same workspace; at a query's door the argument wins."""
     url = two.url(path=path, query=query)
     client: Any = ModernClient(two.http, url) if modern else await two.legacy("A", url)
     answer = await client.handshake(two.text(cwd))
@@ -180,7 +180,7 @@ async def test_a_handshake_at_a_pure_door(
 
 @pytest.mark.parametrize("door", [{"path": "A"}, {"query": "a"}])
 async def test_a_pure_door_shows_the_workspaces_own_and_nothing_else(two: Two, door: dict[str, str]) -> None:
-    """M-15: for both eras, whatever the session is bound to."""
+    """For both eras, whatever the session is bound to."""
     clients: list[Any] = [ModernClient(two.http, two.url(**door))]
     clients.append(await two.legacy("B" if "path" in door else None, two.url(**door)))
     for client in clients:
@@ -190,7 +190,7 @@ async def test_a_pure_door_shows_the_workspaces_own_and_nothing_else(two: Two, d
 
 @pytest.mark.parametrize("folder", ["{}/src", "file://{}/src"])
 async def test_the_folder_codex_works_in_decides_where_nothing_else_does(two: Two, folder: str) -> None:
-    """M-114: rung 5, beaten by the session's binding."""
+    """Rung 5, beaten by the session's binding."""
     told = {"codex/sandbox-state-meta": {"sandboxCwd": folder.format(two.servers["B"].root)}}
     unbound = await two.legacy(None, two.url())
     answer = await unbound.call("work", meta=told)
@@ -201,7 +201,7 @@ async def test_the_folder_codex_works_in_decides_where_nothing_else_does(two: Tw
 
 
 async def test_it_is_remembered_who_asked_and_what_decided(two: Two) -> None:
-    """M-154: both eras, also what a handshake decided; nothing of arguments."""
+    """Both eras, also what a handshake decided; nothing of arguments."""
     session = await two.legacy("A", two.url())
     session.extra = {headers.WORKSPACE_CWD: "/nowhere"}
     await session.call("work", {"secret": "s3cret"})
@@ -221,7 +221,7 @@ async def test_it_is_remembered_who_asked_and_what_decided(two: Two) -> None:
 
 
 async def test_what_is_too_long_to_name_a_folder_is_not_kept(two: Two) -> None:
-    """M-128: what a body says of folders is bounded, as heads are."""
+    """What a body says of folders is bounded, as heads are."""
     unbound = await two.legacy(None, two.url())
     told = {"codex/sandbox-state-meta": {"sandboxCwd": "/" + "x" * 100_000}}
     assert (await unbound.call("work", meta=told)).refusal["code"] == 47100

@@ -1,4 +1,4 @@
-"""Servers that ask back, and clients of the era of sessions: questions on the request's own stream (design §2.1).
+"""Servers that ask back, and clients of the era of sessions: questions on the request's own stream.
 
 What a workspace server answers is scripted here; a real server that asks is in `test_servers_that_ask.py`.
 """
@@ -59,11 +59,11 @@ class Calling:
         while True:
             frame = await self.response.content.readuntil(b"\n\n")
             for one in sse.Decoder().feed(frame):
-                if one.data:  # the first event of a stream only tells its id (L16)
+                if one.data:  # the first event of a stream only tells its id
                     return dict(json.loads(one.data))
 
     async def say(self, body: bytes) -> None:
-        """POST a response; it is taken whatever it is (M-22)."""
+        """POST a response; it is taken whatever it is."""
         answer = await self.client.post(body)
         assert (answer.status, answer.body) == (202, b"")
 
@@ -160,7 +160,7 @@ def repeated(play: Scene) -> tuple[Received, Received]:
 async def test_a_question_goes_out_on_the_stream_and_its_answer_in_the_repeated_request(
     play: Scene, method: str, params: dict[str, Any], pure: bool
 ) -> None:
-    """§2.8, G8: answer and state as they came, everything else of the request once more."""
+    """Answer and state as they came, everything else of the request once more."""
     play.upstream.plays["ask"] = in_turn(result(asking({"who": ELICIT})), result(DONE))
     client = await askable(play, pure=pure)
     async with calling(client, method, {**params, "_meta": {"progressToken": "t"}}, identity="é") as call:
@@ -242,7 +242,7 @@ async def test_a_page_to_open_gets_the_id_this_era_wants(play: Scene) -> None:
 
 
 async def test_answers_to_nothing_and_of_others_change_nothing(play: Scene) -> None:
-    """M-22: an answer counts in its own session and once."""
+    """An answer counts in its own session and once."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client, stranger = await askable(play), await askable(play)
     async with calling_tool(client) as call:
@@ -279,7 +279,7 @@ async def test_a_client_that_answers_with_an_error_ends_its_call(play: Scene) ->
 
 
 async def test_a_call_that_waits_for_its_approval_has_not_begun(play: Scene) -> None:
-    """M-61: nobody has to check what became of it."""
+    """Nobody has to check what became of it."""
     state = f"{request_state.prefix('ws')}{request_state.ASK}.sealed"
     play.upstream.plays["ask"] = result(asking({"a": ELICIT}, state))
     async with calling_tool(await askable(play)) as call:
@@ -324,7 +324,7 @@ async def test_a_call_that_is_held_open_inside_gets_the_error_of_its_client(play
 async def test_what_the_client_did_not_declare_is_never_asked(
     play: Scene, question: dict[str, Any], missing: str
 ) -> None:
-    """L17: and the refusal says what is missing."""
+    """And the refusal says what is missing."""
 
     class FormsOnly(LegacyClient):
         capabilities: Mapping[str, Any] = {"elicitation": {}}
@@ -358,7 +358,6 @@ async def test_a_client_that_takes_no_events_promises_nothing_and_is_asked_nothi
     ids=["nothing", "no questions", "a strange method", "no method", "too many"],
 )
 async def test_a_server_that_asks_against_the_rules_is_refused(play: Scene, asked: dict[str, Any]) -> None:
-    """M-100."""
     play.upstream.plays["ask"] = result(asked)
     answer = await (await askable(play)).call("ask")
     assert (answer.error["code"], answer.error["data"]["reason"]) == (-32603, "invalid_upstream_answer")
@@ -378,7 +377,7 @@ async def test_a_server_that_never_stops_asking_is_stopped(play: Scene) -> None:
 
 
 async def test_cancelling_takes_the_question_back_and_ends_the_call(play: Scene) -> None:
-    """M-99: nothing more is said but that; the late answer is dropped, the id is free."""
+    """Nothing more is said but that; the late answer is dropped, the id is free."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client = await askable(play)
     async with calling_tool(client) as call:
@@ -392,7 +391,6 @@ async def test_cancelling_takes_the_question_back_and_ends_the_call(play: Scene)
 
 
 async def test_cancelling_after_an_answer_cancels_the_repeated_request(play: Scene) -> None:
-    """M-99."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), stream(event(PROGRESS % 1), None))
     client = await askable(play)
     async with calling_tool(client) as call:
@@ -404,7 +402,7 @@ async def test_cancelling_after_an_answer_cancels_the_repeated_request(play: Sce
 
 
 async def test_a_client_that_leaves_can_still_answer(play: Scene) -> None:
-    """L15: leaving is no cancellation."""
+    """Leaving is no cancellation."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client = await askable(play)
     async with calling_tool(client) as call:
@@ -417,7 +415,7 @@ async def test_a_client_that_leaves_can_still_answer(play: Scene) -> None:
 
 
 async def test_a_question_whose_connection_broke_is_had_by_coming_back(play: Scene) -> None:
-    """L16: the same question, once, and then the answer of the call."""
+    """The same question, once, and then the answer of the call."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client = await askable(play)
     async with calling_tool(client) as call:
@@ -439,7 +437,7 @@ async def test_a_question_whose_connection_broke_is_had_by_coming_back(play: Sce
 
 @pytest.mark.parametrize("as_stream", [False, True], ids=["json", "stream"])
 async def test_results_hold_nothing_that_only_the_newer_era_has(play: Scene, as_stream: bool) -> None:
-    """M9 to M11: all else byte for byte."""
+    """All else byte for byte."""
     text = b'{"ttlMs":0,"content":[],"resultType":"complete","n":1.10,"_meta":{"%s":{},"z":1}}'
     text %= names.META_SERVER.encode()
     response = b'{"jsonrpc":"2.0","id":%(id)s,"result":' + text + b"}"
@@ -464,7 +462,7 @@ async def test_lists_of_bound_sessions_hold_nothing_of_it_either(play: Scene) ->
 async def test_errors_have_the_codes_of_the_era_and_no_status(
     play: Scene, status: int, sent: int, expected: int
 ) -> None:
-    """M-27, M19: 400 and 404 would end the session."""
+    """400 and 404 would end the session."""
     data = {"uri": "a://b", "requiredCapabilities": {"sampling": {}}}
     play.upstream.plays["a://b"] = error(sent, "no", data, status)
     answer = await (await askable(play)).ask(names.RESOURCES_READ, {"uri": "a://b"})

@@ -1,4 +1,4 @@
-"""The stateless era at the front door: envelopes, eras told apart, discovery, listening (M1 to M24, M-14).
+"""The stateless era at the front door: envelopes, eras told apart, discovery, listening.
 
 One manager with one workspace serves all tests of this file; nothing here changes what the next test sees.
 """
@@ -136,7 +136,7 @@ ENVELOPES: dict[str, tuple[object, dict[str, str], int, int]] = {
 async def test_an_envelope_out_of_order_is_refused_with_its_id(
     setting: Setting, case: str, door: str
 ) -> None:
-    """M1 to M5, M21, M23, SP11, SP12, and the table of edge cases about eras; the same at every door."""
+    """And the table of edge cases about eras; the same at every door."""
     message, sent, status, code = ENVELOPES[case]
     answer = await setting.send(message, sent, door)
     assert (answer.status, answer.error["code"]) == (status, code), answer.message
@@ -158,7 +158,7 @@ async def test_an_envelope_out_of_order_is_refused_with_its_id(
 async def test_an_envelope_in_order_is_served_without_a_session(
     setting: Setting, sent: dict[str, str]
 ) -> None:
-    """M1, M4, M14: client info is optional, a session id is neither looked at nor given out."""
+    """Client info is optional, a session id is neither looked at nor given out."""
     answer = await setting.send(LIST, sent)
     assert answer.status == 200
     assert answer.result["resultType"] == "complete"
@@ -178,13 +178,11 @@ async def test_an_envelope_in_order_is_served_without_a_session(
 )
 @pytest.mark.parametrize("door", ["fixed", "query", "path"])
 async def test_what_is_no_request_is_refused(setting: Setting, body: bytes, door: str) -> None:
-    """M13, SP13, SP14."""
     answer = await setting.send(body, GOOD, door)
     assert (answer.status, answer.error["code"]) == (400, -32600)
 
 
 async def test_a_notification_is_accepted_and_nothing_comes_of_it(setting: Setting) -> None:
-    """M12."""
     message = {"jsonrpc": "2.0", "method": names.CANCELLED, "params": {"requestId": "x"}}
     answer = await setting.send(message, {headers.VERSION: REVISION, headers.METHOD: names.CANCELLED})
     assert (answer.status, answer.body) == (202, b"")
@@ -193,7 +191,7 @@ async def test_a_notification_is_accepted_and_nothing_comes_of_it(setting: Setti
 @pytest.mark.parametrize("door", ["fixed", "query", "path"])
 @pytest.mark.parametrize("method", [names.INITIALIZE, names.PING, names.SET_LEVEL, "roots/list", "no/such"])
 async def test_removed_and_unknown_methods_are_404(setting: Setting, method: str, door: str) -> None:
-    """M7, M-14: the body tells it from a lost session."""
+    """The body tells it from a lost session."""
     answer = await ModernClient(setting.http, setting.url(door)).ask(method)
     assert (answer.status, answer.error["code"]) == (404, jsonrpc.METHOD_NOT_FOUND)
 
@@ -201,7 +199,6 @@ async def test_removed_and_unknown_methods_are_404(setting: Setting, method: str
 @pytest.mark.parametrize("door", ["fixed", "query", "path"])
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 async def test_there_are_no_streams_and_no_sessions(setting: Setting, method: str, door: str) -> None:
-    """M14, M-5."""
     sent = {headers.VERSION: REVISION}
     async with setting.http.request(method, setting.url(door), headers=sent) as response:
         assert (response.status, response.headers["Allow"]) == (405, "POST")
@@ -209,7 +206,7 @@ async def test_there_are_no_streams_and_no_sessions(setting: Setting, method: st
 
 @pytest.mark.parametrize("door", ["fixed", "query", "path"])
 async def test_results_are_dressed_as_the_revision_asks(setting: Setting, door: str) -> None:
-    """M9 to M11, M20: type, server, cache hints; a list is the same however often it is asked for."""
+    """Type, server, cache hints; a list is the same however often it is asked for."""
     client = ModernClient(setting.http, setting.url(door))
     for method in (names.TOOLS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST, names.PROMPTS_LIST):
         answer = await client.ask(method)
@@ -224,7 +221,7 @@ async def test_results_are_dressed_as_the_revision_asks(setting: Setting, door: 
 
 
 async def test_a_handshake_binds_nothing(setting: Setting) -> None:
-    """M-46, M20: no session, the same list before and after; the guidance shows the handle."""
+    """No session, the same list before and after; the guidance shows the handle."""
     client = ModernClient(setting.http, setting.url("fixed"))
     before = (await client.ask(names.TOOLS_LIST)).result
     answer = await client.handshake(setting.project)
@@ -238,7 +235,7 @@ async def test_a_handshake_binds_nothing(setting: Setting) -> None:
 
 @pytest.mark.parametrize("door", ["query", "path"])
 async def test_an_unknown_resource_is_an_error_with_its_uri(setting: Setting, door: str) -> None:
-    """M19, M-109: never empty contents."""
+    """Never empty contents."""
     client = ModernClient(setting.http, setting.url(door))
     for uri in ("lm-tools://tool/nobody", "lm-tools://schema/nobody", "file:///etc/passwd"):
         answer = await client.ask(names.RESOURCES_READ, {"uri": uri})
@@ -247,7 +244,7 @@ async def test_an_unknown_resource_is_an_error_with_its_uri(setting: Setting, do
 
 
 async def test_both_eras_live_at_one_address(setting: Setting) -> None:
-    """M-4: a legacy session does not change what a modern request is, nor the other way round."""
+    """A legacy session does not change what a modern request is, nor the other way round."""
     legacy = await LegacyClient.connect(setting.http, setting.url("fixed"))
     modern = ModernClient(setting.http, setting.url("query"))
     modern.extra = {headers.SESSION: legacy.session or ""}

@@ -27,7 +27,6 @@ async def hears_of_tools(stream: ClientResponse) -> None:
 
 @pytest.mark.parametrize("way", ["handshake", "pure door"])
 async def test_session_hears_of_a_new_tool_within_two_seconds(tmp_path: Path, way: str) -> None:
-    """T-64, T-184, D-13."""
     async with workshop(tmp_path) as shop:
         project = shop.project("proj")
         if way == "handshake":
@@ -42,7 +41,7 @@ async def test_session_hears_of_a_new_tool_within_two_seconds(tmp_path: Path, wa
 
 
 async def test_only_sessions_of_the_workspace_hear(tmp_path: Path) -> None:
-    """D-13: whoever is somewhere else is left alone."""
+    """Whoever is somewhere else is left alone."""
     async with workshop(tmp_path) as shop:
         project = shop.project("here")
         here, there = await project.legacy(), await shop.project("there").legacy()
@@ -56,7 +55,7 @@ async def test_only_sessions_of_the_workspace_hear(tmp_path: Path) -> None:
 
 
 async def test_session_hears_when_another_server_took_over(tmp_path: Path) -> None:
-    """M-183: nobody knows what was missed meanwhile."""
+    """Nobody knows what was missed meanwhile."""
     async with workshop(tmp_path) as shop:
         client = await shop.project("proj").legacy()
         await listed(client)

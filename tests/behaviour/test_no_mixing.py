@@ -111,7 +111,7 @@ async def test_stateless_calls_under_one_id_are_told_apart(manager: RunningManag
 
 
 async def test_two_handshakes_of_one_session_never_mix(tmp_path: Path) -> None:
-    """M-45, M-194: 50 rounds at once; each answer names its own folder, the last binding stays."""
+    """50 rounds at once; each answer names its own folder, the last binding stays."""
     projects = [make_project(tmp_path / name).resolve() for name in ("one", "two")]
     async with running_manager(tmp_path / "manager", announce_hold_s=0.0) as manager, raw_http(60) as http:
         client = await LegacyClient.connect(http, manager.address)

@@ -157,7 +157,7 @@ class AskableClient(LegacyClient):
 async def test_a_call_that_is_cancelled_while_its_question_is_out_ends_at_its_server(
     project: Project,
 ) -> None:
-    """M-99: the call has no connection that could be closed then."""
+    """The call has no connection that could be closed then."""
     client = await AskableClient.connect(project.shop.http, project.url)
     body = client.body(names.TOOLS_CALL, {"name": "old__elicit", "arguments": {}}, "c")
     async with asyncio.timeout(10), client.open(body) as response:

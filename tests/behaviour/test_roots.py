@@ -1,4 +1,4 @@
-"""The client's roots as the last rung of the ladder (M-115)."""
+"""The client's roots as the last rung of the ladder."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ BOTH_WAYS = pytest.mark.parametrize("params", [DIRECT, WRAPPED], ids=["by name",
 async def test_a_stateless_client_is_asked_for_its_roots_and_then_served(
     scene: Scene, params: dict[str, Any]
 ) -> None:
-    """M-115: rung 6, one round; the tool sees nothing of it."""
+    """Rung 6, one round; the tool sees nothing of it."""
     asked = await scene.client.ask(names.TOOLS_CALL, params)
     assert asked.result["resultType"] == "input_required"
     assert list(asked.result["inputRequests"].values()) == [{"method": "roots/list"}]
@@ -83,7 +83,7 @@ async def test_a_stateless_client_is_asked_for_its_roots_and_then_served(
 
 
 async def test_roots_in_several_workspaces_are_for_the_client_to_choose_from(scene: Scene) -> None:
-    """M-115: the candidates are named."""
+    """The candidates are named."""
     asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
     answer = await scene.client.answered(asked, [one.as_uri() for one in scene.folders], DIRECT)
     assert answer.refusal["code"] == 47100
@@ -96,7 +96,7 @@ async def test_roots_in_several_workspaces_are_for_the_client_to_choose_from(sce
 
 @pytest.mark.parametrize("roots", [[], ["https://x.example/a"], ["file:///nowhere/at/all"], ["untitled:a"]])
 async def test_roots_that_lead_nowhere_are_none(scene: Scene, roots: list[str]) -> None:
-    """M-115: and nobody is asked twice about one call."""
+    """And nobody is asked twice about one call."""
     asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
     answer = await scene.client.answered(asked, roots, DIRECT)
     assert answer.refusal["code"] == 47100

@@ -58,7 +58,7 @@ async def client_of(project: Project, era: str) -> Client:
 
 
 async def is_unknown(client: Client, name: str) -> bool:
-    """Whether a call is answered as for a tool that does not exist; T-175."""
+    """Whether a call is answered as for a tool that does not exist."""
     answer = await client.call(name)
     return "error" in answer.message and answer.error["code"] == -32602
 
@@ -70,7 +70,7 @@ async def is_unknown(client: Client, name: str) -> bool:
 async def test_every_change_of_the_users_tools_counts_from_the_next_request(
     project: Project, era: str
 ) -> None:
-    """T-64, T-36, T-37: add, edit, describe, hide, delete; nothing waits for trust, nothing for a restart."""
+    """Add, edit, describe, hide, delete; nothing waits for trust, nothing for a restart."""
     client, name = await client_of(project, era), f"live_{era}"
     assert name not in await listed(client)
     assert await is_unknown(client, name)
@@ -111,7 +111,7 @@ async def test_every_change_of_the_users_tools_counts_from_the_next_request(
 
 @EACH_ERA
 async def test_every_change_of_the_workspaces_tools_waits_for_trust(project: Project, era: str) -> None:
-    """T-62, T-64, D-17: named with the command, never described, never run; others keep working."""
+    """Named with the command, never described, never run; others keep working."""
     client, name, other = await client_of(project, era), f"mine_{era}", f"other_{era}"
     project.tool(other, "print('other')")
     await project.trust()
@@ -168,7 +168,7 @@ async def issues_of(client: Client) -> list[dict[str, Any]]:
 
 
 async def test_whoever_listens_is_told_within_two_seconds(project: Project) -> None:
-    """T-64, T-184: nobody asks for anything meanwhile; what changes no list is not told."""
+    """Nobody asks for anything meanwhile; what changes no list is not told."""
     project = project.shop.project("heard")  # where nothing changed just before
     await listed(project.modern)
     async with listening(project.modern) as stream:
@@ -181,7 +181,7 @@ async def test_whoever_listens_is_told_within_two_seconds(project: Project) -> N
 
 
 async def test_a_file_that_is_being_written_leaves_the_last_whole_version(project: Project) -> None:
-    """T-65: every answer comes from a whole version, with a warning as long as there is none."""
+    """Every answer comes from a whole version, with a warning as long as there is none."""
     client = project.modern
     manifest = project.shop.user_tool("written", "print('whole')") / "tool.toml"
     whole = manifest.read_text()
@@ -230,7 +230,7 @@ required = true
 
 @EACH_ERA
 async def test_a_result_is_not_wrapped_twice(project: Project, era: str) -> None:
-    """T-73, T-9: the user's `calculator` has the bare name, ours moves aside."""
+    """The user's `calculator` has the bare name, ours moves aside."""
     client = await client_of(project, era)
     tool = project.shop.user_tool("calculator", CALCULATOR, NUMBERS)
     sent = {"operation": "multiply", "a": 7, "b": 8}
@@ -276,7 +276,7 @@ async def running(mark: str, count: int) -> None:
 
 
 async def test_a_script_that_takes_too_long_is_ended_with_all_it_started(project: Project) -> None:
-    """T-75: the grandchild is of another process group and ignores TERM."""
+    """The grandchild is of another process group and ignores TERM."""
     project.shop.user_tool("endless", LOOPS, 'timeout_s = 1\nenv = { MARK = "endless" }')
     began = time.monotonic()
     answer = await project.modern.call("endless")
@@ -287,7 +287,7 @@ async def test_a_script_that_takes_too_long_is_ended_with_all_it_started(project
 
 @EACH_ERA
 async def test_a_cancelled_script_is_ended_and_nothing_more_is_sent(project: Project, era: str) -> None:
-    """T-75: by closing the stream in the modern era, by a notification in the legacy one."""
+    """By closing the stream in the modern era, by a notification in the legacy one."""
     client, mark = await client_of(project, era), f"cancelled_{era}"
     project.shop.user_tool(mark, LOOPS, f'env = {{ MARK = "{mark}" }}')
     call = asyncio.create_task(client.call(mark, identity=4711))
@@ -338,7 +338,7 @@ except lmtb_tool.ToolCallFailed:
 
 @EACH_ERA
 async def test_a_script_sees_the_tools_of_its_caller_and_no_others(project: Project, era: str) -> None:
-    """T-78, T-15: lists, searches and calls, script tools included; what is denied or pending stays so."""
+    """Lists, searches and calls, script tools included; what is denied or pending stays so."""
     client, shop = await client_of(project, era), project.shop
     project.tool("untrusted_helper", "print('ran')")
     shop.user_tool("helper", "print('helped')", 'keywords = ["aardvark"]')
@@ -357,7 +357,6 @@ async def test_a_script_sees_the_tools_of_its_caller_and_no_others(project: Proj
 
 
 async def test_scripts_call_scripts_four_deep_and_no_deeper(project: Project) -> None:
-    """T-78."""
     project.shop.user_tool("deeper", DEEPER, '[parameters.depth]\ntype = "integer"')
     assert (await project.modern.call("deeper", {"depth": 0})).payload["depth"] == 4
 
@@ -368,7 +367,7 @@ CODE = {"code": "import pathlib\nwith open('ran.txt', 'a') as file: file.write('
 
 
 async def test_execute_code_does_not_exist_unless_the_user_switched_it_on(project: Project) -> None:
-    """T-80, TR5: a workspace cannot."""
+    """A workspace cannot."""
     ours = project.root / ".lm-tools-bridge/workspace.toml"
     ours.parent.mkdir(exist_ok=True)
     ours.write_text("[scripts]\nexecute_code = true\n")
@@ -399,7 +398,7 @@ async def asked(project: Project, action: str, **content: Any) -> tuple[Answer, 
 
 
 async def test_execute_code_asks_before_every_call(project: Project) -> None:
-    """T-80, T-178 to T-180: the code is shown, runs once after a yes, and never after anything else."""
+    """The code is shown, runs once after a yes, and never after anything else."""
     project.shop.configure("[scripts]\nexecute_code = true\n")
     ran = project.root / "ran.txt"
     definition = (await listed(project.modern))["execute_code"]

@@ -55,7 +55,7 @@ async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Set
 async def connected(
     url: str, mode: str, events: list[str] | None = None, headers: dict[str, str] | None = None
 ) -> AsyncIterator[mcp.Client]:
-    """A client whose error hook must stay silent (M-178); `events` collects the notifications it gets."""
+    """A client whose error hook must stay silent; `events` collects the notifications it gets."""
     faults: list[Exception] = []
 
     async def handler(message: Any) -> None:
@@ -98,7 +98,7 @@ async def nonce_directly(client: mcp.Client) -> str:
 
 @EVERY_MODE
 async def test_two_clients_in_two_projects_at_once(setting: Setting, mode: str) -> None:
-    """M-46, M-50, M-51, M-93: each gets its own workspace, by binding, by handle and by cwd."""
+    """Each gets its own workspace, by binding, by handle and by cwd."""
     async with contextlib.AsyncExitStack() as stack:
         clients = [
             await stack.enter_async_context(connected(setting.manager.address, mode)) for _ in range(2)
@@ -121,7 +121,7 @@ async def test_two_clients_in_two_projects_at_once(setting: Setting, mode: str) 
 
 @EVERY_MODE
 async def test_discovery_names_what_the_list_shows(setting: Setting, mode: str) -> None:
-    """M-46, M-58, M-59: in the legacy era the list follows the binding, in the modern one it stays."""
+    """In the legacy era the list follows the binding, in the modern one it stays."""
     async with connected(setting.manager.address, mode) as client:
         before = [tool.name for tool in (await client.list_tools()).tools]
         assert before == OWN_TOOLS
@@ -143,7 +143,7 @@ async def test_discovery_names_what_the_list_shows(setting: Setting, mode: str) 
 @EVERY_MODE
 @pytest.mark.parametrize("form", ["query", "header", "base64 header", "path"])
 async def test_a_door_of_the_project_s_own(setting: Setting, mode: str, form: str) -> None:
-    """M-15, M-113; §5 rungs 1 and 4: no handshake, the workspace's own lists, nothing of the manager's."""
+    """The workspace comes from the address: no handshake, the workspace's own lists, nothing of the manager's."""
     project, nonce = setting.projects[2 if form == "base64 header" else 1], setting.nonces
     url, headers = setting.manager.address, {}
     if form == "query":
@@ -167,7 +167,6 @@ async def test_a_door_of_the_project_s_own(setting: Setting, mode: str, form: st
 
 @EVERY_MODE
 async def test_resources_of_the_manager_and_of_the_workspace(setting: Setting, mode: str) -> None:
-    """M-101 to M-108."""
     async with connected(setting.manager.address, mode) as client:
         uris = [str(one.uri) for one in (await client.list_resources()).resources]
         assert uris == [names.URI_HANDSHAKE, names.URI_CALL_TOOL]
@@ -192,7 +191,7 @@ async def text_of(client: mcp.Client, uri: str) -> str:
 
 
 async def test_a_bound_session_reads_both_kinds_of_resources(setting: Setting) -> None:
-    """M-101, M-104: the manager's two first; the snapshot tells the truth."""
+    """The manager's two first; the snapshot tells the truth."""
     async with connected(setting.manager.address, "legacy") as client:
         payload = await handshake(client, setting.projects[0])
         uris = [str(one.uri) for one in (await client.list_resources()).resources]
@@ -207,7 +206,7 @@ async def test_a_bound_session_reads_both_kinds_of_resources(setting: Setting) -
 
 
 async def test_list_changes_are_told_before_the_handshake_is_answered(setting: Setting) -> None:
-    """M-47: in this order, on the standing stream or on the call's own, and never on both."""
+    """In this order, on the standing stream or on the call's own, and never on both."""
     events: list[str] = []
     async with connected(setting.manager.address, "legacy", events) as client:
         await client.list_tools()
@@ -221,7 +220,7 @@ async def test_list_changes_are_told_before_the_handshake_is_answered(setting: S
 
 @EVERY_MODE
 async def test_refusals_are_results_a_model_can_read(setting: Setting, mode: str) -> None:
-    """M-95, M-190: no exception in the client, the next step in the text."""
+    """No exception in the client, the next step in the text."""
     async with connected(setting.manager.address, mode) as client:
         for name, arguments in (
             ("lm_findFiles", {"query": "*"}),

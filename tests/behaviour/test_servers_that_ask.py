@@ -144,7 +144,6 @@ async def told(client: mcp.Client, tool: str, **arguments: Any) -> Any:
 async def test_every_question_reaches_the_user_and_the_answer_the_server(
     project: Project, server: str, mode: str
 ) -> None:
-    """T-86, T-160."""
     user = User("Zoë")
     async with user.client(project, mode) as client:
         answer = await told(client, f"{server}__elicit", message="Your name?")
@@ -158,7 +157,7 @@ async def test_every_question_reaches_the_user_and_the_answer_the_server(
 
 @EVERY_CLIENT
 async def test_users_at_the_same_server_are_asked_their_own_questions(project: Project, mode: str) -> None:
-    """T-86: over HTTP, each question comes on the stream of its own call."""
+    """Over HTTP, each question comes on the stream of its own call."""
     users = [User(f"user {number}") for number in range(6)]
 
     async def serve(user: User) -> None:
@@ -184,7 +183,6 @@ async def test_a_question_is_asked_although_the_call_it_may_be_about_ends(projec
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 @EVERY_CLIENT
 async def test_log_messages_come_to_the_client_that_wants_them(project: Project, mode: str) -> None:
-    """M17."""
     wants, quiet = User("wants"), User("quiet")
     async with wants.client(project, mode, log_level="info" if mode != "legacy" else None) as client:
         if mode == "legacy":
@@ -211,7 +209,6 @@ async def answered(client: ModernClient, call: dict[str, Any], answer: Any) -> A
 
 
 async def test_a_call_goes_on_where_it_stopped_once_and_for_itself_only(project: Project) -> None:
-    """G8."""
     client, other = project.modern, project.modern
     first, second = await asked(client, "small__ask"), await asked(other, "pipes__elicit")
     crossed = await answered(client, {**second, "name": "small__ask"}, {"action": "cancel"})
@@ -224,7 +221,7 @@ async def test_a_call_goes_on_where_it_stopped_once_and_for_itself_only(project:
 
 
 async def test_a_client_that_declares_nothing_learns_what_the_call_needs(project: Project) -> None:
-    """M8: with the status of HTTP, too; the server's call is cancelled, and its question answered."""
+    """With the status of HTTP, too; the server's call is cancelled, and its question answered."""
     client = project.modern
     refused = await client.call("small__ask")
     assert (refused.status, refused.error["code"]) == (400, -32021)
@@ -240,7 +237,7 @@ async def test_a_client_that_declares_nothing_learns_what_the_call_needs(project
 async def test_a_page_that_must_be_opened_first_is_a_question_here_and_an_error_there(
     project: Project,
 ) -> None:
-    """M21, facts 2.6."""
+    """Facts 2.6."""
     meta = {names.META_CAPABILITIES: {"elicitation": {"url": {}}}}
     first = (await project.modern.call("small__page", meta=meta)).result
     assert first["inputRequests"]["q1"]["params"]["url"] == "https://example.com/x"
@@ -250,7 +247,7 @@ async def test_a_page_that_must_be_opened_first_is_a_question_here_and_an_error_
 
 
 async def test_a_server_that_dies_while_its_call_waits(project: Project) -> None:
-    """T-103: the client that comes back learns of it."""
+    """The client that comes back learns of it."""
     call = await asked(project.modern, "small__ask")
     assert (await project.modern.call("small__die")).refusal["code"] == 47109
     refusal = (await answered(project.modern, call, {"action": "accept"})).refusal

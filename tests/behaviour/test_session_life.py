@@ -1,4 +1,4 @@
-"""What lives as long as a session: its stream, its ids in flight, its end (M-24, M-28 to M-32, M-34)."""
+"""What lives as long as a session: its stream, its ids in flight, its end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def at_end(response: ClientResponse) -> bytes:
 async def test_the_form_of_an_answer_is_one_the_client_takes(
     manager: RunningManager, http: ClientSession, accept: str | None, as_stream: bool
 ) -> None:
-    """M-28, L7, L13: nobody is refused for what it accepts."""
+    """Nobody is refused for what it accepts."""
     client = await LegacyClient.connect(http, manager.address, accept=accept)
     answer = await client.ask(names.TOOLS_LIST)
     assert (answer.status, answer.is_stream) == (200, as_stream)
@@ -64,7 +64,7 @@ async def test_the_form_of_an_answer_is_one_the_client_takes(
 async def test_a_session_has_one_stream_and_the_first_stays(
     manager: RunningManager, http: ClientSession
 ) -> None:
-    """M-29, L8, SP7: 409 for the second; free again when the first is gone; ended by DELETE."""
+    """409 for the second; free again when the first is gone; ended by DELETE."""
     client = await LegacyClient.connect(http, manager.address)
     async with client.stream() as first:
         assert (first.status, first.content_type) == (200, EVENTS)
@@ -84,7 +84,7 @@ async def test_a_session_has_one_stream_and_the_first_stays(
 async def test_a_silent_stream_gets_a_comment_now_and_then(
     manager: RunningManager, http: ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-29: it must stay visible that somebody is there."""
+    """It must stay visible that somebody is there."""
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.02)
     client = await LegacyClient.connect(http, manager.address)
     async with client.stream() as stream:
@@ -107,7 +107,7 @@ NO_STREAM: list[tuple[dict[str, str], int]] = [
 async def test_get_and_delete_need_a_known_session(
     manager: RunningManager, http: ClientSession, method: str, sent: dict[str, str], expected: int
 ) -> None:
-    """M-5, M-14, M-24, M-31, L5, L8: never a stream and never a deletion for anybody else; at once."""
+    """Never a stream and never a deletion for anybody else; at once."""
     client = await LegacyClient.connect(http, manager.address)
     if sent.get(headers.SESSION) == "known":
         sent = {**sent, headers.SESSION: client.session or ""}
@@ -124,7 +124,7 @@ async def test_get_and_delete_need_a_known_session(
 
 
 async def test_delete_ends_a_session_its_calls_and_its_stream(tmp_path: Path) -> None:
-    """M-24, M-31, M-99, L5: the server sees the cancellation, the id is unknown from then on."""
+    """The server sees the cancellation, the id is unknown from then on."""
     async with scene(tmp_path) as stage:
         stage.upstream.tools = [WORK]
         stage.upstream.plays["work"] = never
@@ -156,7 +156,7 @@ async def test_delete_ends_a_session_its_calls_and_its_stream(tmp_path: Path) ->
 async def test_an_unused_and_an_idle_session_end_and_a_streaming_one_stays(
     tmp_path: Path, http: ClientSession, settings: dict[str, Any], ended: set[str]
 ) -> None:
-    """M-32, M-24: each by its own setting; an open stream keeps a session alive."""
+    """Each by its own setting; an open stream keeps a session alive."""
     async with running_manager(tmp_path, **settings) as manager:
         clients = {
             name: await LegacyClient.connect(http, manager.address)
@@ -172,7 +172,7 @@ async def test_an_unused_and_an_idle_session_end_and_a_streaming_one_stays(
 async def test_one_session_too_many_is_refused_and_the_others_go_on(
     tmp_path: Path, http: ClientSession
 ) -> None:
-    """M-32, F20: 47111 with 503 and `Retry-After`, for initialize and for recovery."""
+    """47111 with 503 and `Retry-After`, for initialize and for recovery."""
     async with running_manager(tmp_path, session_limit=2) as manager:
         first, second = [await LegacyClient.connect(http, manager.address) for _ in range(2)]
         late = LegacyClient(http, manager.address)
@@ -196,7 +196,7 @@ async def test_one_session_too_many_is_refused_and_the_others_go_on(
 
 @pytest.mark.parametrize("again", ["same", '"same"', 7, 7.0])
 async def test_an_id_in_flight_cannot_be_used_again(tmp_path: Path, again: object) -> None:
-    """M-30, SP13: refused at once, the first is unharmed, and its id is free afterwards."""
+    """Refused at once, the first is unharmed, and its id is free afterwards."""
     identity = 7 if isinstance(again, int | float) else "same"
     async with scene(tmp_path) as stage:
         gate = asyncio.Event()
@@ -219,7 +219,7 @@ async def test_an_id_in_flight_cannot_be_used_again(tmp_path: Path, again: objec
 
 
 async def test_what_an_unbound_session_can_ask(manager: RunningManager, http: ClientSession) -> None:
-    """M-34, M-101, M-102, M-110, M-190, L19: the manager's own constant answers, else 47100."""
+    """The manager's own constant answers, else 47100."""
     client = await LegacyClient.connect(http, manager.address)
     before = LegacyClient(http, manager.address)
     opened = await before.ask(names.INITIALIZE, {"protocolVersion": "2025-11-25", "capabilities": {}})

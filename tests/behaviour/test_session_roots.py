@@ -1,4 +1,4 @@
-"""The roots of a client with a session as the last rung of the ladder (M-115)."""
+"""The roots of a client with a session as the last rung of the ladder."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ async def scene(tmp_path_factory: Any) -> AsyncIterator[Scene]:
 
 
 async def test_the_first_list_already_shows_the_tools_of_the_clients_folder(scene: Scene) -> None:
-    """M-115: asked on the list's own stream, once; nothing else has to be done."""
+    """Asked on the list's own stream, once; nothing else has to be done."""
     client = await scene.client((scene.folders[0] / "src").as_uri())
     listed = await client.tools()
     assert listed.asked == [names.ROOTS_LIST]
@@ -114,7 +114,7 @@ async def test_the_first_list_already_shows_the_tools_of_the_clients_folder(scen
 
 
 async def test_what_was_asked_for_is_shown_with_the_request_that_asked(scene: Scene) -> None:
-    """M-154: a person who wonders about a rung sees what it went by."""
+    """A person who wonders about a rung sees what it went by."""
     root = scene.folders[0].as_uri()
     await (await scene.client(root)).tools()
     async with scene.http.get(f"{scene.manager.base}/mcp/status") as response:
@@ -204,7 +204,7 @@ async def test_a_change_of_roots_is_asked_about_and_makes_the_client_list_again(
 
 
 async def test_what_is_said_beats_roots(scene: Scene) -> None:
-    """M-111: nothing is asked where another rung has spoken."""
+    """Nothing is asked where another rung has spoken."""
     client = await scene.client(scene.folders[0].as_uri())
     await client.handshake(scene.folders[1])
     called = await client.sum()

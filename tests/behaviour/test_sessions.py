@@ -1,4 +1,4 @@
-"""Sessions of the handshake-and-session era: made, named, missed, recovered, ended (M-17 to M-34, L1 to L20)."""
+"""Sessions of the handshake-and-session era: made, named, missed, recovered, ended."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def initialize(http: ClientSession, url: str, params: dict[str, Any], **ex
 async def test_initialize_makes_a_new_session_whatever_id_came_along(
     manager: RunningManager, http: ClientSession
 ) -> None:
-    """M-17, L2: 128 bits of chance, visible ASCII; an id of the client's own is ignored here."""
+    """128 bits of chance, visible ASCII; an id of the client's own is ignored here."""
     first = await initialize(http, manager.address, INITIALIZE)
     second = await initialize(
         http, manager.address, INITIALIZE, Mcp_Session_Id=first.headers[headers.SESSION]
@@ -66,7 +66,6 @@ async def test_initialize_makes_a_new_session_whatever_id_came_along(
 async def test_the_revision_is_the_requested_one_or_the_latest(
     manager: RunningManager, http: ClientSession, requested: object, negotiated: str
 ) -> None:
-    """M-18, L1."""
     params = {**INITIALIZE, "protocolVersion": requested}
     answer = await initialize(http, manager.address, params)
     assert answer.result["protocolVersion"] == negotiated
@@ -87,7 +86,6 @@ async def test_the_revision_is_the_requested_one_or_the_latest(
 async def test_the_version_header_of_later_requests_must_be_a_legacy_one_or_absent(
     manager: RunningManager, http: ClientSession, version: str | None, status: int
 ) -> None:
-    """M-18, M-181, L10, L11."""
     opened = await initialize(http, manager.address, INITIALIZE)
     extra = {} if version is None else {"MCP_Protocol_Version": version}
     answer = await send(http, manager.address, LIST, Mcp_Session_Id=opened.headers[headers.SESSION], **extra)
@@ -100,7 +98,6 @@ async def test_the_version_header_of_later_requests_must_be_a_legacy_one_or_abse
 async def test_the_answer_to_initialize_declares_all_that_a_workspace_may_offer(
     manager: RunningManager, http: ClientSession
 ) -> None:
-    """M-19."""
     result = (await initialize(http, manager.address, INITIALIZE)).result
     assert result["serverInfo"]["name"] == "lm-tools-bridge-manager"
     assert result["capabilities"] == {
@@ -118,7 +115,7 @@ async def test_the_answer_to_initialize_declares_all_that_a_workspace_may_offer(
 async def test_a_hopeless_folder_does_not_spoil_initialize(
     manager: RunningManager, http: ClientSession, cwd: str
 ) -> None:
-    """M-20: the door behaves as the fixed one; later refusals name the folder."""
+    """The door behaves as the fixed one; later refusals name the folder."""
     client = await LegacyClient.connect(http, manager.address + "?cwd=" + cwd)
     listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
     assert [tool["name"] for tool in listed] == [names.HANDSHAKE, names.CALL_TOOL]
@@ -142,7 +139,7 @@ SESSIONLESS = [
 async def test_a_request_without_a_session_is_refused_and_given_to_nobody(
     manager: RunningManager, http: ClientSession, message: dict[str, Any], identity: object
 ) -> None:
-    """M-23, M-24, M-180, L3, L4, SP6, SP8: also when exactly one session lives."""
+    """Also when exactly one session lives."""
     await LegacyClient.connect(http, manager.address)
     missing = await send(http, manager.address, message)
     assert (missing.status, missing.message["id"]) == (400, identity)
@@ -172,7 +169,7 @@ NOTHING_TO_ANSWER = [
 async def test_what_wants_no_answer_gets_202_and_does_nothing(
     manager: RunningManager, http: ClientSession, message: dict[str, Any], session: str
 ) -> None:
-    """M-21, M-22, M-179, L6: bound or not, known or not; a request's method without an id runs nothing."""
+    """Bound or not, known or not; a request's method without an id runs nothing."""
     known = (await LegacyClient.connect(http, manager.address)).session or ""
     identity = {"none": {}, "unknown": {"Mcp_Session_Id": UNKNOWN}, "known": {"Mcp_Session_Id": known}}
     answer = await send(http, manager.address, message, **identity[session])
@@ -188,7 +185,7 @@ async def test_what_wants_no_answer_gets_202_and_does_nothing(
 async def test_a_handshake_without_a_usable_id_opens_a_session(
     manager: RunningManager, http: ClientSession, tmp_path: Any, sent: str | None, bare: bool
 ) -> None:
-    """M-25: as a tool or as a method; the new id is in the header also when the handshake is refused."""
+    """As a tool or as a method; the new id is in the header also when the handshake is refused."""
     extra = {} if sent is None else {"Mcp_Session_Id": sent}
     answer = await send(http, manager.address, handshake(str(tmp_path / "missing"), bare=bare), **extra)
     assert answer.status == 200
@@ -210,7 +207,7 @@ def handshake(cwd: str, *, bare: bool = False) -> dict[str, Any]:
 async def test_a_handshake_takes_up_an_unknown_id_again(
     manager: RunningManager, http: ClientSession, tmp_path: Any, version: str | None, revision: str
 ) -> None:
-    """M-25, M-26, M-195: under the client's own id, in the payload too; the next call with it works."""
+    """Under the client's own id, in the payload too; the next call with it works."""
     project = make_project(tmp_path / "proj")
     extra = {} if version is None else {"MCP_Protocol_Version": version}
     answer = await send(http, manager.address, handshake(str(project)), Mcp_Session_Id=UNKNOWN, **extra)

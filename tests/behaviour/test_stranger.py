@@ -1,4 +1,4 @@
-"""A stranger on the old port of a workspace server receives not one byte of a call (M-169, F5).
+"""A stranger on the old port of a workspace server receives not one byte of a call.
 
 The stranger answers 200 and JSON to everything, forged health and forged results included, and keeps every
 byte that it was sent.
@@ -82,7 +82,7 @@ class Stranger:
 async def test_an_external_servers_port_taken_over(
     manager: RunningManager, http: ClientSession, tmp_path: Path, nonce: object
 ) -> None:
-    """M-144, M-169: bound session, pure door and handle; calls are refused or served by somebody true."""
+    """Bound session, pure door and handle; calls are refused or served by somebody true."""
     upstream = ScriptedUpstream(make_project(tmp_path / "proj"), manager.paths.control_socket)
     upstream.tools = [{"name": "work", "inputSchema": {"type": "object"}}]
     client = await LegacyClient.connect(http, manager.address)
@@ -113,7 +113,7 @@ async def test_an_external_servers_port_taken_over(
 async def test_a_port_taken_over_between_two_calls_of_a_kept_connection(
     manager: RunningManager, http: ClientSession, tmp_path: Path, nonce: object
 ) -> None:
-    """M-169, M-170: back on another port, the server is found again; the stranger stays out."""
+    """Back on another port, the server is found again; the stranger stays out."""
     first = ScriptedUpstream(make_project(tmp_path / "proj"), manager.paths.control_socket)
     client = await LegacyClient.connect(http, manager.address)
     async with first.serving(registered=False):
@@ -142,7 +142,7 @@ def ledger(home: ManagerHome) -> tuple[int, int, str, str]:
 async def test_the_port_of_a_managed_server_taken_over(
     http: ClientSession, tmp_path: Path, is_adopted: bool
 ) -> None:
-    """M-162, M-169: killed like its manager, started by it or adopted; the next manager finds a stranger there.
+    """Killed like its manager, started by it or adopted; the next manager finds a stranger there.
 
     While a manager lives, the port cannot be taken: it holds the listening socket, or, of an adopted server,
     connections that keep the port closed to others.

@@ -1,4 +1,4 @@
-"""Streams of sessions over connections that break: numbered, taken up again, bounded (L8, L9, L15, L16)."""
+"""Streams of sessions over connections that break: numbered, taken up again, bounded."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def calling(client: LegacyClient, tool: str, identity: Any = 7) -> Any:
 async def test_a_call_whose_connection_broke_goes_on_and_its_answer_is_had_by_coming_back(
     play: Scene, is_early: bool
 ) -> None:
-    """L15, L16: only what followed, on that stream only, and then its end."""
+    """Only what followed, on that stream only, and then its end."""
     client = await play.legacy()
     gate = asyncio.Event()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(progress(2)), gate, event(RESPONSE))
@@ -91,7 +91,7 @@ async def answered(client: LegacyClient, identity: int) -> None:
 async def test_a_connection_that_broke_before_the_first_message_is_taken_up_by_its_priming_event(
     play: Scene,
 ) -> None:
-    """L16, 2025-11-25."""
+    """2025-11-25."""
     client = await play.legacy()
     gate = asyncio.Event()
     play.upstream.plays["slow"] = stream(event(progress(1)), gate, event(RESPONSE))
@@ -103,14 +103,14 @@ async def test_a_connection_that_broke_before_the_first_message_is_taken_up_by_i
         assert (standing.status, again.status) == (200, 200)
         assert await next_message(again) == progress(1)
         assert (await next_message(again))["id"] == 7
-        assert await is_silent(standing), "a response is on its own stream only (L9)"
+        assert await is_silent(standing), "a response is on its own stream only"
 
 
 @pytest.mark.parametrize(("kind", "numbered"), [(Oldest, False), (Older, True)])
 async def test_older_clients_never_see_an_event_without_data(
     play: Scene, kind: type[LegacyClient], numbered: bool
 ) -> None:
-    """L16: their readers fail on it; ids since 2025-03-26."""
+    """Their readers fail on it; ids since 2025-03-26."""
     client = await kind.connect(play.http, play.pure_url)
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     answer = await client.call("slow")
@@ -122,14 +122,12 @@ async def test_older_clients_never_see_an_event_without_data(
 
 
 async def test_modern_streams_have_no_ids(play: Scene) -> None:
-    """M14."""
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     answer = await play.modern().call("slow", identity=7)
     assert answer.body == event(progress(1)) + event(RESPONSE.replace(b"%(id)s", b"7"))
 
 
 async def test_ids_differ_between_the_streams_of_a_session(play: Scene) -> None:
-    """L16."""
     client = await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     ids = [one.id for _ in range(3) for one in (await client.call("slow")).events]
@@ -165,7 +163,7 @@ async def test_only_the_session_itself_can_take_up_its_stream(play: Scene) -> No
 
 
 async def test_an_unknown_stream_without_a_request_in_its_name_is_nothing(play: Scene) -> None:
-    """L16: ids that are too long are not named; who made one up learns no more."""
+    """Ids that are too long are not named; who made one up learns no more."""
     client = await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     first, _ = (await client.call("slow", identity="x" * 100)).events
@@ -176,7 +174,7 @@ async def test_an_unknown_stream_without_a_request_in_its_name_is_nothing(play: 
 
 
 async def test_a_cancelled_call_has_nothing_more_to_say(play: Scene) -> None:
-    """M-99: its client comes back once, because the stream ended without a response, and not again."""
+    """Its client comes back once, because the stream ended without a response, and not again."""
     client = await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), None)
     async with calling(client, "slow") as response:
@@ -214,7 +212,7 @@ async def test_a_stream_whose_server_died_ends_in_an_answer_that_can_be_had_agai
 
 
 async def test_news_while_the_connection_was_broken_are_told_to_who_comes_back(play: Scene) -> None:
-    """L16: what was missed, and nothing twice."""
+    """What was missed, and nothing twice."""
     client = await play.legacy(bound=False)
     play.upstream.tools = [{"name": "a", "inputSchema": {"type": "object"}}]
     async with client.stream() as standing:
@@ -231,7 +229,7 @@ async def test_news_while_the_connection_was_broken_are_told_to_who_comes_back(p
 
 
 async def test_an_unknown_event_means_that_anything_may_have_changed(play: Scene) -> None:
-    """L16: too old, of another manager, or made up."""
+    """Too old, of another manager, or made up."""
     client = await play.legacy()
     for unknown in ("abcd.0-7", "rubbish"):
         async with client.stream(unknown) as standing:
@@ -259,7 +257,7 @@ async def gone(client: LegacyClient) -> None:
 async def test_a_long_silent_call_is_kept_alive(
     play: Scene, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M15: the stream is opened, comments keep it, and the answer comes as its last event."""
+    """The stream is opened, comments keep it, and the answer comes as its last event."""
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.05)
     client = await play.legacy() if era == "legacy" else play.modern()
     gate = asyncio.Event()
@@ -279,7 +277,6 @@ async def test_a_long_silent_call_is_kept_alive(
 async def test_a_client_that_takes_json_only_waits_in_silence(
     play: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-28."""
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.01)
     client = await play.legacy(accept=JSON)
     gate = asyncio.Event()
@@ -295,7 +292,7 @@ async def test_a_client_that_takes_json_only_waits_in_silence(
 
 
 async def test_the_next_manager_says_what_it_cannot_know(tmp_path: Path) -> None:
-    """L16: an answer of an earlier manager is lost, in so many words; lists may have changed meanwhile."""
+    """An answer of an earlier manager is lost, in so many words; lists may have changed meanwhile."""
     root = tmp_path / "scripted"
     root.mkdir()
     async with raw_http() as http:

@@ -40,7 +40,7 @@ def updated(uri: str) -> dict[str, Any]:
 
 
 async def test_each_session_hears_of_the_resources_it_subscribed(play: Scene, listened: Listened) -> None:
-    """L9: over one stream to the server, however many sessions; no subscription is named in the message."""
+    """Over one stream to the server, however many sessions; no subscription is named in the message."""
     one, two, none = await play.legacy(), await play.legacy(), await play.legacy()
     await subscribe(one, "x:1", "x:both")
     await subscribe(two, "x:2", "x:both")
@@ -95,7 +95,7 @@ async def test_what_nobody_wants_any_more_is_not_asked_for(play: Scene, listened
 
 
 async def test_a_resource_of_an_address_is_subscribed_there(play: Scene, listened: Listened) -> None:
-    """M-15: a pure door needs no handshake."""
+    """A pure door needs no handshake."""
     client = await LegacyClient.connect(play.http, play.pure_url)
     await subscribe(client, "x:1")
     async with client.stream() as stream:
@@ -106,7 +106,7 @@ async def test_a_resource_of_an_address_is_subscribed_there(play: Scene, listene
 async def test_wishes_that_come_at_once_are_answered_together_and_each_by_itself(
     play: Scene, listened: Listened
 ) -> None:
-    """L9: who waits goes on waiting where another wish renewed the stream."""
+    """Who waits goes on waiting where another wish renewed the stream."""
     client = await play.legacy()
     listened.attentive.clear()
     listened.refused = {"x:2"}
@@ -175,7 +175,6 @@ async def test_what_cannot_be_subscribed_is_refused(play: Scene, listened: Liste
 async def test_a_server_that_comes_back_is_asked_again_and_what_was_missed_may_be_anything(
     play: Scene, listened: Listened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-183, T-184."""
     monkeypatch.setattr("manager.sessions.upstream_listener.AGAIN_S", 0.05)
     client = await play.legacy()
     await subscribe(client, "x:1")
@@ -219,7 +218,7 @@ async def test_each_level_is_taken_and_anything_else_refused(play: Scene) -> Non
 
 
 async def test_the_next_manager_knows_what_sessions_want(tmp_path: Path) -> None:
-    """M-33: the same client goes on with the same id, and need not say it again."""
+    """The same client goes on with the same id, and need not say it again."""
     root = tmp_path / "scripted"
     root.mkdir()
     async with raw_http() as http:

@@ -91,7 +91,7 @@ async def server(project: Project) -> dict[str, Any]:
 async def test_task_is_polled_by_its_id_alone_and_has_the_result_of_the_call(
     project: Project, tmp_path: Path
 ) -> None:
-    """M5: at the fixed door nothing but the id says which project is meant."""
+    """At the fixed door nothing but the id says which project is meant."""
     client = fixed(project)
     call = {"name": "slow", "arguments": {"folder": str(tmp_path)}, "cwd": str(project.root)}
     task = await begin(client, tmp_path, name=names.CALL_TOOL, arguments=call)
@@ -136,7 +136,6 @@ async def test_unknown_task_is_unknown_everywhere(project: Project, task: str) -
 async def test_client_that_does_not_declare_tasks_gets_none_and_may_ask_about_none(
     project: Project, tmp_path: Path
 ) -> None:
-    """M8."""
     (tmp_path / "go").touch()
     for client in (fixed(project), project.modern):
         answer = await client.ask(tasks.GET, {"taskId": "nobodys"})

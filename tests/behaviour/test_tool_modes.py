@@ -1,4 +1,4 @@
-"""Tool modes through the front door: which tools a list shows, for whom and how long (group C, seed 001).
+"""Tool modes through the front door: which tools a list shows, for whom and how long (seed 001).
 
 One manager and one project with a tool of every visibility serve all tests of this file but the last.
 """
@@ -85,7 +85,7 @@ def with_query(url: str, query: str) -> str:
 
 @DOORS
 async def test_each_request_decides_its_own_mode(project: Project, door: str) -> None:
-    """T-33 to T-35, T-38: on one connection; the manager's own tools stay at the fixed address only."""
+    """On one connection; the manager's own tools stay at the fixed address only."""
     client = await client_at(project, door)
     own = OWN if door == "legacy, bound" else set()
     for name, (headers, query, mode) in ASKED.items():
@@ -95,7 +95,7 @@ async def test_each_request_decides_its_own_mode(project: Project, door: str) ->
 
 @DOORS
 async def test_what_is_not_listed_can_be_found_and_called_all_the_same(project: Project, door: str) -> None:
-    """Table of group C; T-37: meta-tools are callable where they are not listed, too."""
+    """Meta-tools are callable where they are not listed, too."""
     client = await client_at(project, door)
     for headers in ({}, {MODE: "discovery"}, {ALL: "true"}):
         client.extra = headers
@@ -108,7 +108,7 @@ async def test_what_is_not_listed_can_be_found_and_called_all_the_same(project: 
 
 @pytest.mark.parametrize("pure", [True, False])
 async def test_a_session_keeps_the_mode_it_began_with(project: Project, pure: bool) -> None:
-    """T-35: a value on the request wins, whichever way it is said; each session has its own."""
+    """A value on the request wins, whichever way it is said; each session has its own."""
     url, own = (project.url, set()) if pure else (project.shop.manager.address, OWN)
     http = project.shop.http
     discovering = await initialized(http, with_query(url, "tool_mode=discovery"))
@@ -140,14 +140,14 @@ async def initialized(http: ClientSession, url: str, headers: dict[str, str] | N
 
 
 async def test_a_discovering_session_is_told_of_all_tools_in_its_handshake(project: Project) -> None:
-    """M-59, T-38: discovery describes what can be called; the mode is about lists."""
+    """Discovery describes what can be called; the mode is about lists."""
     client = await initialized(project.shop.http, project.shop.manager.address, {MODE: "discovery"})
     bridged = (await client.handshake(project.root)).payload["discovery"]["bridgedTools"]
     assert NATIVE | {"steady"} | META == {tool["name"] for tool in bridged}
 
 
 async def test_a_session_s_mode_outlives_the_manager(tmp_path: Path) -> None:
-    """T-35, M-27: the next manager knows the session, and how it began."""
+    """The next manager knows the session, and how it began."""
     folder = tmp_path.resolve()
     async with workshop(folder) as shop:
         project = furnish(shop)

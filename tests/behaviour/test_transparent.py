@@ -28,9 +28,9 @@ OURS = {
     "cacheScope": "private",
     "_meta": {names.META_SERVER: {"name": "third-party", "version": "1.2.3"}},
 }
-"""What the stateless era wants in results, and servers of the older era do not say (M9 to M11)."""
+"""What the stateless era wants in results, and servers of the older era do not say."""
 STATUS = {-32602: 200}
-"""HTTP status of a server's own errors where it is not the one the official SDK gives (M19)."""
+"""HTTP status of a server's own errors where it is not the one the official SDK gives."""
 INITIALIZE = {
     "protocolVersion": "2025-06-18",
     "capabilities": {},
@@ -160,7 +160,7 @@ async def test_every_answer_is_the_one_the_server_gives_directly(
 
 @pytest.mark.parametrize("source", SOURCES)
 async def test_a_greeting_tells_of_the_server_and_not_of_us(setting: Setting, source: str) -> None:
-    """M9, M-19: capabilities, instructions and identity are those it gives directly, in its own era."""
+    """Capabilities, instructions and identity are those it gives directly, in its own era."""
     project = setting.projects[source]
     http, modern = project.shop.http, source == "http_new"
     new, old = (
@@ -176,7 +176,7 @@ async def test_a_greeting_tells_of_the_server_and_not_of_us(setting: Setting, so
 
 
 async def test_at_the_fixed_address_the_server_is_one_source_among_ours(setting: Setting) -> None:
-    """M-101; the same names, our own lists and resources."""
+    """The same names, our own lists and resources."""
     project = setting.projects["stdio_old"]
     legacy = await project.legacy()
     shown = await listed(legacy)

@@ -76,7 +76,7 @@ async def test_the_end_of_the_stream_is_not_waited_for(
 async def test_more_than_was_promised_does_no_harm(
     era: str, accept: str, more: bytes, is_apart: bool, play: Scene
 ) -> None:
-    """M-89: a small answer is held, and then read as ever."""
+    """A small answer is held, and then read as ever."""
     client = await client_of(play, era, accept)
     first = trimmed_event(said(300))
     play.upstream.plays["t"] = stream(first, more) if is_apart else stream(first + more)
@@ -93,7 +93,7 @@ async def test_more_than_was_promised_does_no_harm(
 async def test_half_an_answer_does_not_look_whole_to_the_oldest_clients(
     era: str, accept: str, play: Scene
 ) -> None:
-    """M-97: HTTP/1.0 tells the end of what has no length by the end of the connection."""
+    """HTTP/1.0 tells the end of what has no length by the end of the connection."""
     await client_of(play, era, accept)
     client = await connected(play, era, "t")
     client.lines = [f"Accept: {accept}" if one.startswith("Accept:") else one for one in client.lines]
@@ -112,7 +112,7 @@ async def test_half_an_answer_does_not_look_whole_to_the_oldest_clients(
 async def test_silence_amid_a_small_one_is_broken(
     era: str, play: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M15: nobody in between takes the connection for dead."""
+    """Nobody in between takes the connection for dead."""
     monkeypatch.setattr(keep_alives, "SILENCE_S", 0.2)
     monkeypatch.setattr(direct_relay, "PATIENCE_S", 0.1)
     client = await client_of(play, era, BOTH)
@@ -128,7 +128,7 @@ async def test_silence_amid_a_small_one_is_broken(
 
 
 async def test_a_session_whose_client_leaves_lets_its_call_go_on(play: Scene) -> None:
-    """L15: as long as nothing of the answer is out."""
+    """As long as nothing of the answer is out."""
     await client_of(play, "legacy", BOTH)
     client = await connected(play, "legacy", "t")
     text, gate = trimmed_event(said(200_000)), asyncio.Event()

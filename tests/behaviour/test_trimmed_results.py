@@ -35,7 +35,7 @@ async def play(tmp_path: Path) -> AsyncIterator[Scene]:
 
 @ACCEPTS
 async def test_a_session_gets_what_it_would_get_of_a_reader(play: Scene, accept: str) -> None:
-    """M-89: without type of the result, and without who answered."""
+    """Without type of the result, and without who answered."""
     client = await play.legacy(accept=accept)
     play.upstream.plays |= {
         "trimmed": trimmed(LARGE),
@@ -91,7 +91,7 @@ def broken_off_after(form: str, count: int) -> Any:
 
 @FORMS
 async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(form: str, play: Scene) -> None:
-    """M-97: told where nothing is out yet, else an unclean end."""
+    """Told where nothing is out yet, else an unclean end."""
     client = await play.legacy()
     for count in (20,) if form == JSON else (20, 200_000):
         play.upstream.plays["early"] = broken_off_after(form, count)
@@ -106,7 +106,7 @@ async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(form: str, pla
 
 @FORMS
 async def test_one_that_is_cancelled_amid_its_body_ends_there(form: str, play: Scene) -> None:
-    """M-99: nothing more is said, least of all something that would be taken for the rest of the body."""
+    """Nothing more is said, least of all something that would be taken for the rest of the body."""
     client = await play.legacy()
     gate = asyncio.Event()
 
@@ -203,7 +203,6 @@ async def play_is_idle(play: Scene) -> bool:
 
 
 async def test_a_response_to_something_else_is_no_answer(play: Scene) -> None:
-    """M-100."""
     client = await play.legacy()
 
     async def other(request: web.Request, received: Received) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""A repository that is looked at runs nothing and connects nowhere until its user trusts it (TR1 to TR9).
+"""A repository that is looked at runs nothing and connects nowhere until its user trusts it.
 
 Everything it brings along leaves a mark when it runs: a file in a folder of marks, or a request to a server
 that counts. One manager serves all tests of this file.
@@ -222,7 +222,7 @@ SERVERS = ("plain", "eager", "shell", "tricky", "away", "coded", "cursed", "toml
 
 
 async def test_looking_at_a_repository_runs_nothing_and_connects_nowhere(stage: Stage) -> None:
-    """TR1, TR5, TR6, TR8: neither handshake, lists, search, inspection, status, built-ins nor refused calls.
+    """Neither handshake, lists, search, inspection, status, built-ins nor refused calls.
 
     Discovery names what waits, and the command; of the words the repository wrote it repeats none.
     """
@@ -270,7 +270,7 @@ async def test_looking_at_a_repository_runs_nothing_and_connects_nowhere(stage: 
 async def test_a_server_that_a_client_would_meet_as_it_is_is_not_even_greeted(
     stage: Stage, entry: str
 ) -> None:
-    """TR1: at the addresses where the only server of a workspace speaks for itself."""
+    """At the addresses where the only server of a workspace speaks for itself."""
     repository = stage.repository(f"alone-{entry}")
     repository.put("server.py", SERVER)
     server = {"type": "http", "url": f"{stage.url}/mcp"} if entry == "address" else repository.server("alone")
@@ -296,7 +296,7 @@ async def test_a_server_that_a_client_would_meet_as_it_is_is_not_even_greeted(
 
 
 async def test_what_is_trusted_runs_and_what_is_refused_stays_so(stage: Stage) -> None:
-    """TR5, TR6, TR8: the marks can be left and connections counted; the command shows what it trusts."""
+    """The marks can be left and connections counted; the command shows what it trusts."""
     repository = hostile(stage, "trusted")
     client = repository.project.modern
     assert not [name for name in await listed(client) if "__" in name]
@@ -353,7 +353,7 @@ async def offered(client: Client, expected: set[str]) -> None:
 
 
 async def test_any_change_takes_trust_from_what_changed_and_from_nothing_else(stage: Stage) -> None:
-    """TR2, TR3, TR7: bytes of scripts and of files that servers name, entries of the configuration."""
+    """Bytes of scripts and of files that servers name, entries of the configuration."""
     repository = modest(stage, "changing")
     client, root = repository.project.modern, repository.root
     await offered(client, set())
@@ -391,7 +391,7 @@ async def pids(project: Project) -> dict[str, int]:
 
 
 async def test_trust_belongs_to_one_folder_and_can_be_taken_back(stage: Stage) -> None:
-    """TR2, TR4, TR9: copies and neighbours wait; a link leads to the same folder; `untrust` ends what runs."""
+    """Copies and neighbours wait; a link leads to the same folder; `untrust` ends what runs."""
     repository = modest(stage, "ws")
     client, shop = repository.project.modern, stage.shop
     await repository.project.trust()

@@ -159,7 +159,7 @@ def call_with_everything(client: Client, tool: str) -> bytes:
 async def test_every_byte_of_arguments_and_results_survives_both_hops(
     setting: Setting, client_era: str
 ) -> None:
-    """T-99: what neither hop knows, and how numbers, text and white space are written."""
+    """What neither hop knows, and how numbers, text and white space are written."""
     client = await setting.client(client_era)
     answer = await client.post(call_with_everything(client, "local__echo"))
     received = (setting.project.root / "received").read_bytes()
@@ -196,7 +196,7 @@ def assert_whole(answer: Answer) -> None:
 async def test_each_step_is_with_the_client_before_the_server_takes_the_next_one(
     setting: Setting, source: str, client_era: str
 ) -> None:
-    """T-98, M-177: the server waits until its step was read at the other end."""
+    """The server waits until its step was read at the other end."""
     gates = [asyncio.Event() for _ in range(3)]
     setting.plays(source, stepwise(source, gates))
     client = await setting.client(client_era)
@@ -223,7 +223,6 @@ async def is_cancelled(setting: Setting, source: str, call: Received) -> bool:
 async def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(
     setting: Setting, source: str, client_era: str
 ) -> None:
-    """M-99, L15."""
     gate = asyncio.Event()
     setting.plays(source, stepwise(source, [gate]))
     client = await setting.client(client_era)
@@ -264,7 +263,7 @@ async def test_a_large_result_passes_both_hops(setting: Setting, source: str, cl
 async def test_a_server_that_dies_after_a_step_is_told_on_the_same_stream_and_asked_once(
     setting: Setting, source: str, client_era: str
 ) -> None:
-    """T-103: `delivered` is unknown, and only this call is concerned."""
+    """`delivered` is unknown, and only this call is concerned."""
     server = setting.servers[source]
     before = server.count(names.TOOLS_CALL)
 
@@ -286,7 +285,7 @@ async def test_a_server_that_dies_after_a_step_is_told_on_the_same_stream_and_as
 async def test_a_workspace_server_that_dies_after_a_step_is_told_on_the_same_streams(
     setting: Setting,
 ) -> None:
-    """M-97: the responses that clients wait for come from the manager; the next call is served."""
+    """The responses that clients wait for come from the manager; the next call is served."""
     setting.plays("new", stepwise("new", [asyncio.Event()]))
     params = {"name": "new__echo", "arguments": {}, "_meta": {"progressToken": "mine"}}
     modern, legacy = [await setting.client(era) for era in ("modern", "legacy")]

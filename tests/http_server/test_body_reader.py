@@ -32,13 +32,12 @@ def test_a_body_is_the_same_however_it_is_cut(step: int) -> None:
     ],
 )  # fmt: skip
 def test_broken_framing_is_refused(sent: bytes) -> None:
-    """SP1: where the next request begins must never be a matter of opinion."""
+    """Where the next request begins must never be a matter of opinion."""
     body = ChunkedBody(CAP)
     assert body.feed(sent) is BROKEN or (body.feed(b"\r\n") is BROKEN)
 
 
 def test_what_is_too_long_is_refused_at_its_announcement() -> None:
-    """M-10."""
     body = ChunkedBody(CAP)
     assert body.feed(b"50\r\n" + b"x" * 80 + b"\r\n") is None
     refusal = body.feed(b"15\r\n")

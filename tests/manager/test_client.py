@@ -89,7 +89,6 @@ def test_missing_folder_missing_socket_and_dead_socket_mean_no_manager(tmp_path:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
 def test_socket_in_another_users_folder_is_never_asked(tmp_path: Path) -> None:
-    """LM6."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     with socket.socket(socket.AF_UNIX) as listener:

@@ -19,8 +19,6 @@ from support.manager import manager_paths, running_manager
 async def test_a_port_that_may_not_be_bound_is_a_refusal_with_a_next_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-160."""
-
     async def forbidden(*_: Any, **__: Any) -> None:
         raise PermissionError(13, "Permission denied")
 

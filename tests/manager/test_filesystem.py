@@ -88,7 +88,6 @@ def test_facts_run_from_the_folder_to_the_root_of_the_tree(tmp_path: Path) -> No
 
 
 def test_root_of_the_tree_is_its_own_only_ancestor() -> None:
-    """M-118."""
     assert [ancestor.path for ancestor in facts("/").ancestors] == ["/"]
 
 
@@ -96,14 +95,12 @@ def test_root_of_the_tree_is_its_own_only_ancestor() -> None:
     "spelling", ["{}", "{}/", "{}///", "/{}", "//{}", "{}/src/..", "{}/./src/../", "{}//src//..//."]
 )
 def test_spellings_of_one_folder_are_one_folder(tmp_path: Path, spelling: str) -> None:
-    """M-117."""
     root = folder(tmp_path / "mono")
     folder(root / "src")
     assert facts(spelling.format(root)).folder == str(root)
 
 
 def test_sibling_with_the_same_beginning_is_outside(tmp_path: Path) -> None:
-    """M-117."""
     mono, monolith = folder(tmp_path / "mono"), folder(tmp_path / "monolith")
     assert is_inside(mono, mono)
     assert not is_inside(monolith, mono)
@@ -111,7 +108,6 @@ def test_sibling_with_the_same_beginning_is_outside(tmp_path: Path) -> None:
 
 
 def test_links_lead_to_the_same_workspace_from_either_side(tmp_path: Path) -> None:
-    """M-119."""
     real = folder(tmp_path / "real" / "mono")
     folder(real / "src")
     (tmp_path / "link").symlink_to(real)
@@ -142,7 +138,6 @@ def test_any_name_the_disk_holds_survives(tmp_path: Path, name: bytes) -> None:
 
 
 def test_letter_case_and_normal_form_are_as_the_disk_has_them(tmp_path: Path) -> None:
-    """M-119, M-172."""
     if not distinct_names(tmp_path):
         pytest.skip("this file system does not tell letter case apart")
     composed = unicodedata.normalize("NFC", "é")
@@ -154,7 +149,6 @@ def test_letter_case_and_normal_form_are_as_the_disk_has_them(tmp_path: Path) ->
 
 
 def test_first_candidate_that_exists_is_meant(tmp_path: Path) -> None:
-    """M-120."""
     plain = folder(tmp_path / "mono")
     assert facts(f"{plain} ", plain).folder == str(plain)
     blank = folder(tmp_path / "mono ")
@@ -163,7 +157,6 @@ def test_first_candidate_that_exists_is_meant(tmp_path: Path) -> None:
 
 
 def test_file_is_refused_with_its_folder(tmp_path: Path) -> None:
-    """M-38."""
     file = tmp_path / "notes.txt"
     file.touch()
     os.mkfifo(tmp_path / "pipe")
@@ -175,7 +168,6 @@ def test_file_is_refused_with_its_folder(tmp_path: Path) -> None:
 
 
 def test_workspace_file_stands_for_its_folder(tmp_path: Path) -> None:
-    """M-38, M-122."""
     file = tmp_path / "all.code-workspace"
     file.write_text("{}")
     found = facts(file)
@@ -204,7 +196,6 @@ def test_folder_named_like_a_workspace_file_is_a_folder(tmp_path: Path) -> None:
     ],
 )
 def test_place_that_leads_nowhere_is_refused(tmp_path: Path, make: object, expected: str) -> None:
-    """M-38."""
     assert callable(make)
     make(tmp_path / "cwd")
     assert problem(tmp_path / "cwd") == expected
@@ -221,14 +212,12 @@ def test_place_that_leads_nowhere_is_refused(tmp_path: Path, make: object, expec
     ],
 )
 def test_name_the_disk_cannot_hold_is_refused(path: str, expected: str) -> None:
-    """M-38."""
     assert problem(path) == expected
     assert identify(path) is None
 
 
 @pytest.mark.parametrize("mode", [0o000, 0o111, 0o444])
 def test_folder_that_cannot_be_listed_or_entered_is_unreadable(open_folder: Path, mode: int) -> None:
-    """M-38."""
     cwd = folder(open_folder / "cwd")
     if os.geteuid() == 0:
         os.chown(cwd, NOBODY, -1)
@@ -239,7 +228,6 @@ def test_folder_that_cannot_be_listed_or_entered_is_unreadable(open_folder: Path
 
 
 def test_folder_behind_one_that_cannot_be_entered_is_unreadable(open_folder: Path) -> None:
-    """M-38."""
     cwd = folder(open_folder / "closed" / "cwd")
     if os.geteuid() == 0:
         os.chown(open_folder / "closed", NOBODY, -1)
@@ -286,7 +274,6 @@ def test_folder_below_one_that_may_only_be_passed_through_is_fine(open_folder: P
 def test_marks_are_read_off_each_folder_on_the_way(
     tmp_path: Path, name: str, kind: str, marks: set[str]
 ) -> None:
-    """M-124."""
     cwd = folder(tmp_path / "ws" / "src")
     mark = cwd.parent / name
     match kind:
@@ -311,7 +298,6 @@ def test_one_folder_can_have_every_mark(tmp_path: Path) -> None:
 
 
 def test_worktree_inside_a_repository_is_a_workspace_of_its_own(tmp_path: Path) -> None:
-    """M-124, M-125."""
     main = folder(tmp_path / "main")
     folder(main / ".git")
     src = folder(main / "worktrees" / "topic" / "src")
@@ -323,7 +309,6 @@ def test_worktree_inside_a_repository_is_a_workspace_of_its_own(tmp_path: Path) 
 
 
 def test_marked_home_is_no_workspace(tmp_path: Path) -> None:
-    """M-124."""
     home = folder(tmp_path / "home")
     folder(home / ".git")
     (tmp_path / "home-link").symlink_to(home)
@@ -366,7 +351,6 @@ UNREADABLE = CwdProblem(CwdProblemKind.UNREADABLE)
 
 
 async def test_hanging_folder_is_unreadable_and_holds_up_nobody_else(disk: Hanging, tmp_path: Path) -> None:
-    """F46."""
     examiner = FolderExaminer(deadline_s=0.2)
     hung = [asyncio.ensure_future(examiner.examine([f"/hung/{n}"])) for n in range(20)]
     await asyncio.sleep(0)
@@ -379,7 +363,6 @@ async def test_hanging_folder_is_unreadable_and_holds_up_nobody_else(disk: Hangi
 async def test_hanging_folder_holds_one_thread_however_often_it_is_asked_for(
     disk: Hanging, tmp_path: Path
 ) -> None:
-    """F46."""
     examiner = FolderExaminer(deadline_s=0.05)
     hung = str(folder(tmp_path / "hung"))
     for _ in range(3):
@@ -392,7 +375,6 @@ async def test_hanging_folder_holds_one_thread_however_often_it_is_asked_for(
 
 
 async def test_threads_are_limited(disk: Hanging, tmp_path: Path) -> None:
-    """F46."""
     examiner = FolderExaminer(deadline_s=0.05, max_threads=2)
     for n in range(5):
         assert await examiner.examine([f"/hung/{n}"]) == UNREADABLE
@@ -428,7 +410,6 @@ def test_answer_after_the_loop_is_gone_is_dropped(disk: Hanging) -> None:
 
 
 def test_identity_of_a_folder_made_anew_is_asked_anew(tmp_path: Path) -> None:
-    """M-126."""
     root = folder(tmp_path / "ws")
     assert identify(str(root)) is not None
     root.rmdir()

@@ -59,7 +59,6 @@ def path(tmp_path: Path) -> Path:
 
 
 def test_exactly_one_of_ten_simultaneous_starters_wins(path: Path) -> None:
-    """M-159."""
     with ExitStack() as stack:
         starters = [stack.enter_context(starter(path)) for _ in range(10)]
         for process in starters:
@@ -73,7 +72,6 @@ def test_exactly_one_of_ten_simultaneous_starters_wins(path: Path) -> None:
 
 
 def test_killed_holder_leaves_nothing_that_blocks_a_start(path: Path) -> None:
-    """M-161."""
     with starter(path) as holder:
         assert answer(holder, "go\n") == "won"
         assert isinstance(Lock.acquire(path), Held)
@@ -88,7 +86,7 @@ def test_killed_holder_leaves_nothing_that_blocks_a_start(path: Path) -> None:
     "found", [b"1", b'{"pid": 1, "address": "127.0.0.1:47100"}\n', b"\xff\xfe", b"", b"x" * 100_000]
 )
 def test_contents_of_the_file_never_stop_a_start(path: Path, found: bytes) -> None:
-    """LM5: a forged or stale description naming a living process is only text."""
+    """A forged or stale description naming a living process is only text."""
     path.write_bytes(found)
     lock = Lock.acquire(path)
     assert isinstance(lock, Lock)
@@ -139,7 +137,6 @@ def test_lock_file_is_private_and_not_inherited(path: Path) -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="modes and links are POSIX")
 def test_planted_link_folder_or_pipe_is_refused_and_the_target_untouched(path: Path, tmp_path: Path) -> None:
-    """LM4."""
     target = tmp_path / "target"
     target.write_text("kept")
     path.symlink_to(target)
@@ -157,7 +154,6 @@ def test_planted_link_folder_or_pipe_is_refused_and_the_target_untouched(path: P
 
 
 def test_explanation_says_what_is_known() -> None:
-    """M-159."""
     known = Held(7, "127.0.0.1:47100", "1.2", "2026-01-01")
     assert str(known).endswith("running: pid 7, at 127.0.0.1:47100, version 1.2, since 2026-01-01")
     assert str(Held()).endswith("running: starting up")

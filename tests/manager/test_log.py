@@ -66,7 +66,6 @@ def test_auto_means_json_where_no_terminal_is() -> None:
     ["secret", "token", "access_token", "Authorization", "cookie", "password", "nonce", "clientSecret"],
 )
 def test_confidential_fields_are_blanked_everywhere(style: str, field: str) -> None:
-    """M-157."""
     stream = written(style)
     log.logger(**{field: "hunter2"}).info("x", **{f"my_{field}": "hunter2"})
     shown = stream.getvalue() + "".join(log.recent_lines)
@@ -78,12 +77,10 @@ def test_confidential_fields_are_blanked_everywhere(style: str, field: str) -> N
     ("identity", "shown"), [(None, None), ("abc", "abc…"), ("83795f1e-eb58-4caa", "83795f1e…")]
 )
 def test_session_ids_are_shown_shortened(identity: str | None, shown: str | None) -> None:
-    """M-157."""
     assert log.short(identity) == shown
 
 
 def test_a_recent_line_is_time_tag_and_fields() -> None:
-    """M-156."""
     written()
     log.logger().info("handshake.ok", workspace="w", tools=3)
     (line,) = log.recent_lines
@@ -97,7 +94,6 @@ def test_a_recent_line_without_fields_has_no_blank_at_its_end() -> None:
 
 
 def test_the_last_200_lines_are_kept_oldest_first() -> None:
-    """M-156."""
     written()
     for number in range(250):
         log.logger().info("x", n=number)
@@ -138,7 +134,7 @@ class _Unwritable(io.StringIO):
 
 @pytest.mark.parametrize("closed", [True, False], ids=["closed", "broken"])
 def test_a_stream_that_cannot_be_written_stops_nothing(closed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """F53: neither our lines nor those of libraries."""
+    """Neither our lines nor those of libraries."""
     stream = io.StringIO() if closed else _Unwritable()
     log.configure("info", "json", stream)
     monkeypatch.setattr(sys, "stderr", stream)

@@ -63,7 +63,6 @@ def test_each_folder_can_be_overridden_alone(tmp_path: Path) -> None:
 
 @posix
 def test_relative_override_is_refused_with_hint() -> None:
-    """M-188."""
     with pytest.raises(UnsafePathError, match="set LMTB_RUNTIME_DIR to an absolute path"):
         Paths.of_user({"HOME": "/h", "LMTB_RUNTIME_DIR": "run"})
 
@@ -141,7 +140,7 @@ def test_own_folder_open_to_others_is_closed(tmp_path: Path, found: int) -> None
 def test_planted_symbolic_link_is_refused_and_its_target_untouched(
     tmp_path: Path, target_exists: bool
 ) -> None:
-    """LM4: somebody else prepared the path."""
+    """Somebody else prepared the path."""
     target = tmp_path / "target"
     if target_exists:
         target.mkdir()
@@ -163,7 +162,6 @@ def test_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
 
 @as_root
 def test_folder_of_another_user_is_refused_and_left_alone(tmp_path: Path) -> None:
-    """LM3, LM4."""
     folder = tmp_path / "theirs"
     folder.mkdir()
     folder.chmod(0o755)

@@ -71,7 +71,6 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     ids=["IPv4", "IPv6", "IPv4 client of an IPv6 listener", "IPv6 client of an IPv4 listener"],
 )
 def test_own_client_has_our_uid(listen_on: str, connect_to: str | None) -> None:
-    """LM1."""
     with connection(listen_on, connect_to) as (accepted, _):
         assert ask(accepted) == os.geteuid()
 
@@ -106,7 +105,6 @@ def foreign_client(port: int) -> Iterator[None]:
 
 @pytest.mark.usefixtures("way")
 def test_client_of_another_user_has_that_uid() -> None:
-    """LM1."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(10)
         with foreign_client(listener.getsockname()[1]):
@@ -118,7 +116,7 @@ def test_client_of_another_user_has_that_uid() -> None:
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("drained", [False, True], ids=["just closed", "remains in FIN_WAIT2 or TIME_WAIT"])
 def test_closed_client_is_unknown_and_never_root(drained: bool) -> None:
-    """LM1: the kernel reports uid 0 for a socket without an owner."""
+    """The kernel reports uid 0 for a socket without an owner."""
     with connection() as (accepted, client):
         local, remote = accepted.getsockname(), accepted.getpeername()
         client.close()

@@ -84,7 +84,6 @@ async def test_free_port_is_bound_and_listens_at_once() -> None:
 
 @linux
 async def test_listening_stranger_is_named_at_once() -> None:
-    """M-160, M-184."""
     clock = Clock()
     with socket.create_server((HOST, 0)) as stranger:
         port = stranger.getsockname()[1]
@@ -124,7 +123,6 @@ async def test_listener_too_busy_to_accept_is_not_waited_for() -> None:
 
 @linux
 async def test_outgoing_connection_is_waited_for_and_explained_once() -> None:
-    """M-160."""
     with outgoing_connection() as (port, client):
         clock = Clock(at={3: lambda: abort(client)})
         sock = await clock.bind(port)
@@ -137,7 +135,6 @@ async def test_outgoing_connection_is_waited_for_and_explained_once() -> None:
 
 @linux
 async def test_time_wait_is_waited_for_until_patience_ends() -> None:
-    """M-160."""
     clock = Clock()
     with outgoing_connection() as (port, client):
         client.shutdown(socket.SHUT_WR)  # the side that closes first keeps the port
@@ -160,7 +157,7 @@ async def test_stranger_that_begins_to_listen_ends_the_wait() -> None:
 
 @linux
 async def test_owner_is_named_where_the_process_is_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    """M-160: an ordinary user sees the sockets of others, not their processes."""
+    """An ordinary user sees the sockets of others, not their processes."""
 
     def denied(_kind: str) -> list[object]:
         raise psutil.AccessDenied
@@ -203,7 +200,6 @@ def test_start_of_the_search_comes_from_the_given_chance() -> None:
 
 
 def test_taken_ports_are_passed_over_and_the_search_wraps() -> None:
-    """M-198."""
     with socket.create_server((HOST, 0)) as first:
         taken = first.getsockname()[1]
         ports = range(taken - 1, taken + 1)

@@ -27,7 +27,6 @@ def complaint(config: Path, **flags: Any) -> str:
 
 
 def test_without_anything_the_defaults_hold(config: Path) -> None:
-    """M-1, M-32, M-41."""
     found = load(config)
     assert found == Settings()
     assert (found.http_port, found.session_limit, found.match_wait_s) == (47100, 10_000, 5)

@@ -60,7 +60,6 @@ FULL = Loaded((WORKSPACE,), (INSTANCE,), (SESSION,))
 
 
 async def test_what_was_saved_is_there_after_a_restart(make: Make) -> None:
-    """M-33, M-162."""
     store = make()
     assert await store.open() == Loaded()
     await fill(store)
@@ -69,7 +68,7 @@ async def test_what_was_saved_is_there_after_a_restart(make: Make) -> None:
 
 
 async def test_what_was_saved_survives_a_kill(make: Make, path: Path, tmp_path: Path) -> None:
-    """M-162: nothing needs an orderly close."""
+    """Nothing needs an orderly close."""
     store = make()
     await store.open()
     await fill(store)
@@ -154,7 +153,7 @@ PRAGMA user_version=1;
 
 
 async def test_a_file_of_the_first_schema_keeps_everything_and_takes_more(make: Make, path: Path) -> None:
-    """M-162: an upgrade loses no session."""
+    """An upgrade loses no session."""
     with closing(sqlite3.connect(path)) as database:
         database.executescript(SCHEMA_1)
     store = make()
@@ -193,7 +192,6 @@ async def test_an_upgrade_that_breaks_off_leaves_the_old_file_as_it_was(
     ],
 )
 async def test_a_corrupt_file_is_set_aside_and_replaced(make: Make, path: Path, content: bytes) -> None:
-    """M-168."""
     path.write_bytes(content)
     store = make()
     assert await store.open() == Loaded()
@@ -207,7 +205,6 @@ async def test_a_corrupt_file_is_set_aside_and_replaced(make: Make, path: Path, 
 
 
 async def test_a_damaged_page_is_noticed(make: Make, path: Path) -> None:
-    """M-168."""
     store = make()
     await store.open()
     await store.save_sessions(
@@ -234,7 +231,7 @@ async def test_a_damaged_page_is_noticed(make: Make, path: Path) -> None:
     ],
 )
 async def test_rows_of_another_shape_are_a_corrupt_file(make: Make, path: Path, tamper: str) -> None:
-    """M-168: a flipped bit in a row is no reason not to start."""
+    """A flipped bit in a row is no reason not to start."""
     store = make()
     await store.open()
     await fill(store)
@@ -277,7 +274,7 @@ async def test_an_empty_file_is_a_fresh_start(make: Make, path: Path) -> None:
 
 
 async def test_a_newer_file_is_left_untouched(make: Make, path: Path) -> None:
-    """M-167: a downgrade serves from memory and loses nothing."""
+    """A downgrade serves from memory and loses nothing."""
     with sqlite3.connect(path) as database:
         database.execute(f"PRAGMA user_version={SCHEMA_VERSION + 1}")
         database.execute("CREATE TABLE workspaces(future TEXT)")
@@ -293,7 +290,6 @@ async def test_a_newer_file_is_left_untouched(make: Make, path: Path) -> None:
 
 
 async def test_a_folder_that_is_missing_degrades_and_serves_on(path: Path) -> None:
-    """M-168."""
     store = Store(path / "deeper" / "state.db", set_aside_name=str)
     assert await store.open() == Loaded()
     assert store.degraded is not None
@@ -305,7 +301,6 @@ async def test_a_folder_that_is_missing_degrades_and_serves_on(path: Path) -> No
 async def test_a_place_that_cannot_be_written_degrades_and_serves_on(
     make: Make, path: Path, kind: str
 ) -> None:
-    """M-168."""
     target = path.with_name("elsewhere")
     if kind == "folder":
         path.mkdir()
@@ -324,7 +319,6 @@ async def test_a_place_that_cannot_be_written_degrades_and_serves_on(
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may write everything")
 async def test_a_file_that_may_not_be_written_degrades_and_is_kept(make: Make, path: Path) -> None:
-    """M-168."""
     path.touch(mode=0o400)
     store = make()
     assert await store.open() == Loaded()
@@ -332,7 +326,6 @@ async def test_a_file_that_may_not_be_written_degrades_and_is_kept(make: Make, p
 
 
 async def test_a_full_disk_degrades_and_the_next_good_write_recovers(make: Make) -> None:
-    """M-168."""
     store = make()
     await store.open()
     await fill(store)
@@ -366,7 +359,7 @@ async def test_many_rows_are_saved_together_or_not_at_all(make: Make) -> None:
 async def test_no_damage_to_the_file_is_a_fault(
     tmp_path_factory: pytest.TempPathFactory, content: bytes, at: int
 ) -> None:
-    """M-168: whatever bytes are there, the manager starts."""
+    """Whatever bytes are there, the manager starts."""
     path = tmp_path_factory.mktemp("store") / "state.db"
     first = Store(path, set_aside_name=lambda: "x")
     await first.open()

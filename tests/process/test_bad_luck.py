@@ -51,7 +51,7 @@ class Impostor:
 async def test_who_only_knows_the_nonce_is_not_adopted(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-162: any user can read a nonce from a health answer, so only the process of the ledger counts."""
+    """Any user can read a nonce from a health answer, so only the process of the ledger counts."""
     manager = await home.start()
     client = await LegacyClient.connect(http, manager.address)
     await client.handshake(make_project(tmp_path / "proj"))
@@ -78,7 +78,7 @@ async def test_who_only_knows_the_nonce_is_not_adopted(
 
 
 async def test_a_manager_starts_with_closed_standard_streams(home: ManagerHome) -> None:
-    """F53: whoever starts it may have closed them; what it says goes nowhere then."""
+    """Whoever starts it may have closed them; what it says goes nowhere then."""
     manager = await home.start(prefix=["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"])
     assert (await home.status())["pid"] == manager.pid
 

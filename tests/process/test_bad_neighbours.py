@@ -134,9 +134,9 @@ class Street:
 async def test_bad_neighbours_are_told_of_and_nobody_else_notices_them(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """T-13, T-93, T-105: lists and calls of the others take half as long again at most.
+    """Lists and calls of the others take half as long again at most.
 
-    F39, T-89: in a crash loop there is one try in 60 s, whoever lists or calls, and one at once when the user
+    In a crash loop there is one try in 60 s, whoever lists or calls, and one at once when the user
     says so; where nobody shouts, all of them together cost some percent of a core.
     """
     street = Street(home, tmp_path)

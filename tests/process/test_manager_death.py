@@ -1,4 +1,4 @@
-"""kill -9 of the manager, and the start after it: nobody has to begin anew, nothing is done twice (F8)."""
+"""kill -9 of the manager, and the start after it: nobody has to begin anew, nothing is done twice."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def keep_calling(client: LegacyClient, count: Iterator[int], tool: str, an
 async def test_sessions_bindings_and_servers_survive_and_no_call_is_repeated(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-33, M-146, M-161, M-162, M-185: killed under load, restarted, everything goes on."""
+    """Killed under load, restarted, everything goes on."""
     manager = await home.start()
     projects = [make_project(tmp_path / name) for name in ("one", "two")]
     clients = [await LegacyClient.connect(http, manager.address) for _ in range(4)]
@@ -86,7 +86,7 @@ async def test_sessions_bindings_and_servers_survive_and_no_call_is_repeated(
 async def test_servers_end_themselves_when_no_manager_comes_back(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-162: the grace over, nothing is left of a manager that was killed and never restarted."""
+    """The grace over, nothing is left of a manager that was killed and never restarted."""
     manager = await home.start(grace_s=0.5)
     for name in ("one", "two"):
         client = await LegacyClient.connect(http, manager.address)
@@ -99,7 +99,7 @@ async def test_servers_end_themselves_when_no_manager_comes_back(
 async def test_a_ledger_full_of_the_dead_does_no_harm(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-161: servers that died with their manager are started anew; a stranger with their pid lives on."""
+    """Servers that died with their manager are started anew; a stranger with their pid lives on."""
     manager = await home.start()
     client = await LegacyClient.connect(http, manager.address)
     workspace = (await client.handshake(make_project(tmp_path / "one"))).payload["workspace"]
@@ -117,7 +117,7 @@ async def test_a_ledger_full_of_the_dead_does_no_harm(
 
 
 async def test_leftover_socket_and_lock_file_do_not_block_a_start(home: ManagerHome, tmp_path: Path) -> None:
-    """M-161, M-188: a socket nobody answers on and a lock file with nonsense in it are taken over."""
+    """A socket nobody answers on and a lock file with nonsense in it are taken over."""
     runtime = home.paths.runtime_dir
     runtime.mkdir(mode=0o700)
     with socket.socket(socket.AF_UNIX) as dead:

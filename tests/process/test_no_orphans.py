@@ -1,4 +1,4 @@
-"""However a workspace server or its manager ends, nothing that either started is left (F29 to F32)."""
+"""However a workspace server or its manager ends, nothing that either started is left."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def inspected(home: ManagerHome, project: Path) -> dict[str, dict[str, Any
 async def test_what_a_killed_workspace_server_leaves_is_ended_at_once(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """F1, F30, F32: in the middle of calls and scripts; the callers hear it, the next server serves."""
+    """In the middle of calls and scripts; the callers hear it, the next server serves."""
     configure(home, entry("one"), entry("each", sharing="call"))
     user_tool(home, "restless", RESTLESS)
     user_tool(home, "brief", BRIEF)
@@ -103,7 +103,7 @@ async def test_what_a_killed_workspace_server_leaves_is_ended_at_once(
 async def test_children_are_kept_while_a_manager_may_come_back(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-162, F32: a new manager adopts the server with its children, and can stop them all."""
+    """A new manager adopts the server with its children, and can stop them all."""
     configure(home, entry("one"))
     manager = await home.start(grace_s=20)
     client = await legacy(http, manager.address, make_project(tmp_path / "proj"))
@@ -126,7 +126,7 @@ async def test_children_are_kept_while_a_manager_may_come_back(
 async def test_nothing_is_left_when_a_manager_was_killed_whether_its_servers_live_or_not(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-162, F30, F32: the grace over, a server ends all that it started; of one that was killed, too, the
+    """The grace over, a server ends all that it started; of one that was killed, too, the
     next manager ends what is left, ten seconds after its start at the latest.
 
     That one is started by one of those, say an agent that is itself somebody's MCP server: it ends all but itself.
@@ -160,7 +160,7 @@ async def test_nothing_is_left_when_a_manager_was_killed_whether_its_servers_liv
 async def test_children_that_ignore_every_request_to_end_are_ended(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """T-90, T-106, F29, M-164: by a server that is idle, and by one that gets SIGTERM; 8 s, not more."""
+    """By a server that is idle, and by one that gets SIGTERM; 8 s, not more."""
     configure(home, entry("one", stubborn_family()))
     manager = await home.start(prefix=["env", "WATCHDOG_USEC=400000"], workspace_idle_s=1)
     idle = modern(http, manager.address, make_project(tmp_path / "idle"))
@@ -180,7 +180,7 @@ async def test_children_that_ignore_every_request_to_end_are_ended(
 async def test_many_short_scripts_leave_no_zombie(
     home: ManagerHome, http: ClientSession, tmp_path: Path, count: int
 ) -> None:
-    """F31: and what the server says of its processes is what the process table says."""
+    """And what the server says of its processes is what the process table says."""
     configure(home, entry("one"), entry("two"))
     user_tool(home, "brief", BRIEF)
     manager = await home.start()

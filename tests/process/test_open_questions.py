@@ -58,7 +58,7 @@ async def next_message(response: ClientResponse) -> dict[str, Any]:
 async def test_a_late_answer_is_dropped_and_the_call_can_be_made_again(
     home: ManagerHome, http: ClientSession, tmp_path: Path, end: signal.Signals
 ) -> None:
-    """M-22, M-33: a manager that is stopped says so at once, and does not wait for a person."""
+    """A manager that is stopped says so at once, and does not wait for a person."""
     manager = await home.start(drain_s=60)
     external = ScriptedUpstream(make_project(tmp_path / "external"), home.paths.control_socket)
     external.plays["ask"] = asks_until_answered()

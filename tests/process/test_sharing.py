@@ -1,4 +1,4 @@
-"""However many clients a workspace has, each of its stdio servers is one process (T-83, F30)."""
+"""However many clients a workspace has, each of its stdio servers is one process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ async def stopped(home: ManagerHome) -> None:
 async def test_eight_clients_share_the_processes_of_six_servers(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """T-83, T-90, F30: the process table says so, also when all clients were started anew."""
+    """The process table says so, also when all clients were started anew."""
     configure(home, *map(entry, SERVERS))
     manager = await home.start()
     project = make_project(tmp_path / "proj")

@@ -1,4 +1,4 @@
-"""Exactly one manager per user serves; who cannot start says why and harms nobody (M-159, M-160, F7, F10)."""
+"""Exactly one manager per user serves; who cannot start says why and harms nobody."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HANDSHAKEN = {"expression": "6*7"}
 async def test_of_ten_simultaneous_starts_exactly_one_serves(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-159, F10: nine say who serves and leave with 0; the one is unharmed."""
+    """Nine say who serves and leave with 0; the one is unharmed."""
     starters = [await home.launch() for _ in range(10)]
     ends = {asyncio.create_task(one.process.wait()): one for one in starters}
     done: set[asyncio.Task[int]] = set()
@@ -55,7 +55,7 @@ async def test_of_ten_simultaneous_starts_exactly_one_serves(
 
 
 async def test_a_port_held_by_another_program_is_explained(home: ManagerHome) -> None:
-    """M-160, M-184, F7: exit 3, pid and program named, nothing half-started; the next start is free."""
+    """Exit 3, pid and program named, nothing half-started; the next start is free."""
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         port = foreign.getsockname()[1]
         refused = await home.launch(http_port=port)
@@ -73,7 +73,7 @@ async def test_a_port_held_by_another_program_is_explained(home: ManagerHome) ->
 
 
 async def test_a_port_used_by_an_outgoing_connection_is_waited_for(home: ManagerHome) -> None:
-    """M-160, F7: nobody listens there, so it will become free; the reason for the wait is said."""
+    """Nobody listens there, so it will become free; the reason for the wait is said."""
     with contextlib.ExitStack() as stack:
         target = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         outgoing = stack.enter_context(socket.socket())

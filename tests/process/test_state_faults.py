@@ -1,4 +1,4 @@
-"""A state file that cannot be used degrades the service and never stops it (M-168, F13 to F15)."""
+"""A state file that cannot be used degrades the service and never stops it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_start_with_a_harmed_state_file_serves_and_says_so(
     degraded: str | None,
     set_aside: int,
 ) -> None:
-    """M-168, F15: what is corrupt is kept aside, what is newer is left untouched, what is empty is filled."""
+    """What is corrupt is kept aside, what is newer is left untouched, what is empty is filled."""
     file = manager_paths(tmp_path).state_file
     await filled(file)
     harm(file)
@@ -108,7 +108,7 @@ async def test_a_start_with_a_harmed_state_file_serves_and_says_so(
 async def test_a_read_only_state_folder_is_served_from_memory(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-168, F14: starts, serves, starts workspace servers too, and says that nothing is saved."""
+    """Starts, serves, starts workspace servers too, and says that nothing is saved."""
     await filled(home.paths.state_file)
     state = home.paths.state_dir
     script = f'mount --bind {state} {state} && mount -o remount,ro,bind {state} && exec "$@"'
@@ -120,7 +120,7 @@ async def test_a_read_only_state_folder_is_served_from_memory(
 
 
 async def test_an_unusable_runtime_folder_is_explained(home: ManagerHome) -> None:
-    """M-160: without a lock nothing may be served; the folder is named, and how to choose another one."""
+    """Without a lock nothing may be served; the folder is named, and how to choose another one."""
     home.paths.runtime_dir.parent.mkdir(exist_ok=True)
     home.paths.runtime_dir.mkdir(mode=0o700)
     home.paths.lock_file.mkdir()
@@ -136,7 +136,7 @@ async def test_an_unusable_runtime_folder_is_explained(home: ManagerHome) -> Non
 async def test_a_full_disk_is_said_and_served_from_memory(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-168, F13: what cannot be saved works until the manager ends."""
+    """What cannot be saved works until the manager ends."""
     state = home.paths.state_dir
     state.mkdir(mode=0o700)
     manager = await home.start(prefix=on_a_full_disk(state))

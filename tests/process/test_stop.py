@@ -1,4 +1,4 @@
-"""Stopping: calls in flight are answered, children end, exit code 0, all in bounded time (F9)."""
+"""Stopping: calls in flight are answered, children end, exit code 0, all in bounded time."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def own_server(http: ClientSession, manager: ManagerProcess, project: Path
 async def test_a_call_in_flight_is_answered_before_the_exit(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-165, F9: what is new is refused at once, what is under way may finish."""
+    """What is new is refused at once, what is under way may finish."""
     manager = await home.start()
     held_one = Held(home, http, tmp_path / "external")
     async with held_one.upstream.serving():
@@ -76,7 +76,7 @@ async def test_a_call_in_flight_is_answered_before_the_exit(
 async def test_calls_that_never_end_get_an_answer_when_the_time_is_over(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-165, F9, F29: at a server that is not ours to stop, and at one of ours that hangs and is killed."""
+    """At a server that is not ours to stop, and at one of ours that hangs and is killed."""
     manager = await home.start(drain_s=0.3)
     held_one = Held(home, http, tmp_path / "external")
     async with held_one.upstream.serving():
@@ -107,7 +107,7 @@ async def instances(home: ManagerHome) -> list[dict[str, Any]]:
 async def test_a_second_signal_does_not_wait_for_calls(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-165: asked twice, it stops at once; the call still gets an answer."""
+    """Asked twice, it stops at once; the call still gets an answer."""
     manager = await home.start(drain_s=60)
     held_one = Held(home, http, tmp_path / "external")
     async with held_one.upstream.serving():
@@ -125,7 +125,7 @@ async def test_a_second_signal_does_not_wait_for_calls(
 async def test_servers_can_be_left_for_the_next_manager(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-149, M-167: the order of an upgrade; the listen stream ends with its result, not with a cut."""
+    """The order of an upgrade; the listen stream ends with its result, not with a cut."""
     manager = await home.start()
     client = await own_server(http, manager, make_project(tmp_path / "proj"))
     modern = ModernClient(http, manager.address)
@@ -145,7 +145,7 @@ async def test_servers_can_be_left_for_the_next_manager(
 async def test_a_stop_in_the_middle_of_a_start_leaves_nothing_behind(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-165, F57: the handshake that waits for the server gets an answer, and the server does not stay."""
+    """The handshake that waits for the server gets an answer, and the server does not stay."""
     manager = await home.start(drain_s=0)
     client = await LegacyClient.connect(http, manager.address)
     waiting = asyncio.create_task(client.handshake(make_project(tmp_path / "proj")))

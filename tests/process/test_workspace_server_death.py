@@ -1,4 +1,4 @@
-"""A workspace server dies or hangs: its callers are told the truth, nobody else notices (F1, F2)."""
+"""A workspace server dies or hangs: its callers are told the truth, nobody else notices."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def has_ended(pid: int) -> bool:
 async def test_a_kill_during_a_call_is_told_at_once_and_the_next_call_is_served(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """M-96, M-97, M-166, F1: 47103 within half a second, `delivered: unknown`; no other workspace concerned."""
+    """47103 within half a second, `delivered: unknown`; no other workspace concerned."""
     manager = await home.start()
     one, first = await bound(http, manager.address, make_project(tmp_path / "one"))
     other, second = await bound(http, manager.address, make_project(tmp_path / "other"))
@@ -108,7 +108,7 @@ async def test_a_kill_during_a_call_is_told_at_once_and_the_next_call_is_served(
 async def test_a_hung_server_is_replaced_and_calls_are_refused_until_then(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """F2: unhealthy after three missed answers, calls refused at once, killed and started anew."""
+    """Unhealthy after three missed answers, calls refused at once, killed and started anew."""
     manager = await home.start(health_interval_s=0.1, health_timeout_s=0.1, hung_restart_s=1)
     client, workspace = await bound(http, manager.address, make_project(tmp_path / "one"))
     pid = (await home.server_pids())[workspace]
@@ -128,7 +128,7 @@ async def test_a_hung_server_is_replaced_and_calls_are_refused_until_then(
 async def test_a_server_that_wakes_up_in_time_is_kept(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
-    """F2: stopped and continued before the deadline, it is healthy again, without a restart."""
+    """Stopped and continued before the deadline, it is healthy again, without a restart."""
     manager = await home.start(health_interval_s=0.1, health_timeout_s=0.1, hung_restart_s=20)
     client, workspace = await bound(http, manager.address, make_project(tmp_path / "one"))
     pid = (await home.server_pids())[workspace]

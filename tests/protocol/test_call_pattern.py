@@ -226,7 +226,7 @@ def test_an_odd_id_is_left_to_others(identity: bytes) -> None:
 )
 @EACH
 def test_odd_arguments_are_left_to_others(frame: str, arguments: tuple[str, bytes]) -> None:
-    """M-10, M-11: whatever is refused is refused where all messages are read."""
+    """Whatever is refused is refused where all messages are read."""
     assert pattern_of(frame).match(written(frame, b"7", arguments[1])) is None
 
 

@@ -45,7 +45,6 @@ def test_words_and_codes_are_those_of_the_contract() -> None:
 
 @every_reason
 def test_own_codes_lie_outside_the_reserved_range(reason: Reason) -> None:
-    """M21."""
     assert reason.code in SPECIFIED or not -32768 <= reason.code <= -32000
 
 

@@ -111,5 +111,4 @@ def test_half_a_surrogate_pair_is_written_without_a_fault_and_never_matches() ->
     ],
 )
 def test_only_named_headers_cross_to_the_workspace_server(name: str, crosses: bool) -> None:
-    """SP17, G1, G11."""
     assert headers.is_forwarded(name) is crosses

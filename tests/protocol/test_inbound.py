@@ -78,7 +78,6 @@ def accepted(outcome: Inbound | Rejection) -> Inbound:
     ],
 )  # fmt: skip
 def test_edge_case_is_refused_with_400(message: object, sent: dict[str, str], code: int) -> None:
-    """Facts 2.4; M1 to M5, M13."""
     assert rejected(ask(message, **sent)) == (400, code)
 
 
@@ -97,7 +96,7 @@ def test_a_request_without_claim_is_legacy(sent: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("method", ["ping", "initialize", "no/such/method"])
 def test_whether_a_method_exists_is_not_asked_here(method: str) -> None:
-    """M7: an unknown or removed one with a good envelope is modern; the answer to it is another matter."""
+    """An unknown or removed one with a good envelope is modern; the answer to it is another matter."""
     inbound = accepted(ask(body(method, meta=META), **version(MODERN, method)))
     assert inbound.era is Era.MODERN
 
@@ -107,7 +106,6 @@ def test_whether_a_method_exists_is_not_asked_here(method: str) -> None:
     [({}, Era.LEGACY), (version("2025-06-18"), Era.LEGACY), (version(MODERN), Era.MODERN)],
 )
 def test_the_header_decides_the_era_of_a_notification(sent: dict[str, str], era: Era) -> None:
-    """M12."""
     inbound = accepted(ask(body("notifications/cancelled", ABSENT, requestId=1), **sent))
     assert isinstance(inbound.message, Notification)
     assert inbound.era is era
@@ -115,14 +113,12 @@ def test_the_header_decides_the_era_of_a_notification(sent: dict[str, str], era:
 
 
 def test_a_legacy_response_is_taken() -> None:
-    """M-22."""
     inbound = accepted(ask({"jsonrpc": "2.0", "id": 1, "result": {}}, **version("2025-11-25")))
     assert isinstance(inbound.message, Response)
 
 
 @pytest.mark.parametrize(("content", "code"), [(b"{", -32700), (b"[]", -32600), (b'"x"', -32600)])
 def test_json_and_shape_come_before_everything_else(content: bytes, code: int) -> None:
-    """M-11, M-12."""
     outcome = ask(content, **version(MODERN))
     assert rejected(outcome) == (400, code)
     assert isinstance(outcome, Rejection)
@@ -130,7 +126,7 @@ def test_json_and_shape_come_before_everything_else(content: bytes, code: int) -
 
 
 def test_unknown_version_on_a_live_session_is_an_invalid_request() -> None:
-    """M-18, M-181: not a question about `_meta`, which a legacy client does not know."""
+    """Not a question about `_meta`, which a legacy client does not know."""
     sent = {**version("1900-01-01", None), "mcp_session_id": "s"}
     assert rejected(ask(body(), **sent)) == (400, -32600)
 
@@ -155,18 +151,16 @@ def test_unknown_version_on_a_live_session_is_an_invalid_request() -> None:
     ],
 )
 def test_an_incomplete_meta_is_invalid_params(meta: object) -> None:
-    """M1."""
     assert rejected(ask(body(meta=meta), **version(MODERN))) == (400, -32602)
 
 
 def test_client_info_is_not_required() -> None:
-    """M1."""
     assert accepted(ask(body(meta=META), **version(MODERN))).era is Era.MODERN
 
 
 @pytest.mark.parametrize("method", [None, "", "Tools/List", "tools/call", "tools/list/"])
 def test_the_method_header_repeats_the_method(method: str | None) -> None:
-    """M4: missing, different, or in another case."""
+    """Missing, different, or in another case."""
     assert rejected(ask(body(meta=META), **version(MODERN, method))) == (400, -32020)
 
 
@@ -178,14 +172,12 @@ def test_the_method_header_repeats_the_method(method: str | None) -> None:
     ],
 )
 def test_header_names_ignore_case_and_values_outer_blanks(sent: dict[str, str]) -> None:
-    """M4."""
     assert accepted(ask(body(meta=META), **sent)).revision == MODERN
 
 
 @pytest.mark.parametrize(("method", "member"), names.NAMED_PARAM.items())
 @pytest.mark.parametrize("value", ["plain", "é ü", "=?base64?YQ==?=", " edge ", ""])
 def test_the_name_header_repeats_the_parameter(method: str, member: str, value: str) -> None:
-    """M5."""
     message = body(method, meta=META, **{member: value})
     sent = version(MODERN, method)
     inbound = accepted(ask(message, **sent, mcp_name=headers.encode_value(value)))
@@ -213,7 +205,6 @@ def test_disagreement_is_told_before_an_unknown_version() -> None:
 
 
 def test_an_unknown_version_is_answered_with_the_known_ones() -> None:
-    """M3."""
     meta = {**META, names.META_VERSION: "2027-01-01"}
     outcome = ask(body(meta=meta), **version("2027-01-01"))
     assert isinstance(outcome, Rejection)
@@ -231,7 +222,6 @@ def test_an_unknown_version_is_answered_with_the_known_ones() -> None:
     ],
 )
 def test_every_rejection_echoes_the_id(message: object, sent: dict[str, str]) -> None:
-    """M23."""
     outcome = ask(message, **sent)
     assert isinstance(outcome, Rejection)
     assert json.loads(outcome.body())["id"] == "k"

@@ -25,7 +25,6 @@ ONE = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
 def test_hint_lists_every_property_with_its_type_word() -> None:
-    """M-69."""
     assert input_hint(EXAMPLE) == (
         "Input: { query: string, isRegexp: boolean, mode?: enum, opt?: string|null, obj?: object, "
         "arr?: array, any?: unknown }."
@@ -33,7 +32,6 @@ def test_hint_lists_every_property_with_its_type_word() -> None:
 
 
 def test_shape_is_the_hint_without_its_full_stop() -> None:
-    """T-172."""
     assert shape(ONE) == "Input: { a?: string }"
 
 
@@ -51,7 +49,6 @@ def test_shape_is_the_hint_without_its_full_stop() -> None:
     ],
 )
 def test_first_rule_that_applies_names_the_type(schema: object, word: str) -> None:
-    """M-67."""
     assert type_word(schema) == word
 
 
@@ -60,7 +57,6 @@ def test_first_rule_that_applies_names_the_type(schema: object, word: str) -> No
     [{"type": "object"}, {"type": "object", "properties": {}}, {"properties": ["a"]}],
 )
 def test_schema_without_properties_has_no_hint(schema: dict[str, Any]) -> None:
-    """M-66."""
     assert input_hint(schema) is None
 
 
@@ -79,5 +75,4 @@ def test_schema_without_properties_has_no_hint(schema: dict[str, Any]) -> None:
 def test_description_and_hint_are_joined_as_sentences(
     description: str | None, schema: dict[str, Any], joined: str
 ) -> None:
-    """M-66, M-68."""
     assert describe(description, schema) == joined

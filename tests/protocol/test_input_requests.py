@@ -27,7 +27,7 @@ from protocol import input_requests, jsonrpc, names
     ],
 )
 def test_what_a_question_needs(method: str, params: dict[str, Any], expected: object) -> None:
-    """M8: in the words of `requiredCapabilities`."""
+    """In the words of `requiredCapabilities`."""
     assert input_requests.required(method, jsonrpc.dumps(params)) == expected
     if not params:
         assert input_requests.required(method, b"") == expected
@@ -49,7 +49,7 @@ def test_what_a_question_needs(method: str, params: dict[str, Any], expected: ob
     ],
 )
 def test_a_capability_counts_only_where_it_was_declared(declared: Any, wanted: Any, expected: bool) -> None:
-    """L17: an empty `elicitation` is older than the modes and means forms."""
+    """An empty `elicitation` is older than the modes and means forms."""
     assert input_requests.declares(declared, wanted) is expected
 
 

@@ -73,13 +73,11 @@ def test_a_request_keeps_the_bytes_that_came() -> None:
 
 
 def test_a_method_without_id_is_a_notification() -> None:
-    """M-21."""
     assert parse(b'{"jsonrpc":"2.0","method":"tools/call","params":{}}') == Notification("tools/call", b"{}")
 
 
 @pytest.mark.parametrize("member", ["result", "error"])
 def test_an_id_with_result_or_error_is_a_response(member: str) -> None:
-    """M-22."""
     body = b'{"jsonrpc":"2.0","id":"x","%s":{}}' % member.encode()
     assert parse(body) == Response(b'"x"', body)
 
@@ -107,7 +105,6 @@ def test_an_id_with_result_or_error_is_a_response(member: str) -> None:
     ],
 )
 def test_what_is_no_json_is_a_parse_error_without_id(body: bytes) -> None:
-    """M-11."""
     problem = parse(body)
     assert isinstance(problem, Malformed)
     assert (problem.code, problem.id) == (jsonrpc.PARSE_ERROR, None)
@@ -127,7 +124,7 @@ def test_what_is_no_json_is_a_parse_error_without_id(body: bytes) -> None:
     ],
 )
 def test_a_member_named_twice_or_with_escapes_is_refused(body: bytes) -> None:
-    """M-11, SP11: two readers could see two different messages."""
+    """Two readers could see two different messages."""
     problem = parse(body)
     assert isinstance(problem, Malformed)
     assert problem.code == jsonrpc.INVALID_REQUEST
@@ -176,7 +173,6 @@ def test_a_member_named_twice_or_with_escapes_is_refused(body: bytes) -> None:
 def test_a_wrong_shape_is_an_invalid_request_with_the_id_where_it_can_be_read(
     body: bytes, echoed: bytes | None
 ) -> None:
-    """M-12, SP13, SP14."""
     problem = parse(body)
     assert isinstance(problem, Malformed)
     assert (problem.code, problem.id) == (jsonrpc.INVALID_REQUEST, echoed)
@@ -197,7 +193,7 @@ def test_a_wrong_shape_is_an_invalid_request_with_the_id_where_it_can_be_read(
     ],
 )
 def test_ids_are_kept_and_echoed_byte_for_byte(identity: bytes) -> None:
-    """M-12, M23: also integers beyond 64 bits and escapes."""
+    """Also integers beyond 64 bits and escapes."""
     message = parse(b'{"jsonrpc":"2.0","id":%s,"method":"x"}' % identity)
     assert isinstance(message, Request)
     assert message.id == identity
@@ -231,7 +227,6 @@ def test_every_spelling_of_a_request_is_read_alike(spelling: tuple[bytes, dict[s
 def test_a_repeated_member_is_found_in_every_spelling(
     spelling: tuple[bytes, dict[str, bytes]], data: st.DataObject
 ) -> None:
-    """M-11."""
     body, texts = spelling
     key = data.draw(st.sampled_from(list(texts)))
     again = data.draw(st.sampled_from([texts[key], b"1", b'"x"', b"{}"]))
@@ -320,7 +315,7 @@ def test_half_characters_of_a_path_become_replacement_characters() -> None:
 
 
 def test_an_error_without_readable_id_says_null() -> None:
-    """M-11: and a member `data` only where there is data."""
+    """And a member `data` only where there is data."""
     assert jsonrpc.error(None, -32700, "no") == (
         b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"no"}}'
     )

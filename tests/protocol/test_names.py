@@ -50,14 +50,13 @@ def test_methods_removed_by_2026_07_28_are_not_in_its_registry() -> None:
 
 
 def test_named_parameters_are_those_of_the_specification() -> None:
-    """M5: the official table, and the three task methods of the extension."""
+    """The official table, and the three task methods of the extension."""
     tasks = dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId")
     assert {**NAME_BEARING_METHODS, **tasks} == names.NAMED_PARAM
 
 
 @pytest.mark.parametrize("full", [names.HANDSHAKE, names.CALL_TOOL])
 def test_the_bare_name_of_a_manager_tool_is_its_last_part(full: str) -> None:
-    """M-36."""
     prefix, _, bare = full.partition(".")
     assert prefix == "lmToolsBridge"
     assert {full, bare} <= names.MANAGER_TOOL_NAMES
@@ -69,7 +68,6 @@ def test_handshake_and_call_tool_are_never_taken_for_each_other() -> None:
 
 
 def test_templates_continue_the_uris_they_stand_for() -> None:
-    """M-60."""
     assert names.TEMPLATE_TOOL == names.URI_TOOL + "{name}"
     assert names.TEMPLATE_SCHEMA == names.URI_SCHEMA + "{name}"
 

@@ -40,7 +40,7 @@ SCHEMA = {
     ],
 )
 def test_annotated_arguments_become_headers(arguments: Any, sent: dict[str, str]) -> None:
-    """M6; the values are encoded as all of the protocol's headers are."""
+    """The values are encoded as all of the protocol's headers are."""
     assert mirror(annotated(SCHEMA), arguments) == sent
 
 
@@ -56,7 +56,7 @@ def test_annotated_arguments_become_headers(arguments: Any, sent: dict[str, str]
     )
 )
 def test_what_is_written_is_what_is_checked(arguments: dict[str, Any]) -> None:
-    """M6: the two halves are in different houses."""
+    """The two halves are in different houses."""
     assert mismatch(mirror(annotated(SCHEMA), arguments), annotated(SCHEMA), arguments) is None
 
 

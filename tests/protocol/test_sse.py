@@ -30,7 +30,6 @@ def read(*chunks: bytes) -> list[Event]:
 
 
 def test_an_event_is_written_as_clients_expect_it() -> None:
-    """M-49."""
     assert encode(b'{"a":1}') == b'event: message\ndata: {"a":1}\n\n'
     assert encode(b"{}", event="endpoint", identity="7") == b"id: 7\nevent: endpoint\ndata: {}\n\n"
 

@@ -69,7 +69,6 @@ def test_other_ids_are_nobodys(task: str) -> None:
 
 
 def test_refusals_are_those_of_the_extension() -> None:
-    """M8."""
     missing = tasks.missing(b"1", tasks.GET)
     assert (missing.status, missing.code) == (400, -32021)
     required = msgspec.json.decode(missing.body())["error"]["data"]["requiredCapabilities"]

@@ -73,7 +73,7 @@ async def client_of(project: Project, era: str) -> Client:
 async def test_definitions_and_results_are_those_of_the_server(
     project: Project, entries: dict[str, Entry], way: str, era: str
 ) -> None:
-    """T-84, T-86, T-110, T-155: every kind of content, structured content, annotations, roots, errors."""
+    """Every kind of content, structured content, annotations, roots, errors."""
     client = await client_of(project, era)
     async with asked_directly(entries[way], project.root) as there:
         assert len(await same_definitions(client, there, way)) == 14
@@ -92,7 +92,6 @@ async def test_definitions_and_results_are_those_of_the_server(
 @EACH_WAY
 @EACH_ERA
 async def test_progress_comes_under_the_callers_token(project: Project, way: str, era: str) -> None:
-    """T-185."""
     client = await client_of(project, era)
     answer = await client.call(
         f"{way}__{LONG}", {"duration": 0.3, "steps": 3}, meta={"progressToken": "mine"}
@@ -106,7 +105,7 @@ async def test_progress_comes_under_the_callers_token(project: Project, way: str
 
 @EACH_WAY
 async def test_a_call_nobody_waits_for_ends(project: Project, way: str) -> None:
-    """T-94: the server goes on all the same and tells of progress that nobody wants; nothing comes of it."""
+    """The server goes on all the same and tells of progress that nobody wants; nothing comes of it."""
     identity = f"{'stdio' if way == 'stdio' else 'remote'}:{way}"
     client = project.modern
     call = asyncio.create_task(
@@ -129,7 +128,7 @@ async def test_a_call_nobody_waits_for_ends(project: Project, way: str) -> None:
 
 @EACH_WAY
 async def test_status_says_what_the_server_said_of_itself(project: Project, way: str) -> None:
-    """T-88; it asks for the roots by itself, and writes that to its log."""
+    """It asks for the roots by itself, and writes that to its log."""
 
     async def said() -> bool:
         return any("1 root(s)" in line for line in (await source_of(project, identity))["said"])
@@ -145,7 +144,6 @@ async def test_status_says_what_the_server_said_of_itself(project: Project, way:
 
 
 async def test_it_sees_no_more_of_the_environment_than_it_should(project: Project) -> None:
-    """T-70, T-83."""
     text = (await outcome(project.modern, "stdio__get-env", {}))["content"][0]["text"]
     environ = json.loads(text)
     assert {name for name in environ if not name.startswith("LC_")} <= {
@@ -157,7 +155,6 @@ async def test_it_sees_no_more_of_the_environment_than_it_should(project: Projec
 
 
 async def test_many_calls_at_once_get_each_their_own(project: Project) -> None:
-    """T-91, T-92."""
     client = project.modern
     pairs = [(way, f"{way} {number}") for number in range(40) for way in ("stdio", "http")]
     results = await asyncio.gather(

@@ -95,7 +95,6 @@ async def directly(server: Entry, root: Path) -> AsyncIterator[Direct]:
 async def test_definitions_and_reading_are_those_of_the_server(
     project: Project, entries: dict[str, Entry]
 ) -> None:
-    """T-155."""
     client = project.modern
     async with directly(entries["files"], project.root) as there:
         assert len(await same_definitions(client, there, "files")) == 14
@@ -111,7 +110,7 @@ async def test_definitions_and_reading_are_those_of_the_server(
 async def test_the_workspace_replaces_the_folders_given_as_arguments(
     project: Project, entries: dict[str, Entry], elsewhere: Path
 ) -> None:
-    """T-86: so says its README of every client that has roots."""
+    """So says its README of every client that has roots."""
     async with directly(entries["given"], project.root) as there:
         await same_outcome(project.modern, there, "given__list_allowed_directories", {})
         arguments = {"path": f"{elsewhere}/secret.txt"}
@@ -120,7 +119,7 @@ async def test_the_workspace_replaces_the_folders_given_as_arguments(
 
 
 async def test_writing_does_what_it_does_directly(project: Project, entries: dict[str, Entry]) -> None:
-    """T-84; T-178: also where the server calls its tool destructive, and not where the user wants to be asked."""
+    """Also where the server calls its tool destructive, and not where the user wants to be asked."""
     client, file = project.modern, project.root / "new.txt"
     moved = project.root / "made" / "moved.txt"
     write = {"path": str(file), "content": "ä\n\tb\n"}

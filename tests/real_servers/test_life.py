@@ -47,7 +47,7 @@ async def echoed(client: Client, tool: str, message: str) -> str:
 async def test_eight_clients_share_one_process_and_nothing_is_left(
     home: ManagerHome, http: ClientSession, servers: Installed, tmp_path: Path
 ) -> None:
-    """T-83, T-90, T-91: the process table says so."""
+    """The process table says so."""
     configure(home, of_user("all", servers.node("everything")))
     manager = await home.start()
     project = make_project(tmp_path / "proj")
@@ -66,7 +66,7 @@ async def test_eight_clients_share_one_process_and_nothing_is_left(
 async def test_what_npx_started_ends_with_a_workspace_server_that_was_killed(
     home: ManagerHome, http: ClientSession, servers: Installed, tmp_path: Path
 ) -> None:
-    """T-90, F29: npm, a shell and node; and the next call starts all of it again."""
+    """Npm, a shell and node; and the next call starts all of it again."""
     configure(home, of_user("all", servers.npx("everything")))
     manager = await home.start()
     client = modern(http, manager.address, make_project(tmp_path / "proj"))

@@ -59,7 +59,7 @@ async def project(
 async def test_it_remembers_through_us_what_it_remembers_directly(
     project: Project, servers: Installed, memories: Path
 ) -> None:
-    """T-84, T-155: each of the two on a file of its own."""
+    """Each of the two on a file of its own."""
     other = servers.node("memory", MEMORY_FILE_PATH=str(memories / "theirs.jsonl"))
     client = project.modern
     async with asked_directly(other, project.root) as there:
@@ -73,7 +73,7 @@ async def test_it_remembers_through_us_what_it_remembers_directly(
 async def test_a_server_behind_npx_that_ended_is_started_again_and_remembers(
     project: Project, memories: Path
 ) -> None:
-    """T-89, T-90: the one that answers is a grandchild of ours."""
+    """The one that answers is a grandchild of ours."""
     client = project.modern
     graph = await outcome(client, "memory__read_graph", {})
     chain = psutil.Process((await source_of(project, "stdio:memory"))["pid"])

@@ -1,7 +1,6 @@
 """Requests that must never get in, as a table any application served by `Runner` can be held against.
 
-`CASES` are raw requests with the statuses that are right for them on every route (`M-9`, `M-10`, SP1, SP2,
-BR1 to BR4, the parser table); `JSON_CASES` are bodies for the JSON-RPC doors. `exchange` sends bytes as they
+`CASES` are raw requests with the statuses that are right for them on every route; `JSON_CASES` are bodies for the JSON-RPC doors. `exchange` sends bytes as they
 are and reads to the end of the connection.
 """
 

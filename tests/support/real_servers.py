@@ -87,7 +87,7 @@ async def gathered(
 
 
 async def all_listed(client: ModernClient) -> None:
-    """Wait until every source has answered; a slow one is not waited for by a list (T-6)."""
+    """Wait until every source has answered; a slow one is not waited for by a list."""
 
     async def settled() -> bool:
         return "SOURCE_STARTING" not in await codes(client)
@@ -103,7 +103,7 @@ def asked_directly(server: Entry, root: Path) -> contextlib.AbstractAsyncContext
 
 
 async def outcome(client: Client, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """The result of a call through us, without the member that the legacy era does not have (T-160)."""
+    """The result of a call through us, without the member that the legacy era does not have."""
     result = dict((await client.call(name, arguments)).result)
     assert result.pop("resultType", "complete") == "complete"
     return result

@@ -1,6 +1,6 @@
 """A workspace server that somebody else started, whose every answer a test decides.
 
-It registers itself over the manager's control socket and renews its heartbeat (M-139), echoes its nonce on
+It registers itself over the manager's control socket and renews its heartbeat, echoes its nonce on
 the health route, keeps every request byte for byte, and plays what the test put into `plays`. It is a server
 inside the test's own process, so its `pid` is the test's.
 """

@@ -76,7 +76,7 @@ async def stdio_source(
     env: Mapping[str, str] | None = None,
     **entry: Any,
 ) -> AsyncIterator[StdioSource]:
-    """A source for the time of the block; afterwards nothing it started may be left (T-90, T-106)."""
+    """A source for the time of the block; afterwards nothing it started may be left."""
     mark = uuid.uuid4().hex
     server = StdioServer(
         "child",

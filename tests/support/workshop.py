@@ -155,7 +155,7 @@ async def listening(client: ModernClient) -> AsyncIterator[ClientResponse]:
 
 
 async def told(response: ClientResponse) -> None:
-    """The stream says once that the tools changed; T-64: within 2 s."""
+    """The stream says once that the tools changed within 2 s."""
     async with asyncio.timeout(within(2)):
         (event,) = await events(response, 1)
     assert event["method"] == names.TOOLS_CHANGED

@@ -1,4 +1,4 @@
-"""`execute_tool` over every tool of every kind of source: the answer is that of the tool, byte for byte (T-54)."""
+"""`execute_tool` over every tool of every kind of source: the answer is that of the tool, byte for byte."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ async def raw_answer(served: Serving, name: str, arguments: str) -> bytes:
 
 
 async def test_execute_tool_equals_the_call_for_every_tool_of_every_source(tmp_path: Path) -> None:
-    """T-54, T-55, T-58: good and failing calls, from hundreds of arguments."""
+    """Good and failing calls, from hundreds of arguments."""
     chance = random.Random(20_260_728)
     async with every_kind(tmp_path) as served:
         view = await whole_view(served)

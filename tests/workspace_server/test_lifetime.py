@@ -56,7 +56,6 @@ async def official_client(running: WorkspaceProcess) -> AsyncIterator[Client]:
 
 
 async def test_official_client_lists_calls_reads_and_listens(root: Path) -> None:
-    """M9 to M11, M18, T-151."""
     async with workspace_process(root) as running, official_client(running) as client:
         listed = (await client.list_tools()).tools
         assert [entry.name for entry in listed] == sorted(SUCCEEDING)
@@ -80,7 +79,7 @@ async def test_official_client_lists_calls_reads_and_listens(root: Path) -> None
 
 
 async def test_every_built_in_answers_on_both_channels_and_keeps_its_promise(root: Path) -> None:
-    """T-120, T-176, D-14: an error never claims to have the promised shape."""
+    """An error never claims to have the promised shape."""
     async with workspace_process(root) as running, ClientSession() as session:
         caller = Caller(session, running.url())
         listed = (await caller.result(names.TOOLS_LIST))["tools"]
@@ -98,7 +97,6 @@ async def test_every_built_in_answers_on_both_channels_and_keeps_its_promise(roo
 
 
 async def test_file_comes_back_to_the_character_in_both_channels(root: Path) -> None:
-    """T-129."""
     content = "one\r\n\x1b[31mred\x1b[0m \u202e\u200b\x00\x07\ufeff end"
     (root / "odd.txt").write_bytes(content.encode("utf-16"))
     async with workspace_process(root) as running, ClientSession() as session:
@@ -210,7 +208,6 @@ async def test_sigterm_lets_the_call_in_flight_finish(root: Path, tmp_path: Path
 
 
 async def test_caller_that_leaves_ends_what_its_call_started(root: Path, tmp_path: Path) -> None:
-    """M16."""
     held = HeldSearch(tmp_path / "bin")
     async with workspace_process(root, env=held.env) as running, ClientSession() as session:
         caller = Caller(session, running.url())

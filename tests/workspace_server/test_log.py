@@ -17,7 +17,7 @@ def _nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_known_secret_stands_in_no_line_under_whatever_name(capfd: pytest.CaptureFixture[str]) -> None:
-    """SE4, T-171, T-186: by value."""
+    """By value."""
     log.hide(CANARY)
     log.info("tool_call", input={"text": f"say {CANARY} twice, {CANARY}"})
     line = json.loads(capfd.readouterr().err)
@@ -27,7 +27,7 @@ def test_known_secret_stands_in_no_line_under_whatever_name(capfd: pytest.Captur
 def test_members_named_like_secrets_are_redacted_and_their_values_hidden_elsewhere(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """T-186: by key name."""
+    """By key name."""
     assert log.redacted({"a": [{"api_key": "x", "b": 1}]}) == {"a": [{"api_key": "[hidden]", "b": 1}]}
     log.hide_members({"API_TOKEN": "canary-1", "REGION": "eu-north-1"})
     log.info("said", line="canary-1 in eu-north-1")

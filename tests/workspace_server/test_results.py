@@ -42,7 +42,6 @@ def test_result_carries_blocks_structure_and_meta() -> None:
     ("blocks", "count"), [((), 1), (({"type": "image", "data": "", "mimeType": "image/png"},), 1)]
 )
 def test_empty_text_never_leaves_content_empty(blocks: tuple[Any, ...], count: int) -> None:
-    """T-177."""
     assert len(encode_result(ToolResult("", blocks=blocks))["content"]) == count
 
 
@@ -65,7 +64,6 @@ def test_empty_text_never_leaves_content_empty(blocks: tuple[Any, ...], count: i
     ],
 )
 def test_text_is_free_of_what_cannot_be_seen(dirty: str, clean: str) -> None:
-    """T-156, T-17."""
     assert clean_text(dirty) == clean
     block = {"type": "text", "text": dirty}
     texts = [entry["text"] for entry in encode_result(ToolResult(dirty, blocks=(block,)))["content"]]
@@ -74,14 +72,12 @@ def test_text_is_free_of_what_cannot_be_seen(dirty: str, clean: str) -> None:
 
 @pytest.mark.parametrize("piece", ["\x9d", "\x9d\x90", "\x1b]", "\x1b[0", "\x1b[31", "\x1b "])
 def test_hostile_text_is_cleaned_in_linear_time(piece: str) -> None:
-    """T-156."""
     started = time.process_time()
     clean_text(piece * 200_000)
     assert time.process_time() - started < 5
 
 
 def test_verbatim_text_keeps_all_that_can_be_sent() -> None:
-    """T-129."""
     (block,) = encode_result(ToolResult("a\r\x1b[1m\u200b \ud800", verbatim=True))["content"]
     assert block["text"] == "a\r\x1b[1m\u200b \ufffd"
 
@@ -106,7 +102,6 @@ def test_structured_strings_keep_their_characters() -> None:
     ],
 )
 def test_values_without_json_form_are_replaced(value: object, wire: object) -> None:
-    """T-159."""
     encoded = encode_result(ToolResult("x", {"v": value}))
     assert encoded["structuredContent"] == {"v": wire}
     msgspec.json.encode(encoded)
@@ -144,7 +139,6 @@ def test_every_result_can_be_encoded(
 
 @pytest.mark.parametrize("message", ["disk is full", "Error: disk is full"])
 def test_failure_text_says_error_once(message: str) -> None:
-    """T-177."""
     result = error_result(PLAIN, ToolError(message))
     assert result.text == "Error: disk is full"
     assert result.is_error
@@ -155,14 +149,12 @@ def test_failure_text_says_error_once(message: str) -> None:
 
 
 def test_failure_details_are_for_machines() -> None:
-    """T-177."""
     result = error_result(PLAIN, ToolError("no such zone", {"candidates": ["UTC"]}))
     assert result.structured is not None
     assert result.structured["error"]["details"] == {"candidates": ["UTC"]}
 
 
 def test_failure_of_a_tool_with_an_output_schema_is_described_in_meta() -> None:
-    """D-14, T-176."""
     encoded = encode_result(error_result(PROMISING, ToolError("disk is full")))
     assert "structuredContent" not in encoded
     assert encoded["isError"] is True

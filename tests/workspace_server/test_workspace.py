@@ -42,19 +42,16 @@ def workspace(tmp_path: Path) -> Workspace:
     ],
 )
 def test_path_in_the_workspace_is_found(workspace: Workspace, text: str, expected: str) -> None:
-    """T-121."""
     assert workspace.workspace_path(workspace.resolve_file(text)) == expected
 
 
 def test_absolute_paths_are_found_with_either_slash(workspace: Workspace) -> None:
-    """T-121."""
     path = workspace.root / "src" / "a.ts"
     assert workspace.resolve_file(str(path)) == path
     assert workspace.resolve_file(str(path).replace("/", "\\")) == path
 
 
 def test_workspace_reached_through_a_link_still_contains_its_files(tmp_path: Path) -> None:
-    """T-121."""
     write_tree(tmp_path / "real", {"a.txt": ""})
     (tmp_path / "alias").symlink_to(tmp_path / "real")
     workspace = Workspace.of(tmp_path / "alias")
@@ -88,33 +85,28 @@ def test_workspace_reached_through_a_link_still_contains_its_files(tmp_path: Pat
     ],
 )
 def test_path_is_refused_at_its_argument(workspace: Workspace, text: str, message: str) -> None:
-    """T-122."""
     with pytest.raises(InvalidArguments) as caught:
         workspace.resolve_file(text)
     assert (caught.value.pointer, caught.value.message) == ("/filePath", message)
 
 
 def test_folder_whose_name_only_begins_alike_is_outside(workspace: Workspace) -> None:
-    """T-122."""
     with pytest.raises(InvalidArguments, match="outside the workspace"):
         workspace.resolve_file(f"{workspace.root}-evil/a.ts")
 
 
 def test_device_file_outside_is_not_even_looked_at(workspace: Workspace) -> None:
-    """T-122."""
     with pytest.raises(InvalidArguments, match="outside the workspace"):
         workspace.resolve_file("/dev/zero")
 
 
 @pytest.mark.parametrize("text", ["proj/nope.ts", "src/nope.ts", "nope.ts", "loop", "broken", "x" * 300])
 def test_missing_path_is_told_apart_from_a_forbidden_one(workspace: Workspace, text: str) -> None:
-    """T-121."""
     with pytest.raises(PathNotFound):
         workspace.resolve_file(text)
 
 
 def test_directory_is_resolved_only_when_asked_for(workspace: Workspace) -> None:
-    """T-121."""
     assert workspace.resolve_file("proj/src", must_be="directory") == workspace.root / "src"
     assert workspace.resolve_file("two", must_be="directory").name == "two"
     with pytest.raises(InvalidArguments, match="not a directory"):
@@ -122,7 +114,6 @@ def test_directory_is_resolved_only_when_asked_for(workspace: Workspace) -> None
 
 
 def test_paths_go_out_with_their_folder_or_not_at_all(workspace: Workspace) -> None:
-    """T-123."""
     root = workspace.root
     assert workspace.workspace_path(root / "src" / "a.ts") == "proj/src/a.ts"
     assert workspace.workspace_path(root) == "proj"
@@ -131,12 +122,10 @@ def test_paths_go_out_with_their_folder_or_not_at_all(workspace: Workspace) -> N
 
 
 def test_nested_folder_owns_its_files(tmp_path: Path) -> None:
-    """T-123."""
     write_tree(tmp_path / "proj", {"inner/a.ts": ""})
     workspace = workspace_of(tmp_path / "proj", tmp_path / "proj" / "inner")
     assert workspace.workspace_path(tmp_path / "proj" / "inner" / "a.ts") == "inner/a.ts"
 
 
 def test_name_that_is_not_utf8_becomes_valid_unicode() -> None:
-    """T-123."""
     assert absolute_text(Path(os.fsdecode(b"/n\xff\xc3\xa9"))) == "/n\ufffdé"

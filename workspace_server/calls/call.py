@@ -41,7 +41,7 @@ class Call(msgspec.Struct, frozen=True):
     def offered(self) -> Offered | None:
         """The tool, if it can be called.
 
-        One that a source does not list and may run all the same is among them (T-118); only the source can
+        One that a source does not list and may run all the same is among them; only the source can
         check its arguments.
         """
         offered = self.view.get(self.name)

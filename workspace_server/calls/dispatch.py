@@ -1,4 +1,4 @@
-"""`tools/call`: from a name and arguments to a result, whatever the tool does (T-15, T-54, T-172 to T-182).
+"""`tools/call`: from a name and arguments to a result, whatever the tool does.
 
 What may be called is decided here, for every way in: directly, through `execute_tool`, from a script. The
 arguments are checked before the tool sees them; a tool that fails answers with a result a model can read. A
@@ -49,7 +49,7 @@ from workspace_server.tool_search.definitions import TOOL_SEARCH
 from workspace_server.tool_search.tool import Searchable, SearchTool
 
 MAX_DEPTH: Final = 4
-"""How deep tools may call tools (T-78)."""
+"""How deep tools may call tools."""
 OWN_TIME: Final = "ask for less in one call, or raise timeout_s where the tool or its server is configured"
 SEARCH: Final[str] = TOOL_SEARCH["name"]
 _OURS: Final = frozenset({SEARCH, execute.NAME})
@@ -205,7 +205,7 @@ class Calls:
                 toolbox = None if call.depth >= MAX_DEPTH else CallersTools(call, timed, self.run)
                 inside = replace(timed, toolbox=toolbox)
                 return await offered.source.call_tool(offered.tool.name, arguments, inside)
-        except Exception as fault:  # noqa: BLE001  whatever a tool does, its caller gets an answer (T-177)
+        except Exception as fault:  # noqa: BLE001  whatever a tool does, its caller gets an answer
             if isinstance(fault, TimeoutError) and limit.expired():
                 text = f"{offered.name} did not finish within {seconds:g} s and was stopped"
                 step = OWN_TIME if offered.tool.timeout_s else None
@@ -290,7 +290,7 @@ def _failed(offered: Offered, fault: Exception) -> ToolResult:
 
 
 def _contradiction(call: Call, offered: Offered, arguments: Mapping[str, Any]) -> Rejection | None:
-    """The answer to a call whose headers say something else than its arguments (M6)."""
+    """The answer to a call whose headers say something else than its arguments."""
     if not offered.mirrored or not call.is_direct or headers.UNMIRRORED in call.asked.header:
         return None
     problem = params.mismatch(call.asked.header, offered.mirrored, arguments)

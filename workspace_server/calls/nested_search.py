@@ -1,4 +1,4 @@
-"""Searching where others hide tools behind a search of their own (T-44).
+"""Searching where others hide tools behind a search of their own.
 
 Asked at the same time, for a limited time; what a hit may not be called by here is left out.
 """

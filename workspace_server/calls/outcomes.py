@@ -1,4 +1,4 @@
-"""From what a tool gave to what its caller gets (T-99, T-155, T-176, T-186).
+"""From what a tool gave to what its caller gets.
 
 Results of our own are held to their output schema; a third party's are passed on whatever they are.
 """
@@ -31,7 +31,7 @@ def answer(identity: bytes, offered: Offered, outcome: CallOutcome, note: Note) 
         identity: the id of its call as JSON text.
         offered: the tool.
         outcome: what it gave.
-        note: hears of a third party that broke its promise (T-176).
+        note: hears of a third party that broke its promise.
     """
     match outcome:
         case ToolResult():
@@ -50,13 +50,13 @@ def answer(identity: bytes, offered: Offered, outcome: CallOutcome, note: Note) 
 
 
 def rejection(error: RpcError, identity: bytes) -> Rejection:
-    """A source's error, which its caller gets as it is; where a capability is missing, HTTP says so (M8)."""
+    """A source's error, which its caller gets as it is; where a capability is missing, HTTP says so."""
     status = 400 if error.code == MISSING_CAPABILITY else 200
     return Rejection(status, error.code, error.message, identity, error.data)
 
 
 def _look_over(offered: Offered, result: msgspec.Raw, note: Note) -> None:
-    """A third party's result that breaks its promise is passed on, and reported (T-176)."""
+    """A third party's result that breaks its promise is passed on, and reported."""
     if "outputSchema" not in offered.definition:
         return
     members = jsonrpc.members_of(result)
@@ -72,7 +72,7 @@ def _look_over(offered: Offered, result: msgspec.Raw, note: Note) -> None:
 
 
 def _broken_promise(offered: Offered, structured: Any, *, required: bool) -> bool:
-    """Whether structured content does not fit the output schema of its tool, where there is one (T-176)."""
+    """Whether structured content does not fit the output schema of its tool, where there is one."""
     try:
         promised = offered.results
     except ValueError:
@@ -83,7 +83,7 @@ def _broken_promise(offered: Offered, structured: Any, *, required: bool) -> boo
 
 
 def trace(call: Call, offered: Offered, outcome: CallOutcome, seconds: float) -> None:
-    """One line per call where the user asked for it; arguments and output as far as they asked (T-186)."""
+    """One line per call where the user asked for it; arguments and output as far as they asked."""
     level = call.view.configuration.debug
     if level == "off":
         return

@@ -1,6 +1,6 @@
 """The sealed `requestState` of a call that waits for its client: for this call only, once, for ten minutes.
 
-A state goes out with every question and comes back with the repeated call (T-160, T-179). It is encrypted and
+A state goes out with every question and comes back with the repeated call. It is encrypted and
 authenticated together with the call it belongs to, so that nobody else can make one, read one, or use one for
 another call. Its workspace stands in front, as `protocol.internal.request_state` says. What a state is for
 is decided in `calls/gates/approvals.py` and `suspended_calls.py`. All methods block.

@@ -151,7 +151,7 @@ class Conversation:
             self._questions.pop(key, None)
 
     async def _undeclared(self, method: str, wanted: Mapping[str, Any]) -> RpcError:
-        """In the era of sessions the source decides what to do without; since then the call ends (M8)."""
+        """In the era of sessions the source decides what to do without; since then the call ends."""
         if not self._context.caller:
             data = jsonrpc.raw({"requiredCapabilities": wanted})
             text = f"this call needs a client that declares {asking.spelt(wanted)}"

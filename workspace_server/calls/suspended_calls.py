@@ -1,4 +1,4 @@
-"""Calls whose source asks back, over the rounds their clients need to answer (T-86, T-160, row G8).
+"""Calls whose source asks back, over the rounds their clients need to answer.
 
 The questions of a source of the older era hold its call open here, and the client's repeated call finds it
 again by its sealed state (`request_state.py`). A source of the newer era ends its call with its questions;

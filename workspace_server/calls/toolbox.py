@@ -20,7 +20,7 @@ Run = Callable[[Call], Awaitable[Outcome]]
 
 
 class OwnTools:
-    """For a program of the user's own, on the internal channel (group K)."""
+    """For a program of the user's own, on the internal channel."""
 
     def __init__(self, toolset: Toolset, run: Run) -> None:
         self._toolset = toolset
@@ -39,7 +39,7 @@ class OwnTools:
 
 
 class CallersTools:
-    """For a script: with the view and the rights of whoever called it (T-78)."""
+    """For a script: with the view and the rights of whoever called it."""
 
     def __init__(self, call: Call, context: CallContext, run: Run) -> None:
         self._call = call

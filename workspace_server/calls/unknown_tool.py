@@ -1,4 +1,4 @@
-"""The answer to a name that cannot be called: waiting for trust, or as good as not there (T-62, T-175)."""
+"""The answer to a name that cannot be called: waiting for trust, or as good as not there."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _nothing(name: str) -> Tool:
 
 
 def _not_yet(source: Source, kind: Kind) -> Refusal:
-    """A source that nobody has a list of yet may have what is asked for (T-182)."""
+    """A source that nobody has a list of yet may have what is asked for."""
     error = clean_text(source.error or f"it is {source.state}")
     text = f'Source "{source.id}" has not said yet which {kind} it has: {error}'
     details = {"source": source.id, "state": source.state, "error": error}
@@ -55,7 +55,7 @@ def _not_yet(source: Source, kind: Kind) -> Refusal:
 
 
 def unknown_tool(asked: Asked, view: View, name: str, uri: str | None = None) -> Rejection:
-    """The answer to a name that no callable tool has (T-175); `uri` where it was named in one (T-154)."""
+    """The answer to a name that no callable tool has; `uri` where it was named in one."""
     nearest = view.nearest(name)
     step = Reason.TOOL_NOT_FOUND.next_step
     if nearest:

@@ -1,6 +1,6 @@
 """Which sources a workspace has: what the configuration names and the user trusts, kept in step with both.
 
-Looks at the files with every request; a source whose entry did not change is left alone (T-5, T-90, D-13).
+Looks at the files with every request; a source whose entry did not change is left alone.
 """
 
 from __future__ import annotations

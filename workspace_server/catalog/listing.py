@@ -1,6 +1,6 @@
 """One source as the registry sees it: its last good list, and the listing that is under way.
 
-A listing that fails or hangs never takes the last good list away (T-4). Merging is `registry.py`.
+A listing that fails or hangs never takes the last good list away. Merging is `registry.py`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from workspace_server import log
 from workspace_server.source import Source, Tool
 
 FIRST_WAIT_S: Final = 2.0
-"""How long a list waits for a source that was never listed (T-6)."""
+"""How long a list waits for a source that was never listed."""
 WAIT_S: Final = 0.2
 """How long a list waits for a source whose last list is known."""
 _SILENT: Final = frozenset({"disabled", "pending_trust"})
@@ -31,7 +31,7 @@ class Listing:
     Attributes:
         source: the source itself.
         tools: its tools that can be offered, from the last good list.
-        filtered: own names of tools that its configuration leaves out (T-117).
+        filtered: own names of tools that its configuration leaves out.
         stale: whether that list may be out of date.
     """
 
@@ -127,7 +127,7 @@ class Listing:
             self.tools, self._problems = _check(self.source, wanted)
 
     def issues(self) -> list[Issue]:
-        """What is wrong with the source and with single tools of it (T-4, T-6, T-11, T-18)."""
+        """What is wrong with the source and with single tools of it."""
         details = f"source {self.source.id}"
         found = [*self._problems, *self.source.issues()]
         if self._cause is not None:
@@ -140,7 +140,7 @@ class Listing:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """The source in health and status; `lastRefresh` in seconds since 1970 (T-1)."""
+        """The source in health and status; `lastRefresh` in seconds since 1970."""
         return {
             "id": self.source.id,
             "kind": self.source.kind,
@@ -168,14 +168,14 @@ async def _list(source: Source) -> Sequence[Tool]:
 
 
 def is_wanted(source: Source, name: str) -> bool:
-    """Whether the filters of a source let a tool through; `exclude` beats `include` (T-117)."""
+    """Whether the filters of a source let a tool through; `exclude` beats `include`."""
     if any(fnmatchcase(name, pattern) for pattern in source.exclude):
         return False
     return not source.include or any(fnmatchcase(name, pattern) for pattern in source.include)
 
 
 def _check(source: Source, tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], list[Issue]]:
-    """The tools that can be offered, and why the others cannot (T-11, T-18)."""
+    """The tools that can be offered, and why the others cannot."""
     good: dict[str, Tool] = {}
     issues: list[Issue] = []
     details = f"source {source.id}"

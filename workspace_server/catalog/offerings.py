@@ -1,4 +1,4 @@
-"""Prompts, resources and templates of all sources, merged (T-119). Pure.
+"""Prompts, resources and templates of all sources, merged. Pure.
 
 Prompts are named like tools. A URI stays what its source says, since results link to it; of two sources with
 one URI the first answers. Entries of our own (`lm-tools://…`) are not among these, and nobody can take them.

@@ -1,7 +1,7 @@
 """All that the sources of the workspace offer in one table, whatever they are doing at the moment.
 
-Merges the lists of the sources, keeps the last good list of one that fails, never waits long for any
-(T-2, T-4, T-6). What of the table can be called is `view.py`; names are made in `naming.py`.
+Merges the lists of the sources, keeps the last good list of one that fails, never waits long for any. What
+of the table can be called is `view.py`; names are made in `naming.py`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CLOSE_S: Final = 10.0
 class Offered:
     """One tool as it is offered: its name here, its definition under that name, and who runs it.
 
-    `defaults` are values for arguments that a caller leaves out (T-31); the definition shows them. What holds
+    `defaults` are values for arguments that a caller leaves out; the definition shows them. What holds
     for all calls of it is worked out once.
     """
 
@@ -50,17 +50,17 @@ class Offered:
 
     @cached_property
     def mirrored(self) -> tuple[Mirrored, ...]:
-        """The arguments that headers repeat (row M6)."""
+        """The arguments that headers repeat."""
         return tuple(annotated(self.schema))
 
     @cached_property
     def arguments(self) -> Validator:
-        """What its arguments are held to. Raises `ValueError` where its schema cannot be served (T-18)."""
+        """What its arguments are held to. Raises `ValueError` where its schema cannot be served."""
         return _validator(self.schema)
 
     @cached_property
     def results(self) -> Validator | None:
-        """What its structured results are held to; None where it promises nothing (T-176).
+        """What its structured results are held to; None where it promises nothing.
 
         Raises:
             ValueError: its schema cannot be served.
@@ -85,7 +85,7 @@ class Snapshot:
         sources: the sources themselves.
         issues: what is wrong with the sources, the names and single tools.
         filtered: offered names of tools that their source's configuration leaves out.
-        withheld: names of tools that wait for trust, and the path to trust (T-62).
+        withheld: names of tools that wait for trust, and the path to trust.
     """
 
     tools: tuple[Offered, ...] = ()
@@ -116,7 +116,7 @@ class Registry:
         self.replace(sources)
 
     def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
-        """The sources, without asking any (T-1); `closely` with what only their user should see (T-88)."""
+        """The sources, without asking any; `closely` with what only their user should see."""
         return [
             {**listing.as_dict(), **(listing.source.status() if closely else {})}
             for listing in self._listings
@@ -142,7 +142,7 @@ class Registry:
             task.add_done_callback(self._closing.discard)
 
     async def refresh(self, identity: str | None = None) -> bool:
-        """Ask one source, or every one, to look again at once (T-3); whether there was one to ask."""
+        """Ask one source, or every one, to look again at once; whether there was one to ask."""
         asked = [one.source for one in self._listings if identity in (None, one.source.id)]
         await asyncio.gather(*(source.refresh() for source in asked))
         return bool(asked)

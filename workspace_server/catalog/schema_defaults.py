@@ -1,4 +1,4 @@
-"""Defaults for arguments, set by the user: shown in the schema and filled in where a caller is silent (T-31).
+"""Defaults for arguments, set by the user: shown in the schema and filled in where a caller is silent.
 
 The grammar of the setting is read in `config/`; this file applies it to tools. Pure.
 """

@@ -1,6 +1,6 @@
 """What the workspace offers right now: sources under a configuration, and who hears of changes.
 
-Every request asks anew, so that a changed file counts from the next request on (T-64). While somebody
+Every request asks anew, so that a changed file counts from the next request on. While somebody
 listens, it looks by itself, too.
 """
 
@@ -19,9 +19,9 @@ from workspace_server.catalog.view import Kind, View
 from workspace_server.config.model import Configuration
 
 COALESCE_S: Final = 0.25
-"""Changes within this time are announced once (T-184)."""
+"""Changes within this time are announced once."""
 LOOK_S: Final = 1.0
-"""How often files are looked at while somebody listens (T-64: within 2 s)."""
+"""How often files are looked at while somebody listens (within 2 s)."""
 MAX_NOTES: Final = 200
 
 Configure = Callable[[], Awaitable[Configuration]]
@@ -76,7 +76,7 @@ class Toolset:
         return self._view
 
     def issues(self) -> list[Issue]:
-        """What is wrong, as far as it was seen; errors first (M-63)."""
+        """What is wrong, as far as it was seen; errors first."""
         return sorted((*self._view.issues, *self._notes.values()), key=lambda issue: issue.order)
 
     def note(self, issue: Issue) -> None:
@@ -108,7 +108,7 @@ class Toolset:
         return self._view if is_last else None
 
     def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
-        """The sources, with how many of their tools can be called (T-1, T-13), and what else they offer.
+        """The sources, with how many of their tools can be called, and what else they offer.
 
         Args:
             closely: with processes, restarts and the last lines of standard error, which anybody on this
@@ -127,7 +127,7 @@ class Toolset:
         ]
 
     async def refresh(self, identity: str | None = None) -> bool:
-        """Ask one source, or all, to look again at once (T-3); whether there was one to ask."""
+        """Ask one source, or all, to look again at once; whether there was one to ask."""
         return await self._registry.refresh(identity)
 
     def touch(self) -> None:
@@ -137,7 +137,7 @@ class Toolset:
         task.add_done_callback(self._refreshed)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` after lists changed (T-184). Returns what ends it."""
+        """Call `listener` after lists changed. Returns what ends it."""
         self._listeners.add(listener)
         if self._looking is None:
             self._looking = asyncio.get_running_loop().create_task(self._look(), name="toolset-look")

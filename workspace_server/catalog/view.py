@@ -1,7 +1,7 @@
-"""What one request may call and what it is shown: policy, visibility and mode (groups B and C). Pure.
+"""What one request may call and what it is shown: policy, visibility and mode. Pure.
 
 A tool that is not listed can still be called by its name as long as it is in the view; what is not in the
-view does not exist for a client, however it is asked for (T-15).
+view does not exist for a client, however it is asked for.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ META_TOOLS: Final[tuple[Mapping[str, Any], ...]] = (EXECUTE_TOOL, TOOL_SEARCH)
 
 
 class Mode(Enum):
-    """What a request wants listed (D-5)."""
+    """What a request wants listed."""
 
     NORMAL = "normal"
     DISCOVERY = "discovery"
@@ -54,7 +54,7 @@ class View:
 
     Attributes:
         snapshot, configuration: what it was made of.
-        hidden: every other tool by name, and why it cannot be called (T-39).
+        hidden: every other tool by name, and why it cannot be called.
         issues: those of the snapshot and of the configuration.
     """
 
@@ -70,7 +70,7 @@ class View:
         return self.by_name.get(name)
 
     def hidden_behind(self, name: str) -> tuple[Source, str] | None:
-        """The source that may have a tool it does not list, and that tool's own name (T-118).
+        """The source that may have a tool it does not list, and that tool's own name.
 
         None where the name has no such source, or its configuration or the policy rules the tool out.
         """
@@ -103,7 +103,7 @@ class View:
         return max(named, key=lambda one: one[0], default=(0, None))[1]
 
     def waits_for(self, name: str) -> str | None:
-        """The path to trust before this name can be called (T-62); internal names wait for nothing."""
+        """The path to trust before this name can be called; internal names wait for nothing."""
         if self._is_internal(name):
             return None
         waiting = [source for source in self.snapshot.sources if source.state == "pending_trust"]
@@ -117,7 +117,7 @@ class View:
         return None if bare is None or self.nearest(name) else bare.trust_path
 
     def nearest(self, name: str) -> list[str]:
-        """Up to five callable names that resemble this one, best first (T-175); none for internal ones."""
+        """Up to five callable names that resemble this one, best first; none for internal ones."""
         if self._is_internal(name):
             return []
         folded = {known.lower(): known for known in self.by_name}
@@ -125,7 +125,7 @@ class View:
         return [folded[match] for match in found]
 
     def listed(self, mode: Mode) -> list[Mapping[str, Any]]:
-        """The definitions that `tools/list` shows in this mode, in list order (table of group C)."""
+        """The definitions that `tools/list` shows in this mode, in list order."""
         shown = _SHOWN[mode]
         definitions = [offered.definition for offered in self.tools if offered.tool.visibility in shown]
         if mode is Mode.DISCOVERY or (mode is Mode.NORMAL and self._has_on_demand):
@@ -141,7 +141,7 @@ class View:
         return any(offered.tool.visibility == "ondemand" for offered in self.tools)
 
     def differences(self, other: View) -> frozenset[Kind]:
-        """The lists that the two show differently in some mode (T-184)."""
+        """The lists that the two show differently in some mode."""
         mine, theirs = self._lists(), other._lists()
         return frozenset(kind for kind, shown in mine.items() if shown != theirs[kind])
 
@@ -156,7 +156,7 @@ class View:
 
 
 def mode_of(header: Mapping[str, str], query: Mapping[str, str]) -> Mode:
-    """The mode of one request: a header that is present hides its query member (T-33, T-34).
+    """The mode of one request: a header that is present hides its query member.
 
     Args:
         header: the request's headers, case-insensitive.
@@ -181,7 +181,7 @@ def look(snapshot: Snapshot, configuration: Configuration) -> View:
     for name, source in snapshot.filtered.items():
         hidden.setdefault(name, f"left out by include or exclude of source {source.id}")
     for name, path in snapshot.withheld.items():
-        if name not in snapshot.by_name:  # what waits takes no name away (T-9)
+        if name not in snapshot.by_name:  # what waits takes no name away
             hidden.setdefault(name, f"waits for trust: {trust_command(path)}")
     visible = [offered for offered in snapshot.tools if offered.name not in hidden]
     tools, issues = schema_defaults.apply(visible, configuration.schema_defaults)
@@ -196,7 +196,7 @@ def look(snapshot: Snapshot, configuration: Configuration) -> View:
 
 
 def counts(tools: Sequence[Offered]) -> dict[str, int]:
-    """How many of these tools each source has, by source id (T-13)."""
+    """How many of these tools each source has, by source id."""
     found: dict[str, int] = {}
     for offered in tools:
         found[offered.source.id] = found.get(offered.source.id, 0) + 1

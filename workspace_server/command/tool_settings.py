@@ -73,7 +73,7 @@ def _switch(name: str, root: Path, places: Places, *, enabled: bool) -> None:
     configurations = Configurations(folder, places.config_dir, os.environ)
     file = configurations.current().policy_file
     with _explained(file):
-        # which tools exist only a running server knows; what turns out needless it prunes itself (T-25)
+        # which tools exist only a running server knows; what turns out needless it prunes itself
         edit.set_tool_enabled(file, name, enabled, defaults={})
     click.echo(f"{printable(name)} is switched {'on' if enabled else 'off'} in {printable(file)}.")
     if enabled and file.is_relative_to(folder):

@@ -1,7 +1,7 @@
 """One configuration out of what several files say: who wins, and what waits for trust. Pure.
 
-Reading the files is `load.py`. Policy settings come from one scope (T-26): the user's file, or the workspace
-once it says `useWorkspaceSettings`. Until the workspace is trusted, that switch can only take away (T-28).
+Reading the files is `load.py`. Policy settings come from one scope: the user's file, or the workspace
+once it says `useWorkspaceSettings`. Until the workspace is trusted, that switch can only take away.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NO_DELTAS: Final = Deltas()
 
 
 def workspace_settings(ours: Settings, editors: Settings, notes: Notes) -> Settings:
-    """The settings of the workspace's scope: our TOML wins over an editor's file (T-27).
+    """The settings of the workspace's scope: our TOML wins over an editor's file.
 
     `notes` are those of the TOML; a setting on which both differ is named there.
     """
@@ -39,7 +39,7 @@ def workspace_settings(ours: Settings, editors: Settings, notes: Notes) -> Setti
 
 
 def policy(user: Settings, workspace: Settings, notes: Notes) -> Mapping[str, Any]:
-    """The members of `Configuration` that T-26 is about.
+    """The members of `Configuration` that depend on the scope of a setting.
 
     Args:
         user: settings of the user's file.
@@ -90,7 +90,7 @@ def apply_widening(configuration: Configuration) -> Configuration:
 
 
 def approvals(user: Mapping[str, Approval], workspace: Mapping[str, Approval]) -> Mapping[str, Approval]:
-    """The decision per tool: the user's, or the workspace's where that is stricter (T-178)."""
+    """The decision per tool: the user's, or the workspace's where that is stricter."""
     found = dict(user)
     for name, value in workspace.items():
         if name not in found or _STRICTNESS[value] > _STRICTNESS[found[name]]:

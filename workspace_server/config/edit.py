@@ -32,7 +32,7 @@ class NotEditable(Exception):
 
 
 def set_tool_enabled(file: Path, name: str, enabled: bool, *, defaults: Mapping[str, Default]) -> Deltas:
-    """Switch one tool on or off in the delta lists of a file (T-13), pruned (T-25); the lists as saved.
+    """Switch one tool on or off in the delta lists of a file, pruned; the lists as saved.
 
     Args:
         file: `Configuration.policy_file`.
@@ -56,7 +56,7 @@ def set_tool_enabled(file: Path, name: str, enabled: bool, *, defaults: Mapping[
 
 
 def prune(file: Path, *, defaults: Mapping[str, Default]) -> Deltas:
-    """Take out of a file's delta lists what has no effect (T-25); the lists as saved. Raises likewise."""
+    """Take out of a file's delta lists what has no effect; the lists as saved. Raises likewise."""
     saved = Deltas()
 
     def change(document: MutableMapping[str, Any]) -> None:
@@ -70,7 +70,7 @@ def prune(file: Path, *, defaults: Mapping[str, Default]) -> Deltas:
 
 
 def set_approval(file: Path, name: str, value: Approval | None) -> None:
-    """Decide about one tool in the user's file (T-178); None forgets the decision. Raises likewise."""
+    """Decide about one tool in the user's file; None forgets the decision. Raises likewise."""
     if value is None:
         unset(file, ["approvals", name])
     else:

@@ -1,4 +1,4 @@
-"""Groups of tools for people who look at lists (T-29). Display only: no group decides anything. Pure."""
+"""Groups of tools for people who look at lists. Display only: no group decides anything. Pure."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ Which files there are, and in which order they count:
 1. `workspace.toml` in the user's folder
 2. `.lm-tools-bridge/workspace.toml` in the workspace
 3. `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json` in the workspace: servers only
-4. `*.code-workspace` if there is one, else `.vscode/settings.json`: policy settings only (T-26)
+4. `*.code-workspace` if there is one, else `.vscode/settings.json`: policy settings only
 
 Who reads them: `config/formats/toml_file.py`, `config/formats/mcp_json.py`,
 `config/formats/editor_settings.py`. Who wins: `combine.py`, `servers.py`.
@@ -144,7 +144,7 @@ class Configurations:
         self._current = None
 
     def _tidy(self) -> None:
-        """Take out of the user's file what has no place there, once; the warning stays (T-25, T-26)."""
+        """Take out of the user's file what has no place there, once; the warning stays."""
         document = self._user.value
         tools = document.get("tools")
         present = {f"tools.{key}" for key in tools} if isinstance(tools, Mapping) else set()

@@ -1,4 +1,4 @@
-"""Entries that lead back to the manager: who lists himself never comes to an end (T-82). Pure."""
+"""Entries that lead back to the manager: who lists himself never comes to an end. Pure."""
 
 from __future__ import annotations
 

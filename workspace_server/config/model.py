@@ -30,12 +30,12 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class StdioServer:
-    """One stdio MCP server (T-81), variables expanded.
+    """One stdio MCP server, variables expanded.
 
     `namespace` names the entry, and stands before the names of its tools unless they are `bare`: written as
     an empty namespace, it leaves them the server's own names. `cwd` is absolute. `env` is what the entry
     itself sets. `timeout_s` is the longest a call may take, `task` whether it may be a task. `visibilities`
-    are those of single tools, by the server's own names (T-32). `raw` is the entry as it is written, before
+    are those of single tools, by the server's own names. `raw` is the entry as it is written, before
     expansion; `files` are the bytes of other files it was made from (environment files). `order` is its place
     among all servers, of either kind, in configuration order.
     """
@@ -64,10 +64,10 @@ class StdioServer:
 
 @dataclass(frozen=True, slots=True)
 class RemoteServer:
-    """One remote MCP server (T-108), variables expanded, no trailing `/`.
+    """One remote MCP server, variables expanded, no trailing `/`.
 
     At most one of `token`, `token_env` and `token_secret` is set; `auth` is `oauth` or empty. `headers` are
-    sent along. `allow_private` permits addresses of this machine and its networks (SP19). `transport` is
+    sent along. `allow_private` permits addresses of this machine and its networks. `transport` is
     `http`, `sse`, or `auto`: Streamable HTTP, and the older SSE where the server refuses that.
     `namespace`, `bare`, `task`, `visibilities`, `raw` and `order` as in `StdioServer`.
     """
@@ -102,7 +102,7 @@ class RemoteServer:
 
 @dataclass(frozen=True, slots=True)
 class Deltas:
-    """The four delta lists of the policy (group B), each sorted and without duplicates."""
+    """The four delta lists of the policy, each sorted and without duplicates."""
 
     exposed: tuple[str, ...] = ()
     unexposed: tuple[str, ...] = ()
@@ -112,7 +112,7 @@ class Deltas:
 
 @dataclass(frozen=True, slots=True)
 class GroupingRule:
-    """How tools are grouped for display (T-29)."""
+    """How tools are grouped for display."""
 
     id: str
     label: str
@@ -142,16 +142,16 @@ class Configuration:
     Attributes:
         stdio, remote: the servers, in configuration order: user file, workspace file, imported files.
         builtin: whether there are built-in tools.
-        deltas: the policy in force (scope of T-26), schema defaults likewise.
-        widening: what an untrusted workspace file asks for and does not get yet (T-28): names its `exposed`
+        deltas: the policy in force, schema defaults likewise.
+        widening: what an untrusted workspace file asks for and does not get yet: names its `exposed`
             and `enabled` lists would add, and names its scope would take out of `unexposed` and `disabled`.
         widening_defaults: the schema defaults that wait likewise; None when none wait.
-        policy_file: the file of ours that a change of the policy is saved in (T-26).
-        schema_defaults: `tool.param=value` entries as (tool, param, value) (T-30).
-        approvals: the user's decision per tool (T-178).
-        internal_prefix: the beginning of internal tools' names (D-7).
+        policy_file: the file of ours that a change of the policy is saved in.
+        schema_defaults: `tool.param=value` entries as (tool, param, value).
+        approvals: the user's decision per tool.
+        internal_prefix: the beginning of internal tools' names.
         call_timeout_s: the longest a call may take where nothing else says so.
-        debug: `off`, `simple` or `detail` (T-186).
+        debug: `off`, `simple` or `detail`.
     """
 
     stdio: tuple[StdioServer, ...] = ()

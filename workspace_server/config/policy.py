@@ -1,4 +1,4 @@
-"""Which tools the policy lets through: the formulas of group B over names. Pure.
+"""Which tools the policy lets through: formulas over names. Pure.
 
 Two layers, exposure and enablement, each a default and two delta lists; a tool is visible when both agree.
 Modes, filters and trust are `view.py`; reading the lists is `config/`, saving them `edit.py`.
@@ -25,7 +25,7 @@ BUILT_IN_DISABLED: Final[frozenset[str]] = frozenset(f"copilot_{name}" for name 
     "create_and_run_task", "run_in_terminal", "manage_todo_list", "search_subagent", "runSubagent",
     "vscode_get_confirmation", "vscode_get_terminal_confirmation", "inline_chat_exit",
 }  # fmt: skip
-"""B: tools of an editor that nobody can have (T-23)."""
+"""B: tools of an editor that nobody can have."""
 
 REQUIRED: Final[frozenset[str]] = frozenset({
     "copilot_searchCodebase", "copilot_searchWorkspaceSymbols", "copilot_listCodeUsages",
@@ -55,7 +55,7 @@ class Policy:
         return name in self.names and name in self.exposed and name in self.enabled
 
     def reason(self, name: str) -> str | None:
-        """Why a tool is not visible (T-39); None for a visible one."""
+        """Why a tool is not visible; None for a visible one."""
         if self.visible(name):
             return None
         if name not in self.names:
@@ -70,7 +70,7 @@ class Policy:
 
 
 def decide(defaults: Mapping[str, Default], deltas: Deltas) -> Policy:
-    """The formulas of group B.
+    """The policy as formulas over tool names.
 
     Args:
         defaults: every name that exists, and what its source says of its tools when nobody else does.
@@ -101,7 +101,7 @@ def hidden(defaults: Mapping[str, Default], deltas: Deltas) -> dict[str, str]:
 
 
 def prune(defaults: Mapping[str, Default], deltas: Deltas) -> Deltas:
-    """The lists without what has no effect (T-25); what is visible stays the same.
+    """The lists without what has no effect; what is visible stays the same.
 
     Built-in disabled names leave, required ones leave `unexposed`, and so does every known name that only
     repeats its default, that the other list of its layer beats, or that is not exposed and so cannot be
@@ -125,7 +125,7 @@ def prune(defaults: Mapping[str, Default], deltas: Deltas) -> Deltas:
 
 
 def with_tool(defaults: Mapping[str, Default], deltas: Deltas, name: str, enabled: bool) -> Deltas:
-    """The lists after one tool was switched on or off, pruned (T-13).
+    """The lists after one tool was switched on or off, pruned.
 
     Switching on exposes, too: an enabled tool that stays hidden is not what anybody means. Built-in disabled
     names change nothing.

@@ -1,4 +1,4 @@
-"""The grammar of one schema default: `tool.param=value` (T-30). Pure; applying it is `schema_defaults.py`.
+"""The grammar of one schema default: `tool.param=value`. Pure; applying it is `schema_defaults.py`.
 
 A value is a `"quoted"` text, `true` or `false` in any case, a number, or `{a,b}`, an array of these.
 """

@@ -1,4 +1,4 @@
-"""The servers of all files together: which are one, which share a name, which lead back (T-82). Pure."""
+"""The servers of all files together: which are one, which share a name, which lead back. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The settings that an editor's files share with our TOML: `useWorkspaceSettings`, `tools.*`, `debug` (T-27).
+"""The settings that an editor's files share with our TOML: `useWorkspaceSettings`, `tools.*`, `debug`.
 
 One file's settings are checked here, key by key; a bad value is left out with a warning. Which file counts is
 `load.py`.
@@ -37,7 +37,7 @@ def checked(values: Mapping[str, Any], notes: Notes) -> Settings:
 
     Args:
         values: values by full key, as they were decoded.
-        notes: gets a warning for each value that cannot be used, and one for obsolete keys (T-25).
+        notes: gets a warning for each value that cannot be used, and one for obsolete keys.
     """
     found: dict[str, Any] = {}
     for key, check in _CHECKS.items():

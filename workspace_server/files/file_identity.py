@@ -1,4 +1,4 @@
-"""Whether a file is still the one that was read, by what the file system knows of it (T-65)."""
+"""Whether a file is still the one that was read, by what the file system knows of it."""
 
 from __future__ import annotations
 

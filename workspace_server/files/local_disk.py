@@ -1,6 +1,6 @@
 """Whether a folder lies on a disk of this machine, so that looking at it takes microseconds.
 
-What lies on a network or in somebody's program may hang for minutes (F46) and is looked at in threads, though
+What lies on a network or in somebody's program may hang for minutes and is looked at in threads, though
 handing work to a thread costs several times as much as the look itself.
 """
 

@@ -33,7 +33,7 @@ class Busy(Exception):
 
 
 def make_private(folder: Path) -> None:
-    """See to it that `folder` exists and only this user can enter it (0700, LM3, LM4).
+    """See to it that `folder` exists and only this user can enter it (0700).
 
     Raises:
         Unsafe: it is a link, no folder, somebody else's, or stays open to others.
@@ -82,7 +82,7 @@ def read(path: Path, limit: int, *, private: bool = True) -> bytes | None:
 
 
 def write(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Replace a file, wholly or not at all; when this returns, the content is on the disk (SE6).
+    """Replace a file, wholly or not at all; when this returns, the content is on the disk.
 
     A link in the place of the file is replaced, not followed.
 

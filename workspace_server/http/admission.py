@@ -46,7 +46,7 @@ class Door:
         self._secret = secret.encode()
 
     def refuse(self, facts: RequestFacts) -> DoorRefusal | None:
-        """The first rule this request breaks, or None when it may go on (row M22)."""
+        """The first rule this request breaks, or None when it may go on."""
         fields: dict[bytes, bytes] = {}
         for name, value in facts.headers:
             key = name.lower()

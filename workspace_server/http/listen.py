@@ -1,6 +1,5 @@
 """`subscriptions/listen`: one open answer that tells of changes, until the server stops.
-
-Source: row M18 and T-184. Which lists changed is `catalog/toolset.py`; of resources their sources tell, of
+ Which lists changed is `catalog/toolset.py`; of resources their sources tell, of
 tasks `methods/tasks.py`.
 """
 

@@ -65,7 +65,7 @@ class Incoming:
         self._line = None
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the work of answering in a task, which is cancelled when the caller leaves (row M16)."""
+        """Do the work of answering in a task, which is cancelled when the caller leaves."""
         if self._line is None:
             work.close()
         else:

@@ -1,4 +1,4 @@
-"""The response to one POST: plain JSON, unless something has to be sent before the result (row M15)."""
+"""The response to one POST: plain JSON, unless something has to be sent before the result."""
 
 from __future__ import annotations
 

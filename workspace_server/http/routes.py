@@ -95,7 +95,7 @@ class Server:
             self._repeated.learn(head, asked)
 
     async def _health(self, incoming: Incoming) -> None:
-        """Who this is and how its sources are; asks nobody, so it always answers at once (T-1, T-21)."""
+        """Who this is and how its sources are; asks nobody, so it always answers at once."""
         state = {
             "ok": not self._life.stopping,
             "nonce": self._launch.nonce,
@@ -123,7 +123,7 @@ class Server:
         _show(incoming, inspection(self._toolset, await self._toolset.current()))
 
     async def _refresh(self, incoming: Incoming) -> None:
-        """Ask one source, or all, to look again (T-3, T-89)."""
+        """Ask one source, or all, to look again."""
         _show(incoming, {"ok": await self._toolset.refresh(incoming.head.query.get("source"))})
 
     async def _note(self, message: Notification | Response, incoming: Incoming) -> None:

@@ -1,1 +1,1 @@
-"""The internal channel: secrets, provider configuration and all tools, for programs of the user (group K)."""
+"""The internal channel: secrets, provider configuration and all tools, for programs of the user."""

@@ -100,7 +100,7 @@ def withdraw(address: Address) -> None:
 
 
 def _bind(path: Path) -> socket.socket:
-    """Mode 0600 from the first moment on (LM3)."""
+    """Mode 0600 from the first moment on."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if sys.platform == "linux":

@@ -1,4 +1,4 @@
-"""The internal channel: a unix socket for programs of the same user that know the token (group K).
+"""The internal channel: a unix socket for programs of the same user that know the token.
 
 Connections, their limits and deadlines are here; what a message means is `dispatch.py`, where the socket lies
 `address.py`. Nothing that is said on the channel is logged.

@@ -1,4 +1,4 @@
-"""What a message on the internal channel means, and its answer (T-161 to T-169). Knows no sockets.
+"""What a message on the internal channel means, and its answer. Knows no sockets.
 
 Nothing but `lifecycle/ping` is evaluated before the token was found right. The token never leaves this file.
 """
@@ -33,7 +33,7 @@ DIRECT: Final = {
     "config/set": "config_set",
     "workspace/getRoot": "workspace_root",
 }
-"""Methods that are internal tools under another name: same handlers, same results (T-169)."""
+"""Methods that are internal tools under another name: same handlers, same results."""
 _ENVELOPE: Final = ("auth", "_meta")
 _MAX_SHOWN_NAME: Final = 128
 _MAY_CHANGE: Final = ("secrets_set", "secrets_delete", "config_set")
@@ -145,7 +145,7 @@ class Dispatch:
         return {"tools": sorted(tools, key=lambda tool: sort_key(tool["name"]))}
 
     async def _for_models(self, params: Params) -> dict[str, Any]:
-        """T-14: what a model is given, and not a member more."""
+        """What a model is given, and not a member more."""
         tools = [_described(one) for one in await self._for_users(ToolFilter())]
         return {"tools": tools}
 

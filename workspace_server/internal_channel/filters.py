@@ -1,4 +1,4 @@
-"""Which tools a program of the user wants to see: the filter of T-12. Pure."""
+"""Which tools a program of the user wants to see. Pure."""
 
 from __future__ import annotations
 

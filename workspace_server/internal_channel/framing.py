@@ -1,4 +1,4 @@
-"""Messages on a byte stream: after `Content-Length: N`, or one per line. Pure (T-164).
+"""Messages on a byte stream: after `Content-Length: N`, or one per line. Pure.
 
 The first bytes of a connection decide which form both ends use. Lengths are bytes, never characters. What is
 in a message is not looked at.

@@ -1,4 +1,4 @@
-"""What is configured about model providers: one file of the user's, one of the workspace's (T-167).
+"""What is configured about model providers: one file of the user's, one of the workspace's.
 
 A file is a JSON object whose `providers` is an array of objects with a `name`; every other member is kept.
 The two files are never merged: who asks says which. API keys are not here but in the secret store. It blocks.
@@ -51,7 +51,7 @@ class ProviderConfig:
         return None if self._root is None else self._root / WORKSPACE_FOLDER / FILE
 
     def providers(self, scope: Scope, provider: str = EVERY) -> list[dict[str, Any]]:
-        """What one scope says about a provider (in any case), or about every one: T-167's entries.
+        """What one scope says about a provider (in any case), or about every one.
 
         Raises:
             ConfigUnavailable: the file is there and cannot be used.
@@ -133,7 +133,7 @@ class ProviderConfig:
 
 
 def _read(path: Path, scope: Scope) -> bytes | None:
-    """The workspace's content is not ours: a link in it could lead to any file of the user's (LM4)."""
+    """The workspace's content is not ours: a link in it could lead to any file of the user's."""
     if scope == "workspace":
         try:
             _refuse_link(path.parent)

@@ -41,7 +41,7 @@ def make_channel(
         config_dir, state_dir, runtime_dir: the user's folders.
         store: the secrets, shared with whoever else needs them.
         toolbox: the tools of the workspace as such a program may use them.
-        prefix: the beginning of internal tools' names (D-7).
+        prefix: the beginning of internal tools' names.
     """
     config = ProviderConfig(config_dir, root, state_dir / "locks")
     address = new_address(runtime_dir, workspace)

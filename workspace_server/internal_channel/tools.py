@@ -1,4 +1,4 @@
-"""The internal tools: what programs of the user may ask for, and no model ever sees (T-165 to T-168).
+"""The internal tools: what programs of the user may ask for, and no model ever sees.
 
 How they are reached is `dispatch.py`. Arguments are checked by hand: the usual messages quote values, and a
 value here may be a secret.
@@ -71,7 +71,7 @@ class InternalTools:
         store: the secrets.
         config: what is configured about providers.
         root: the workspace's root, None without a workspace.
-        prefix: the beginning of their names (D-7).
+        prefix: the beginning of their names.
     """
 
     def __init__(

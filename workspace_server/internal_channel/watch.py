@@ -1,4 +1,4 @@
-"""What peers of the internal channel are told when secrets or configuration change (T-169): names, no values.
+"""What peers of the internal channel are told when secrets or configuration change: names, no values.
 
 It looks when it is asked to; who listens and how often to look is `channel.py`.
 """

@@ -1,4 +1,4 @@
-"""`completion/complete`: values for an argument of a prompt or a template (T-119, T-154).
+"""`completion/complete`: values for an argument of a prompt or a template.
 
 Names of tools are completed here; for everything else the source that has it is asked.
 """

@@ -1,4 +1,4 @@
-"""Everything about a workspace's tools for the person at the terminal: shown, hidden, and why (T-39).
+"""Everything about a workspace's tools for the person at the terminal: shown, hidden, and why.
 
 For the manager and its command line only; clients get lists. Pure.
 """
@@ -22,7 +22,7 @@ BYTES_PER_TOKEN: Final = 4
 def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     """`{ok, tools, sources, issues}`.
 
-    A tool has `name`, `source` and its `kind`, `group` (T-29), `visibility`, `listed` (in normal mode),
+    A tool has `name`, `source` and its `kind`, `group`, `visibility`, `listed` (in normal mode),
     `state` (`callable`, `hidden` or `pending`), `reason` where it cannot be called, the `tokens` its
     definition costs, and its `description`.
     """

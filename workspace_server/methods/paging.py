@@ -1,4 +1,4 @@
-"""Pages of a sorted list, with cursors that need no memory (T-183). Pure.
+"""Pages of a sorted list, with cursors that need no memory. Pure.
 
 A cursor names the last entry of the page before, so that entries which come and go in between never
 make another one appear twice or be left out.

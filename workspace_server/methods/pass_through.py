@@ -37,7 +37,7 @@ _STATUS: Final[Mapping[int, int]] = {
     inbound.MISSING_CAPABILITY: 400,
     inbound.UNSUPPORTED_VERSION: 400,
 }
-"""HTTP status of a server's own errors (M3, M4, M7, M8); that of all others is 200."""
+"""HTTP status of a server's own errors; that of all others is 200."""
 _OLDER_TASKS: Final = "tasks"
 """A capability of 2025-11-25 whose methods mean something else than those of the extension after it."""
 
@@ -84,7 +84,7 @@ class Transparent:
         return self._seen[1]
 
     async def _discover(self, asked: Asked, view: View, source: Source) -> Outcome | None:
-        """What the server says of itself, but for the revisions, which are those spoken here (M9)."""
+        """What the server says of itself, but for the revisions, which are those spoken here."""
         try:
             async with asyncio.timeout(GREETING_S):
                 greeting = await source.greeting()
@@ -160,7 +160,7 @@ async def _finished(outcome: Outcome | None, source: Source) -> Outcome | None:
 
 
 def _signed(result: msgspec.Raw, server: Mapping[str, Any]) -> msgspec.Raw:
-    """A result of the older era with what the newer one adds: who answered (M9)."""
+    """A result of the older era with what the newer one adds: who answered."""
     text = jsonrpc.bytes_of(result)
     signature = jsonrpc.raw({names.META_SERVER: server})
     members = jsonrpc.members_of(text) if b'"_meta"' in text else {}

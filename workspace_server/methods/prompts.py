@@ -1,4 +1,4 @@
-"""The prompts of a workspace: those of its sources, under names of ours (T-119)."""
+"""The prompts of a workspace: those of its sources, under names of ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The resources of a workspace: its tools (`tool_resources.py`), then those of its sources (T-119).
+"""The resources of a workspace: its tools (`tool_resources.py`), then those of its sources.
 
 Who is asked for a URI is decided here; how, in `calls/mcp_requests.py`.
 """
@@ -28,7 +28,7 @@ UNLIKELY_S: Final = 10.0
 SUBSCRIBE_S: Final = 10.0
 """How long sources may take to say whether they tell of a resource."""
 _NOT_FOUND: Final = frozenset({jsonrpc.INVALID_PARAMS, jsonrpc.METHOD_NOT_FOUND, jsonrpc.RESOURCE_NOT_FOUND})
-"""What servers answer to a URI they do not have; the last one is from the era of sessions (row C10)."""
+"""What servers answer to a URI they do not have; the last one is from the era of sessions."""
 
 
 def entries(view: View) -> list[Mapping[str, Any]]:

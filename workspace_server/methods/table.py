@@ -1,4 +1,4 @@
-"""The method table: what a workspace server answers, statelessly, in revision 2026-07-28 (M7 to M12, M19).
+"""The method table: what a workspace server answers, statelessly, in revision 2026-07-28.
 
 Envelopes were checked in `protocol.inbound`; `subscriptions/listen`, which does not end, is `http/listen.py`.
 """
@@ -59,7 +59,7 @@ class Methods:
     Args:
         calls: runs the tools.
         version: version of the product, for `serverInfo`.
-        page_size: the most entries of one list page (T-183).
+        page_size: the most entries of one list page.
     """
 
     def __init__(self, calls: Calls, version: str, page_size: int = paging.PAGE_SIZE) -> None:
@@ -155,7 +155,7 @@ class Methods:
         return await method(asked)
 
     def _finished(self, outcome: Mapping[str, Any] | msgspec.Raw) -> Mapping[str, Any] | msgspec.Raw:
-        """Every result we author says that it is complete, and whose it is (M9, M10)."""
+        """Every result we author says that it is complete, and whose it is."""
         if isinstance(outcome, msgspec.Raw):
             return outcome
         own = outcome.get("_meta")

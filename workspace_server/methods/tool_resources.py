@@ -1,4 +1,4 @@
-"""The tools as resources: their names, one tool, its schema; and completion of names (T-151 to T-154).
+"""The tools as resources: their names, one tool, its schema; and completion of names.
 
 Resources of the sources are `resources.py`.
 """
@@ -49,7 +49,7 @@ def entries(view: View) -> list[dict[str, Any]]:
 
 
 def read(asked: Asked, view: View) -> Outcome:
-    """The result of `resources/read` of one of these, or -32602 with the URI in its data (M19)."""
+    """The result of `resources/read` of one of these, or -32602 with the URI in its data."""
     uri = asked.inbound.name or ""
     if uri == names.URI_NAMES:
         return _contents(uri, {"tools": [offered.name for offered in view.tools]})
@@ -66,7 +66,7 @@ def read(asked: Asked, view: View) -> Outcome:
 
 
 def not_found(asked: Asked, uri: str) -> Rejection:
-    """The answer to a URI that nobody has a resource for (M19)."""
+    """The answer to a URI that nobody has a resource for."""
     data = {"uri": uri, "details": {"uri": uri}}
     return Rejection(200, jsonrpc.INVALID_PARAMS, f"Resource not found: {uri}", asked.request.id, data)
 

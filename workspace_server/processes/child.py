@@ -84,7 +84,7 @@ class Child:
             command: what to run.
             stdin: True for a pipe, bytes for this content and then the end of the file, False for nothing.
             name: for logs and the names of tasks.
-            on_stderr: gets its lines of standard error, cleaned, at most 100 per second (T-105).
+            on_stderr: gets its lines of standard error, cleaned, at most 100 per second.
 
         Raises:
             StartFailed: missing, not executable, folder gone, limits not possible. Nothing is left of it.
@@ -122,7 +122,7 @@ class Child:
         """Write to standard input, whole or not at all in the eyes of other writers.
 
         Raises:
-            WriteFailed: not taken within `timeout_s` seconds (T-104), or nobody reads any more; then every
+            WriteFailed: not taken within `timeout_s` seconds, or nobody reads any more; then every
                 later write fails as well.
         """
         if self._stdin is None:
@@ -151,7 +151,7 @@ class Child:
         return self.returncode
 
     async def stop(self, *, polite_s: float = 2.0, term_s: float = 5.0) -> None:
-        """End the process and everything it started; afterwards nothing of it is left (T-90, F29, F30).
+        """End the process and everything it started; afterwards nothing of it is left.
 
         Its standard input is closed; after `polite_s` seconds its group gets TERM, after `term_s` more KILL,
         and then whatever still carries the mark. Each step is left out where nothing is left to do. Unread

@@ -1,4 +1,4 @@
-"""The environment a child begins with: named variables of ours, so that no secret goes with them (T-70, SE1).
+"""The environment a child begins with: named variables of ours, so that no secret goes with them.
 
 What a configuration declares on top is the caller's; so is the PATH, see `login_shell.py`.
 """
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 PASSED_ON: Final = ("HOME", "LOGNAME", "USER", "PATH", "SHELL", "TERM", "LANG", "TZ", "TMPDIR")
-_FUNCTION: Final = "()"  # how shells once exported functions, and ran what followed them (SE3)
+_FUNCTION: Final = "()"  # how shells once exported functions, and ran what followed them
 
 
 def base(environ: Mapping[str, str], path: str | None, workspace: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
 class Ring:
-    """The last 64 KiB that were fed to it (T-105)."""
+    """The last 64 KiB that were fed to it."""
 
     def __init__(self) -> None:
         self._data = bytearray()

@@ -1,7 +1,7 @@
 """Validation errors in words for the model that wrote the arguments.
 
 Each message says what to write instead. Values are cut short, and those a schema marks as secret are not
-shown at all; the engine's own messages, which quote values whole, are never used. Source: T-172, T-173.
+shown at all; the engine's own messages, which quote values whole, are never used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Mcp-Param-*` headers: they must repeat the arguments that a tool's schema annotates (row M6). Pure."""
+"""`Mcp-Param-*` headers: they must repeat the arguments that a tool's schema annotates. Pure."""
 
 from __future__ import annotations
 

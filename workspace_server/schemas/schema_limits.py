@@ -1,7 +1,7 @@
 """What can be said of a JSON Schema without an instance: its size, its references, its cost, its secrets.
 
 Foreign schemas come from servers nobody has read. This file looks at their shape before an engine compiles
-them; checking arguments against them is `validation.py`. Source: T-18, T-173.
+them; checking arguments against them is `validation.py`.
 """
 
 from __future__ import annotations

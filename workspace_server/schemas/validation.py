@@ -2,7 +2,7 @@
 
 Every origin is checked alike. Deliberately not a full JSON Schema service: no network, no remote references,
 a bounded amount of work, and words instead of the engine's messages. What a schema itself may be is judged
-with `schema_limits.py`, the words are in `argument_messages.py`. Source: T-18, T-172, T-173.
+with `schema_limits.py`, the words are in `argument_messages.py`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Validator:
     why arguments are let through without a check (issue `TOOL_SCHEMA_UNCHECKED`).
 
     Raises:
-        ValueError: the schema cannot be served; the message says why, for a person (T-18).
+        ValueError: the schema cannot be served; the message says why, for a person.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -230,9 +230,9 @@ def validator_for(schema: Mapping[str, Any]) -> Validator:
 
 
 def invalid_arguments_result(tool: Tool, problems: Sequence[Problem]) -> ToolResult:
-    """The answer to arguments that do not fit: a result, so that a model can correct itself (T-172, D-6).
+    """The answer to arguments that do not fit: a result, so that a model can correct itself.
 
-    The object is in `structuredContent`, or in `_meta` for a tool with an `outputSchema` (D-14).
+    The object is in `structuredContent`, or in `_meta` for a tool with an `outputSchema`.
     """
     message = f"invalid arguments for {tool.name}"
     uri = names.URI_SCHEMA + quote(tool.name, safe="")

@@ -1,1 +1,1 @@
-"""Where the user's API keys are kept: found in several places, written to the safest one (T-165, T-166)."""
+"""Where the user's API keys are kept: found in several places, written to the safest one."""

@@ -1,4 +1,4 @@
-"""Which secrets changed, whoever changed them: this process, or another one that uses the same store (T-169).
+"""Which secrets changed, whoever changed them: this process, or another one that uses the same store.
 
 It tells keys, never values, and knows nothing of who wants to hear of them. Secrets that are provided from
 outside do not change while a process lives.

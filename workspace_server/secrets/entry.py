@@ -1,6 +1,6 @@
 """The words of the secret store: what a key may be, what a value may be, and how it can fail. No I/O.
 
-A value appears in no `repr`, message or log line of this package (T-171); keys do.
+A value appears in no `repr`, message or log line of this package; keys do.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class Entry:
 
 
 def entry_name(key: str) -> str:
-    """The name a secret has in every place: `openllm.<key>` (T-166)."""
+    """The name a secret has in every place: `openllm.<key>`."""
     return f"openllm.{key}"
 
 
 def check_key(key: str) -> None:
-    """Raise InvalidEntry unless `key` fits T-166."""
+    """Raise InvalidEntry unless `key` is well-formed."""
     if _KEY.match(key) is None:
         raise InvalidEntry("key", f"expected a name that matches {KEY_PATTERN}")
 

@@ -25,7 +25,7 @@ Keys = list[str]
 
 
 class SecretStore(Protocol):
-    """Secrets by key. Every method raises InvalidEntry for a key that does not fit T-166.
+    """Secrets by key. Every method raises InvalidEntry for a malformed key.
 
     All raise SecretsUnavailable when a place that would have to be asked cannot be.
     """

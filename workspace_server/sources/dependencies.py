@@ -59,6 +59,6 @@ class Surroundings:
         return {**self._shell.result(), **self.environ} if self._shell and asked else self.environ
 
     async def child_environment(self) -> Mapping[str, str]:
-        """What every child sees before anything is declared for it (T-70)."""
+        """What every child sees before anything is declared for it."""
         shell = await self.shell()
         return environment.base(self.environ, shell.get("PATH"), self.root)

@@ -45,7 +45,7 @@ class Making:
         self._cache: ListCache | None = None
 
     def script(self, identity: str, scripts: Scripts, trust: Trust) -> Source:
-        """The script tools of the workspace, of the user, or of the system (T-59)."""
+        """The script tools of the workspace, of the user, or of the system."""
         from workspace_server.sources.scripts.source import ScriptSource  # noqa: PLC0415
 
         around, own = self._around, identity == "script"
@@ -62,7 +62,7 @@ class Making:
         )
 
     def code(self) -> Source:
-        """The tool that runs any code (T-80)."""
+        """The tool that runs any code."""
         from workspace_server.sources.scripts.code import CodeSource  # noqa: PLC0415
 
         around = self._around

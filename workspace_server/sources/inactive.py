@@ -1,4 +1,4 @@
-"""A configured server that does nothing: switched off, or waiting for the user's trust (T-88, T-111).
+"""A configured server that does nothing: switched off, or waiting for the user's trust.
 
 It is there so that people see it; it never starts and never connects.
 """
@@ -62,6 +62,6 @@ class WaitingSource(Source):
 
 
 def pending_issue(what: str, verdict: Verdict, root: str) -> Issue:
-    """The issue of content of the workspace that the user has not allowed (T-62)."""
+    """The issue of content of the workspace that the user has not allowed."""
     why = "changed since you trusted it" if verdict == "changed" else "not trusted yet"
     return Issue("warning", "trust", "TRUST_PENDING", f"{what}: {why}", details=trust_command(root))

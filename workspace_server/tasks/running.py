@@ -159,7 +159,7 @@ class Running:
         return await self._put(jsonrpc.raw(request))
 
     async def _undeclared(self, wanted: Mapping[str, Any]) -> RpcError:
-        """A client without the capability for a question gets the error that the call would have got (M8)."""
+        """A client without the capability for a question gets the error that the call would have got."""
         text = f"this call needs a client that declares {input_requests.spelt(wanted)}"
         self._failure = RpcError(
             inbound.MISSING_CAPABILITY, text, jsonrpc.raw({"requiredCapabilities": wanted})

@@ -1,1 +1,1 @@
-"""The two meta-tools: finding tools by words, and calling one that was found (groups D and E)."""
+"""The two meta-tools: finding tools by words, and calling one that was found."""

@@ -1,7 +1,4 @@
-"""What a list says of the two meta-tools. What they do is `tool.py` and `execute.py`.
-
-Source: T-40, T-53.
-"""
+"""What a list says of the two meta-tools. What they do is `tool.py` and `execute.py`."""
 
 from __future__ import annotations
 

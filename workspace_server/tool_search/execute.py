@@ -1,4 +1,4 @@
-"""The tool `execute_tool`: takes the call inside its arguments out, byte for byte (T-53 to T-58). Pure.
+"""The tool `execute_tool`: takes the call inside its arguments out, byte for byte. Pure.
 
 It decides nothing about the tool that is named; the call goes on as if it had come directly.
 """
@@ -20,7 +20,7 @@ NAME: Final = "execute_tool"
 MAX_SHOWN: Final = 128
 """Characters of an unknown name that are repeated."""
 _ARGUMENTS: Final = ("arguments", "parameters")
-"""What models call them; the first that is given counts (D-2)."""
+"""What models call them; the first that is given counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ Problem = Misfit | NoName
 def unwrap(arguments: msgspec.Raw) -> Unwrapped | Problem:
     """The call inside the arguments of `execute_tool`, given as JSON text.
 
-    One `execute_tool` inside another is unwrapped, too; a third is refused (T-58).
+    One `execute_tool` inside another is unwrapped, too; a third is refused.
     """
     outer = _unwrap(arguments, "")
     if not isinstance(outer, Unwrapped) or outer.name != NAME:
@@ -97,7 +97,7 @@ def _object(value: msgspec.Raw) -> msgspec.Raw | None:
 
 
 def problem_result(problem: Problem) -> ToolResult:
-    """The answer to a call that names no tool (T-56) or has arguments of the wrong form (T-172)."""
+    """The answer to a call that names no tool or has arguments of the wrong form."""
     if isinstance(problem, NoName):
         refusal = Refusal(
             Reason.INVALID_ARGUMENTS,
@@ -113,7 +113,7 @@ def problem_result(problem: Problem) -> ToolResult:
 
 
 def not_found(name: str, nearest: Sequence[str]) -> ToolResult:
-    """The answer to a name no callable tool has; `nearest` are at most five callable ones like it (T-56)."""
+    """The answer to a name no callable tool has; `nearest` are at most five callable ones like it."""
     shown = name if len(name) <= MAX_SHOWN else f"{name[: MAX_SHOWN - 1]}…"
     message = f"Tool not found: {shown}. Use tool_search to discover available tools."
     step = "search for what the tool should do"

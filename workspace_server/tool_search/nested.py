@@ -1,6 +1,6 @@
 """Hits, those of remotes that search for themselves, and how the two become one list. Pure.
 
-Asking the remotes, and in what time, is not decided here. Source: T-41, T-44, D-3.
+Asking the remotes, and in what time, is not decided here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Hit:
     keywords: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The hit as it is answered; `keywords` only where there are any (T-41)."""
+        """The hit as it is answered; `keywords` only where there are any."""
         shown: dict[str, Any] = {
             "name": self.name,
             "description": self.description,

@@ -1,7 +1,7 @@
 """How well a tool fits a query: the tiers, written down one after the other. Pure.
 
 This is the definition, one tool at a time. `index.py` gives the same scores for thousands of tools at once; a
-test holds it to this file. Source: group D of the contract, T-46 to T-52.
+test holds it to this file.
 """
 
 from __future__ import annotations

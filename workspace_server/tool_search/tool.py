@@ -1,7 +1,7 @@
 """The tool `tool_search`: reads what was asked for, has an index of the view, words the answer.
 
 Scores are defined in `scoring.py`; the index is `index.py`. Which tools a caller may find is not decided
-here. Source: T-40 to T-45.
+here.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class SearchTool:
         arguments: Mapping[str, Any],
         foreign: Sequence[Hit] = (),
     ) -> ToolResult:
-        """The answer to a call of `tool_search`; arguments that make no sense are read as if absent (T-40).
+        """The answer to a call of `tool_search`; arguments that make no sense are read as if absent.
 
         Args:
             tools: what may be found; read only if `version` is new.
             version: the same object as before where the tools are the same as before.
             arguments: decoded, unchecked.
-            foreign: hits of remotes under their names here, without those that may not be called (T-44).
+            foreign: hits of remotes under their names here, without those that may not be called.
         """
         index = await self._index_of(tools, version)
         return answer(find(index, read_query(_query(arguments)), _limit(arguments), foreign))
@@ -94,7 +94,7 @@ def _hit(tool: Searchable, score: float) -> Hit:
 
 
 def answer(found: Found) -> ToolResult:
-    """The result of a search: the same hits as JSON text and as structured content (T-41, T-42)."""
+    """The result of a search: the same hits as JSON text and as structured content."""
     hits = [hit.as_dict() for hit in found.hits]
     structured = {"results": hits, "total": found.total, "truncated": found.total > len(hits)}
     # verbatim, or a schema could read differently in the two

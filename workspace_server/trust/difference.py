@@ -1,6 +1,6 @@
 """What changed between what was trusted and what is there now, for a person to read. Pure, and bounded.
 
-All text here may be hostile: it is escaped before it is compared line by line (MO4).
+All text here may be hostile: it is escaped before it is compared line by line.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ _LABEL: Final = b"lm-tools-bridge trust item 1\n"
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing of a workspace that runs only with the user's consent (TR2).
+    """One thing of a workspace that runs only with the user's consent.
 
     Neither mapping is changed once the item is made.
 
@@ -96,4 +96,4 @@ def _worded(value: object) -> dict[str, str]:
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # names that are no UTF-8 arrive as surrogates (TR9)
+    return text.encode("utf-8", "surrogatepass")  # names that are no UTF-8 arrive as surrogates

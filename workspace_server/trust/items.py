@@ -94,7 +94,7 @@ class ItemMaker:
         return self._item(remote_key(server.namespace), title, facts, {})
 
     def settings(self, configuration: Configuration) -> Item | None:
-        """The item of what the workspace's settings would widen; None where they only narrow (T-28)."""
+        """The item of what the workspace's settings would widen; None where they only narrow."""
         widening = configuration.widening
         facts: dict[str, Any] = {word: list(getattr(widening, name)) for name, word in _WORDS.items()}
         facts["defaults"] = [list(entry) for entry in configuration.widening_defaults or ()]

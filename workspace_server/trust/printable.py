@@ -1,4 +1,4 @@
-"""Hostile text made fit for a terminal: shown, never obeyed (MO4).
+"""Hostile text made fit for a terminal: shown, never obeyed.
 
 Escapes rather than removes, because a person decides by it what may run. Counterpart: `results.clean_text`.
 """

@@ -21,7 +21,7 @@ MAX_TEXTS: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """One folder: its link-free path, and which one it is on its file system (TR2)."""
+    """One folder: its link-free path, and which one it is on its file system."""
 
     path: str
     device: int

@@ -1,7 +1,7 @@
 """What the user has trusted, one file per workspace in the user's state folder. Fails closed.
 
 Whatever is wrong with the store (damaged, somebody else's, open to others, unreadable), nothing is trusted
-and `issue` says why. Nothing inside a workspace is believed, nor is a store that lies inside one (TR5).
+and `issue` says why. Nothing inside a workspace is believed, nor is a store that lies inside one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class TrustStore:
         self._read: dict[str, tuple[_Stamp, Record | Unusable]] = {}
 
     def verdict(self, root: Path, item: Item) -> Verdict:
-        """Whether exactly this content was trusted for exactly this folder (TR2 to TR4)."""
+        """Whether exactly this content was trusted for exactly this folder."""
         return self.verdicts(root, {item.key: item.digest()})[item.key]
 
     def verdicts(self, root: Path, digests: Mapping[str, str]) -> dict[str, Verdict]:

@@ -160,7 +160,7 @@ def _is_listed(port: int, listed: str) -> bool:
 
 
 def _other_loopback(situation: Situation) -> Iterator[Finding]:
-    """A stranger on [::1] gets what a client sends to `localhost` (SP4)."""
+    """A stranger on [::1] gets what a client sends to `localhost`."""
     if situation.port is None:
         return
     try:

@@ -83,7 +83,7 @@ def unmatched(folder: str) -> Failure:
 
 
 def mcp_address() -> str:
-    """The running manager's MCP endpoint, as it says itself: never that of a squatter (LM6)."""
+    """The running manager's MCP endpoint, as it says itself: never that of a squatter."""
     address = ask("/status").get("address")
     if not isinstance(address, str):
         raise Failure("the running manager does not say its address", "restart it: lmtb stop; lmtb serve")

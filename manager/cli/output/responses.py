@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 TRUST_PENDING: Final = "TRUST_PENDING"
-"""The code of issues that a person answers; their details are the command (T-62)."""
+"""The code of issues that a person answers; their details are the command."""
 
 
 def objects(status: Mapping[str, Any], member: str) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """How verbs write what they have to say: plain aligned tables, times, sizes.
 
-Text from outside (names, paths, log lines) is escaped before it reaches a terminal (MO4). Imports little, so
+Text from outside (names, paths, log lines) is escaped before it reaches a terminal. Imports little, so
 that `lmtb status` is quick.
 """
 

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 from manager.cli.output.responses import TRUST_PENDING, objects, pending, worded
 
 DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
-"""States of a source whose tools do not work now (T-1)."""
+"""States of a source whose tools do not work now."""
 _BROKEN: Final = frozenset({"failed", "crash_looping"})
 """Those that do not end by themselves soon."""
 _TOLD: Final = frozenset({"SOURCE_UNAVAILABLE", "SOURCE_STARTING", TRUST_PENDING})

@@ -1,4 +1,4 @@
-"""The answer of a successful handshake: payload, guidance, and the text a model reads (M-50 to M-57)."""
+"""The answer of a successful handshake: payload, guidance, and the text a model reads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def payload(
 
 
 def next_steps(workspace: str, discovery: Mapping[str, Any], *, bound: bool) -> list[str]:
-    """What to do now, most useful first (M-56)."""
+    """What to do now, most useful first."""
     call = f'{names.CALL_TOOL} {{"name": <tool>, "arguments": {{…}}, "workspace": "{workspace}"}}'
     steps = [
         f"Call a tool by its name, or through {call}."
@@ -56,7 +56,7 @@ def next_steps(workspace: str, discovery: Mapping[str, Any], *, bound: bool) -> 
 
 
 def summary(answer: Mapping[str, Any]) -> str:
-    """The same answer as text, line by line (M-57)."""
+    """The same answer as text, line by line."""
     target, discovery = answer["target"], answer["discovery"]
     tools, issues = discovery["bridgedTools"], discovery["issues"]
     lines = [

@@ -1,4 +1,4 @@
-"""What the manager itself offers at the fixed door: two tools and two resources (M-35, M-88, M-101)."""
+"""What the manager itself offers at the fixed door: two tools and two resources."""
 
 from __future__ import annotations
 

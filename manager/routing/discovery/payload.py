@@ -1,7 +1,7 @@
 """From a workspace's tool list to the discovery payload: names, hints, issues, and whether it is partial.
 
 Pure. Fetching the list and the schemas is `manager/answers/catalog.py`. What cannot be trusted is
-said in an issue, never left out in silence (contract group D).
+said in an issue, never left out in silence.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MESSAGES: Final[Mapping[str, tuple[str, str, str]]] = {
 
 
 def issue(code: str, tool_name: str | None = None, details: str | None = None) -> Issue:
-    """An issue of the catalogue (M-70 to M-83)."""
+    """An issue of the catalogue."""
     level, category, message = _MESSAGES[code]
     return Issue("error" if level == "error" else "warning", category, code, message, tool_name, details)
 
@@ -63,7 +63,7 @@ _definition = msgspec.json.Decoder(_Definition)
 
 
 def usable_entries(entries: Iterable[msgspec.Raw]) -> tuple[list[Entry], list[Issue]]:
-    """What can be offered, in upstream order: named, not twice, no name of the manager's (M-64)."""
+    """What can be offered, in upstream order: named, not twice, no name of the manager's."""
     kept: list[Entry] = []
     issues: list[Issue] = []
     seen: set[str] = set()
@@ -92,14 +92,14 @@ def schema_in_list(entry: Entry) -> Mapping[str, Any] | None:
 
 
 def bridged_tool(entry: Entry, schema: Mapping[str, Any] | None) -> dict[str, str]:
-    """Name and description with its input hint (M-59, M-66 to M-68)."""
+    """Name and description with its input hint."""
     description = _definition.decode(entry.raw).description
     text = description if isinstance(description, str) else None
     return {"name": entry.name, "description": describe(text, schema or {})}
 
 
 def discovery(tools: Sequence[Mapping[str, str]], issues: Iterable[Issue]) -> dict[str, Any]:
-    """The payload: the same input gives the same bytes (M-58 to M-63)."""
+    """The payload: the same input gives the same bytes."""
     ordered = sorted(issues, key=lambda one: one.order)
     return {
         "callTool": {key: CALL_TOOL[key] for key in ("name", "description", "inputSchema")},
@@ -111,7 +111,7 @@ def discovery(tools: Sequence[Mapping[str, str]], issues: Iterable[Issue]) -> di
 
 
 def read_schema(content: object) -> tuple[Mapping[str, Any] | None, str | None]:
-    """The schema in a `resources/read` result's `contents`, or the code of what is wrong (M-77 to M-82)."""
+    """The schema in a `resources/read` result's `contents`, or the code of what is wrong."""
     if not isinstance(content, list) or not content:
         return None, "SCHEMA_CONTENT_MISSING"
     if not isinstance(content[0], Mapping):

@@ -30,7 +30,7 @@ _CODES: Final[Mapping[int, int]] = {
 
 
 def result(members: Mapping[str, Any]) -> dict[str, Any]:
-    """A result without what only the modern era has (M9 to M11): type, time to live, who answered."""
+    """A result without what only the modern era has: type, time to live, who answered."""
     kept = {name: value for name, value in members.items() if name not in _MODERN_MEMBERS}
     raw = kept.get("_meta", {})
     meta = jsonrpc.members_of(raw) if isinstance(raw, msgspec.Raw) else raw

@@ -33,7 +33,7 @@ def check_json(body: bytes) -> str | None:
     """What is wrong with the body as a text to be parsed, in words for the caller, or None.
 
     Refuses a byte order mark, invalid UTF-8, lone surrogate escapes, more than 128 levels and more than
-    200,000 values (M-10, M-11). Values are counted as commas and opening brackets outside of strings, which
+    200,000 values. Values are counted as commas and opening brackets outside of strings, which
     only counts empty containers twice. Where the syntax is broken the count holds up to the break, so that a
     parser, which stops there, never goes deeper than was allowed here.
     """

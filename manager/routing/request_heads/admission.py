@@ -47,7 +47,7 @@ ANSWER_HEADERS: Final[tuple[tuple[str, str], ...]] = (
     ("X-Content-Type-Options", "nosniff"),
     ("X-Frame-Options", "DENY"),
 )
-"""On every answer (BR5, BR6). A handler may set its own `Cache-Control` or policy; none ever sets CORS."""
+"""On every answer. A handler may set its own `Cache-Control` or policy; none ever sets CORS."""
 
 _MODERN_ROUTING: Final = frozenset({b"mcp-protocol-version", b"mcp-method", b"mcp-name"})
 _SINGLETONS: Final = _MODERN_ROUTING | {
@@ -100,7 +100,7 @@ class _Head:
 
 
 def refuse(facts: RequestFacts, rules: DoorRules) -> DoorRefusal | None:
-    """The first rule this request breaks, or None when it may go on (M-9, M-10, SP1, SP2, BR1 to BR4)."""
+    """The first rule this request breaks, or None when it may go on."""
     head = _read(facts)
     for rule in _LADDER:
         refusal = rule(head, rules)
@@ -110,7 +110,7 @@ def refuse(facts: RequestFacts, rules: DoorRules) -> DoorRefusal | None:
 
 
 def is_mcp_target(target: str) -> bool:
-    """Whether the request target is a door for JSON-RPC messages (M-4)."""
+    """Whether the request target is a door for JSON-RPC messages."""
     path = target.partition("?")[0].rstrip("/")
     return path == "/mcp" or (path.startswith("/w/") and path.endswith("/mcp"))
 

@@ -55,7 +55,7 @@ class Arrival:
         workspace: the id of the workspace that its path names.
         fields: its header fields by the names of `protocol.headers`, others by their names in lower case. The
             id of a session may be empty here: it is told beside what all such heads say (`reader.py`).
-        accepts_json, accepts_events: which forms of answer the client takes (M-28).
+        accepts_json, accepts_events: which forms of answer the client takes.
         claims: what it says of its workspace, without a session and without its body.
         passed: the header fields that cross to the workspace server.
         passed_legacy: those of them for a legacy request, which gets the protocol's own anew.

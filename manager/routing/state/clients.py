@@ -1,4 +1,4 @@
-"""Who asked lately, and how each request said which workspace it is for (M-154).
+"""Who asked lately, and how each request said which workspace it is for.
 
 For people who wonder why a client got the tools it got. A table in memory, bounded in both directions; what
 the numbers mean is shown by `admin/status.py`.

@@ -145,7 +145,7 @@ class Life:
         return max(0.0, self.not_before - now)
 
     def forgive(self) -> None:
-        """Lift the back-off once: a handshake asks for an immediate try (M-42)."""
+        """Lift the back-off once: a handshake asks for an immediate try."""
         self.not_before = 0.0
 
     @property

@@ -25,7 +25,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class PortExhausted:
-    """No port from `start` up to 65535 is free (M-137)."""
+    """No port from `start` up to 65535 is free."""
 
     start: int
 
@@ -49,7 +49,7 @@ class Leases:
         bindable: Callable[[int], bool],
         present: int | None = None,
     ) -> int | PortExhausted:
-        """Give `session_id` the first free port from `start` upwards (M-132 to M-137).
+        """Give `session_id` the first free port from `start` upwards.
 
         Args:
             session_id: the asker. A lease it has from `start` upwards is renewed, a lower one released.
@@ -75,7 +75,7 @@ class Leases:
         return PortExhausted(start)
 
     def release(self, session_id: str) -> Lease | None:
-        """End a reservation: its holder sent a heartbeat or said bye (M-136). Returns it if there was one."""
+        """End a reservation: its holder sent a heartbeat or said bye. Returns it if there was one."""
         lease = self._leases.pop(session_id, None)
         if lease is not None:
             self._ports.discard(lease.port)
@@ -93,7 +93,7 @@ class Leases:
         return expired
 
     def current(self) -> tuple[Lease, ...]:
-        """The reservations as of the last call that told the time, the oldest first (M-150)."""
+        """The reservations as of the last call that told the time, the oldest first."""
         return tuple(self._leases.values())
 
     def _keep(self, session_id: str, port: int, now: float) -> int:

@@ -30,10 +30,10 @@ class State(Enum):
 
     STARTING = "starting"  # registered; its port has not yet answered with its nonce
     READY = "ready"
-    STANDBY = "standby"  # as good as ready, but another one holds its root (M-123)
+    STANDBY = "standby"  # as good as ready, but another one holds its root
     SUSPECT = "suspect"  # may be matched; health must be asked before the next call, and only that ends it
     UNHEALTHY = "unhealthy"  # gets neither calls nor secrets; see the cause
-    LISTED = "listed"  # an editor: shown, never matched (M-145)
+    LISTED = "listed"  # an editor: shown, never matched
     GONE = "gone"
 
 
@@ -82,7 +82,7 @@ _IN_LINE: Final = frozenset({State.READY, State.STANDBY, State.SUSPECT})
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """One registered server, as its last heartbeat described it (M-141).
+    """One registered server, as its last heartbeat described it.
 
     `secret` must never be shown; an editor has none. `cause` says why it is unhealthy. `registered_at` and
     `last_seen` are the caller's monotonic seconds. `misses` counts health questions without an answer.
@@ -105,7 +105,7 @@ class Registration:
 
     @property
     def root(self) -> str:
-        """The folder that gives the workspace its id (M-122)."""
+        """The folder that gives the workspace its id."""
         return self.workspace_folders[0]
 
     @property
@@ -126,7 +126,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """The outcome of a heartbeat. `first`: the sender must be told `record.secret` (M-139)."""
+    """The outcome of a heartbeat. `first`: the sender must be told `record.secret`."""
 
     first: bool
     record: Registration
@@ -145,7 +145,7 @@ class Registrations:
         self._slept = 0.0
 
     def heartbeat(self, message: Heartbeat, now: float, secret_factory: Callable[[], str]) -> Registered:
-        """Register a server or replace its record (M-139, M-141).
+        """Register a server or replace its record.
 
         An unknown id, or a known one with another nonce or kind, is a new server: it gets a secret and starts
         from the beginning. With a new address a server must be confirmed again, but stays in matching.
@@ -163,7 +163,7 @@ class Registrations:
         return Registered(old is None, self._records[record.session_id], tuple(self._changes()))
 
     def health_answered(self, asked: Registration, echoed: str | None) -> list[Change]:
-        """Take the answer to a health question (M-142, M-144).
+        """Take the answer to a health question.
 
         Args:
             asked: the record as it was when the question went out. If it has another address or nonce by now,
@@ -190,19 +190,19 @@ class Registrations:
         return self._changes()
 
     def bye(self, session_id: str) -> list[Change]:
-        """Forget a server that leaves (M-147)."""
+        """Forget a server that leaves."""
         if session_id in self._records:
             self._apply(session_id, Event.LEFT)
         return self._changes()
 
     def exited(self, pid: int) -> list[Change]:
-        """Forget the servers of a process that is seen to have ended (M-143)."""
+        """Forget the servers of a process that is seen to have ended."""
         for session_id in [record.session_id for record in self._records.values() if record.pid == pid]:
             self._apply(session_id, Event.LEFT)
         return self._changes()
 
     def sweep(self, now: float) -> list[Change]:
-        """Let silence tell (M-143). To be called every `SWEEP_EVERY_S` while anything is registered."""
+        """Let silence tell. To be called every `SWEEP_EVERY_S` while anything is registered."""
         awake = self._awake(now)
         for session_id, heard in list(self._heard.items()):
             if awake - heard >= FORGOTTEN_AFTER_S:
@@ -216,7 +216,7 @@ class Registrations:
         return tuple(self._records[line[0]] for line in self._lines.values())
 
     def for_root(self, root: str) -> Registration | None:
-        """The server that holds a root (M-123)."""
+        """The server that holds a root."""
         line = self._lines.get(root)
         return self._records[line[0]] if line else None
 
@@ -234,7 +234,7 @@ class Registrations:
         return tuple(self._records.values())
 
     def _awake(self, now: float) -> float:
-        """Seconds in which heartbeats could have been heard: sleep makes nobody silent (M-196)."""
+        """Seconds in which heartbeats could have been heard: sleep makes nobody silent."""
         gap = 0.0 if self._last_now is None else now - self._last_now
         if gap > LONGEST_WAKING_GAP_S:
             self._slept += gap

@@ -81,7 +81,7 @@ class Sessions:
 
     @property
     def is_full(self) -> bool:
-        """Whether another session would be one too many (M-32)."""
+        """Whether another session would be one too many."""
         return len(self._by_id) >= self._limit
 
     def add(self, session: Session) -> None:
@@ -93,10 +93,10 @@ class Sessions:
         return self._by_id.get(identity)
 
     def get(self, identity: str, now: float, *, uses: bool = True) -> Session | None:
-        """The live session of this id, marked as seen; None when unknown or expired (M-24).
+        """The live session of this id, marked as seen; None when unknown or expired.
 
         Args:
-            uses: whether asking makes it a used session; a notification does not (M-32).
+            uses: whether asking makes it a used session; a notification does not.
         """
         session = self._by_id.get(identity)
         if session is None or (now - session.seen >= self._soonest_s and self._has_expired(session, now)):
@@ -115,7 +115,7 @@ class Sessions:
         return self._by_id.pop(identity, None)
 
     def sweep(self, now: float) -> list[Session]:
-        """Remove and return what has expired: idle too long, or never used after `initialize` (M-32)."""
+        """Remove and return what has expired: idle too long, or never used after `initialize`."""
         expired = [session for session in self._by_id.values() if self._has_expired(session, now)]
         for session in expired:
             del self._by_id[session.id]
@@ -134,5 +134,5 @@ def heard_by(sessions: Collection[Session]) -> set[str]:
 
 
 def is_well_formed(identity: str) -> bool:
-    """Whether a client's text can be a session id: 1 to 128 visible ASCII characters (M-25)."""
+    """Whether a client's text can be a session id: 1 to 128 visible ASCII characters."""
     return MIN_ID <= len(identity) <= MAX_ID and all(0x21 <= ord(character) <= 0x7E for character in identity)

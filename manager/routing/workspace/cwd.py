@@ -14,7 +14,7 @@ from urllib.parse import unquote_to_bytes
 from manager.folder import CwdProblem, CwdProblemKind
 
 MAX_BYTES: Final = 4096
-"""Longest path that is looked at, in bytes of UTF-8 (M-38)."""
+"""Longest path that is looked at, in bytes of UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +48,11 @@ _WINDOWS_ABSOLUTE: Final = re.compile(r"[A-Za-z]:\\|\\\\[^\\?.][^\\]*\\[^\\]")
 def parse_cwd(text: object, *, ambient: bool, windows: bool) -> CwdCandidates | Absent | CwdProblem:
     """Read a cwd as a client sent it. Never raises.
 
-    `ambient` says where it came from: True for what a client's configuration sends along (query, header,
-    `_meta`, roots), where an unexpanded placeholder is silence (M-112); False for an argument somebody wrote,
-    where it is the problem `relative`. `windows` says whose paths are meant. `file:` URIs are decoded
-    (M-120); a text with blanks around it is tried as it stands, then trimmed. Paths may hold lone surrogates
-    for bytes that are no UTF-8 (PEP 383). Problems found here: `relative`, `malformed`, `too_long` (M-38).
+     `ambient` says where it came from: True for what a client's configuration sends along (query, header,
+     `_meta`, roots), where an unexpanded placeholder is silence; False for an argument somebody wrote,
+     where it is the problem `relative`. `windows` says whose paths are meant. `file:` URIs are decoded
+    ; a text with blanks around it is tried as it stands, then trimmed. Paths may hold lone surrogates
+     for bytes that are no UTF-8 (PEP 383). Problems found here: `relative`, `malformed`, `too_long`.
     """
     if not isinstance(text, str) or not text.strip():
         return Absent()
@@ -99,7 +99,7 @@ def _decode_uri(uri: str) -> str | None:
 
 
 def plain_windows_path(path: str) -> str:
-    r"""Write a Windows path the usual way (M-121).
+    r"""Write a Windows path the usual way.
 
     `C:/x`, `/C:/x` (from a URI) and `\\?\C:\x` become `C:\x`; `\\?\UNC\h\s\x` becomes `\\h\s\x`.
     """

@@ -49,7 +49,7 @@ def match(
     home: FolderIdentity | None,
     auto_start: bool,
 ) -> Match | None:
-    """Find the workspace of a folder (M-116 to M-119, M-124, M-125), or None.
+    """Find the workspace of a folder, or None.
 
     `ancestors` goes from the folder up to the root of the tree, as in `FolderFacts`. Marks count only with
     `auto_start`, never on the folder `home` nor on the root of the tree; either may still be *known*.
@@ -74,7 +74,7 @@ def _nearest_known(ancestors: Sequence[Ancestor], known: Collection[KnownRoot]) 
     by_path = {root.root: root for root in ordered}
     by_identity = {root.identity: root for root in ordered if root.identity is not None}
     for level, ancestor in enumerate(ancestors):
-        # the path first: a folder made anew under the same path is the same workspace (M-126)
+        # the path first: a folder made anew under the same path is the same workspace
         root = by_path.get(ancestor.path) or by_identity.get(ancestor.identity)
         if root is not None:
             return Match(root.root, root.workspace_id, level)

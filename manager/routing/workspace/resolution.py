@@ -2,7 +2,7 @@
 
 Rungs: the path, an explicit argument, the session's binding, the ambient query or header, the folder Codex
 tells of, the client's roots. What a claimed folder *is* on disk is answered elsewhere
-(`manager/filesystem.py`, `matching.py`); this file only says whom to ask and whom to believe (M-111).
+(`manager/filesystem.py`, `matching.py`); this file only says whom to ask and whom to believe.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_SHOWN: Final = 300
 
 
 class Source(Enum):
-    """Who decided; the value is what `X-Workspace-Source` says (M-13)."""
+    """Who decided; the value is what `X-Workspace-Source` says."""
 
     PATH = "path"
     ARGUMENT = "argument"
@@ -69,7 +69,7 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
         return tuple(claim for claim in claims if claim.text is not None)
 
     def said(self) -> dict[str, str]:
-        """What was said beside arguments (M-157) and the session's choice, as texts for a person to read."""
+        """What was said beside arguments and the session's choice, as texts for a person to read."""
         members = {
             "path": self.path,
             "?cwd": self.query,

@@ -17,7 +17,7 @@ _FALLBACK: Final = "workspace"
 def workspace_id(real_path: str) -> str:
     """Give the id of the workspace at `real_path`: readable slug, `-`, 12 hex digits of the path's SHA-256.
 
-    Only `[a-z0-9-]`, at most 64 characters, the same on every machine and for ever (M-127). The path must be
+    Only `[a-z0-9-]`, at most 64 characters, the same on every machine and for ever. The path must be
     the real one (`FolderFacts.folder`, `Match.root`); bytes that are no UTF-8 come as lone surrogates.
     """
     posix = real_path.startswith("/")

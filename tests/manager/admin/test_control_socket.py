@@ -195,7 +195,6 @@ def beat(session_id: str = "s1", **members: Any) -> dict[str, Any]:
 
 
 async def test_health_and_status_say_who_we_are(control: Socket) -> None:
-    """M-129."""
     assert await control.get("/health") == (200, {"ok": True})
     status, body = await control.get("/status")
     assert status == 200
@@ -216,7 +215,6 @@ async def test_status_tells_whatever_path_there_is(control: Socket, daemon: Daem
 
 
 async def test_heartbeat_registers_and_list_shows_it_without_secrets(control: Socket) -> None:
-    """M-130, M-139."""
     status, body = await control.post("/heartbeat", beat(workspaceFile="/ws/x.code-workspace"))
     assert status == 200
     assert body == {"ok": True, "ttlMs": 2500, "heartbeatMs": 1000, "secret": "the secret"}
@@ -240,7 +238,6 @@ async def test_heartbeat_registers_and_list_shows_it_without_secrets(control: So
 
 
 async def test_old_shape_is_answered_without_a_secret(control: Socket) -> None:
-    """M-145."""
     old = beat()
     del old["nonce"], old["kind"]
     status, body = await control.post("/heartbeat", old)
@@ -262,7 +259,6 @@ async def test_old_shape_is_answered_without_a_secret(control: Socket) -> None:
 async def test_bad_heartbeat_is_refused_and_an_older_record_stays(
     control: Socket, daemon: Daemon, members: dict[str, Any], field: str
 ) -> None:
-    """M-140, M-187."""
     status, body = await control.post("/heartbeat", beat(**members))
     assert (status, body["reason"], body["field"]) == (400, "invalid_payload", field)
     assert daemon.registrations.records() == ()
@@ -275,7 +271,6 @@ async def test_bad_heartbeat_is_refused_and_an_older_record_stays(
 async def test_bye_ends_instance_and_reservation_and_is_always_welcome(
     control: Socket, daemon: Daemon
 ) -> None:
-    """M-147."""
     await control.post("/heartbeat", beat())
     await control.post("/allocate", {"sessionId": "s2", "preferredPort": 12000})
     for body in ({"sessionId": "s1"}, {"sessionId": "s2"}, {"sessionId": "nobody"}, {}):
@@ -285,7 +280,6 @@ async def test_bye_ends_instance_and_reservation_and_is_always_welcome(
 
 
 async def test_allocation_is_renewed_then_ended_by_the_heartbeat(control: Socket, daemon: Daemon) -> None:
-    """M-132, M-135, M-136."""
     ask = {"sessionId": "s1", "preferredPort": 12000}
     status, body = await control.post("/allocate", ask)
     assert status == 200
@@ -300,7 +294,6 @@ async def test_allocation_is_renewed_then_ended_by_the_heartbeat(control: Socket
 
 
 async def test_thousand_parallel_askers_get_different_ports(control: Socket) -> None:
-    """M-137."""
     answers = await asyncio.gather(
         *(control.post("/allocate", {"sessionId": f"s{n}", "preferredPort": 12000}) for n in range(1000))
     )
@@ -313,7 +306,6 @@ async def test_thousand_parallel_askers_get_different_ports(control: Socket) -> 
 async def test_port_of_a_foreign_process_is_never_given(
     control: Socket, listening: bool, address: str
 ) -> None:
-    """M-134, M-198."""
     with socket.socket() as foreign:
         foreign.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         foreign.bind((address, 0))
@@ -329,20 +321,17 @@ async def test_port_of_a_foreign_process_is_never_given(
 
 
 async def test_no_port_left_is_a_conflict(control: Socket) -> None:
-    """M-137."""
     await control.post("/heartbeat", beat(port=65535))
     answer = await control.post("/allocate", {"sessionId": "s2", "preferredPort": 65535})
     assert answer == (409, {"ok": False, "reason": "port_exhausted"})
 
 
 async def test_bad_allocation_names_the_field(control: Socket) -> None:
-    """M-133."""
     status, body = await control.post("/allocate", {"sessionId": "s1", "preferredPort": True})
     assert (status, body["reason"], body["field"]) == (400, "invalid_payload", "preferredPort")
 
 
 async def test_resolve_finds_what_is_ready(control: Socket, daemon: Daemon) -> None:
-    """M-148."""
     await control.post("/heartbeat", beat())
     assert await control.post("/resolve", {"cwd": "/ws/a"}) == (404, {"ok": False, "reason": "not_found"})
     record = daemon.registrations.records()[0]
@@ -360,7 +349,6 @@ async def test_resolve_finds_what_is_ready(control: Socket, daemon: Daemon) -> N
 
 
 async def test_resolve_shows_a_stopped_workspace_without_an_address(control: Socket) -> None:
-    """M-148."""
     _, body = await control.post("/resolve", {"cwd": "/stopped"})
     match = body["match"]
     assert (match["sessionId"], match["host"], match["port"], match["state"]) == (None, None, None, "stopped")
@@ -416,7 +404,6 @@ async def test_a_question_without_a_folder_is_refused(
     ],
 )
 async def test_resolve_refuses_a_cwd_that_is_none(control: Socket, payload: object, reason: str) -> None:
-    """M-148."""
     status, body = await control.post("/resolve", payload)
     assert (status, body["reason"]) == (400, reason)
 
@@ -430,7 +417,6 @@ async def test_paths_that_are_no_unicode_cross_the_socket(control: Socket) -> No
 
 
 async def test_shutdown_is_passed_on(control: Socket, daemon: Daemon) -> None:
-    """M-149."""
     body = {"reason": "upgrade", "expectedVersion": "1.2.3", "keepServers": True}
     assert await control.post("/shutdown", body) == (200, {"ok": True})
     assert await control.post("/shutdown", {}) == (200, {"ok": True})
@@ -438,7 +424,6 @@ async def test_shutdown_is_passed_on(control: Socket, daemon: Daemon) -> None:
 
 
 async def test_shutdown_of_another_version_is_refused(control: Socket, daemon: Daemon) -> None:
-    """M-149."""
     answer = await control.post("/shutdown", {"expectedVersion": "1.2.4"})
     assert answer == (409, {"ok": False, "reason": "version_mismatch", "version": "1.2.3"})
     assert daemon.stopped == []
@@ -461,7 +446,6 @@ async def test_shutdown_of_another_version_is_refused(control: Socket, daemon: D
 async def test_anything_else_is_refused_in_the_same_shape(
     control: Socket, method: str, path: str, expected: tuple[int, str]
 ) -> None:
-    """M-131."""
     status, body = await control.send(method, path)
     assert (status, body["reason"]) == expected
 
@@ -488,7 +472,6 @@ async def test_anything_else_is_refused_in_the_same_shape(
 async def test_body_that_is_no_object_is_refused(
     control: Socket, daemon: Daemon, path: str, body: bytes
 ) -> None:
-    """M-131."""
     assert await control.send("POST", path, body) == (400, {"ok": False, "reason": "invalid_json"})
     assert daemon.stopped == []
 
@@ -546,7 +529,6 @@ async def tcp(daemon: Daemon) -> AsyncIterator[aiohttp.ClientSession]:
 
 
 async def test_allocate_on_the_port_shares_the_table(tcp: aiohttp.ClientSession, control: Socket) -> None:
-    """M-6."""
     _, first = await control.post("/allocate", {"sessionId": "a", "preferredPort": 12000})
     async with tcp.post("/allocate", json={"sessionId": "b", "preferredPort": first["port"]}) as response:
         second = await response.json()
@@ -557,7 +539,6 @@ async def test_allocate_on_the_port_shares_the_table(tcp: aiohttp.ClientSession,
 async def test_allocate_on_the_port_refuses_as_on_the_socket(
     tcp: aiohttp.ClientSession, daemon: Daemon
 ) -> None:
-    """M-6, M-131, M-133."""
     async with tcp.post("/allocate", json={"sessionId": "b", "preferredPort": "1"}) as response:
         assert (response.status, (await response.json())["field"]) == (400, "preferredPort")
     async with tcp.get("/allocate") as response:

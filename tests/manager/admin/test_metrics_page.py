@@ -1,4 +1,4 @@
-"""`/metrics` and the figures of status through the real application: what calls leave behind (M-3, M-154)."""
+"""`/metrics` and the figures of status through the real application: what calls leave behind."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def unwrapped(arguments: object, **members: Any) -> Unwrapped:
 
 
 def test_the_call_inside_stands_in_for_the_call_outside() -> None:
-    """M-89: what the client wrote stays as it wrote it."""
+    """What the client wrote stays as it wrote it."""
     body = (
         b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"lmToolsBridge.callTool",'
         b'"arguments":{"name":" x ","arguments":{ "big" : 12345678901234567890123 , "a":1.0 }},'
@@ -47,7 +47,6 @@ def test_a_modern_call_is_unwrapped_alike() -> None:
 
 
 def test_no_arguments_are_empty_arguments() -> None:
-    """M-90."""
     assert bytes_of(unwrapped({"name": "x"}).params["arguments"]) == b"{}"
 
 
@@ -73,7 +72,6 @@ def test_no_arguments_are_empty_arguments() -> None:
     ],
 )
 def test_a_call_that_cannot_be_meant_is_refused_with_how_to_write_it(arguments: object, message: str) -> None:
-    """M-90."""
     refusal = unwrap(legacy(call(names.CALL_TOOL, arguments)))
     assert isinstance(refusal, Refusal)
     assert (refusal.reason, refusal.message, refusal.delivered) == (Reason.INVALID_ARGUMENTS, message, "no")
@@ -91,13 +89,12 @@ def test_a_blank_handle_or_cwd_says_nothing(member: str, blank: object) -> None:
 
 
 def test_a_handle_and_a_cwd_are_explicit_claims() -> None:
-    """M-93, M-94."""
     claims = unwrapped({"name": "x", "workspace": "w", "cwd": "/c"}, claims=AMBIENT).claims
     assert claims == replace(AMBIENT, argument_workspace="w", argument_cwd="/c")
     assert [claim.text for claim in claims.explicit()] == ["w", "/c"]
 
 
 def test_on_a_door_of_one_workspace_both_must_agree() -> None:
-    """M-16: the path goes on claiming."""
+    """The path goes on claiming."""
     claims = unwrapped({"name": "x", "workspace": "w"}, claims=Claims(path="p")).claims
     assert (claims.path, claims.argument_workspace) == ("p", "w")

@@ -39,7 +39,6 @@ def test_one_that_gives_no_instructions_gets_none_of_ours() -> None:
 
 
 def test_what_is_gathered_takes_the_folder_that_codex_tells_of() -> None:
-    """M-19, M-114."""
     meta = {names.META_SERVER: {"name": names.WORKSPACE_SERVER, "version": "1"}}
     found = told(capabilities={"tools": {}, "experimental": {"x": {}}}, _meta=meta)
     assert found["capabilities"] == {"tools": {}, "experimental": {"x": {}, **CODEX}}

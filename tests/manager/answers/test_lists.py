@@ -72,7 +72,6 @@ async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
 @pytest.mark.parametrize("method", OWN)
 @pytest.mark.parametrize("modern", [False, True])
 def test_without_a_workspace_the_lists_are_the_managers_own(method: str, modern: bool) -> None:
-    """M-34, M-101, M-102."""
     member, entries = OWN[method]
     found = result_of(own_list(stateless(method) if modern else listing(method)))
     assert found[member] == entries
@@ -85,7 +84,6 @@ def test_all_four_lists_are_known() -> None:
 
 
 def test_a_session_remembers_which_tools_it_was_shown() -> None:
-    """M-47."""
     session = session_of()
     own_list(listing("resources/list", session=session))
     assert session.shown is None
@@ -103,7 +101,6 @@ def test_lists_that_differ_have_different_fingerprints() -> None:
 
 
 def test_the_call_tool_resource_is_the_same_for_everybody() -> None:
-    """M-105."""
     uri = "lm-tools-bridge://callTool"
     found = result_of(read_own(reading(uri), None))
     assert found["contents"] == [{"uri": uri, "mimeType": "text/plain", "text": CALL_TOOL_TEXT}]
@@ -115,7 +112,6 @@ def test_other_resources_are_not_ours(uri: str) -> None:
 
 
 def test_the_handshake_resource_of_an_unbound_session_says_so() -> None:
-    """M-103, M-104."""
     (content,) = result_of(read_own(reading("lm-tools-bridge://handshake"), None))["contents"]
     assert snapshot(content["text"]) == {
         "ready": False,
@@ -129,7 +125,6 @@ def test_the_handshake_resource_of_an_unbound_session_says_so() -> None:
 
 
 async def test_reading_the_handshake_resource_starts_nothing(workspace: Workspace) -> None:
-    """M-104."""
     session = session_of(workspace="w-1", cwd="/srv/proj")
     exchange = reading("lm-tools-bridge://handshake", session=session)
     (content,) = result_of(read_own(exchange, Located(workspace, Source.SESSION)))["contents"]

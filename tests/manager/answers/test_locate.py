@@ -65,7 +65,6 @@ def refused(outcome: object) -> Refusal:
 
 
 async def test_every_rung_alone_leads_to_its_workspace(land: Land) -> None:
-    """M-13, M-111."""
     identity, a = await land.known(land.a), str(land.a)
     assert at(await land.ask(path=identity)) == (a, Source.PATH)
     assert at(await land.ask(argument_workspace=identity)) == (a, Source.ARGUMENT)
@@ -76,7 +75,6 @@ async def test_every_rung_alone_leads_to_its_workspace(land: Land) -> None:
 
 
 async def test_each_rung_beats_those_below_it(land: Land) -> None:
-    """M-94, M-111, M-113."""
     a, b, c = str(land.a), str(land.b), str(land.c)
     ida, idb = await land.known(land.a), await land.known(land.b)
     assert at(await land.ask(path=ida, session=idb, query=c, header=c)) == (a, Source.PATH)
@@ -93,7 +91,7 @@ async def test_explicit_claims_that_agree_are_one(land: Land) -> None:
 
 
 async def test_explicit_claims_that_disagree_are_refused_naming_both(land: Land) -> None:
-    """M-93, M-111: 47110."""
+    """47110."""
     ida, idb = await land.known(land.a), await land.known(land.b)
     for claims in (
         {"path": ida, "argument_workspace": idb},
@@ -120,13 +118,13 @@ async def test_explicit_claims_that_disagree_are_refused_naming_both(land: Land)
 async def test_an_explicit_claim_that_leads_nowhere_is_refused(
     land: Land, claims: dict[str, Any], reason: Reason
 ) -> None:
-    """M-93: nothing below it is asked instead."""
+    """Nothing below it is asked instead."""
     identity = await land.known(land.a)
     assert refused(await land.ask(session=identity, query=str(land.a), **claims)).reason is reason
 
 
 async def test_an_unmatched_claim_names_what_is_known(land: Land) -> None:
-    """M-93, the table of refusals."""
+    """The table of refusals."""
     ids = [await land.known(land.a), await land.known(land.b)]
     refusal = refused(await land.ask(argument_workspace="ghost"))
     assert refusal.message == "workspace not matched: ghost"
@@ -134,20 +132,17 @@ async def test_an_unmatched_claim_names_what_is_known(land: Land) -> None:
 
 
 async def test_an_ambient_claim_that_matches_nothing_falls_to_the_next(land: Land) -> None:
-    """M-111."""
     found = await land.ask(query="/no/such/folder", header=str(land.a))
     assert at(found) == (str(land.a), Source.HEADER)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "${PWD}", "$PWD", "%CD%", "{env:PWD}", "${workspaceFolder}"])
 async def test_an_ambient_placeholder_is_silence(land: Land, text: str) -> None:
-    """M-112."""
     assert await land.ask(query=text) == Unlocated(None)
     assert at(await land.ask(query=text, header=str(land.a))) == (str(land.a), Source.HEADER)
 
 
 async def test_a_hopeless_ambient_folder_is_named_by_the_refusal_that_follows(land: Land) -> None:
-    """M-20."""
     outcome = await land.ask(query="/no/such/folder", header="also/bad")
     assert isinstance(outcome, Unlocated)
     refusal = not_set(outcome)
@@ -156,7 +151,6 @@ async def test_a_hopeless_ambient_folder_is_named_by_the_refusal_that_follows(la
 
 
 async def test_silence_everywhere_is_no_workspace(land: Land) -> None:
-    """M-95."""
     outcome = await land.ask()
     assert outcome == Unlocated(None)
     refusal = not_set(Unlocated(None))
@@ -169,7 +163,6 @@ async def test_a_binding_to_a_workspace_nobody_knows_any_more_is_passed_over(lan
 
 
 async def test_only_what_the_address_says_is_pure(land: Land) -> None:
-    """M-15."""
     identity, a = await land.known(land.a), str(land.a)
     claims = {
         "path": {"path": identity},

@@ -40,7 +40,6 @@ def headers_of(sent: Outgoing) -> dict[str, str]:
 
 
 def test_a_modern_body_leaves_as_it_came() -> None:
-    """M-89."""
     exchange = stateless("tools/call", {"name": "é", "arguments": {"a": 1}})
     sent = outgoing(exchange)
     assert sent.body == exchange.message.body
@@ -50,7 +49,6 @@ def test_a_modern_body_leaves_as_it_came() -> None:
 
 
 def test_an_unwrapped_call_gets_the_name_header_of_the_call_inside() -> None:
-    """M5, M-89."""
     exchange = stateless("tools/call", {"name": names.CALL_TOOL, "arguments": {"name": "x"}})
     sent = outgoing(exchange, {**exchange.params, "name": raw("réal"), "arguments": raw({"b": 2})})
     assert accepted(sent).name == "réal"
@@ -107,7 +105,6 @@ def test_only_the_meta_is_spliced_in(body: bytes, expected: bytes) -> None:
 
 
 def test_the_clients_own_meta_stays() -> None:
-    """M-92."""
     meta = {"progressToken": "p", "traceparent": "00-1-1-01", "vendor/x": {"deep": [1]}}
     sent = outgoing(legacy(call("x", {}, _meta=meta)))
     assert json.loads(sent.body)["params"]["_meta"] == {**meta, **TRIPLE}
@@ -156,7 +153,7 @@ def test_what_a_session_declared_travels_where_it_can_be_asked(
 def test_log_messages_are_wanted_where_they_can_be_told(
     method: str, said: str | None, accepts_events: bool, expected: str | None
 ) -> None:
-    """M17: servers of the older era log unasked until a level is set, those of the newer one never."""
+    """Servers of the older era log unasked until a level is set, those of the newer one never."""
     session = session_of(log_level=said)
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": "x", "uri": "x"}}
     sent = outgoing(legacy(body, session=session, accepts_events=accepts_events))
@@ -217,7 +214,6 @@ def test_every_legacy_call_arrives_whole(
 
 
 def test_headers_that_cross_and_the_tool_mode_go_along() -> None:
-    """G1, G11."""
     passed = ((b"Mcp-Param-Path", b"/x"), (b"traceparent", b"00"))
     sent = outgoing(legacy(call("x", {}), passed_headers=passed, passed_query="?tool_mode=discovery"))
     assert sent.target == b"/mcp?tool_mode=discovery"
@@ -254,7 +250,6 @@ SHOW_ALL = (("X-MCP-Show-All", "true"),)
 def test_a_sessions_mode_stands_where_the_request_says_nothing(
     mode: Any, sent_headers: dict[str, str], query: str, modes: dict[str, str], target: str
 ) -> None:
-    """T-35."""
     passed = tuple((name.encode(), value.encode()) for name, value in sent_headers.items())
     session = session_of(mode=mode)
     sent = outgoing(legacy(call("x", {}), session=session, passed_headers=passed, passed_query=query))
@@ -285,7 +280,6 @@ def test_a_sessions_mode_stands_where_the_request_says_nothing(
 def test_the_mode_of_a_request_is_short_and_can_be_a_header(
     sent_headers: dict[str, str], query: str, mode: dict[str, str]
 ) -> None:
-    """T-34, T-35."""
     passed = tuple((name.encode(), value.encode()) for name, value in sent_headers.items())
     assert mode_headers(legacy(call("x", {}), passed_headers=passed, passed_query=query)) == mode
 
@@ -309,7 +303,6 @@ def test_a_client_cannot_say_who_calls() -> None:
     ("method", "timed"), [("tools/call", True), ("tools/list", True), (names.LISTEN, False)]
 )
 def test_only_a_listen_stream_has_no_deadline(method: str, timed: bool) -> None:
-    """M-98."""
     assert outgoing(stateless(method, {"name": "x"} if method == "tools/call" else {})).timed is timed
 
 
@@ -323,7 +316,6 @@ def test_only_a_listen_stream_has_no_deadline(method: str, timed: bool) -> None:
 def test_the_managers_own_requests_are_in_order_and_have_an_id(
     method: str, params: dict[str, Any], name: str | None
 ) -> None:
-    """M-65."""
     sent = own_request(method, params, "manager-1")
     assert accepted(sent).name == name
     message = json.loads(sent.body)

@@ -36,7 +36,6 @@ def test_a_legacy_result_is_the_value_alone() -> None:
 
 @pytest.mark.parametrize("method", sorted(result_format.CACHEABLE))
 def test_a_modern_list_says_what_it_is_and_how_long_it_holds(method: str) -> None:
-    """M9 to M11, M-14."""
     params = {"uri": "x"} if method == names.RESOURCES_READ else {}
     assert result(stateless(method, params), {"x": []}) == {
         "resultType": "complete",
@@ -92,7 +91,6 @@ def test_refusals_are_answers_and_not_http_errors(exchange: Exchange) -> None:
 
 @pytest.mark.parametrize(("wait_ms", "seconds"), [(60_000, "60"), (1, "1"), (None, None)])
 def test_too_many_sessions_is_503_with_a_time_to_wait(wait_ms: int | None, seconds: str | None) -> None:
-    """M-32."""
     exchange = legacy(call("x", {}))
     reply = result_format.refuse(
         exchange, Refusal(Reason.TOO_MANY_SESSIONS, "too many sessions", retry_after_ms=wait_ms)
@@ -102,7 +100,6 @@ def test_too_many_sessions_is_503_with_a_time_to_wait(wait_ms: int | None, secon
 
 
 def test_an_unknown_method_is_404_in_the_modern_era_only() -> None:
-    """M7, M-14, M-34."""
     for exchange, status in ((stateless("ping"), 404), (listing("no/such"), 200)):
         reply = result_format.method_not_found(exchange)
         message = json.loads(reply.body)
@@ -110,6 +107,5 @@ def test_an_unknown_method_is_404_in_the_modern_era_only() -> None:
 
 
 def test_instructions_name_the_handshake() -> None:
-    """M-19."""
     assert names.HANDSHAKE in result_format.INSTRUCTIONS
     assert "cwd" in result_format.INSTRUCTIONS

@@ -1,4 +1,4 @@
-"""What of a client's roots is believed (M-115)."""
+"""What of a client's roots is believed."""
 
 from __future__ import annotations
 

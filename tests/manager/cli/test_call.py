@@ -38,7 +38,6 @@ def test_content_is_shown_as_text_or_named(block: object, shown: str) -> None:
 def test_text_of_a_tool_cannot_act_on_a_terminal(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool, written: str
 ) -> None:
-    """MO4."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
     call._print_result({"content": [{"type": "text", "text": "a\x1b]0;x\x07\nb"}]}, to_stderr=False)
     assert capfd.readouterr().out == written

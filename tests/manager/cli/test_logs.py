@@ -62,7 +62,7 @@ LINES = [
 def test_lines_are_shown_oldest_first(
     run: Any, file: Path, project: Path, options: tuple[str, ...], shown: list[str]
 ) -> None:
-    """MO4: what a program wrote cannot act on the terminal."""
+    """What a program wrote cannot act on the terminal."""
     file.write_text("".join(LINES))
     assert run("logs", "--cwd", str(project), *options).stdout.splitlines() == shown
 

@@ -61,7 +61,6 @@ def test_json_has_sources_and_issues(run: Any) -> None:
     ("name", "asked"), [("stdio:gh", "stdio:gh"), ("slow", "stdio:slow"), ("builtin", "builtin")]
 )
 def test_a_source_is_tried_at_once_and_shown(run: Any, inspected: Any, name: str, asked: str) -> None:
-    """T-89."""
     shown = run("servers", "restart", name, "--cwd", "/srv").stdout.splitlines()
     assert ("POST /refresh", {"cwd": "/srv", "source": asked}) in inspected.asked
     assert [line.split()[0] for line in shown[1:]] == [asked]

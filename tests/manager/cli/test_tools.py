@@ -102,7 +102,6 @@ def test_what_can_be_called_is_listed_by_source_with_its_cost(run: Any) -> None:
 
 @pytest.mark.usefixtures("inspected")
 def test_what_is_wrong_is_told_once_errors_first_and_what_waits_with_its_command_last(run: Any) -> None:
-    """M-63, T-62."""
     assert run("tools").stderr.splitlines() == [
         "error: down\\x1b (source stdio:x)",
         "warning: slow",
@@ -116,7 +115,6 @@ def test_what_is_wrong_is_told_once_errors_first_and_what_waits_with_its_command
 
 @pytest.mark.usefixtures("inspected")
 def test_all_shows_hidden_tools_with_the_reason(run: Any) -> None:
-    """T-39."""
     shown = run("tools", "--all").stdout
     assert [line.split(maxsplit=2) for line in shown.splitlines() if line.startswith(("off", "wait"))] == [
         ["off", "stdio:gh", "disabled: it is in disabledDelta"],
@@ -126,7 +124,6 @@ def test_all_shows_hidden_tools_with_the_reason(run: Any) -> None:
 
 
 def test_groups_are_headed_only_where_there_are_several(run: Any, control: Any) -> None:
-    """T-29."""
     rule = {"id": "custom_rule:deploy", "label": "Deploy"}
     rows = [tool("a"), tool("z", group=rule), tool("b", group={"id": "other", "label": "Other tools"})]
     control.say("POST /inspect", {"ok": True, "tools": rows})
@@ -173,7 +170,6 @@ def test_json_has_everything(run: Any) -> None:
     ],
 )
 def test_why_names_the_reason_once(run: Any, name: str, said: str) -> None:
-    """T-39."""
     assert run("tools", "why", name).stdout == f"{said}\n"
 
 

@@ -36,7 +36,7 @@ def manager(control: Any) -> Any:
 
 @pytest.mark.usefixtures("manager")
 def test_each_client_is_shown_with_what_it_sent_and_what_decided(run: Any) -> None:
-    """M-154; text of clients cannot act on the terminal."""
+    """Text of clients cannot act on the terminal."""
     shown = run("whoami").stdout
     assert "\x1b" not in shown
     lines = shown.splitlines()

@@ -106,7 +106,7 @@ def test_folder_without_a_workspace_is_told_how_to_become_one(shared: ManagerPro
 
 
 def test_sources_that_wait_for_trust_are_told_of_and_tried_again(tmp_path: Path, project: Path) -> None:
-    """T-1, T-62, T-89: status and doctor know what the workspace's server told with its last health answer."""
+    """Status and doctor know what the workspace's server told with its last health answer."""
     (project / ".mcp.json").write_text('{"mcpServers": {"gone": {"command": "no-such-program"}}}')
     with running_manager(tmp_path, "--health-interval-s", "0.1") as manager:
         waiting = manager.lmtb("servers", cwd=project)
@@ -139,7 +139,6 @@ def _trusted_source_is_tried_again(manager: ManagerProcess, project: Path) -> No
 def test_a_decision_about_a_tool_counts_from_the_next_request_on(
     manager: ManagerProcess, project: Path
 ) -> None:
-    """T-13, T-39."""
     assert manager.lmtb("tools", "disable", "calculator", cwd=project).stderr == ""
     why = manager.lmtb("tools", "why", "calculator", cwd=project)
     assert why.stdout.startswith("calculator cannot be called: disabled")
@@ -161,7 +160,6 @@ def test_status_shows_what_runs(shared: ManagerProcess) -> None:
 def test_stop_returns_when_all_is_gone_and_only_then(
     manager: ManagerProcess, project: Path, extra: tuple[str, ...]
 ) -> None:
-    """M-149, M-165."""
     manager.lmtb("call", "datetime", cwd=project)
     server = psutil.Process(manager.status()["instanceDetails"][0]["pid"])
     ended = manager.lmtb("stop", *extra)
@@ -188,7 +186,6 @@ def test_stop_says_when_the_manager_does_not_end(manager: ManagerProcess) -> Non
 
 @pytest.mark.timeout(90)
 def test_second_manager_says_who_serves_and_leaves_with_0(shared: ManagerProcess) -> None:
-    """M-159."""
     ended = shared.lmtb("serve")
     assert ended.returncode == exit_codes.OK
     assert shared.address in ended.stderr
@@ -203,7 +200,6 @@ def test_impossible_setting_is_named_with_its_origin(tmp_path: Path, arguments: 
 
 
 def test_port_of_another_program_is_exit_code_3_and_names_it(tmp_path: Path) -> None:
-    """M-160."""
     with socket.create_server(("127.0.0.1", 0)) as stranger:
         port = stranger.getsockname()[1]
         environ = environment(tmp_path)

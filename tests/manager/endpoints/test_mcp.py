@@ -26,7 +26,7 @@ async def test_a_query_that_is_no_utf8_is_served(manager: RunningManager) -> Non
 
 
 async def test_a_stop_waits_for_a_call_whose_legacy_client_has_left(tmp_path: Path) -> None:
-    """M-99, M-165: the call goes on, so it is in flight."""
+    """The call goes on, so it is in flight."""
     async with scene(tmp_path) as play:
         gate = asyncio.Event()
         play.upstream.plays["slow"] = held(gate, result({"content": []}))
@@ -60,7 +60,7 @@ async def test_no_stream_is_opened_for_a_session_that_ends_meanwhile(
 
 
 async def test_no_stream_is_opened_while_the_manager_stops(tmp_path: Path) -> None:
-    """M-165: it would only hold up the end."""
+    """It would only hold up the end."""
     async with scene(tmp_path) as play, ClientSession(connector=TCPConnector(limit=2)) as http:
         gate = asyncio.Event()
         play.upstream.plays["slow"] = held(gate, result({"content": []}))

@@ -13,8 +13,6 @@ from manager.supervision.instance import Figures
 
 
 async def test_a_reader_that_leaves_in_the_middle_of_a_body_gives_its_place_back(serve, pool_to) -> None:
-    """M-98, M-99."""
-
     async def half_a_body(peer) -> None:
         await peer.identify()
         await peer.request()

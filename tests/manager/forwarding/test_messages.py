@@ -36,7 +36,6 @@ async def test_a_json_answer_is_the_response() -> None:
 
 
 async def test_the_response_at_the_end_of_a_stream_is_found_behind_notifications() -> None:
-    """M-175, M-189."""
     answer = PlayedAnswer([encode(NEWS), encode(NEWS) + encode(RESPONSE)])
     assert await collected(answer) == RESPONSE
     assert answer.outcomes[0] == "ok"
@@ -61,7 +60,7 @@ async def test_a_stream_that_does_not_end_after_its_response_is_left() -> None:
 
 
 async def test_notifications_come_one_by_one_and_other_messages_not_at_all() -> None:
-    """M15: no server may send requests in its answer."""
+    """No server may send requests in its answer."""
     pieces = [encode(NEWS), encode(ASKING), b"data: {\ndata: }\n\n", b"data: no JSON\n\n"]
     answer = PlayedAnswer(
         [*pieces, b"data: " + NEWS[:1] + b"\ndata: " + NEWS[1:] + b"\n\n" + encode(RESPONSE)]
@@ -90,14 +89,12 @@ async def test_a_request_of_the_server_is_no_response() -> None:
     ],
 )
 async def test_an_answer_without_a_response_is_unusable(answer: PlayedAnswer) -> None:
-    """M-100."""
     outcome = await collected(answer)
     assert reason(outcome) is Reason.INVALID_UPSTREAM_ANSWER
     assert outcome.details == {"httpStatus": 418}
 
 
 async def test_a_stream_that_breaks_off_is_the_death_of_the_server() -> None:
-    """M-97."""
     assert await collected(PlayedAnswer([encode(NEWS), DIED])) is DIED
     assert await collected(PlayedAnswer([DIED], is_events=False)) is DIED
 

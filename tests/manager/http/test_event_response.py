@@ -48,7 +48,7 @@ async def test_nobody_in_between_keeps_it_back() -> None:
 
 
 async def test_each_silence_is_filled_until_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """M15, M-29: before an event and after it; nothing is left behind that could speak later."""
+    """Before an event and after it; nothing is left behind that could speak later."""
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.02)
     gates, ended = [asyncio.Event(), asyncio.Event()], asyncio.Event()
 

@@ -260,7 +260,7 @@ async def test_a_client_that_does_not_read_is_waited_for() -> None:
 
 
 async def test_what_is_slow_ends_at_its_deadline_on_every_way() -> None:
-    """M-10: a body in pieces, one in chunks, and a connection that is idle between two messages."""
+    """A body in pieces, one in chunks, and a connection that is idle between two messages."""
     async with serving(limits=Limits(body_s=0.3, keepalive_s=0.3, linger_s=0.3)) as served:
         late = await exchange(served.port, served.post("Content-Length: 500", body=b"{"), within=3)
         chunked = await exchange(

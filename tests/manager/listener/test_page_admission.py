@@ -158,7 +158,6 @@ def assert_guarded(reply: Reply) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_every_route_and_unknown_paths_refuse(case: Case, served: Served) -> None:
-    """M-9, M-10, M-182, SP1, SP2, BR1 to BR4."""
     unknown = [("GET", "/nowhere"), ("POST", "/.well-known/x"), ("PUT", "/mcp")]
     for method, path in [*iter_routes(served.app), *unknown]:
         if case.method not in (None, method):
@@ -173,7 +172,7 @@ async def test_every_route_and_unknown_paths_refuse(case: Case, served: Served) 
 
 @pytest.mark.parametrize("case", JSON_CASES, ids=lambda case: case.name)
 async def test_body_that_is_no_json_is_refused_and_odd_json_passes(case: JsonCase) -> None:
-    """M-10, M-11, and integers beyond what Python would parse stay bytes."""
+    """And integers beyond what Python would parse stay bytes."""
     async with serving(cap=2_000_000) as served:
         reply = await served.send("POST", "/mcp", body=case.body)
         if case.code is None:
@@ -186,7 +185,6 @@ async def test_body_that_is_no_json_is_refused_and_odd_json_passes(case: JsonCas
 
 @pytest.mark.parametrize("method", METHODS_NEVER_SERVED)
 async def test_methods_never_served_get_405_with_a_true_allow(method: str, served: Served) -> None:
-    """M-8."""
     for path, allowed in allowed_methods(served.app).items():
         reply = await served.send(method, path)
         assert (reply.status, reply.headers["allow"]) == (405, ", ".join(sorted(allowed)))
@@ -196,7 +194,6 @@ async def test_methods_never_served_get_405_with_a_true_allow(method: str, serve
 
 
 async def test_unknown_path_is_404_json(served: Served) -> None:
-    """M-7."""
     reply = await served.send("GET", "/nowhere", "Accept: text/html")
     assert (reply.status, json.loads(reply.body)) == (404, {"error": "Not Found"})
     assert_guarded(reply)
@@ -260,7 +257,6 @@ async def test_chunked_body_is_served_and_ends_its_connection(served: Served) ->
 
 
 async def test_chunked_body_over_the_cap_is_413(served: Served) -> None:
-    """M-10."""
     for path in ("/mcp", "/w/x/mcp", "/allocate"):
         reply = await exchange(served.port, chunked(path, served.host, *[b" " * 10_000] * 20))
         assert reply.status == 413
@@ -318,7 +314,6 @@ async def test_second_head_on_a_connection_has_the_same_deadline(impatient: Serv
 
 
 async def test_body_that_does_not_arrive_is_408_and_closed(impatient: Served) -> None:
-    """M-10."""
     for path in ("/mcp", "/w/x/mcp", "/allocate"):
         raw = request("POST", path, impatient.host, "Content-Length: 500", body=b'{"jsonrpc"')
         reply = await exchange(impatient.port, raw, within=3.0)
@@ -378,7 +373,6 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_peer_of_another_user_is_refused_before_the_body() -> None:
-    """M-9, LM1."""
     async with serving(peer_check=lambda _: False) as served:
         for method, path in iter_routes(served.app):
             begun = request(method, path, served.host, "Content-Length: 500", body=b"{")
@@ -469,8 +463,6 @@ def test_server_log_passes_one_record_per_second() -> None:
 
 @pytest.mark.parametrize("method", ["HEAD", "OPTIONS", "*"])
 def test_route_that_would_escape_the_405_cannot_be_served(method: str) -> None:
-    """M-8."""
-
     async def page(_: web.Request) -> web.Response:
         return web.Response()
 
@@ -498,7 +490,7 @@ async def test_gate_needs_nothing_but_asyncio_from_the_loop() -> None:
 
 
 async def test_body_over_the_cap_does_not_stay_in_memory(served: Served) -> None:
-    """M-10: the chunks are dropped as soon as the cap is passed; the rest is read and thrown away."""
+    """The chunks are dropped as soon as the cap is passed; the rest is read and thrown away."""
     raw = chunked("/mcp", served.host, *[b" " * 65_536] * 128)
 
     def send() -> bytes:
@@ -523,7 +515,7 @@ SEEN_BY_THE_GATE_ALONE = {"HTTP/2.0 on the line"}  # aiohttp takes it for 1.1, w
     "case", [case for case in CASES if case.name not in SEEN_BY_THE_GATE_ALONE], ids=lambda case: case.name
 )
 async def test_door_holds_without_the_gate(case: Case) -> None:
-    """A plain aiohttp site: what its parser lets through, the middleware refuses by itself (M-9)."""
+    """A plain aiohttp site: what its parser lets through, the middleware refuses by itself."""
     executed: list[str] = []
     app = sample_app(executed, CAP, NORMAL.body_s)
     sock = socket.create_server(("127.0.0.1", 0))

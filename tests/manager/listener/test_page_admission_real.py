@@ -1,4 +1,4 @@
-"""The door of the running daemon: every route that it registers, held against the same table (CV4, SP1 to SP14).
+"""The door of the running daemon: every route that it registers, held against the same table.
 
 The rules themselves are tested in `test_door.py`; here it is shown that no route of the product escapes them,
 and that a request which was turned away has left no trace.
@@ -111,14 +111,14 @@ def assert_guarded(reply: Reply) -> None:
 
 
 async def test_the_routes_are_exactly_these(served: Served) -> None:
-    """M-1 to M-7: a new route must be added here, and is then held against the whole table."""
+    """A new route must be added here, and is then held against the whole table."""
     mcp = {path.replace("{workspace_id}", "x"): set(METHODS) for path in PATHS}
     assert allowed_methods(served.app) | mcp == EXPECTED
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 async def test_no_route_lets_in_what_must_stay_out(case: Case, served: Served) -> None:
-    """M-9, M-10, M-182, SP1, SP2, CV4, BR1 to BR4: 404s included; nothing executed, no session made."""
+    """404s included; nothing executed, no session made."""
     before = await served.traces()
     unknown = [("GET", "/nowhere"), ("POST", "/.well-known/x"), ("PUT", "/mcp"), ("OPTIONS", "/mcp")]
     asked = [(method, path) for method, path in [*ROUTES, *unknown] if case.method in (None, method)]
@@ -136,7 +136,6 @@ async def test_no_route_lets_in_what_must_stay_out(case: Case, served: Served) -
 
 @pytest.mark.parametrize("method", METHODS_NEVER_SERVED)
 async def test_a_wrong_method_is_405_with_a_true_allow(method: str, served: Served) -> None:
-    """M-8."""
     for path, allowed in EXPECTED.items():
         reply = await served.send(method, path)
         assert (reply.status, reply.headers["allow"]) == (405, ", ".join(sorted(allowed))), path
@@ -145,7 +144,7 @@ async def test_a_wrong_method_is_405_with_a_true_allow(method: str, served: Serv
 
 @pytest.mark.parametrize("path", UNKNOWN)
 async def test_an_unknown_path_is_404_json_and_never_401(path: str, served: Served) -> None:
-    """M-7: clients look for OAuth there; an answer that is no JSON, or a 401, sends them on a long way."""
+    """Clients look for OAuth there; an answer that is no JSON, or a 401, sends them on a long way."""
     for method in ("GET", "POST"):
         reply = await served.send(method, path, "Accept: text/html")
         assert (reply.status, json.loads(reply.body)) == (404, {"error": "Not Found"})
@@ -158,7 +157,7 @@ async def test_an_unknown_path_is_404_json_and_never_401(path: str, served: Serv
 async def test_a_body_that_is_no_json_is_refused_at_every_door(
     case: JsonCase, path: str, served: Served
 ) -> None:
-    """M-10, M-11, M-12, SP14: the process lives, the answer names no id."""
+    """The process lives, the answer names no id."""
     reply = await served.send("POST", path, body=case.body)
     answer = json.loads(reply.body)
     if case.code is None:  # served: a request without a session, or to a workspace nobody knows
@@ -192,7 +191,6 @@ SHAPES = [
 async def test_a_shape_that_is_no_message_is_refused_and_makes_no_session(
     body: bytes, identity: object, served: Served
 ) -> None:
-    """M-11, M-12, SP13, SP14."""
     before = await served.traces()
     for path in ("/mcp", "/w/x/mcp"):
         reply = await served.send("POST", path, body=body)
@@ -202,7 +200,6 @@ async def test_a_shape_that_is_no_message_is_refused_and_makes_no_session(
 
 
 async def test_it_listens_on_the_loopback_address_alone(served: Served) -> None:
-    """M-1, SP3."""
     listening = [
         connection.laddr
         for connection in psutil.Process().net_connections("tcp")
@@ -216,7 +213,7 @@ async def test_it_listens_on_the_loopback_address_alone(served: Served) -> None:
     reason="needs another user's process",
 )
 async def test_another_user_is_refused_on_every_route(served: Served) -> None:
-    """M-9, LM1: also with a valid session id, also on paths that do not exist."""
+    """Also with a valid session id, also on paths that do not exist."""
     opened = await served.send("POST", "/mcp", body=INITIALIZE)
     session = f"{headers.SESSION}: {opened.headers[headers.SESSION.lower()]}"
     before = await served.traces()

@@ -69,7 +69,7 @@ def sent_at_once(monkeypatch: pytest.MonkeyPatch, *, ever: bool = True) -> list[
 async def test_every_answer_is_the_same_by_both_ways(
     era: str, accept: str, play: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-27, M-28, M-89, M-100: status, fields and bytes."""
+    """Status, fields and bytes."""
     client = await client_of(play, era, accept)
     slow: dict[str, Any] = {}
     with monkeypatch.context() as patch:
@@ -139,7 +139,7 @@ async def test_a_late_answer_comes_all_the_same(
 async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
     era: str, patience: float, play: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-43, L15: at once, or after it was handed over."""
+    """At once, or after it was handed over."""
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
     play.upstream.plays[f"left-{era}-{patience}"] = never
     client = await client_of(play, era)
@@ -159,7 +159,6 @@ async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
 async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
     patience: float, play: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-99."""
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
     name = f"cancelled-{patience}"
     play.upstream.plays[name] = never
@@ -175,7 +174,7 @@ async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
 
 
 async def test_what_was_sent_is_given_up_where_its_session_ends_while_its_client_leaves(play: Scene) -> None:
-    """M-99: the work that should go on without the client is cancelled before it has begun."""
+    """The work that should go on without the client is cancelled before it has begun."""
     before = await in_flight(play)
     play.upstream.plays["left at the end"] = never
     client = await connected(play, "legacy", "left at the end")
@@ -209,7 +208,7 @@ async def test_an_id_under_way_is_refused_a_second_time(play: Scene) -> None:
 
 @ERAS
 async def test_figures_count_it_as_any_other(era: str, play: Scene) -> None:
-    """M-154: nothing stays in flight."""
+    """Nothing stays in flight."""
     client = await client_of(play, era)
     before = await figures(play)
     for name in ("small", "breaks off", "stream", "asks"):

@@ -53,7 +53,7 @@ def test_what_is_not_complete_waits() -> None:
     ],
 )
 def test_it_is_known_whether_the_response_came(parts: list[bytes], answered: bool, size: int) -> None:
-    """M-100: else the client is told so, and never twice."""
+    """Else the client is told so, and never twice."""
     events = PassingEvents(LIMIT)
     for piece in pieces(b"".join(part + b"\n\n" for part in parts), size):
         events.take(piece)

@@ -82,7 +82,7 @@ def events(*messages: bytes) -> Make:
 async def test_the_form_fits_reply_and_client(
     era: str, accepts: dict[str, bool], make: Make, status: int, kind: str, count: int
 ) -> None:
-    """M-27, M-28: a stream only where it is needed; an error status is seen by everybody."""
+    """A stream only where it is needed; an error status is seen by everybody."""
     answer = await written(exchange_of(era, **accepts), make)
     assert (answer.status, answer.headers["Content-Type"].partition(";")[0]) == (status, kind)
     assert len(answer.messages) == count
@@ -90,14 +90,13 @@ async def test_the_form_fits_reply_and_client(
 
 
 async def test_nothing_to_say_is_202() -> None:
-    """M-21, in whatever form answers are taken."""
+    """In whatever form answers are taken."""
     answer = await written(exchange_of("legacy", **ONLY_EVENTS), plain(b"", 202))
     assert (answer.status, answer.body) == (202, b"")
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_events_are_numbered_for_sessions_only(era: str) -> None:
-    """L16."""
     answer = await written(exchange_of(era, **BOTH), events(NOTE, RESPONSE))
     ids = [one.id for one in sse.Decoder().feed(answer.body)]
     if era == "modern":
@@ -108,7 +107,7 @@ async def test_events_are_numbered_for_sessions_only(era: str) -> None:
 
 @pytest.mark.parametrize("begun", [True, False])
 async def test_after_a_cancellation_nothing_more_is_said(begun: bool) -> None:
-    """M-99: the stream ends where there is one, else the request was merely taken."""
+    """The stream ends where there is one, else the request was merely taken."""
     exchange, at_work = exchange_of("legacy", **BOTH), asyncio.Event()
 
     async def endless() -> AsyncGenerator[bytes]:

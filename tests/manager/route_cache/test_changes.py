@@ -115,7 +115,7 @@ async def test_each_call_keeps_its_session_alive(play: Scene, known: Known) -> N
 
 
 async def test_a_session_that_comes_back_is_another(play: Scene, known: Known) -> None:
-    """M-26: under its own id, and with the workspace that it names then."""
+    """Under its own id, and with the workspace that it names then."""
     async with warmed(play, "legacy", "t") as client:
         former = known.session
         await client.send(client.request(b"").replace(b"POST", b"DELETE", 1))
@@ -240,7 +240,7 @@ async def dies(request: web.Request, received: Received) -> web.StreamResponse:
 async def test_a_server_that_dies_during_a_call_is_told_and_forgotten(
     era: str, play: Scene, known: Known
 ) -> None:
-    """M-97: the call is not sent again."""
+    """The call is not sent again."""
     async with warmed(play, era, "t") as client:
         for _ in range(2):
             play.upstream.plays["t"] = dies
@@ -282,7 +282,6 @@ async def test_a_late_answer_comes_all_the_same(
 async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
     identity: Any, patience: float, play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-99."""
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         play.upstream.plays["t"] = never
@@ -317,7 +316,7 @@ async def test_a_cancellation_means_its_own_session_and_call_alone(play: Scene, 
 async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
     era: str, patience: float, play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-43, L15: at once, or after it was handed over."""
+    """At once, or after it was handed over."""
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
     gate = asyncio.Event()
     async with warmed(play, era, "t") as client:
@@ -348,7 +347,7 @@ async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
 
 @ERAS
 async def test_figures_and_the_table_of_clients_know_of_it(era: str, play: Scene, known: Known) -> None:
-    """M-154: nothing stays in flight."""
+    """Nothing stays in flight."""
     async with warmed(play, era, "t") as client:
         (before, _), count = await figures(play), len(known)
         for _ in range(5):
@@ -383,7 +382,6 @@ async def test_a_call_too_many_is_refused(era: str, tmp_path: Path, known: Known
 
 @ERAS
 async def test_a_stop_waits_for_a_call_and_takes_no_more(era: str, tmp_path: Path, known: Known) -> None:
-    """M-165."""
     async with scene(tmp_path) as ending, warmed(ending, era, "t") as client, client.other() as other:
         await other.call("t", 1)
         gate = asyncio.Event()

@@ -61,7 +61,7 @@ async def read_as_usual(client: OneConnection, tool: str, **options: Any) -> Ans
 @ERAS
 @pytest.mark.parametrize("name", ALL_PLAYS)
 async def test_every_answer_is_the_same(era: str, name: str, play: Scene) -> None:
-    """M-27, M-28, M-89, M-100: status, fields and bytes."""
+    """Status, fields and bytes."""
     async with warmed(play, era, "t") as client:
         play.upstream.plays["t"] = ALL_PLAYS[name]
         if name == "trimmed":
@@ -310,7 +310,7 @@ async def together(play: Scene, *clients: OneConnection) -> None:
 async def test_what_is_in_flight_is_counted_over_all_workspaces_and_given_back(
     era: str, known: Known, tmp_path: Path
 ) -> None:
-    """M-98: one is the limit of this manager."""
+    """One is the limit of this manager."""
     async with (
         scene(tmp_path, in_flight_limit=1) as play,
         warmed(play, era, "t") as client,

@@ -145,7 +145,6 @@ async def test_other_requests_may_come_between(client: OneConnection, known: Kno
 
 
 async def test_a_call_of_too_many_values_is_refused(client: OneConnection, known: Known) -> None:
-    """M-11."""
     assert (await client.call("t", 5, {"a": [1] * 200_001})).error["code"] == -32700
     assert (await client.call("t", 5, {"a": [1] * 2000})).status == 200
     assert len(known) == 1

@@ -14,7 +14,6 @@ REQUESTS = st.one_of(st.integers(-(2**63), 2**64), st.text(max_size=12)).map(jso
 
 @given(request=st.one_of(st.none(), REQUESTS), number=st.integers(0, 10**9), event=st.integers(0, 10**9))
 def test_what_is_written_is_read_again(request: bytes | None, number: int, event: int) -> None:
-    """L16."""
     if request is not None and len(request) > MAX_REQUEST:
         return
     made = EventId(stream_name("k-_Q", number, request), event)

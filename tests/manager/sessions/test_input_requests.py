@@ -167,7 +167,7 @@ async def test_a_state_that_a_client_sends_by_itself_gets_the_servers_error() ->
 
 
 async def test_the_stop_of_the_manager_ends_the_wait() -> None:
-    """M-165: a person is not waited for."""
+    """A person is not waited for."""
     play = Play([plain(asking(HELD, a=QUESTION))])
     running = asyncio.create_task(play.run())
     async with asyncio.timeout(10):
@@ -181,7 +181,6 @@ async def test_the_stop_of_the_manager_ends_the_wait() -> None:
 
 
 async def test_a_cancelled_request_takes_its_questions_back_and_gives_up() -> None:
-    """M-99."""
     play = Play([plain(asking(HELD, a=QUESTION, b=QUESTION))])
     running = asyncio.create_task(play.run())
     async with asyncio.timeout(10):

@@ -45,7 +45,6 @@ class Office:
 
 
 async def test_changed_lists_go_to_the_sessions_of_that_workspace_only() -> None:
-    """D-13, L9."""
     office = Office()
     bound = office.session("bound", workspace="w")
     beside = office.session("beside", heard="w")
@@ -89,7 +88,6 @@ async def test_who_does_not_know_what_it_missed_is_told_everything() -> None:
 
 
 async def test_news_that_were_missed_open_the_next_stream_once() -> None:
-    """M-48."""
     office = Office()
     session = office.session("s", unannounced=True)
     assert await office.heard(session) == list(names.LISTS_CHANGED)
@@ -97,7 +95,6 @@ async def test_news_that_were_missed_open_the_next_stream_once() -> None:
 
 
 async def test_lists_that_were_incomplete_are_announced_when_their_workspace_serves() -> None:
-    """M-183."""
     office = Office()
     session = office.session("s", workspace="w")
     session.unannounced = True
@@ -114,7 +111,6 @@ async def test_lists_that_were_incomplete_are_announced_when_their_workspace_ser
 
 
 async def test_a_second_stream_is_refused_and_one_that_comes_for_the_first_takes_it() -> None:
-    """M-29."""
     office = Office()
     session, first, second = office.session("s"), Recorder(), Recorder()
     assert office.notifier.open_stream(session, first, "w")

@@ -36,7 +36,6 @@ async def test_no_two_questions_share_an_id_not_even_of_two_runs() -> None:
 
 
 async def test_an_answer_settles_its_question_once() -> None:
-    """M-22."""
     questions = Questions()
     first, second = questions.put(names.ROOTS_LIST), questions.put(names.ROOTS_LIST)
     response = answer(second.id, '{"roots":[]}')
@@ -49,7 +48,6 @@ async def test_an_answer_settles_its_question_once() -> None:
 
 @pytest.mark.parametrize("identity", ["1", '"lmtb-"', '"another"', "-5"])
 async def test_an_answer_to_nothing_is_dropped(identity: str) -> None:
-    """M-22."""
     questions = Questions()
     put = questions.put(names.ROOTS_LIST)
     parsed = jsonrpc.parse(f'{{"jsonrpc":"2.0","id":{identity},"result":{{}}}}'.encode())

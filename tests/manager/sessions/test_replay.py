@@ -28,7 +28,7 @@ class Clock:
 
 
 def test_what_followed_on_that_stream_is_here_and_nothing_of_another() -> None:
-    """L16: nothing of a different stream, or session, is ever replayed."""
+    """Nothing of a different stream, or session, is ever replayed."""
     kept, one, other = Replay(Clock()), Origin(), Origin()
     for number in (1, 2, 3):
         kept.keep("s", one, number, b"one %d" % number)

@@ -39,7 +39,6 @@ async def listener(standing: Standing, after: int | None = None) -> AsyncIterato
 
 
 async def test_changes_are_told_tools_last_and_at_once() -> None:
-    """M-47."""
     standing = standing_of()
     async with listener(standing) as sink:
         await asyncio.sleep(0)
@@ -49,7 +48,7 @@ async def test_changes_are_told_tools_last_and_at_once() -> None:
 
 
 async def test_what_was_missed_is_said_once_to_the_next() -> None:
-    """M-48: newest news only, and not again."""
+    """Newest news only, and not again."""
     standing = standing_of()
     for _ in range(1000):
         standing.announce_lists()
@@ -78,7 +77,6 @@ async def test_news_that_nobody_took_are_news_still() -> None:
 
 
 async def test_who_comes_back_with_an_id_gets_what_followed() -> None:
-    """L16."""
     standing = standing_of()
     async with listener(standing) as sink:
         standing.announce_lists()

@@ -82,7 +82,6 @@ async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
 
 
 async def test_ids_are_random_and_well_formed(desk: Desk) -> None:
-    """M-17."""
     ids = {(await desk.open()).id for _ in range(50)}
     assert len(ids) == 50
     assert all(is_well_formed(one) and len(one) >= 22 for one in ids)
@@ -105,21 +104,18 @@ async def test_a_client_without_a_name_has_none(desk: Desk, client: bytes) -> No
 
 
 async def test_a_session_is_on_disk_before_its_id_is_given_out(desk: Desk) -> None:
-    """M-33."""
     session = await desk.open()
     row = (await desk.saved())[session.id]
     assert (row.revision, row.used, row.workspace, row.seen) == ("2025-11-25", False, None, desk.clock.wall)
 
 
 async def test_a_client_may_take_up_its_own_id_again(desk: Desk) -> None:
-    """M-26."""
     session = await desk.open("my-own-id")
     assert session.id == "my-own-id"
     assert desk.keeper.get("my-own-id") is session
 
 
 async def test_one_session_over_the_limit_is_refused(desk: Desk) -> None:
-    """M-32."""
     await desk.restart(session_limit=2)
     first, _ = await desk.open(), await desk.open()
     assert await desk.keeper.open("2025-11-25", CLIENT, b"{}") is None
@@ -129,7 +125,6 @@ async def test_one_session_over_the_limit_is_refused(desk: Desk) -> None:
 
 
 async def test_expired_sessions_make_room_and_leave_the_disk(desk: Desk) -> None:
-    """M-32."""
     await desk.restart(session_limit=2)
     await desk.open("a")
     await desk.open("b")
@@ -143,7 +138,7 @@ async def test_expired_sessions_make_room_and_leave_the_disk(desk: Desk) -> None
 
 
 async def test_expiry_by_the_monotonic_clock(desk: Desk) -> None:
-    """M-32: 5 h used, 15 min never used."""
+    """5 h used, 15 min never used."""
     unused, used = await desk.open(), await desk.open()
     desk.keeper.get(used.id)
     desk.clock.pass_(UNUSED - 1)
@@ -161,7 +156,6 @@ async def test_expiry_by_the_monotonic_clock(desk: Desk) -> None:
 
 @pytest.mark.parametrize("jump", [-1e9, 1e9])
 async def test_a_jump_of_the_wall_clock_expires_nothing(desk: Desk, jump: float) -> None:
-    """M-168."""
     session = await desk.open()
     desk.clock.wall += jump
     await desk.keeper.housekeep()
@@ -169,7 +163,6 @@ async def test_a_jump_of_the_wall_clock_expires_nothing(desk: Desk, jump: float)
 
 
 async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk: Desk) -> None:
-    """M-31."""
     session = await desk.open()
     cancelled: list[int] = []
     session.in_flight = {b"1": lambda: cancelled.append(1), b'"x"': lambda: cancelled.append(2)}
@@ -185,7 +178,6 @@ async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk
 
 
 async def test_an_open_stream_keeps_a_session_and_its_end_begins_the_time(desk: Desk) -> None:
-    """M-32."""
     session = await desk.open()
     sink = Recorder()
     desk.keeper.notifier.open_stream(session, sink)
@@ -202,7 +194,6 @@ async def test_an_open_stream_keeps_a_session_and_its_end_begins_the_time(desk: 
 
 
 async def test_a_binding_is_on_disk_when_bind_returns(desk: Desk) -> None:
-    """M-33."""
     session = await desk.open()
     await desk.keeper.bind(session, "proj-3f9a2c1b", "/srv/proj")
     row = (await desk.saved())[session.id]
@@ -210,7 +201,6 @@ async def test_a_binding_is_on_disk_when_bind_returns(desk: Desk) -> None:
 
 
 async def test_after_a_restart_the_same_id_goes_on_bound_as_before(desk: Desk) -> None:
-    """M-33."""
     session = await desk.open()
     desk.keeper.get(session.id)
     await desk.keeper.bind(session, "w", "/srv/proj")
@@ -230,7 +220,6 @@ async def test_after_a_restart_the_same_id_goes_on_bound_as_before(desk: Desk) -
 async def test_the_mode_a_session_began_with_outlives_the_manager(
     desk: Desk, mode: tuple[tuple[str, str], ...]
 ) -> None:
-    """T-35."""
     session = await desk.keeper.open("2025-11-25", CLIENT, b"{}", mode=mode)
     assert session is not None
     assert session.mode == mode
@@ -255,7 +244,7 @@ async def test_what_a_client_wants_to_hear_of_outlives_the_manager(desk: Desk) -
 
 
 async def test_what_changed_while_no_manager_ran_is_announced(desk: Desk) -> None:
-    """M-48: to sessions that may have seen a list."""
+    """To sessions that may have seen a list."""
     used, unused = await desk.open(), await desk.open()
     desk.keeper.get(used.id)
     await desk.keeper.bind(used, "w", "/")
@@ -304,7 +293,7 @@ async def test_who_goes_to_another_workspace_leaves_its_subscriptions(desk: Desk
 async def test_no_restart_expires_a_session_whatever_the_wall_clock_says(
     desk: Desk, away: float, used: bool
 ) -> None:
-    """M-33, M-168: only awake time counts."""
+    """Only awake time counts."""
     session = await desk.open()
     session.used = used
     await desk.keeper.bind(session, "w", "/srv/proj")
@@ -345,7 +334,6 @@ async def test_when_sessions_were_last_seen_is_saved_now_and_then(desk: Desk) ->
 
 
 async def test_without_a_stream_there_is_nowhere_to_announce_it(desk: Desk) -> None:
-    """M-48."""
     session = await desk.open()
     assert desk.keeper.announce(session) is False
     desk.keeper.notifier.open_stream(session, Recorder())
@@ -353,7 +341,6 @@ async def test_without_a_stream_there_is_nowhere_to_announce_it(desk: Desk) -> N
 
 
 async def test_waiting_for_a_listing_ends_with_the_listing_or_the_time(desk: Desk) -> None:
-    """M-47."""
     session = await desk.open()
     desk.keeper.expect_listing(session)
     async with asyncio.timeout(5):
@@ -366,7 +353,6 @@ async def test_waiting_for_a_listing_ends_with_the_listing_or_the_time(desk: Des
 
 
 async def test_a_listing_before_the_change_does_not_count(desk: Desk) -> None:
-    """M-47."""
     session = await desk.open()
     desk.keeper.expect_listing(session)
     desk.keeper.note_listed(session)
@@ -378,7 +364,6 @@ async def test_a_listing_before_the_change_does_not_count(desk: Desk) -> None:
 
 
 async def test_handshakes_of_one_session_take_turns(desk: Desk) -> None:
-    """M-45."""
     one, other = await desk.open(), await desk.open()
     assert desk.keeper.handshake_lock(one) is desk.keeper.handshake_lock(one)
     assert desk.keeper.handshake_lock(one) is not desk.keeper.handshake_lock(other)
@@ -388,7 +373,7 @@ async def test_handshakes_of_one_session_take_turns(desk: Desk) -> None:
 async def test_a_workspace_is_active_while_a_session_of_it_is(
     desk: Desk, streaming: bool, age: float
 ) -> None:
-    """M-164, whether it chose the workspace or only means it."""
+    """Whether it chose the workspace or only means it."""
     session, unbound = await desk.open(), await desk.open()
     setattr(session, "workspace" if streaming else "heard", "w")
     unbound.streaming = True
@@ -399,7 +384,6 @@ async def test_a_workspace_is_active_while_a_session_of_it_is(
 
 
 async def test_sessions_can_be_opened_while_the_disk_fails(desk: Desk) -> None:
-    """M-168."""
     work: Callable[[], Awaitable[None]] = desk.store.close
     await work()
     desk.store = Store(desk.path.parent / "no" / "such" / "folder", set_aside_name=lambda: "x")
@@ -413,7 +397,7 @@ async def test_sessions_can_be_opened_while_the_disk_fails(desk: Desk) -> None:
 
 
 async def test_what_a_client_says_of_itself_takes_little_room(desk: Desk) -> None:
-    """M-32: ten thousand sessions share our memory, and a body may hold 16 MiB."""
+    """Ten thousand sessions share our memory, and a body may hold 16 MiB."""
     long = b"x" * 100_000
     client = b'{"name":"' + long + b'","version":"' + long + b'"}'
     session = await desk.keeper.open("2025-11-25", client, b'{"roots":{"' + long + b'":1}}')

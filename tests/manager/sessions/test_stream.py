@@ -38,7 +38,7 @@ async def connected(stream: Stream) -> Recorder:
     ],
 )
 async def test_each_revision_gets_what_it_knows(revision: str, begins: bytes, follows: bytes) -> None:
-    """L16: ids since 2025-03-26; an event without data, which older clients fail on, since 2025-11-25."""
+    """Ids since 2025-03-26; an event without data, which older clients fail on, since 2025-11-25."""
     stream = stream_of(revision)
     sink = await connected(stream)
     assert sink.written == begins
@@ -47,7 +47,7 @@ async def test_each_revision_gets_what_it_knows(revision: str, begins: bytes, fo
 
 
 async def test_who_comes_back_gets_what_followed_and_then_what_follows() -> None:
-    """L15, L16: a broken connection loses nothing."""
+    """A broken connection loses nothing."""
     stream = stream_of()
     first = await connected(stream)
     await stream.send(b'{"n":1}')

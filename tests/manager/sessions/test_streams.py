@@ -24,7 +24,6 @@ def session_of(identity: str) -> Session:
 
 
 async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager() -> None:
-    """L16."""
     one, ids = session_of("s"), []
     for _ in range(2):
         streams = Streams(Clock())
@@ -92,7 +91,7 @@ async def test_a_session_that_is_over_leaves_nothing() -> None:
 
 
 async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
-    """M-32: ten thousand idle sessions."""
+    """Ten thousand idle sessions."""
     streams = Streams(Clock())
     for number in range(100):
         streams.standing(session_of(str(number)))

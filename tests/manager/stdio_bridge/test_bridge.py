@@ -119,7 +119,7 @@ def modern(**params: Any) -> dict[str, Any]:
 
 
 async def test_a_session_is_kept_for_the_client(client: Client) -> None:
-    """C2: the id and the negotiated revision come back on every later request, and the folder on all of them."""
+    """The id and the negotiated revision come back on every later request, and the folder on all of them."""
     client.manager.plays["tools/list"] = [result({"tools": []})]
     await client.initialize()
     assert (await client.ask("tools/list"))["result"] == {"tools": []}
@@ -133,7 +133,7 @@ async def test_a_session_is_kept_for_the_client(client: Client) -> None:
 
 
 async def test_a_stateless_request_gets_its_headers_from_its_body(client: Client) -> None:
-    """M2, M4 to M6; the annotated argument is repeated because the client listed the tool before."""
+    """The annotated argument is repeated because the client listed the tool before."""
     client.manager.plays |= {"tools/list": [result(ROUTED)], "tools/call": [result({})]}
     await client.ask("tools/list", modern())
     await client.ask("tools/call", modern(name="routed", arguments={"region": "Süd"}))
@@ -149,7 +149,7 @@ async def test_a_stateless_request_gets_its_headers_from_its_body(client: Client
 
 
 async def test_a_call_whose_headers_did_not_fit_is_made_once_more(client: Client) -> None:
-    """C6: it did not run; the tools are listed anew, behind the client's back."""
+    """It did not run; the tools are listed anew, behind the client's back."""
     mismatch = error(-32020, "Mcp-Param-Region is missing", status=400)
     client.manager.plays |= {
         "tools/list": [result(ROUTED)],
@@ -244,7 +244,7 @@ async def test_an_id_that_is_still_being_answered_is_refused(client: Client) -> 
 
 
 async def test_a_cancelled_stateless_request_is_broken_off(client: Client) -> None:
-    """M16: over HTTP this era cancels by closing; nothing is said of it any more."""
+    """Over HTTP this era cancels by closing; nothing is said of it any more."""
     client.manager.plays["tools/call"] = [never]
     await client.send("tools/call", modern(name="x"), 1)
     call = await client.manager.arrival("tools/call")
@@ -255,7 +255,7 @@ async def test_a_cancelled_stateless_request_is_broken_off(client: Client) -> No
 
 
 async def test_a_cancellation_in_a_session_is_posted(client: Client) -> None:
-    """L15; the manager then ends the request without an answer."""
+    """The manager then ends the request without an answer."""
     gate = asyncio.Event()
     client.manager.plays["tools/call"] = [held(gate, fixed(b"", 202))]
     await client.initialize()
@@ -340,7 +340,7 @@ async def test_no_manager_in_time_is_said(
 
 
 async def test_a_lost_session_is_opened_again_as_it_was(client: Client) -> None:
-    """C3: with the client's own words, its log level and its resources; it is told that lists may differ."""
+    """With the client's own words, its log level and its resources; it is told that lists may differ."""
     client.manager.plays |= {
         "logging/setLevel": [result({})],
         "resources/subscribe": [result({})],
@@ -411,7 +411,7 @@ async def test_a_session_that_cannot_be_opened_again_is_the_requests_error(
 
 
 async def test_the_standing_stream_is_opened_again_where_it_ended(client: Client) -> None:
-    """L16: it goes on after the last event that was read, and what was missed is announced."""
+    """It goes on after the last event that was read, and what was missed is announced."""
     news = b'id: s-1\nevent: message\ndata: {"jsonrpc":"2.0","method":"a"}\n\n'
     client.manager.plays["GET"] = [stream(b"id: s-0\ndata: \n\n", news), stream(None)]
     await client.initialize()

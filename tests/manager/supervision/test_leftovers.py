@@ -93,7 +93,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def test_what_carries_the_mark_is_ended_wherever_it_moved(instance: str, family: Family) -> None:
-    """F30, F32: first and last variable, and whatever the rest of the mark is."""
+    """First and last variable, and whatever the rest of the mark is."""
     some = [
         family.away(mark(instance)),
         family.away({"A": "1", **mark(instance, "other")}),

@@ -82,7 +82,6 @@ async def gone(pid: int) -> None:
 
 
 def test_only_named_variables_are_inherited() -> None:
-    """SE1."""
     given = {
         "PATH": "/bin",
         "HOME": "/h",
@@ -238,7 +237,6 @@ async def test_a_start_time_tells_processes_apart(stage: Stage) -> None:
 
 
 async def test_a_living_process_is_adopted_and_its_end_noticed(stage: Stage) -> None:
-    """M-162."""
     process = stage.start("exec sleep 60")
     adopted = Process.adopt(process.pid, process.started)
     assert adopted is not None
@@ -249,7 +247,7 @@ async def test_a_living_process_is_adopted_and_its_end_noticed(stage: Stage) -> 
 
 
 async def test_a_pid_used_again_or_not_at_all_is_not_adopted(stage: Stage) -> None:
-    """M-162: pid and start time."""
+    """Pid and start time."""
     process = stage.start("exec sleep 60")
     assert Process.adopt(process.pid, f"{process.started}0") is None
     process.kill_group()
@@ -273,7 +271,6 @@ async def test_without_pidfds_everything_works_by_asking(
 
 
 async def test_memory_and_time_can_be_asked_while_it_lives(stage: Stage) -> None:
-    """M-154."""
     process = stage.start("exec sleep 60")
     usage = process.usage()
     assert usage is not None
@@ -300,7 +297,6 @@ def test_pidfds_are_closed() -> None:
 
 
 def test_the_tail_is_the_last_twenty_lines(tmp_path: Path) -> None:
-    """M-166."""
     log = tmp_path / "x.log"
     log.write_bytes(b"\n".join(b"line %d" % n for n in range(10_000)) + b"\n\xff broken\n")
     lines = tail(log)

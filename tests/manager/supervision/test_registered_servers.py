@@ -63,7 +63,6 @@ async def test_a_server_that_registers_again_and_again_is_watched_once(
 async def test_a_server_that_leaves_before_it_was_asked_leaves_nothing(
     servers: ExternalServers, tmp_path: Path
 ) -> None:
-    """M-147."""
     await servers.heartbeat(heartbeat(tmp_path))
     servers.bye("s-1")
     before = process_descriptors()
@@ -78,7 +77,7 @@ async def test_a_server_that_leaves_before_it_was_asked_leaves_nothing(
 async def test_a_folder_on_a_disk_that_hangs_holds_up_nobody(
     servers: ExternalServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """F46: it is taken as it was said, until the disk answers."""
+    """It is taken as it was said, until the disk answers."""
     release = threading.Event()
     real = os.path.realpath
 

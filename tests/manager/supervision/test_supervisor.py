@@ -143,7 +143,7 @@ def refused(outcome: Instance | Refusal) -> dict[str, Any]:
 
 
 async def test_fifty_callers_start_one_process_and_a_stop_ends_it(yard: Yard) -> None:
-    """M-40, design 4."""
+    """Design 4."""
     supervisor = yard.supervisor()
     found = [running(one) for one in await asyncio.gather(*(supervisor.ready() for _ in range(50)))]
     assert len({id(one) for one in found}) == 1
@@ -174,7 +174,7 @@ async def test_fifty_callers_start_one_process_and_a_stop_ends_it(yard: Yard) ->
 
 
 async def test_a_killed_server_is_replaced_before_the_next_call_is_answered(yard: Yard) -> None:
-    """M-96, M-166: and the next one listens on the same port, so that nobody is refused meanwhile."""
+    """And the next one listens on the same port, so that nobody is refused meanwhile."""
     supervisor = yard.supervisor(rng=random.Random(1))
     first = running(await supervisor.ready())
     os.kill(first.pid or 0, signal.SIGKILL)
@@ -194,7 +194,6 @@ async def test_a_killed_server_is_replaced_before_the_next_call_is_answered(yard
 
 
 async def test_a_server_that_ends_is_started_again_without_being_asked(yard: Yard) -> None:
-    """M-166."""
     supervisor = yard.supervisor(rng=random.Random(1))
     first = running(await supervisor.ready())
     os.kill(first.pid or 0, signal.SIGKILL)
@@ -271,7 +270,6 @@ async def test_callers_wait_for_a_stop_and_then_start_anew(yard: Yard) -> None:
 
 
 async def test_after_the_end_nothing_is_started(yard: Yard) -> None:
-    """M-42."""
     supervisor = yard.supervisor()
     await supervisor.close()
     assert refused(await supervisor.ready(urgent=True))["cause"] == "stopped"
@@ -281,7 +279,6 @@ async def test_after_the_end_nothing_is_started(yard: Yard) -> None:
 
 
 async def test_a_server_that_does_not_answer_in_time_is_killed_and_the_caller_told(yard: Yard) -> None:
-    """M-40."""
     yard.instead_of_the_server("echo warming up >&2; " + HANG)
     supervisor = yard.supervisor(start_timeout_s=0.2)
     details = refused(await supervisor.ready())
@@ -313,7 +310,7 @@ class Even(random.Random):
 async def test_five_starts_that_fail_are_a_crash_loop_with_the_last_words_in_the_refusal(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-42, M-166: back-off in between, then one try a minute, or at once for a handshake."""
+    """Back-off in between, then one try a minute, or at once for a handshake."""
     yard.instead_of_the_server("echo no such module >&2; echo x >> starts; exit 3")
     starts = yard.root / "starts"
     clock = Clock()
@@ -346,7 +343,6 @@ async def test_five_starts_that_fail_are_a_crash_loop_with_the_last_words_in_the
 async def test_a_handshake_lifts_the_back_off_of_a_start_that_others_wait_for(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-42."""
     clock = Clock()
     yard.instead_of_the_server("exit 3")
     supervisor = yard.supervisor(now=lambda: clock.now, rng=Even())
@@ -413,7 +409,6 @@ async def test_a_server_that_hung_for_a_moment_goes_on(yard: Yard) -> None:
 
 
 async def test_a_handshake_replaces_an_unhealthy_server_at_once(yard: Yard) -> None:
-    """M-42."""
     supervisor = yard.supervisor(health_interval_s=0.05, health_timeout_s=0.1, health_misses=1)
     first = running(await supervisor.ready())
     os.kill(first.pid or 0, signal.SIGSTOP)
@@ -423,7 +418,7 @@ async def test_a_handshake_replaces_an_unhealthy_server_at_once(yard: Yard) -> N
 
 
 async def test_a_suspended_machine_is_no_reason_to_suspect_a_server(yard: Yard) -> None:
-    """M-168: the pause between two health requests was much longer than asked for."""
+    """The pause between two health requests was much longer than asked for."""
     clock = Clock()
     slept = 0
 
@@ -463,7 +458,7 @@ def altered(row: InstanceRow, **members: Any) -> InstanceRow:
 
 
 async def test_a_living_server_is_adopted_and_owned_like_an_own_one(yard: Yard) -> None:
-    """M-33, M-162: same process, and when it ends it is replaced."""
+    """Same process, and when it ends it is replaced."""
     row = await left_behind(yard)
     supervisor = yard.supervisor(rng=random.Random(1))
     assert await supervisor.adopt(row) is True
@@ -475,7 +470,7 @@ async def test_a_living_server_is_adopted_and_owned_like_an_own_one(yard: Yard) 
 
 
 async def test_a_start_that_was_cut_off_is_recognised_by_its_answer(yard: Yard) -> None:
-    """M-162: the former manager died before it could enter the pid."""
+    """The former manager died before it could enter the pid."""
     row = await left_behind(yard)
     supervisor = yard.supervisor()
     assert await supervisor.adopt(altered(row, pid=0, started="")) is True
@@ -493,7 +488,7 @@ async def test_a_dead_server_is_not_adopted(yard: Yard) -> None:
 
 
 async def test_a_stranger_with_the_old_pid_is_left_alone(yard: Yard) -> None:
-    """M-162: pid and start time."""
+    """Pid and start time."""
     with subprocess.Popen(["sleep", "60"]) as stranger:
         try:
             row = InstanceRow("w-1", "i-1", stranger.pid, "boot:1", "n", "s", 1)
@@ -520,7 +515,7 @@ async def test_an_old_server_that_does_not_answer_is_ended(yard: Yard) -> None:
 
 
 async def test_a_server_with_another_nonce_is_not_ours(yard: Yard) -> None:
-    """M-144: the port is answered by somebody else, whose process is none of our business."""
+    """The port is answered by somebody else, whose process is none of our business."""
     row = await left_behind(yard, grace_s=0.5)
     supervisor = yard.supervisor()
     assert await supervisor.adopt(altered(row, nonce="another", pid=0, started="")) is False

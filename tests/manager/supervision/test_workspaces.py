@@ -92,7 +92,7 @@ def hung_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def test_a_disk_that_hangs_stops_no_server(world: World, request: pytest.FixtureRequest) -> None:
-    """F46, M-126: that the folder is gone must be known, not feared."""
+    """That the folder is gone must be known, not feared."""
     workspace = await world.known("proj")
     before = await world.workspaces.ready(workspace)
     assert isinstance(before, Instance)
@@ -123,7 +123,7 @@ async def test_a_busy_workspace_is_looked_at_beside_its_calls(world: World) -> N
 async def test_no_server_is_started_on_a_disk_that_hangs(
     world: World, request: pytest.FixtureRequest
 ) -> None:
-    """F46: entering the folder would hang, too."""
+    """Entering the folder would hang, too."""
     workspace = await world.known("proj")
     request.getfixturevalue("hung_disk")
     world.now += ROOT_CHECK_S + 1
@@ -135,7 +135,7 @@ async def test_no_server_is_started_on_a_disk_that_hangs(
 async def test_a_registration_in_the_middle_of_a_look_is_not_missed(
     tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M-41: it is matched at once, not when the next look is due."""
+    """It is matched at once, not when the next look is due."""
     place = tmp_path.resolve() / "plain"
     place.mkdir()
 
@@ -152,7 +152,7 @@ async def test_a_registration_in_the_middle_of_a_look_is_not_missed(
 
 
 async def test_idle_servers_are_stopped_together(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """M-164: one that does not want to end holds up neither the others nor the housekeeping."""
+    """One that does not want to end holds up neither the others nor the housekeeping."""
     made = [await world.known(name) for name in ("a", "b")]
     for workspace in made:
         assert isinstance(await world.workspaces.ready(workspace), Instance)

@@ -249,7 +249,6 @@ async def test_closed_connection_says_that_nothing_was_delivered(serve, connect)
 
 
 async def test_slow_reader_holds_back_the_server_and_bounds_the_buffer(serve, connect):
-    """F27."""
     block = hashlib.sha256(b"block").digest() * 2048
     rounds = 64 * 1024 * 1024 // len(block)
 
@@ -306,8 +305,6 @@ async def test_json_body_of_20_mb_is_read_whole(serve, connect):
     "head", [OK + b"Content-Length: 200000000\r\n\r\n", CHUNKED + b"bebc200\r\n", OK + b"\r\n"]
 )
 async def test_body_over_the_limit_closes_the_connection(serve, connect, head):
-    """F26."""
-
     async def script(peer):
         await peer.request()
         await peer.send(head, *[b"x" * 65536] * 3000)
@@ -524,7 +521,7 @@ def test_request_that_would_alter_the_framing_is_refused(method, target, headers
 
 
 async def test_an_end_the_loop_has_not_noticed_yet_makes_a_connection_unfit():
-    """M-96: otherwise the next call would be lost on the connection of a server that has just ended."""
+    """Otherwise the next call would be lost on the connection of a server that has just ended."""
     loop = asyncio.get_running_loop()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setblocking(False)

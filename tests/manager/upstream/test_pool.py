@@ -79,8 +79,6 @@ async def test_newest_idle_connection_is_used_first(serve, pool_to):
     ],
 )
 async def test_stranger_on_the_port_never_gets_a_byte_of_a_call(serve, pool_to, answer, cause):
-    """F5."""
-
     async def stranger(peer):
         await peer.request()
         await peer.send(answer)
@@ -98,7 +96,7 @@ async def test_stranger_on_the_port_never_gets_a_byte_of_a_call(serve, pool_to, 
 
 
 async def test_a_call_that_breaks_off_takes_the_idle_connections_with_it(serve, pool_to):
-    """M-97: a server that ends closes its connections one by one; the next call must not meet a dying one."""
+    """A server that ends closes its connections one by one; the next call must not meet a dying one."""
     gate = asyncio.Event()
 
     async def server(peer):
@@ -123,7 +121,7 @@ async def test_a_call_that_breaks_off_takes_the_idle_connections_with_it(serve, 
 
 
 async def test_the_right_nonce_from_another_users_process_is_a_stranger(serve, pool_to):
-    """LM7: any local user can read a nonce from a health answer, and take the port of a server that died."""
+    """Any local user can read a nonce from a health answer, and take the port of a server that died."""
 
     async def thief(peer):
         await peer.request()
@@ -153,7 +151,7 @@ async def test_refused_connect_is_not_delivered(pool_to):
 
 
 async def test_server_that_accepts_and_hangs_is_not_delivered_within_the_connect_timeout(serve, pool_to):
-    """F2: a stopped process still accepts, the kernel does it."""
+    """A stopped process still accepts, the kernel does it."""
 
     async def hanging(peer):
         await peer.request()
@@ -182,8 +180,6 @@ async def test_server_that_accepts_and_hangs_is_not_delivered_within_the_connect
 async def test_death_of_the_server_is_blamed_by_what_may_have_been_read(
     serve, pool_to, verified, answer, ending, blame, cause
 ):
-    """F1."""
-
     async def dying(peer):
         if verified:
             await peer.identify()
@@ -373,8 +369,6 @@ async def test_probe_of_a_server_that_keeps_no_connection_succeeds(serve, pool_t
 
 
 async def test_probe_is_not_answered_by_an_idle_connection_when_the_server_hangs(serve, pool_to):
-    """F2."""
-
     async def script(peer):
         if peer is server.peers[0]:
             await serving(peer)

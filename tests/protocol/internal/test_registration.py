@@ -38,7 +38,6 @@ def blamed(message: object) -> str:
 
 
 def test_heartbeat_is_taken_as_it_was_sent() -> None:
-    """M-139."""
     assert heartbeat() == Heartbeat(
         session_id="s1",
         pid=4711,
@@ -69,7 +68,6 @@ def test_heartbeat_is_taken_as_it_was_sent() -> None:
     ],
 )  # fmt: skip
 def test_heartbeat_blames_the_member_that_does_not_fit(member: str, value: Any) -> None:
-    """M-140, M-187."""
     assert blamed(heartbeat(**{member: value})) == member
 
 
@@ -88,7 +86,6 @@ def test_heartbeat_blames_the_member_that_does_not_fit(member: str, value: Any) 
     ],
 )
 def test_heartbeat_at_the_limits_is_taken(members: dict[str, Any]) -> None:
-    """M-140."""
     message = heartbeat(**members)
     assert isinstance(message, Heartbeat)
     assert message.kind == "workspace-server"
@@ -96,7 +93,6 @@ def test_heartbeat_at_the_limits_is_taken(members: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("members", [{"nonce": ABSENT}, {"nonce": None}, {"kind": "editor"}])
 def test_old_shape_is_an_editor(members: dict[str, Any]) -> None:
-    """M-145."""
     message = heartbeat(**members)
     assert isinstance(message, Heartbeat)
     assert message.kind == "editor"
@@ -104,14 +100,12 @@ def test_old_shape_is_an_editor(members: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("folder", [r"C:\ws", "c:/ws", r"\\host\share", r"\\?\C:\ws"])
 def test_windows_folders_are_absolute_on_windows_only(folder: str) -> None:
-    """M-140."""
     windows = heartbeat(windows=True, workspaceFolders=[folder], workspaceFile=ABSENT)
     assert isinstance(windows, Heartbeat)
     assert blamed(heartbeat(workspaceFolders=[folder])) == "workspaceFolders"
 
 
 def test_posix_folder_is_not_absolute_on_windows() -> None:
-    """M-140."""
     assert blamed(heartbeat(windows=True, workspaceFile=ABSENT)) == "workspaceFolders"
 
 
@@ -120,7 +114,6 @@ def test_posix_folder_is_not_absolute_on_windows() -> None:
     [({}, 21100), ({"minPort": 21107}, 21107), ({"minPort": 5}, 21100)],
 )
 def test_allocation_starts_at_the_higher_of_both_ports(members: dict[str, int], start: int) -> None:
-    """M-132."""
     message = Allocate.parse({"sessionId": "s1", "preferredPort": 21100, **members})
     assert isinstance(message, Allocate)
     assert message.start == start
@@ -129,25 +122,21 @@ def test_allocation_starts_at_the_higher_of_both_ports(members: dict[str, int], 
 @pytest.mark.parametrize("member", ["preferredPort", "minPort"])
 @pytest.mark.parametrize("value", ["21100", True, False, 0, -1, 1.5, 21100.0, 65536, None, []])
 def test_only_an_integer_in_range_is_a_port(member: str, value: object) -> None:
-    """M-133."""
     payload = {"sessionId": "s1", "preferredPort": 21100, "minPort": 1, member: value}
     assert blamed(Allocate.parse(payload)) == member
 
 
 @pytest.mark.parametrize("value", ["", " ", "x" * 129, 1, None, True])
 def test_only_a_short_text_is_a_session_id(value: object) -> None:
-    """M-133."""
     assert blamed(Allocate.parse({"sessionId": value, "preferredPort": 1})) == "sessionId"
 
 
 def test_allocation_needs_session_and_port() -> None:
-    """M-133."""
     assert blamed(Allocate.parse({"preferredPort": 1})) == "sessionId"
     assert blamed(Allocate.parse({"sessionId": "s"})) == "preferredPort"
 
 
 def test_bye_need_not_say_who() -> None:
-    """M-147."""
     assert Bye.parse({}) == Bye(None)
     assert Bye.parse({"sessionId": None}) == Bye(None)
     assert Bye.parse({"sessionId": "s1"}) == Bye("s1")
@@ -160,19 +149,16 @@ def test_bye_need_not_say_who() -> None:
      ({"cwd": 5}, "invalid_cwd"), ({"cwd": ["/ws"]}, "invalid_cwd")],
 )  # fmt: skip
 def test_resolve_tells_no_cwd_from_a_bad_one(payload: object, reason: str) -> None:
-    """M-148."""
     message = Resolve.parse(payload)
     assert isinstance(message, InvalidPayload)
     assert (message.field, message.reason) == ("cwd", reason)
 
 
 def test_resolve_keeps_the_text_of_the_cwd() -> None:
-    """M-148."""
     assert Resolve.parse({"cwd": " /ws/mono "}) == Resolve(" /ws/mono ")
 
 
 def test_shutdown_may_be_bare() -> None:
-    """M-149."""
     assert Shutdown.parse({}) == Shutdown(None, None, keep_servers=False)
     full = {"reason": "upgrade", "expectedVersion": "1.2.3", "keepServers": True}
     assert Shutdown.parse(full) == Shutdown("upgrade", "1.2.3", keep_servers=True)
@@ -189,12 +175,10 @@ def test_shutdown_may_be_bare() -> None:
     ],
 )
 def test_shutdown_takes_exact_types_only(member: str, value: object) -> None:
-    """M-149."""
     assert blamed(Shutdown.parse({member: value})) == member
 
 
 @pytest.mark.parametrize("payload", [None, [], "x", 1, True])
 @pytest.mark.parametrize("kind", [Allocate, Bye, Resolve, Shutdown])
 def test_only_an_object_is_a_message(kind: type[Bye], payload: object) -> None:
-    """M-131."""
     assert blamed(kind.parse(payload)) == ""

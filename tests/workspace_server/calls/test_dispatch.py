@@ -72,7 +72,6 @@ async def raw_answer(served: Serving, name: str, arguments: str) -> bytes:
 @pytest.mark.parametrize("name", [*PLAYS, "picky"])
 @pytest.mark.parametrize("arguments", ["{}", '{"n":1.10,"s":"\\u00e9","big":123456789012345678901234567890}'])
 async def test_execute_tool_answers_byte_for_byte_as_the_tool_itself(name: str, arguments: str) -> None:
-    """T-54, T-188."""
     async with serving([played()]) as served:
         direct = await raw_answer(served, name, arguments)
         wrapped = await raw_answer(served, "execute_tool", f'{{"name":"{name}","arguments":{arguments}}}')
@@ -84,7 +83,6 @@ async def test_execute_tool_answers_byte_for_byte_as_the_tool_itself(name: str, 
 
 
 async def test_third_party_errors_and_our_refusals_keep_their_shape() -> None:
-    """T-99, T-182, T-177."""
     async with serving([played()]) as served:
         error = msgspec.json.decode(await raw_answer(served, "wire_error", "{}"))
         assert error == {"code": -32042, "message": "upstream says no", "data": {"deep": [1.1]}}
@@ -98,7 +96,6 @@ async def test_third_party_errors_and_our_refusals_keep_their_shape() -> None:
 
 
 async def test_what_is_not_in_the_view_never_runs_whatever_the_way_in() -> None:
-    """T-15, T-56, T-170, T-189."""
     source = played()
     source.waiting = {"waiting": "/ws"}
 
@@ -125,7 +122,6 @@ async def test_what_is_not_in_the_view_never_runs_whatever_the_way_in() -> None:
 
 
 async def test_tools_called_from_tools_use_the_callers_view_and_are_not_too_deep() -> None:
-    """T-78."""
     depths: list[bool] = []
 
     async def dig(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
@@ -145,7 +141,6 @@ async def test_tools_called_from_tools_use_the_callers_view_and_are_not_too_deep
 
 
 async def test_search_finds_what_can_be_called_and_is_rebuilt_when_that_changes() -> None:
-    """T-40, T-43, T-36."""
     source = PlayedSource([tool("send_email", visibility="ondemand", keywords=("smtp",)), tool("calculator")])
     source.keywords = ("github",)
     async with serving([source]) as served:
@@ -162,8 +157,6 @@ async def test_search_finds_what_can_be_called_and_is_rebuilt_when_that_changes(
 
 
 async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
-    """T-181, T-102."""
-
     async def hangs(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         await asyncio.Event().wait()
         raise AssertionError
@@ -177,7 +170,6 @@ async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
 
 
 async def test_defaults_of_the_user_reach_the_tool_where_the_caller_is_silent() -> None:
-    """T-31, T-153."""
     schema = {"type": "object", "properties": {"limit": {"type": "integer"}}, "additionalProperties": False}
     source = played(tool("my_tool", schema))
     source.play["my_tool"] = echo_bytes
@@ -192,8 +184,6 @@ async def test_defaults_of_the_user_reach_the_tool_where_the_caller_is_silent() 
 
 
 async def test_broken_promise_of_a_third_party_is_passed_on_and_reported() -> None:
-    """T-176."""
-
     async def wrong(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         return msgspec.Raw(b'{"content":[],"structuredContent":{"n":"x"}}')
 
@@ -207,7 +197,6 @@ async def test_broken_promise_of_a_third_party_is_passed_on_and_reported() -> No
 
 
 async def test_refusal_of_a_tool_with_an_output_schema_leaves_structured_content_alone() -> None:
-    """D-14, T-176."""
     source = played(tool("strict", outputSchema={"type": "object"}))
     source.play["strict"] = down
     async with serving([source]) as served:
@@ -219,7 +208,6 @@ async def test_refusal_of_a_tool_with_an_output_schema_leaves_structured_content
 async def test_calls_are_traced_only_when_asked_and_without_secrets(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """T-186, SE4."""
     async with serving([played()]) as served:
         await served.caller.call("plain", {"n": 1})
         assert "tool_call" not in capfd.readouterr().err
@@ -233,7 +221,7 @@ async def test_calls_are_traced_only_when_asked_and_without_secrets(
 async def test_tool_of_a_source_that_is_still_starting_is_not_called_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """T-182, T-6: it may be there in a moment."""
+    """It may be there in a moment."""
     monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
     slow = PlayedSource([tool("x")], identity="stdio:slow", namespace="slow")
     slow.state = "starting"

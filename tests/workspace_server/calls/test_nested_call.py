@@ -38,7 +38,7 @@ class Script:
 
 
 async def test_a_source_that_asks_with_its_result_is_called_again_with_the_answers() -> None:
-    """T-78, T-160: its state comes back to it, and the bytes of the answers."""
+    """Its state comes back to it, and the bytes of the answers."""
     script = Script('{"n": 1.50}', '{"n": 2.0}', '{"n": 3}')
     seen: list[dict[str, bytes]] = []
 

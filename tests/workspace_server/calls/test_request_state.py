@@ -27,7 +27,7 @@ CALL = Bound("tools/call", "run", {"a": 1}, "f1", "somebody")
     ],
 )
 def test_a_state_is_for_its_call_only(other: dict[str, Any]) -> None:
-    """Row G8: not for another method, tool, arguments, content or caller."""
+    """not for another method, tool, arguments, content or caller."""
     states = RequestStates("w")
     state = states.seal(HELD, CALL, NOW, "inside")
     assert states.open(state, replace(CALL, **other), NOW) is None
@@ -37,7 +37,7 @@ def test_a_state_is_for_its_call_only(other: dict[str, Any]) -> None:
 
 
 def test_a_state_is_for_its_workspace_only(tmp_path: Path) -> None:
-    """G8: also where both have one key, and somebody writes the other one in front."""
+    """Also where both have one key, and somebody writes the other one in front."""
     first, second = RequestStates("one", tmp_path), RequestStates("two", tmp_path)
     state = first.seal(RUN, CALL, NOW)
     assert RequestStates("one", tmp_path).open(state, CALL, NOW) is not None, "another run"
@@ -53,7 +53,7 @@ def test_the_order_of_members_is_no_difference() -> None:
 
 
 def test_what_is_inside_cannot_be_read_and_the_workspace_can() -> None:
-    """G8: encrypted; in front stands whose it is, so that it finds its way back."""
+    """Encrypted; in front stands whose it is, so that it finds its way back."""
     states = RequestStates("ws-1")
     state = states.seal(RUN, CALL, NOW, "the state of a stranger")
     assert request_state.workspace_of(state) == "ws-1"
@@ -64,7 +64,7 @@ def test_what_is_inside_cannot_be_read_and_the_workspace_can() -> None:
 
 
 def test_one_changed_character_anywhere_makes_it_worthless() -> None:
-    """G8: nothing can be turned into something else, the kind included."""
+    """Nothing can be turned into something else, the kind included."""
     states = RequestStates("w")
     state = states.seal(RUN, CALL, NOW)
     for at in range(len(state)):

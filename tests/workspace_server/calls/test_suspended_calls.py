@@ -82,7 +82,6 @@ def conversations() -> Conversations:
 async def test_a_question_goes_out_and_its_answer_comes_back_byte_for_byte(
     conversations: Conversations,
 ) -> None:
-    """T-86."""
     client = Client(conversations, asks_who)
     await client.round()
     assert client.asked == {"q1": {"method": "elicitation/create", "params": json.loads(bytes(FORM))}}
@@ -171,7 +170,7 @@ async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_
     ],
 )
 async def test_a_state_of_another_call_runs_nothing(conversations: Conversations, other: Any) -> None:
-    """G8: and the call it belongs to goes on."""
+    """And the call it belongs to goes on."""
     client = Client(conversations, asks_who)
     await client.round()
     ran: list[str] = []
@@ -189,7 +188,7 @@ async def test_a_state_of_another_call_runs_nothing(conversations: Conversations
 
 
 async def test_a_state_is_good_once(conversations: Conversations) -> None:
-    """G8: replayed before the end, at the same time, and after it."""
+    """Replayed before the end, at the same time, and after it."""
 
     async def twice(context: CallContext) -> CallOutcome:
         await context.ask(names.ELICIT, FORM)
@@ -240,7 +239,7 @@ async def test_a_state_that_is_not_for_going_on_runs_nothing(kind: str) -> None:
 async def test_a_client_that_leaves_while_its_question_is_sealed_ends_its_call(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """M16: and the place of the call is free."""
+    """And the place of the call is free."""
     states = RequestStates("w")
     conversations = Conversations(states, most=1)
     sealing, gate, ended = threading.Event(), threading.Event(), asyncio.Event()
@@ -361,7 +360,6 @@ def test_answers_reach_their_own_call_in_any_order(order: list[int], callers: li
 async def test_a_client_that_leaves_during_a_round_cancels_and_between_rounds_does_not(
     conversations: Conversations,
 ) -> None:
-    """M16."""
     cancelled = asyncio.Event()
 
     async def work(context: CallContext) -> CallOutcome:
@@ -387,7 +385,7 @@ async def test_a_client_that_leaves_during_a_round_cancels_and_between_rounds_do
 async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_token(
     conversations: Conversations,
 ) -> None:
-    """The last 64; log messages only to a request that wants them (M17)."""
+    """The last 64; log messages only to a request that wants them."""
     go_on, said = asyncio.Event(), asyncio.Event()
 
     async def work(context: CallContext) -> CallOutcome:
@@ -504,7 +502,7 @@ async def test_a_question_after_the_end_reaches_nobody(conversations: Conversati
 async def test_a_stateless_client_without_the_capability_learns_which_and_the_call_ends(
     conversations: Conversations, method: str, params: msgspec.Raw, required: Any
 ) -> None:
-    """M8; the source is told that the call is over, and then gets an error, too."""
+    """The source is told that the call is over, and then gets an error, too."""
     happened: list[Any] = []
 
     async def ask(context: CallContext) -> None:
@@ -531,7 +529,6 @@ async def test_a_stateless_client_without_the_capability_learns_which_and_the_ca
 
 
 async def test_in_a_session_the_source_decides_what_to_do_without(conversations: Conversations) -> None:
-    """T-86."""
     outcome = await Client(conversations, asks_who, capabilities={}, caller="a session").round()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32601
@@ -552,7 +549,6 @@ async def test_nothing_but_the_three_questions_can_be_asked(conversations: Conve
 
 
 async def test_a_third_partys_state_travels_inside_ours(conversations: Conversations) -> None:
-    """T-160."""
     theirs = 'st\u00e4te "." \\ lmtb2.'
     result = jsonrpc.raw(
         {"resultType": "input_required", "inputRequests": {"q": {"a": 1.50}}, "requestState": theirs}
@@ -587,7 +583,7 @@ PAGES = RpcError(
 async def test_a_page_that_has_to_be_opened_first_is_a_question_and_the_call_is_made_anew(
     conversations: Conversations,
 ) -> None:
-    """M21: the code is not of this era."""
+    """The code is not of this era."""
     seen: list[CallContext] = []
 
     async def work(context: CallContext) -> CallOutcome:

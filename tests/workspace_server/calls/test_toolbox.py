@@ -31,7 +31,7 @@ async def toolbox(source: PlayedSource) -> AsyncIterator[OwnTools]:
 
 
 async def test_all_that_can_be_called_is_listed() -> None:
-    """T-78: what clients have to search for, too."""
+    """What clients have to search for, too."""
     async with toolbox(PlayedSource([tool("a"), tool("b", visibility="ondemand")])) as own:
         assert [one["name"] for one in await own.listed()] == ["a", "b"]
 
@@ -63,7 +63,7 @@ async def test_what_a_tool_gives_comes_back_decoded(outcome: CallOutcome, expect
 
 
 async def test_there_is_nobody_who_could_be_asked() -> None:
-    """M8: the call ends, and says what it would need."""
+    """The call ends, and says what it would need."""
     source = PlayedSource([tool("a")])
     form = jsonrpc.raw({"message": "?", "requestedSchema": {"type": "object", "properties": {}}})
 

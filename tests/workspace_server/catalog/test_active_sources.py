@@ -89,7 +89,6 @@ SLEEPER: Mapping[str, Any] = {"command": "sleep", "args": ["1"]}
 
 
 async def test_server_of_the_workspace_waits_for_trust_and_is_made_once_trusted(scene: Scene) -> None:
-    """T-62, T-81, T-88."""
     scene.servers(one=SLEEPER)
     assert (await scene.states())["stdio:one"] == "pending_trust"
     assert ("warning", "TRUST_PENDING") in await scene.issues()
@@ -99,7 +98,6 @@ async def test_server_of_the_workspace_waits_for_trust_and_is_made_once_trusted(
 
 
 async def test_changed_entry_is_pending_again_and_the_others_stay(scene: Scene) -> None:
-    """TR3."""
     scene.servers(one=SLEEPER, two=SLEEPER)
     await scene.trust()
     assert set(await scene.states()) >= {"one", "two"}
@@ -111,7 +109,7 @@ async def test_changed_entry_is_pending_again_and_the_others_stay(scene: Scene) 
 
 
 async def test_users_own_servers_need_no_trust_and_follow_the_file(scene: Scene) -> None:
-    """T-5, T-90, D-13: add, change, remove without a restart."""
+    """Add, change, remove without a restart."""
     entry = '[[mcp.stdio_servers]]\nnamespace = "mine"\ncommand = ["sleep", "{}"]\n'
     scene.user(entry.format(1))
     assert (await scene.states())["mine"] == "ready"
@@ -125,7 +123,6 @@ async def test_users_own_servers_need_no_trust_and_follow_the_file(scene: Scene)
 
 
 async def test_widening_settings_of_the_workspace_wait_for_trust(scene: Scene) -> None:
-    """T-28, TR5."""
     folder = scene.root / ".lm-tools-bridge"
     folder.mkdir()
     (folder / "workspace.toml").write_text(
@@ -140,7 +137,7 @@ async def test_widening_settings_of_the_workspace_wait_for_trust(scene: Scene) -
 
 
 async def test_what_the_user_denies_stays_denied_when_their_file_is_broken_at_a_start(tmp_path: Path) -> None:
-    """T-178, M-188: a typing error opens nothing."""
+    """A typing error opens nothing."""
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"}
     scene = Scene(tmp_path, environ)
     scene.user('[approvals]\ndeploy = "deny"\n[tools]\ndisabledDelta = ["b"]\n')
@@ -164,7 +161,7 @@ async def test_nothing_is_made_anew_while_nothing_changes(scene: Scene) -> None:
 
 
 async def test_placeholders_get_values_that_only_the_login_shell_knows(tmp_path: Path) -> None:
-    """T-82; a service knows less than the user's terminal."""
+    """A service knows less than the user's terminal."""
     (tmp_path / ".profile").write_text("export ONLY_THE_SHELL=here\n")
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"}
     scene = Scene(tmp_path, environ)
@@ -174,7 +171,7 @@ async def test_placeholders_get_values_that_only_the_login_shell_knows(tmp_path:
 
 
 async def test_variable_of_a_token_may_be_one_that_only_the_login_shell_knows(tmp_path: Path) -> None:
-    """T-109; all who ask while the shell is asked wait for it, so that no source is made without it."""
+    """All who ask while the shell is asked wait for it, so that no source is made without it."""
     (tmp_path / ".profile").write_text("export TOKEN=here\n")
     scene = Scene(tmp_path, {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "SHELL": "/bin/sh"})
     scene.user('[[mcp.remote_servers]]\nnamespace = "r"\nurl = "https://example.com"\ntoken_env = "TOKEN"\n')
@@ -190,7 +187,6 @@ async def test_variable_of_a_token_may_be_one_that_only_the_login_shell_knows(tm
 
 
 async def test_execute_code_is_there_only_when_the_user_switched_it_on(scene: Scene) -> None:
-    """T-80, D-12, TR5."""
     folder = scene.root / ".lm-tools-bridge"
     folder.mkdir()
     (folder / "workspace.toml").write_text("[scripts]\nexecute_code = true\n")
@@ -202,7 +198,7 @@ async def test_execute_code_is_there_only_when_the_user_switched_it_on(scene: Sc
 
 
 async def test_order_of_sources_is_that_of_their_entries(scene: Scene) -> None:
-    """T-2: and it does not depend on what was there before."""
+    """And it does not depend on what was there before."""
     scene.user(
         "".join(
             f'[[mcp.stdio_servers]]\nnamespace = "{name}"\ncommand = ["sleep", "1"]\n' for name in ("z", "a")
@@ -213,7 +209,6 @@ async def test_order_of_sources_is_that_of_their_entries(scene: Scene) -> None:
 
 
 async def test_built_in_tools_go_and_come_with_the_file(scene: Scene) -> None:
-    """D-13."""
     for text, shown in (("", True), ("[builtin]\nenabled = false\n", False), ("", True)):
         scene.user(text)
         there = list(await scene.states())

@@ -19,7 +19,6 @@ def source(namespace: str, **offered: Any) -> PlayedSource:
 
 
 def test_prompts_are_named_like_tools_and_resources_keep_their_uris() -> None:
-    """T-119, T-8."""
     first = source("git-hub", prompts=["b.c", "a"], resources=["x://b", "x://A"], templates=["x://{t}"])
     second = source("other", prompts=["a"], resources=["x://a"])
     second.separator = "-"
@@ -36,7 +35,6 @@ def test_prompts_are_named_like_tools_and_resources_keep_their_uris() -> None:
 
 
 def test_every_member_of_a_definition_stays() -> None:
-    """T-119, T-17."""
     made = source("s")
     definition = {
         "name": "p",
@@ -53,7 +51,7 @@ def test_every_member_of_a_definition_stays() -> None:
 
 
 def test_the_first_source_in_order_answers_for_a_uri_that_two_offer() -> None:
-    """T-119. One issue for all that two sources share."""
+    """One issue for all that two sources share."""
     uris = [f"x://{n}" for n in range(MAX_NAMED + 2)]
     first, second = source("a", resources=uris), source("b", resources=[*uris, "x://own"])
     found = merge([second, first])
@@ -67,7 +65,6 @@ def test_the_first_source_in_order_answers_for_a_uri_that_two_offer() -> None:
 
 
 def test_two_templates_of_one_text_are_the_first_ones() -> None:
-    """T-119."""
     first, second = source("a", templates=["x://{t}"]), source("b", templates=["x://{t}"])
     found = merge([first, second])
     assert [(one.name, one.source) for one in found.templates] == [("x://{t}", first)]
@@ -83,7 +80,7 @@ def test_nobody_takes_our_own_uris(uri: str) -> None:
 
 
 def test_prompts_of_one_name_have_different_ones_here() -> None:
-    """T-9: the same rules as for tools."""
+    """The same rules as for tools."""
     first, second = PlayedSource(identity="stdio:a"), PlayedSource(identity="stdio:b")
     for one in (first, second):
         one.offered = extras(["tool_search"])
@@ -97,7 +94,6 @@ def test_prompts_of_one_name_have_different_ones_here() -> None:
 
 @pytest.mark.parametrize("default", ["off", "exposed"])
 def test_a_source_whose_tools_are_off_offers_nothing_else_either(default: Any) -> None:
-    """T-119."""
     made = source("a", prompts=["p"], resources=["x://r"], templates=["{t}"])
     made.default = default
     found = merge([made])
@@ -105,7 +101,6 @@ def test_a_source_whose_tools_are_off_offers_nothing_else_either(default: Any) -
 
 
 def test_templates_find_their_sources_in_the_order_of_the_sources() -> None:
-    """T-119."""
     first, second = source("b", templates=["x://{a}/1"]), source("a", templates=["x://{+a}"])
     found = merge([first, second])
     assert found.likely("x://q/1") == [first, second]

@@ -128,7 +128,7 @@ async def test_a_server_not_heard_yet_may_have_any_tool_that_the_policy_names(
 
 
 async def test_any_name_waits_for_a_server_without_namespace_that_is_not_trusted() -> None:
-    """T-62; what is nearly the name of a tool is mistyped."""
+    """What is nearly the name of a tool is mistyped."""
     waiting = server(state="pending_trust", trust_path="/srv/proj")
     view = look(await Registry([waiting, PlayedSource([tool("calculator"), tool("off")])]).snapshot(),
                 Configuration(deltas=Deltas(disabled=("off",))))  # fmt: skip
@@ -141,7 +141,6 @@ async def test_any_name_waits_for_a_server_without_namespace_that_is_not_trusted
 
 
 async def test_a_server_without_namespace_that_is_down_may_have_any_tool() -> None:
-    """T-182."""
     down = server(tools=(), state="backoff")
     view = look(await Registry([down]).snapshot(), Configuration())
     assert view.unlisted_source("echo") is down

@@ -29,7 +29,6 @@ def builtin(*names: str) -> PlayedSource:
 
 
 async def test_order_is_by_lower_cased_name_whatever_the_order_of_the_sources() -> None:
-    """T-2."""
     first = PlayedSource([tool("b"), tool("Zed"), tool("a")])
     second = PlayedSource([tool("alpha")], identity="up", namespace="Mid")
     expected = ["a", "b", "Mid__alpha", "Zed"]
@@ -38,7 +37,6 @@ async def test_order_is_by_lower_cased_name_whatever_the_order_of_the_sources() 
 
 
 async def test_clash_of_bare_names_keeps_the_nearer_source_and_renames_the_other() -> None:
-    """T-9."""
     sources = [builtin("calculator"), PlayedSource([tool("calculator")])]
     snapshot = await Registry(sources).snapshot()
     assert names_of(snapshot) == ["builtin__calculator", "calculator"]
@@ -55,7 +53,6 @@ async def test_clash_of_bare_names_keeps_the_nearer_source_and_renames_the_other
 
 
 async def test_tools_of_a_source_that_is_not_trusted_take_no_name_away() -> None:
-    """T-9."""
     pending = PlayedSource([tool("calculator")])
     pending.state = "pending_trust"
     snapshot = await Registry([builtin("calculator"), pending]).snapshot()
@@ -64,7 +61,6 @@ async def test_tools_of_a_source_that_is_not_trusted_take_no_name_away() -> None
 
 
 async def test_names_that_differ_only_in_case_are_both_offered_and_reported() -> None:
-    """T-9."""
     snapshot = await Registry([PlayedSource([tool("Deploy"), tool("deploy")])]).snapshot()
     assert names_of(snapshot) == ["Deploy", "deploy"]
     assert codes_of(snapshot) == [("warning", "TOOL_NAME_SIMILAR")]
@@ -75,7 +71,6 @@ async def test_names_that_differ_only_in_case_are_both_offered_and_reported() ->
     ["lm_findFiles", "lmToolsBridge.callTool", "tool_search", "execute_tool", "execute_code", "openllm_x"],
 )
 async def test_reserved_bare_name_is_dropped_but_harmless_behind_a_namespace(name: str) -> None:
-    """T-10."""
     bare = await Registry([PlayedSource([tool(name)])]).snapshot()
     assert names_of(bare) == []
     assert codes_of(bare) == [("warning", "TOOL_NAME_RESERVED")]
@@ -86,7 +81,6 @@ async def test_reserved_bare_name_is_dropped_but_harmless_behind_a_namespace(nam
 
 @pytest.mark.parametrize("namespace", ["builtin", "script", "script_user", "script_system"])
 async def test_source_with_a_reserved_namespace_is_left_out_with_an_error(namespace: str) -> None:
-    """T-10."""
     source = PlayedSource([tool("x")], identity="up", namespace=namespace)
     snapshot = await Registry([source, builtin("a")]).snapshot()
     assert names_of(snapshot) == ["a"]
@@ -94,7 +88,6 @@ async def test_source_with_a_reserved_namespace_is_left_out_with_an_error(namesp
 
 
 async def test_foreign_names_are_shaped_and_called_by_their_own_name() -> None:
-    """T-8."""
     long = "n" * 90
     source = PlayedSource(
         [tool("repos.list"), tool("a b"), tool("a.b"), tool(long)], identity="up", namespace="gh"
@@ -110,7 +103,6 @@ async def test_foreign_names_are_shaped_and_called_by_their_own_name() -> None:
 
 
 async def test_no_tool_is_lost_when_two_sources_end_up_with_one_name() -> None:
-    """T-9."""
     twins = [PlayedSource([tool("x")], identity=identity, namespace="same") for identity in ("one", "two")]
     bare = PlayedSource([tool("same__x")])
     snapshot = await Registry([*twins, bare]).snapshot()
@@ -128,7 +120,6 @@ async def test_no_tool_is_lost_when_two_sources_end_up_with_one_name() -> None:
     ],
 )
 async def test_tool_whose_schema_cannot_be_used_is_dropped_alone(schema: dict[str, Any], words: str) -> None:
-    """T-11, T-18."""
     snapshot = await Registry([PlayedSource([tool("bad", schema), tool("good")])]).snapshot()
     assert names_of(snapshot) == ["good"]
     (issue,) = snapshot.issues
@@ -137,7 +128,6 @@ async def test_tool_whose_schema_cannot_be_used_is_dropped_alone(schema: dict[st
 
 
 async def test_second_tool_of_one_name_in_one_source_is_reported() -> None:
-    """T-11."""
     source = PlayedSource([tool("x", title="first"), tool("x", title="second")])
     snapshot = await Registry([source]).snapshot()
     assert [offered.definition["title"] for offered in snapshot.tools] == ["first"]
@@ -147,7 +137,6 @@ async def test_second_tool_of_one_name_in_one_source_is_reported() -> None:
 
 
 async def test_failing_refresh_keeps_the_old_list_and_says_so() -> None:
-    """T-4."""
     source = PlayedSource([tool("x")])
     registry = Registry([source])
     await registry.snapshot()
@@ -163,7 +152,6 @@ async def test_failing_refresh_keeps_the_old_list_and_says_so() -> None:
 
 
 async def test_source_that_reports_failure_and_no_list_keeps_its_last_one() -> None:
-    """T-4."""
     source = PlayedSource([tool("x")])
     registry = Registry([source])
     await registry.snapshot()
@@ -174,7 +162,6 @@ async def test_source_that_reports_failure_and_no_list_keeps_its_last_one() -> N
 
 
 async def test_requests_at_the_same_time_do_not_make_a_fresh_list_stale() -> None:
-    """T-4."""
     registry = Registry([PlayedSource([tool("x")])])
     for _ in range(2):
         one, other = await asyncio.gather(registry.snapshot(), registry.snapshot())
@@ -183,7 +170,6 @@ async def test_requests_at_the_same_time_do_not_make_a_fresh_list_stale() -> Non
 
 
 async def test_source_that_never_had_a_list_fails_as_an_error_beside_complete_others() -> None:
-    """T-4, T-6."""
     broken = PlayedSource(identity="up", namespace="up")
     broken.fault = ValueError("garbage")
     snapshot = await Registry([broken, builtin("a")]).snapshot()
@@ -192,7 +178,6 @@ async def test_source_that_never_had_a_list_fails_as_an_error_beside_complete_ot
 
 
 async def test_no_source_at_all_is_an_empty_list_with_a_warning() -> None:
-    """T-5."""
     snapshot = await Registry([]).snapshot()
     assert snapshot.tools == ()
     assert codes_of(snapshot) == [("warning", "NO_SOURCES")]
@@ -201,7 +186,6 @@ async def test_no_source_at_all_is_an_empty_list_with_a_warning() -> None:
 async def test_hung_source_delays_the_list_once_and_says_when_it_arrives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """T-6."""
     monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.05)
     hung = PlayedSource([tool("late")], identity="up", namespace="up")
     hung.gate.clear()
@@ -220,7 +204,7 @@ async def test_hung_source_delays_the_list_once_and_says_when_it_arrives(
 
 
 async def test_nobody_is_answered_with_a_list_that_began_before_they_asked() -> None:
-    """T-64: the second asker sees what changed while the first one's listing was under way."""
+    """The second asker sees what changed while the first one's listing was under way."""
     source = SlowSource([tool("old")])
     registry = Registry([source])
     first = asyncio.create_task(registry.snapshot())
@@ -247,7 +231,6 @@ class SlowSource(PlayedSource):
 
 
 async def test_sources_are_replaced_while_it_runs_and_those_left_out_are_closed() -> None:
-    """T-5, T-90."""
     kept, gone = PlayedSource([tool("a")]), PlayedSource([tool("b")], identity="up", namespace="up")
     registry = Registry([kept, gone])
     assert names_of(await registry.snapshot()) == ["a", "up__b"]
@@ -260,7 +243,6 @@ async def test_sources_are_replaced_while_it_runs_and_those_left_out_are_closed(
 
 
 async def test_filters_leave_tools_out_and_exclude_beats_include() -> None:
-    """T-12, T-117."""
     tools = [tool("get_a"), tool("get_b"), tool("delete_a")]
     source = PlayedSource(tools, identity="up", namespace="up")
     source.include, source.exclude = ("get_*", "delete_*"), ("*_b", "delete_*")
@@ -270,7 +252,7 @@ async def test_filters_leave_tools_out_and_exclude_beats_include() -> None:
 
 
 async def test_request_under_way_survives_that_its_source_is_taken_away() -> None:
-    """T-5, T-20: an edit of the configuration breaks nobody's request."""
+    """An edit of the configuration breaks nobody's request."""
     source = SlowSource([tool("old")])
     registry = Registry([source])
     asking = [asyncio.create_task(registry.snapshot()) for _ in range(2)]
@@ -287,14 +269,12 @@ async def test_request_under_way_survives_that_its_source_is_taken_away() -> Non
     [("__", "os-assistant__run"), ("_", "os_assistant_run"), ("-", "os-assistant-run")],
 )
 async def test_separator_is_the_sources_own(separator: str, name: str) -> None:
-    """D-4, T-87."""
     source = PlayedSource([tool("run")], identity="up", namespace="os-assistant")
     source.separator = separator
     assert names_of(await Registry([source]).snapshot()) == [name]
 
 
 async def test_refresh_asks_the_named_source_or_all() -> None:
-    """T-3, T-89."""
     first, second = PlayedSource(), PlayedSource(identity="up", namespace="up")
     registry = Registry([first, second])
     assert await registry.refresh("up")

@@ -22,7 +22,6 @@ def names_in(toolset: Toolset) -> list[str]:
 async def test_changes_in_quick_succession_are_announced_once_and_undone_ones_never(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """T-184."""
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.05)
     source = PlayedSource([tool("a")])
     toolset = Toolset(Registry([source]), look_s=60)
@@ -46,7 +45,7 @@ async def test_changes_in_quick_succession_are_announced_once_and_undone_ones_ne
 async def test_it_looks_by_itself_while_somebody_listens_and_only_then(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """T-64: `list_changed` within 2 s, without any request."""
+    """`list_changed` within 2 s, without any request."""
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
     source = PlayedSource([tool("a")])
     toolset = Toolset(Registry([source]), look_s=0.02)
@@ -66,7 +65,6 @@ async def test_it_looks_by_itself_while_somebody_listens_and_only_then(
 async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_else(
     change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-36, T-13, T-184."""
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
     source = PlayedSource([tool("a"), tool("b")])
     configuration = [Configuration()]
@@ -95,7 +93,6 @@ async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_els
 
 
 async def test_sources_count_what_they_have_and_what_can_be_called() -> None:
-    """T-13, T-1."""
     source = PlayedSource([tool("a"), tool("b")])
 
     async def configure() -> Configuration:
@@ -111,7 +108,7 @@ async def test_sources_count_what_they_have_and_what_can_be_called() -> None:
 async def test_thousand_mixed_requests_while_everything_changes_see_whole_tools(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """T-20: each answer shows a tool wholly old or wholly new."""
+    """Each answer shows a tool wholly old or wholly new."""
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.001)
     source = PlayedSource([tool("a", title="0", description="0")])
     toolset = Toolset(Registry([source]))

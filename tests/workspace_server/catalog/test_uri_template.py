@@ -38,7 +38,7 @@ from workspace_server.catalog.uri_template import matches
     ],
 )
 def test_a_uri_fits_a_template(template: str, uri: str, expected: bool) -> None:
-    """T-119. Generous: the server that is asked decides."""
+    """Generous: the server that is asked decides."""
     assert matches(template, uri) is expected
 
 

@@ -46,12 +46,10 @@ def shown(view: View, mode: Mode) -> list[str]:
 def test_mode_comes_from_a_present_header_else_from_the_query(
     header: dict[str, str], query: dict[str, str], mode: Mode
 ) -> None:
-    """T-33, T-34."""
     assert mode_of(CIMultiDict(header), query) is mode
 
 
 async def test_modes_list_what_the_table_says() -> None:
-    """Table of group C, T-32."""
     view = await view_of(*(tool(name, visibility=name) for name in ("always", "native", "ondemand")))
     assert shown(view, Mode.NORMAL) == ["always", "execute_tool", "native", "tool_search"]
     assert shown(view, Mode.DISCOVERY) == ["always", *META]
@@ -60,7 +58,6 @@ async def test_modes_list_what_the_table_says() -> None:
 
 
 async def test_meta_tools_are_listed_only_where_something_is_not() -> None:
-    """T-36."""
     native = await view_of(tool("a"))
     assert shown(native, Mode.NORMAL) == ["a"]
     assert shown(native, Mode.DISCOVERY) == META
@@ -70,13 +67,11 @@ async def test_meta_tools_are_listed_only_where_something_is_not() -> None:
 
 
 async def test_keywords_are_in_no_list() -> None:
-    """T-37."""
     view = await view_of(tool("a", keywords=("canary",)))
     assert "canary" not in str([view.listed(mode) for mode in Mode])
 
 
 async def test_every_tool_that_cannot_be_called_has_its_reason() -> None:
-    """T-39, T-15."""
     deltas = Deltas(disabled=("up__off",), unexposed=("up__un",))
     tools = [tool(name) for name in ("off", "un", "out", "fine", "copilot_applyPatch")]
     source = PlayedSource(tools, identity="up", namespace="up")
@@ -96,7 +91,6 @@ async def test_every_tool_that_cannot_be_called_has_its_reason() -> None:
 
 
 async def test_near_matches_are_at_most_five_blind_to_case_and_never_about_internal_names() -> None:
-    """T-175, T-170."""
     names = ("calculator", "datetime", "openlm_secrets_get", *(f"lm_clangd_{index}" for index in range(9)))
     source = PlayedSource([tool(name) for name in names], identity="builtin")
     source.kind = "builtin"
@@ -125,7 +119,6 @@ SCHEMA = {
 async def test_schema_defaults_are_shown_and_filled_in_where_they_fit(
     parameter: str, value: Any, fits: bool
 ) -> None:
-    """T-31."""
     configuration = Configuration(schema_defaults=(("my_tool", parameter, value),))
     view = await view_of(tool("my_tool", SCHEMA), tool("other"), configuration=configuration)
     (definition,) = (one for one in view.listed(Mode.NORMAL) if one["name"] == "my_tool")
@@ -144,7 +137,7 @@ class Forwarding(PlayedSource):
 
 
 async def test_an_internal_name_leads_nowhere_whatever_claims_it() -> None:
-    """T-170: neither to a source whose namespace begins like it, nor to content that waits for trust."""
+    """Neither to a source whose namespace begins like it, nor to content that waits for trust."""
     claiming = Forwarding([], identity="remote:openllm", namespace="openllm_secrets")
     claiming.separator = "_"
     claiming.waiting = {"openllm_config_get": "/ws", "mine": "/ws"}
@@ -156,7 +149,6 @@ async def test_an_internal_name_leads_nowhere_whatever_claims_it() -> None:
 
 
 async def test_what_waits_for_trust_takes_no_name_away_and_says_so_by_its_own() -> None:
-    """T-9, T-62."""
     builtin = PlayedSource([tool("calculator")], identity="builtin")
     builtin.kind = "builtin"
     script = PlayedSource()

@@ -49,7 +49,6 @@ def test_a_program_that_only_the_shell_finds_is_pointed_out(
 
 
 def test_names_are_shown_and_values_are_not(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    """SE4."""
     monkeypatch.setenv("GITHUB_TOKEN", "s3cret-canary")
     result = home.run("env", home.root)
     assert "GITHUB_TOKEN" in result.output and "s3cret-canary" not in result.output

@@ -49,7 +49,6 @@ def test_the_value_is_kept_without_the_line_end_of_echo_only(home: Home) -> None
 
 
 def test_no_verb_shows_a_value(home: Home) -> None:
-    """SE4."""
     shown = home.run("secrets", "set", "GH", "--stdin", text=VALUE).output
     shown += home.run("secrets", "list").output + home.run("secrets", "delete", "GH").output
     assert VALUE not in shown

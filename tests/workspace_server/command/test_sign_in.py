@@ -71,7 +71,7 @@ async def logged_in(home: Home, browser: Browser, monkeypatch: pytest.MonkeyPatc
 async def test_a_login_stores_tokens_and_shows_none(
     home: Home, oauth: FakeOAuth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-113; the page's address is also printed, for a browser that is somewhere else."""
+    """The page's address is also printed, for a browser that is somewhere else."""
     configure(home, oauth.url)
     browser = Browser(oauth)
     result = await logged_in(home, browser, monkeypatch)
@@ -109,7 +109,7 @@ async def test_a_server_that_is_down_is_no_traceback(
 def test_an_address_of_an_untrusted_workspace_gets_no_login(
     home: Home, monkeypatch: pytest.MonkeyPatch, was: str
 ) -> None:
-    """SP18, T-111: it may only look like the real one."""
+    """It may only look like the real one."""
     monkeypatch.setattr(sign_in, "_sign_in", lambda *_: pytest.fail("went on"))
     entry = {"url": "http://127.0.0.1:1/mcp", "type": "http", "oauth": {}}
     home.servers(far=entry)

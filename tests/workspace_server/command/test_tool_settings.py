@@ -16,7 +16,6 @@ def user_file(home: Home) -> dict[str, Any]:
 
 @pytest.mark.parametrize("decision", ["allow", "ask", "deny"])
 def test_a_decision_about_a_tool_is_kept(home: Home, decision: str) -> None:
-    """T-178."""
     home.config_dir.mkdir()
     (home.config_dir / "workspace.toml").write_text("# mine\n[approvals]\nother = 'ask'\n")
     assert home.run("tools", decision, "gh__create").exit_code == 0
@@ -25,7 +24,6 @@ def test_a_decision_about_a_tool_is_kept(home: Home, decision: str) -> None:
 
 
 def test_a_tool_is_switched_off_and_on_in_the_users_file(home: Home) -> None:
-    """T-13, T-26."""
     assert home.run("tools", "disable", "gh__list", "--root", home.root).exit_code == 0
     assert user_file(home)["tools"]["disabledDelta"] == ["gh__list"]
     result = home.run("tools", "enable", "gh__list", "--root", home.root)
@@ -35,7 +33,6 @@ def test_a_tool_is_switched_off_and_on_in_the_users_file(home: Home) -> None:
 
 
 def test_where_the_workspace_decides_switching_on_waits_for_trust(home: Home) -> None:
-    """T-26, T-28."""
     home.write(".lm-tools-bridge/workspace.toml", "useWorkspaceSettings = true\n")
     result = home.run("tools", "enable", "gh__list", "--root", home.root)
     assert f"lmtb trust {home.root}" in result.output
@@ -44,7 +41,6 @@ def test_where_the_workspace_decides_switching_on_waits_for_trust(home: Home) ->
 
 
 def test_a_tool_nobody_can_have_is_refused(home: Home) -> None:
-    """T-23."""
     result = home.run("tools", "enable", "run_in_terminal", "--root", home.root)
     assert result.exit_code == 1 and "never offered" in result.output
 

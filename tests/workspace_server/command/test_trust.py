@@ -28,7 +28,6 @@ def full(home: Home) -> Home:
 
 
 def test_everything_that_would_run_is_shown_before_and_trusted_after(full: Home) -> None:
-    """TR1, TR2."""
     keys = {KEY, "stdio:gh", "remote:lin", "settings"}
     assert full.states() == dict.fromkeys(keys, "new")
     shown = full.run("trust", full.root, "--yes")
@@ -48,7 +47,6 @@ def test_everything_that_would_run_is_shown_before_and_trusted_after(full: Home)
 
 
 def test_no_secret_is_shown_or_kept(full: Home) -> None:
-    """SE4."""
     shown = full.run("trust", full.root, "--yes").output + full.run("trust", full.root, "--json").output
     kept = b"".join(path.read_bytes() for path in full.state_dir.rglob("*") if path.is_file())
     assert "s3cret-canary" not in shown and b"s3cret-canary" not in kept
@@ -66,7 +64,7 @@ def test_where_nobody_can_be_asked_nothing_is_trusted(full: Home) -> None:
 def test_looking_trusting_and_comparing_run_nothing_of_the_workspace(
     home: Home, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """TR1: not a tool, not a server, not what an interpreter or a shell picks up by itself."""
+    """Not a tool, not a server, not what an interpreter or a shell picks up by itself."""
     monkeypatch.setenv("SHELL", "/bin/sh")
     canary = tmp_path / "canary"
     python = f"open({str(canary)!r}, 'w')\n"
@@ -129,7 +127,6 @@ CHANGES: dict[str, tuple[Callable[[Home], object], str]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_what_changed_waits_again_and_the_rest_stays_trusted(full: Home, name: str) -> None:
-    """TR3, CV11, CV12."""
     full.run("trust", full.root, "--yes")
     change, key = CHANGES[name]
     change(full)
@@ -138,7 +135,6 @@ def test_what_changed_waits_again_and_the_rest_stays_trusted(full: Home, name: s
 
 
 def test_a_copy_of_a_trusted_workspace_is_not_trusted(full: Home, tmp_path: Path) -> None:
-    """TR4."""
     full.run("trust", full.root, "--yes")
     moved = full.root.rename(tmp_path / "moved")
     items = full.json("trust", moved)["items"]
@@ -154,7 +150,6 @@ def test_a_copy_of_a_trusted_workspace_is_not_trusted(full: Home, tmp_path: Path
     ],
 )
 def test_a_workspace_cannot_trust_itself(full: Home, text: str) -> None:
-    """TR5."""
     full.write(".lm-tools-bridge/workspace.toml", text)
     full.write(".lm-tools-bridge/trust/record.json", "{}")
     assert set(full.states().values()) == {"new"}
@@ -199,7 +194,6 @@ def test_the_difference_shows_what_changed_and_trusts_nothing(full: Home) -> Non
 
 
 def test_hostile_words_reach_the_terminal_as_escapes(home: Home) -> None:
-    """MO4."""
     hostile = "\x1b[2J\x1b]0;owned\x07\u202e\u200b\r"
     home.servers(gh={"command": "npx", "args": [hostile], "env": {"A": hostile}})
     home.script("hello", f"print(1)\n# {hostile}\n")
@@ -213,7 +207,7 @@ def test_hostile_words_reach_the_terminal_as_escapes(home: Home) -> None:
 
 
 def test_the_answer_is_for_what_was_shown(full: Home) -> None:
-    """TR7: what changes while the question stands is not trusted."""
+    """What changes while the question stands is not trusted."""
     with full.at_terminal("trust", full.root) as person:
         assert "Trust these 4 items?" in person.read_until(b"[y/N]")
         full.script("hello", "import evil\n")
@@ -296,7 +290,6 @@ def test_wrong_usage_is_told_apart(home: Home, arguments: list[str]) -> None:
 
 
 def test_a_link_to_a_workspace_is_the_workspace(full: Home, tmp_path: Path) -> None:
-    """TR9."""
     link = tmp_path / "link"
     link.symlink_to(full.root)
     full.run("trust", link, "--yes")
@@ -305,7 +298,7 @@ def test_a_link_to_a_workspace_is_the_workspace(full: Home, tmp_path: Path) -> N
 
 
 def test_what_servers_find_is_looked_up_on_the_managers_path(home: Home, tmp_path: Path) -> None:
-    """TR3: the person's shell may find another program than the server will."""
+    """The person's shell may find another program than the server will."""
     other = tmp_path / "other"
     other.mkdir()
     home.servers(gh=GH)

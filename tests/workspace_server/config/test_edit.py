@@ -1,4 +1,4 @@
-"""Changing a file of ours without losing what a person wrote: T-13, T-25, T-178."""
+"""Changing a file of ours without losing what a person wrote."""
 
 from __future__ import annotations
 
@@ -35,7 +35,6 @@ command = [ "x" ]
 
 
 def test_a_tool_is_switched_off_and_the_rest_stays_as_it_was(home: ConfigHome) -> None:
-    """T-13."""
     file = home.user(WRITTEN)
     saved = edit.set_tool_enabled(file, "gh__b", False, defaults=DEFAULTS)
     assert saved == Deltas(disabled=("gh__a", "gh__b", "zz__gone"))
@@ -45,7 +44,7 @@ def test_a_tool_is_switched_off_and_the_rest_stays_as_it_was(home: ConfigHome) -
 
 
 def test_a_tool_is_switched_on_again(home: ConfigHome) -> None:
-    """T-13, T-25: a save holds only what differs from the defaults."""
+    """A save holds only what differs from the defaults."""
     file = home.user(WRITTEN)
     edit.set_tool_enabled(file, "gh__a", True, defaults=DEFAULTS)
     edit.set_tool_enabled(file, "foo", True, defaults=DEFAULTS)
@@ -60,7 +59,6 @@ def test_a_tool_is_switched_on_again(home: ConfigHome) -> None:
 
 
 def test_pruning_saves_the_lists_in_order_and_drops_what_is_obsolete(home: ConfigHome) -> None:
-    """T-25."""
     file = home.user(
         '[tools]\nblacklist = ["x"]\nenabledDelta = ["z", "gh__a", "z", "b", "run_in_terminal"] # mine\n'
     )
@@ -78,7 +76,6 @@ def test_a_new_file_is_private(tmp_path: Path) -> None:
 
 
 def test_a_decision_is_changed_and_forgotten(home: ConfigHome) -> None:
-    """T-178."""
     file = home.user('[approvals]\nother = "ask" # why\n')
     file.chmod(0o640)
     edit.set_approval(file, "rm", "allow")

@@ -1,4 +1,4 @@
-"""Groups for display: T-29."""
+"""Groups for display."""
 
 from __future__ import annotations
 
@@ -24,13 +24,11 @@ from workspace_server.config.model import GroupingRule
     ],
 )
 def test_the_group_of_a_tool(name: str, kind: str, identity: str, parent: str | None) -> None:
-    """T-29."""
     group = Grouping(DEFAULT_RULES).group(name, kind, policy.BUILT_IN_DISABLED)
     assert (group.id, group.parent) == (identity, parent)
 
 
 def test_the_first_rule_that_matches_wins_also_for_disabled_names() -> None:
-    """T-29."""
     rules = [GroupingRule("one", "1", "TERMINAL$", "i"), GroupingRule("two", "2", "run")]
     grouping = Grouping(rules)
     assert grouping.group("run_in_terminal", "editor").id == "custom_rule:one"

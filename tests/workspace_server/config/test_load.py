@@ -26,7 +26,7 @@ def test_without_files_everything_is_as_usual(home: ConfigHome) -> None:
 
 
 def test_servers_come_in_configuration_order(home: ConfigHome) -> None:
-    """T-81: user, workspace, `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json`."""
+    """User, workspace, `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json`."""
     home.put(".cursor/mcp.json", {"mcpServers": {"e": {"command": "e"}}})
     home.put(".vscode/mcp.json", {"servers": {"d": {"type": "http", "url": "https://d.example"}}})
     home.put(".mcp.json", {"mcpServers": {"z": {"command": "c"}, "c": {"url": "https://c.example/mcp/"}}})
@@ -40,7 +40,7 @@ def test_servers_come_in_configuration_order(home: ConfigHome) -> None:
 
 
 def test_every_change_is_seen_at_the_next_look(home: ConfigHome) -> None:
-    """T-65: same length, same second; appearing, disappearing."""
+    """Same length, same second; appearing, disappearing."""
     assert home.current().stdio == ()
     file = home.workspace(STDIO.format(name="a"))
     assert [one.namespace for one in home.current().stdio] == ["a"]
@@ -56,7 +56,7 @@ def test_every_change_is_seen_at_the_next_look(home: ConfigHome) -> None:
 def test_only_a_file_that_has_settled_is_believed_to_be_unchanged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, age_ns: int, seen: bool
 ) -> None:
-    """T-65: two changes within what a file system calls the same moment."""
+    """Two changes within what a file system calls the same moment."""
     file = tmp_path / "x"
     file.write_bytes(b"a")
     status = file.stat()
@@ -150,7 +150,6 @@ def test_unknown_keys_are_named_and_nothing_else_happens(home: ConfigHome) -> No
 
 
 def test_a_workspace_cannot_give_itself_rights(home: ConfigHome) -> None:
-    """TR5, T-80, T-178."""
     home.workspace(
         'trusted = true\ninternal_prefix = "x_"\nautoApprove = ["*"]\n'
         '[scripts]\nexecute_code = true\ntools_path = ["/usr/share", "sub", "../other"]\n'

@@ -1,4 +1,4 @@
-"""The formulas of group B, against a plain transcription of them."""
+"""The policy formulas, against a plain transcription of them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,6 @@ def test_what_is_visible_is_what_the_formulas_say(defaults: dict[str, Default], 
 def test_every_hidden_name_has_a_reason_and_no_visible_one(
     defaults: dict[str, Default], lists: Deltas
 ) -> None:
-    """T-39."""
     hidden = policy.hidden(defaults, lists)
     assert set(hidden) == set(defaults) - transcribed(defaults, lists)
     assert all(hidden.values())
@@ -70,7 +69,6 @@ def test_every_hidden_name_has_a_reason_and_no_visible_one(
 def test_pruning_changes_nothing_visible_and_is_done_once(
     defaults: dict[str, Default], lists: Deltas
 ) -> None:
-    """T-25."""
     pruned = policy.prune(defaults, lists)
     assert visible(defaults, pruned) == visible(defaults, lists)
     assert policy.prune(defaults, pruned) == pruned
@@ -87,7 +85,6 @@ def test_pruning_changes_nothing_visible_and_is_done_once(
 def test_a_switched_tool_is_what_was_asked_for_and_no_other_changes(
     defaults: dict[str, Default], lists: Deltas, name: str, enabled: bool
 ) -> None:
-    """T-13."""
     after = policy.with_tool(defaults, lists, name, enabled)
     now, before = visible(defaults, after), visible(defaults, lists)
     assert now - {name} == before - {name}
@@ -107,20 +104,17 @@ def test_a_switched_tool_is_what_was_asked_for_and_no_other_changes(
     ids="abcde",
 )
 def test_the_examples_of_the_contract(lists: Deltas, hidden: set[str], shown: set[str]) -> None:
-    """T-24."""
     found = visible(WORLD, lists)
     assert found >= shown
     assert not found & hidden
 
 
 def test_a_delta_of_a_tool_that_does_not_exist_stays() -> None:
-    """T-24 (b), T-25."""
     lists = Deltas(enabled=("lm_clangd_status",))
     assert policy.prune({**BUILTINS}, lists) == lists
 
 
 def test_what_is_not_exposed_loses_its_enablement_on_save() -> None:
-    """T-24 (c), T-25."""
     lists = Deltas(unexposed=("gh__list",), enabled=("gh__list",))
     assert policy.prune(WORLD, lists) == Deltas(unexposed=("gh__list",))
 
@@ -137,12 +131,10 @@ def test_what_is_not_exposed_loses_its_enablement_on_save() -> None:
     ],
 )
 def test_precedence(lists: Deltas, name: str, is_visible: bool) -> None:
-    """T-22, T-23."""
     assert (name in visible(WORLD, lists)) is is_visible
 
 
 def test_reasons_tell_the_layers_apart() -> None:
-    """T-39."""
     lists = Deltas(unexposed=("gh__list",), disabled=("calculator",))
     reasons = policy.hidden(WORLD, lists)
     assert reasons["run_in_terminal"].startswith("built-in disabled")
@@ -153,7 +145,6 @@ def test_reasons_tell_the_layers_apart() -> None:
 
 
 def test_thirty_six_names_are_disabled_for_good() -> None:
-    """T-23."""
     assert len(policy.BUILT_IN_DISABLED) == 36
     assert "copilot_getErrors" not in policy.BUILT_IN_DISABLED
     assert len(policy.REQUIRED) == 6

@@ -1,4 +1,4 @@
-"""The grammar of schema defaults: T-30."""
+"""The grammar of schema defaults."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from workspace_server.config.schema_default import parse
     ],
 )  # fmt: skip
 def test_values_of_the_grammar(entry: str, value: object) -> None:
-    """T-30."""
     found = parse(entry)
     assert found is not None
     assert found[2] == value
@@ -36,7 +35,6 @@ def test_values_of_the_grammar(entry: str, value: object) -> None:
     ],
 )  # fmt: skip
 def test_everything_else_is_none(entry: str) -> None:
-    """T-30."""
     assert parse(entry) is None
 
 

@@ -1,4 +1,4 @@
-"""Whose settings count: T-26 to T-28."""
+"""Whose settings count."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ USE = "useWorkspaceSettings = true\n"
 
 
 def test_the_users_file_counts_by_default(home: ConfigHome) -> None:
-    """T-26."""
     home.user(LISTS)
     home.workspace('[tools]\ndisabledDelta = ["w"]\n')
     found = home.current()
@@ -25,7 +24,6 @@ def test_the_users_file_counts_by_default(home: ConfigHome) -> None:
 
 
 def test_an_untrusted_workspace_narrows_at_once_and_widens_later(home: ConfigHome) -> None:
-    """T-28."""
     home.workspace(USE + LISTS)
     found = home.current()
     assert found.deltas == Deltas(unexposed=("u",), disabled=("d",))
@@ -36,7 +34,7 @@ def test_an_untrusted_workspace_narrows_at_once_and_widens_later(home: ConfigHom
 
 
 def test_taking_over_the_scope_frees_nothing_that_the_user_hid(home: ConfigHome) -> None:
-    """T-26, T-28: the workspace's scope replaces the user's only once it is trusted."""
+    """The workspace's scope replaces the user's only once it is trusted."""
     home.user('[tools]\ndisabledDelta = ["mine", "both"]\nenabledDelta = ["wanted", "shared"]\n')
     home.workspace(USE + '[tools]\ndisabledDelta = ["both"]\nenabledDelta = ["shared"]\n')
     found = home.current()
@@ -46,7 +44,6 @@ def test_taking_over_the_scope_frees_nothing_that_the_user_hid(home: ConfigHome)
 
 
 def test_schema_defaults_of_a_workspace_wait_likewise(home: ConfigHome) -> None:
-    """T-28, T-30."""
     home.user('[tools]\nschemaDefaults = ["a.b=1"]\n')
     home.workspace(USE + '[tools]\nschemaDefaults = [\'a.b={"x,y",2}\', "no", "t.p=[1]"]\n')
     found = home.current()
@@ -63,7 +60,7 @@ def test_nothing_waits_where_nothing_is_widened(home: ConfigHome) -> None:
 
 @pytest.mark.parametrize("project", [False, True])
 def test_settings_are_read_from_an_editors_files(home: ConfigHome, project: bool) -> None:
-    """T-26, T-27: the project file if there is one, else the folder."""
+    """The project file if there is one, else the folder."""
     ours = {
         "lmToolsBridge.useWorkspaceSettings": True,
         "lmToolsBridge.tools.disabledDelta": ["d"],
@@ -80,7 +77,6 @@ def test_settings_are_read_from_an_editors_files(home: ConfigHome, project: bool
 
 
 def test_a_project_file_that_appears_later_counts_from_then_on(home: ConfigHome) -> None:
-    """T-26."""
     home.put(
         ".vscode/settings.json", {"lmToolsBridge.useWorkspaceSettings": True, "lmToolsBridge.debug": "simple"}
     )
@@ -92,7 +88,6 @@ def test_a_project_file_that_appears_later_counts_from_then_on(home: ConfigHome)
 
 
 def test_our_file_wins_over_the_editors_and_says_so(home: ConfigHome) -> None:
-    """T-27."""
     home.put(
         ".vscode/settings.json",
         {
@@ -109,7 +104,6 @@ def test_our_file_wins_over_the_editors_and_says_so(home: ConfigHome) -> None:
 
 
 def test_what_has_no_place_in_the_users_file_is_removed(home: ConfigHome) -> None:
-    """T-25, T-26."""
     home.user(USE + '# mine\n[tools]\nenabled = ["x"]\nblacklist = ["y"]\nblacklistPatterns = "z"\n')
     found = home.current()
     assert home.user_file.read_text() == "# mine\n"
@@ -120,14 +114,12 @@ def test_what_has_no_place_in_the_users_file_is_removed(home: ConfigHome) -> Non
 
 
 def test_obsolete_keys_of_a_workspace_are_named_once(home: ConfigHome) -> None:
-    """T-25."""
     file = home.workspace('[tools]\nenabled = ["x"]\nblacklist = ["y"]\n')
     assert home.codes() == ["CONFIG_OBSOLETE_KEY"]
     assert "blacklist" in file.read_text()
 
 
 def test_bad_grouping_rules_are_named_and_the_good_ones_stay(home: ConfigHome) -> None:
-    """T-29."""
     rules = [
         {"id": "gh", "label": "GitHub", "pattern": "^GH__", "flags": "gi"},
         {"id": "gh", "label": "again", "pattern": "x"},

@@ -1,4 +1,4 @@
-"""Servers of configuration files: T-81, T-82, T-108."""
+"""Servers of configuration files."""
 
 from __future__ import annotations
 
@@ -50,7 +50,6 @@ timeout_s = 1
 
 
 def test_every_key_of_a_stdio_server(home: ConfigHome) -> None:
-    """T-81, T-32."""
     home.user(FULL_STDIO)
     (found,) = home.current().stdio
     raw = found.raw
@@ -77,7 +76,7 @@ def test_every_key_of_a_stdio_server(home: ConfigHome) -> None:
 
 
 def test_every_key_of_a_remote_server(home: ConfigHome) -> None:
-    """T-108: the trailing slash goes."""
+    """The trailing slash goes."""
     home.user(FULL_REMOTE)
     (found,) = home.current().remote
     assert found == RemoteServer(
@@ -140,7 +139,6 @@ def test_every_key_of_a_remote_server(home: ConfigHome) -> None:
     ],
 )  # fmt: skip
 def test_a_bad_entry_is_skipped_by_name_and_spoils_no_other(home: ConfigHome, line: str, kind: str) -> None:
-    """T-81."""
     table = "remote_servers" if kind == "remote" else "stdio_servers"
     home.workspace(f'[[mcp.{table}]]\n{line}\n[[mcp.stdio_servers]]\nnamespace = "good"\ncommand = ["g"]\n')
     found = home.current()
@@ -152,7 +150,7 @@ def test_a_bad_entry_is_skipped_by_name_and_spoils_no_other(home: ConfigHome, li
 
 
 def test_entries_for_claude_code(home: ConfigHome) -> None:
-    """`.mcp.json`: T-81, T-82."""
+    """`.mcp.json`."""
     home.put(
         ".mcp.json",
         {
@@ -194,7 +192,7 @@ def test_entries_for_claude_code(home: ConfigHome) -> None:
 
 
 def test_entries_for_vs_code(home: ConfigHome) -> None:
-    """`.vscode/mcp.json`: T-81, T-82."""
+    """`.vscode/mcp.json`."""
     home.put("secrets.env", "export A=1\n# no\nB=\"two \\n lines\"\nC='x # y'\nnonsense\nD=4 # four\n")
     home.put(
         ".vscode/mcp.json",
@@ -222,7 +220,7 @@ def test_entries_for_vs_code(home: ConfigHome) -> None:
 
 
 def test_entries_for_cursor(home: ConfigHome) -> None:
-    """`.cursor/mcp.json`: T-81, T-82."""
+    """`.cursor/mcp.json`."""
     home.put(
         ".cursor/mcp.json",
         """{"mcpServers": {
@@ -273,7 +271,6 @@ def test_a_file_of_variables_is_looked_at_as_well(home: ConfigHome) -> None:
 def test_a_placeholder_without_a_value_keeps_its_server_from_starting(
     home: ConfigHome, file: str, member: str, written: str, name: str, where: str
 ) -> None:
-    """T-82."""
     entries: dict[str, dict[str, Any]] = {
         "command": {"command": written},
         "args": {"command": "x", "args": [f"a{written}b"]},
@@ -299,7 +296,6 @@ def test_a_placeholder_without_a_value_keeps_its_server_from_starting(
 
 
 def test_values_are_not_expanded_again(home: ConfigHome) -> None:
-    """T-82."""
     environ: dict[str, str] = home.configurations._variables.environ  # type: ignore[assignment]  # a plain dict
     environ["TWICE"] = "${TOKEN}"
     try:
@@ -313,7 +309,6 @@ def test_values_are_not_expanded_again(home: ConfigHome) -> None:
 
 
 def test_a_workspace_cannot_decide_what_programs_load(home: ConfigHome) -> None:
-    """TR8."""
     env = {
         "PATH": "/evil",
         "LD_PRELOAD": "x",
@@ -343,7 +338,6 @@ def test_a_workspace_cannot_decide_what_programs_load(home: ConfigHome) -> None:
     ],
 )  # fmt: skip
 def test_entries_that_lead_back_are_skipped(home: ConfigHome, entry: dict[str, Any]) -> None:
-    """T-82."""
     home.configurations._ports.add(4711)
     home.put(".mcp.json", {"mcpServers": {"me": entry}})
     found = home.current()
@@ -360,7 +354,6 @@ def test_entries_that_lead_back_are_skipped(home: ConfigHome, entry: dict[str, A
     ],
 )  # fmt: skip
 def test_entries_that_only_look_like_it_stay(home: ConfigHome, entry: dict[str, Any]) -> None:
-    """T-82."""
     home.put(".mcp.json", {"mcpServers": {"me": entry}})
     found = home.current()
     assert len(found.stdio) + len(found.remote) == 1
@@ -368,7 +361,7 @@ def test_entries_that_only_look_like_it_stay(home: ConfigHome, entry: dict[str, 
 
 
 def test_one_namespace_twice(home: ConfigHome) -> None:
-    """T-82: alike is one server, the first; different ones share no name, whatever their kind."""
+    """Alike is one server, the first; different ones share no name, whatever their kind."""
     home.user('[[mcp.stdio_servers]]\nnamespace = "a"\ncommand = ["x"]\ntimeout_s = 9\n')
     home.put(
         ".mcp.json", {"mcpServers": {"a": {"command": "x"}, "b.c": {"command": "y"}, "b c": {"command": "z"}}}
@@ -396,7 +389,6 @@ def test_servers_beyond_the_cap_are_left_out(home: ConfigHome) -> None:
               {"command": "x", "disabled": "no"}],
 )  # fmt: skip
 def test_a_bad_imported_entry_is_skipped_by_name(home: ConfigHome, entry: object) -> None:
-    """T-81."""
     home.put(".mcp.json", {"mcpServers": {"\x1b[31mbad\u202e": entry, "good": {"command": "g"}}})
     found = home.current()
     assert [one.namespace for one in found.servers] == ["good"]

@@ -25,7 +25,6 @@ MOUNTS = r"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
     ],
 )  # fmt: skip
 def test_nearest_mount_decides(folder: str, local: bool, tmp_path: Path) -> None:
-    """F46."""
     mounts = tmp_path / "mountinfo"
     mounts.write_text(MOUNTS)
     assert are_local([Path(folder)], mounts) is local

@@ -15,7 +15,6 @@ from workspace_server.files.private_files import Busy, Unsafe
 
 
 def test_folder_is_made_private_and_an_open_one_is_closed(tmp_path: Path) -> None:
-    """LM3."""
     private_files.make_private(tmp_path / "a" / "b")
     (tmp_path / "open").mkdir(mode=0o755)
     private_files.make_private(tmp_path / "open")
@@ -25,7 +24,6 @@ def test_folder_is_made_private_and_an_open_one_is_closed(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["link", "file"])
 def test_a_link_or_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path, kind: str) -> None:
-    """LM3, LM4."""
     (tmp_path / "target").mkdir(mode=0o755)
     place = tmp_path / "place"
     place.symlink_to(tmp_path / "target") if kind == "link" else place.touch()
@@ -35,7 +33,6 @@ def test_a_link_or_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path, ki
 
 
 def test_what_is_read_must_be_a_plain_closed_file(tmp_path: Path) -> None:
-    """LM4."""
     good = tmp_path / "good"
     private_files.write(good, b"x")
     assert stat.S_IMODE(good.stat().st_mode) == 0o600
@@ -53,7 +50,6 @@ def test_what_is_read_must_be_a_plain_closed_file(tmp_path: Path) -> None:
 
 
 def test_a_link_in_the_place_of_a_written_file_is_replaced_not_followed(tmp_path: Path) -> None:
-    """LM4."""
     target = tmp_path / "target"
     target.write_bytes(b"mine")
     (tmp_path / "file").symlink_to(target)
@@ -63,7 +59,7 @@ def test_a_link_in_the_place_of_a_written_file_is_replaced_not_followed(tmp_path
 
 
 def test_on_a_full_disk_the_old_file_stays_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
-    """SE6. The limit on file sizes stands for the disk: a write fails in its middle."""
+    """The limit on file sizes stands for the disk: a write fails in its middle."""
     file = tmp_path / "file"
     private_files.write(file, b"old")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

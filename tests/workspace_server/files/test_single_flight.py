@@ -29,7 +29,6 @@ class Looks:
 
 
 async def test_nobody_gets_what_was_seen_before_they_asked() -> None:
-    """T-64."""
     looks = Looks()
     fresh = Fresh(looks.look)
     first = asyncio.create_task(fresh.get())

@@ -106,7 +106,7 @@ async def test_only_what_needs_no_waiting_is_answered_without_a_task(
 
 
 async def test_a_tool_that_appears_is_seen_by_the_next_call(tmp_path: Path) -> None:
-    """T-64: also where the last view would have answered at once."""
+    """Also where the last view would have answered at once."""
     source = PlayedSource([tool("a")])
     source.known = lambda: source.tools  # type: ignore[method-assign]  # it answers from memory
     source.immediate = frozenset({"a", "b"})

@@ -58,7 +58,6 @@ async def listening(
 
 
 async def test_a_changed_resource_is_told_on_the_streams_that_asked_for_it() -> None:
-    """M18."""
     made = source(resources=["x://1", "x://2"])
     async with (
         serving([made]) as served,
@@ -95,7 +94,7 @@ async def test_a_resource_that_never_stops_changing_is_told_of_a_few_times_a_sec
 
 
 async def test_only_resources_that_are_told_of_are_honoured() -> None:
-    """M18: by the source that has it, or else by all that tell of any."""
+    """By the source that has it, or else by all that tell of any."""
     tells = source("a", resources=["x://1"], templates=["y://{id}"])
     silent = source("b", subscribe=False, resources=["x://2"])
     async with serving([silent, tells]) as served:
@@ -176,7 +175,7 @@ async def test_more_resources_than_one_stream_tells_of_are_not_honoured(
 async def test_each_kind_of_list_is_told_of_when_that_one_changed(
     change: str, told: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-184. A tool is a resource as well, by its name and description."""
+    """A tool is a resource as well, by its name and description."""
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
     made = source()
     kinds = {f"{kind}ListChanged": True for kind in ("tools", "prompts", "resources")}

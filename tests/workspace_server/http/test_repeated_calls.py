@@ -217,7 +217,6 @@ def played(outcome: CallOutcome | Exception, **members: Any) -> PlayedSource:
 
 
 async def test_a_tool_that_is_no_longer_there_is_not_called() -> None:
-    """T-64."""
     source = played(ToolResult("there"))
     async with serving([source]) as served:
         body = call(name="a", arguments="{}")
@@ -271,7 +270,7 @@ async def test_whatever_a_tool_gives_is_answered_as_ever(outcome: CallOutcome | 
 
 
 async def test_arguments_that_headers_repeat_are_held_to_them_each_time() -> None:
-    """M6: such calls are read."""
+    """Such calls are read."""
     schema = {"type": "object", "properties": {"x": {"type": "string", "x-mcp-header": "X"}}}
     source = played(ToolResult("said"))
     source.tools = (tool("a", schema),)
@@ -284,7 +283,6 @@ async def test_arguments_that_headers_repeat_are_held_to_them_each_time() -> Non
 
 
 async def test_defaults_of_the_user_are_filled_in(tmp_path: Path) -> None:
-    """T-31."""
     schema = {"type": "object", "properties": {"x": {"type": "string"}}}
     source = played(ToolResult(""))
     source.tools = (tool("a", schema),)
@@ -299,7 +297,6 @@ async def test_defaults_of_the_user_are_filled_in(tmp_path: Path) -> None:
 
 
 async def test_calls_that_leave_a_trace_are_read(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """T-186."""
     async with calculators(tmp_path, debug="simple") as (served,):
         with answered_again() as found:
             await send(served, call("9"))
@@ -308,7 +305,7 @@ async def test_calls_that_leave_a_trace_are_read(tmp_path: Path, capfd: pytest.C
 
 
 async def test_what_has_to_be_asked_about_is_never_known(tmp_path: Path) -> None:
-    """T-178: neither is what is denied."""
+    """Neither is what is denied."""
     for decision in ("ask", "deny"):
         async with calculators(tmp_path, approvals={"calculator": decision}) as (served,):
             with answered_again() as found:

@@ -49,7 +49,6 @@ async def refused(served: Serving, method: str, path: str, **request: Any) -> tu
     ],
 )
 async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str | None], status: int) -> None:
-    """M22."""
     source = PlayedSource([tool("a")])
     async with serving([source]) as served:
         port = served.base.rpartition(":")[2]
@@ -66,7 +65,6 @@ async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str 
 @pytest.mark.parametrize("path", ["/mcp/health", "/mcp/lifeline", "/mcp/inspect", "/mcp/refresh", "/nowhere"])
 @pytest.mark.parametrize("bad", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
 async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> None:
-    """M22."""
     async with serving([PlayedSource()]) as served:
         sent = {headers.SECRET: SECRET, "Content-Type": "application/json", **bad}
         for method in ("GET", "POST", "PUT", "OPTIONS", "TRACE", "PROPFIND"):
@@ -91,7 +89,6 @@ async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> 
 async def test_wrong_method_names_the_right_one_and_unknown_paths_do_not_exist(
     method: str, path: str, status: int, allow: str | None
 ) -> None:
-    """M14."""
     async with serving([PlayedSource()]) as served:
         sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
         async with served.session.request(method, served.base + path, headers=sent) as response:
@@ -137,7 +134,6 @@ async def test_only_health_is_answered_without_the_secret(method: str, path: str
 
 
 async def test_health_never_waits_for_a_source() -> None:
-    """T-21."""
     hung = PlayedSource()
     hung.gate.clear()
     async with serving([hung]) as served, asyncio.timeout(1):
@@ -159,7 +155,6 @@ async def test_health_never_waits_for_a_source() -> None:
 async def test_broken_or_contradicting_message_runs_no_tool(
     body: bytes | None, changed: dict[str, str | None], status: int, code: int
 ) -> None:
-    """M2 to M5, M13."""
     source = PlayedSource([tool("a")])
     async with serving([source]) as served:
         sent = {key: value for key, value in {**headers_of(CALL), **changed}.items() if value is not None}
@@ -171,7 +166,6 @@ async def test_broken_or_contradicting_message_runs_no_tool(
 
 @pytest.mark.parametrize("name", [headers.METHOD, headers.NAME, headers.VERSION, "Mcp-Param-X"])
 async def test_routing_header_that_is_sent_twice_is_refused(name: str) -> None:
-    """M4, M5."""
     source = PlayedSource([tool("a")])
     async with serving([source]) as served:
         sent = headers_of(CALL)
@@ -203,7 +197,6 @@ async def raw_post(served: Serving, sent: list[tuple[str, str]]) -> tuple[int, d
 
 @pytest.mark.parametrize("method", ["initialize", "tools/list", "notifications/initialized"])
 async def test_message_of_the_session_era_is_refused_with_what_is_served(method: str) -> None:
-    """M3."""
     async with serving([PlayedSource([tool("a")])]) as served:
         message = {"jsonrpc": "2.0", "id": 9, "method": method, "params": {}}
         if method.startswith("notifications/"):
@@ -215,7 +208,6 @@ async def test_message_of_the_session_era_is_refused_with_what_is_served(method:
 
 
 async def test_modern_notification_is_accepted_and_a_modern_response_is_not() -> None:
-    """M12, M13."""
     async with serving([PlayedSource()]) as served:
         sent = {headers.SECRET: SECRET, "Content-Type": "application/json", headers.VERSION: "2026-07-28"}
         note = {"jsonrpc": "2.0", "method": "notifications/x"}
@@ -280,7 +272,6 @@ async def hanging(arguments: Any, context: CallContext) -> ToolResult:
 
 
 async def test_caller_that_leaves_cancels_its_call() -> None:
-    """M16."""
     source = PlayedSource([tool("a")])
     source.play["a"] = hanging
     async with serving([source]) as served, aiohttp.ClientSession() as leaving:
@@ -341,7 +332,7 @@ async def test_lifeline_speaks_at_once_and_goes_on_in_comments() -> None:
 
 
 async def test_health_counts_tools_once_a_manager_holds_the_lifeline() -> None:
-    """T-1: before anybody has asked for a list."""
+    """Before anybody has asked for a list."""
     async with serving([PlayedSource([tool("a"), tool("b")])]) as served, asyncio.timeout(5):
         sent = {headers.SECRET: SECRET}
         async with served.session.get(f"{served.base}/mcp/lifeline", headers=sent):

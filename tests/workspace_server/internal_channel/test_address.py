@@ -16,7 +16,6 @@ from workspace_server.internal_channel.address import new_address
 
 
 def test_file_leads_to_a_private_socket(tmp_path: Path) -> None:
-    """LM3."""
     address = new_address(tmp_path, "proj-1a2b")
     with addresses.listen(address):
         assert json.loads((tmp_path / "internal" / "proj-1a2b.json").read_text()) == {
@@ -34,7 +33,7 @@ def test_file_leads_to_a_private_socket(tmp_path: Path) -> None:
 def test_socket_is_private_from_its_first_moment_and_the_umask_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-199: the mode is right even if nothing after the bind ever ran."""
+    """The mode is right even if nothing after the bind ever ran."""
     monkeypatch.setattr(socket.socket, "listen", lambda *_: (_ for _ in ()).throw(OSError("stopped here")))
     address, modes = new_address(tmp_path, "w"), []
     bind = socket.socket.bind
@@ -55,7 +54,6 @@ def test_socket_is_private_from_its_first_moment_and_the_umask_is_left_alone(
 
 
 def test_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
-    """LM3, LM4."""
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "internal").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(private_files.Unsafe, match="internal"):

@@ -141,7 +141,6 @@ async def peer(server: Running) -> Peer:
 
 @pytest.mark.parametrize("auth", ["", "0" * 64, "ü", 7, None, ["x"]])
 async def test_wrong_token_is_unauthorized_and_nothing_is_evaluated(server: Running, auth: Any) -> None:
-    """T-161."""
     peer = await server.peer()
     for method in ("tools/list", "tools/call", "secrets/get", "no/such/method"):
         peer.send(method, {"auth": auth, "name": "read", "key": "k"})
@@ -153,13 +152,12 @@ async def test_wrong_token_is_unauthorized_and_nothing_is_evaluated(server: Runn
 
 
 async def test_ping_needs_no_token(server: Running) -> None:
-    """T-161."""
     peer = await server.peer("")
     assert (await peer.ask("lifecycle/ping"))["result"] == {"ok": True, "version": "1.2.3"}
 
 
 async def test_another_users_program_is_not_let_in(tmp_path: Path) -> None:
-    """LM3: whoever holds the token, the kernel says whose process it is."""
+    """Whoever holds the token, the kernel says whose process it is."""
     async with running(tmp_path) as server:
         server.channel._own_uid = os.geteuid() + 1
         stranger = await server.peer()
@@ -215,7 +213,6 @@ def test_the_other_event_loop_serves_just_as_well(tmp_path: Path) -> None:
 
 
 async def test_length_form_is_answered_in_kind_byte_by_byte(server: Running) -> None:
-    """T-164."""
     peer = await server.peer()
     body = {"jsonrpc": "2.0", "id": "ü", "method": "tools/call"}
     body["params"] = {"auth": peer.auth, "name": "read", "arguments": {"t": "é\U0001f600"}}  # type: ignore[assignment]
@@ -230,7 +227,6 @@ async def test_length_form_is_answered_in_kind_byte_by_byte(server: Running) -> 
 
 
 async def test_two_messages_at_once_are_both_answered(server: Running, peer: Peer) -> None:
-    """T-164."""
     peer.send("lifecycle/ping", id=1)
     peer.send("lifecycle/ping", id=2)
     assert [(await peer.receive())["id"], (await peer.receive())["id"]] == [1, 2]
@@ -250,7 +246,6 @@ async def test_two_messages_at_once_are_both_answered(server: Running, peer: Pee
 async def test_a_message_that_is_none_gets_an_error_with_a_null_id(
     peer: Peer, line: bytes, code: int
 ) -> None:
-    """T-164."""
     peer.writer.write(line + b"\n")
     said = await peer.receive()
     assert (said["id"], said["error"]["code"]) == (None, code)
@@ -258,13 +253,11 @@ async def test_a_message_that_is_none_gets_an_error_with_a_null_id(
 
 
 async def test_no_length_closes_the_connection(peer: Peer) -> None:
-    """T-164."""
     peer.writer.write(b"Content-Type: application/json\r\n\r\n{}")
     assert await peer.is_closed()
 
 
 async def test_unknown_method_and_notifications(peer: Peer) -> None:
-    """T-164."""
     assert (await peer.ask("no/such"))["error"]["code"] == -32601
     peer.writer.write(
         b'{"jsonrpc":"2.0","method":"secrets/store","params":{"auth":"%s"}}\n' % peer.auth.encode()
@@ -276,7 +269,6 @@ async def test_unknown_method_and_notifications(peer: Peer) -> None:
 
 
 async def test_list_has_internal_and_user_tools_or_user_tools_only(peer: Peer) -> None:
-    """T-162, T-2."""
     everything = (await peer.ask("tools/list"))["result"]["tools"]
     names = [tool["name"] for tool in everything]
     internal = [
@@ -299,7 +291,6 @@ async def test_list_has_internal_and_user_tools_or_user_tools_only(peer: Peer) -
 
 
 async def test_a_models_view_has_three_members_and_nothing_internal(peer: Peer) -> None:
-    """T-14."""
     assert (await peer.ask("get_llm_tools"))["result"] == {
         "tools": [
             {"name": "read", "description": "Reads", "inputSchema": SCHEMA},
@@ -319,14 +310,12 @@ async def test_a_models_view_has_three_members_and_nothing_internal(peer: Peer) 
     ],
 )
 async def test_a_call_that_fails_is_a_result_that_says_so(server: Running, name: str, text: str) -> None:
-    """T-163."""
     said = await (await server.peer()).call(name)
     assert said == {"content": [{"type": "text", "text": text}], "isError": True}
     assert "openllm_forged" not in server.tools.called
 
 
 async def test_malformed_calls_are_protocol_errors_and_a_fault_is_not_told(peer: Peer) -> None:
-    """T-174, T-177."""
     for params in ({}, {"name": 1}, {"name": "read", "arguments": []}, {"name": "read", "arguments": "{}"}):
         assert (await peer.ask("tools/call", params))["error"]["code"] == -32602
     error = (await peer.ask("tools/call", {"name": "fault"}))["error"]
@@ -374,8 +363,6 @@ async def test_a_peer_that_says_no_more_still_gets_its_answer(server: Running) -
 
 
 async def test_secrets_by_tool_and_by_method_are_the_same(peer: Peer) -> None:
-    """T-165, T-169."""
-
     async def both(tool: str, method: str, **arguments: Any) -> Any:
         called = await peer.call(tool, **arguments)
         assert called["isError"] is False
@@ -410,7 +397,6 @@ async def test_secrets_by_tool_and_by_method_are_the_same(peer: Peer) -> None:
 async def test_arguments_that_do_not_fit_are_named_without_their_values(
     peer: Peer, tool: str, arguments: dict[str, Any], pointer: str
 ) -> None:
-    """T-171, T-173."""
     said = await peer.call(f"openllm_{tool}", **arguments)
     assert said["isError"] is True
     text = said["content"][0]["text"]
@@ -419,7 +405,6 @@ async def test_arguments_that_do_not_fit_are_named_without_their_values(
 
 
 async def test_configuration_of_both_scopes(server: Running) -> None:
-    """T-167, T-169."""
     peer = await server.peer()
     config = {"models": ["m"], "enabled": False}
     assert (await peer.ask("config/set", {"provider": "P", "config": config, "scope": "workspace"}))[
@@ -443,7 +428,6 @@ async def test_configuration_of_both_scopes(server: Running) -> None:
 
 
 async def test_workspace_and_capabilities(server: Running) -> None:
-    """T-168, T-169."""
     peer, root = await server.peer(), str(server.folder / "project")
     assert (await peer.call("openllm_workspace_root"))["structuredContent"] == {"path": root}
     assert (await peer.ask("workspace/getRoot"))["result"] == {"path": root}
@@ -454,7 +438,6 @@ async def test_workspace_and_capabilities(server: Running) -> None:
 
 
 async def test_the_prefix_is_configurable(tmp_path: Path) -> None:
-    """D-7."""
     async with running(tmp_path, prefix="mine_") as server:
         peer = await server.peer()
         assert (await peer.call("mine_secrets_list"))["structuredContent"] == {"keys": []}
@@ -466,7 +449,6 @@ async def test_the_prefix_is_configurable(tmp_path: Path) -> None:
 
 
 async def test_changes_are_told_to_every_peer_with_the_token_and_nobody_else(server: Running) -> None:
-    """T-169."""
     first, second, stranger = await server.peer(), await server.peer(), await server.peer("wrong")
     await first.ask("secrets/list")
     await second.ask("secrets/list")
@@ -490,7 +472,6 @@ async def test_changes_are_told_to_every_peer_with_the_token_and_nobody_else(ser
 
 
 async def test_changes_made_elsewhere_are_told_too(server: Running) -> None:
-    """T-169."""
     elsewhere = open_store(server.folder / "state", {})
     await elsewhere.set("k", "before anybody listens")
     peer = await server.peer()

@@ -28,7 +28,6 @@ SEEN = {
     ],
 )
 def test_internal_then_enabled_then_exclude_then_include(chosen: ToolFilter, passing: set[str]) -> None:
-    """T-12."""
     assert {
         name
         for name, (internal, enabled) in SEEN.items()

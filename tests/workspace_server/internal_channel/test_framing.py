@@ -21,7 +21,6 @@ def framed(form: Form, *messages: bytes) -> bytes:
 
 @pytest.mark.parametrize("form", ["length", "line"])
 def test_non_ascii_message_is_exact_wherever_it_is_split(form: Form) -> None:
-    """T-164, T-199."""
     stream = framed(form, MESSAGE)
     for split in range(len(stream) + 1):
         framing = Framing()
@@ -34,7 +33,6 @@ def test_non_ascii_message_is_exact_wherever_it_is_split(form: Form) -> None:
 
 @pytest.mark.parametrize("form", ["length", "line"])
 def test_two_messages_at_once_are_both_found(form: Form) -> None:
-    """T-164."""
     assert Framing().feed(framed(form, MESSAGE, b"{}")) == [MESSAGE, b"{}"]
 
 
@@ -77,7 +75,6 @@ def test_header_is_read_in_any_case_and_beside_others(head: bytes) -> None:
     ],
 )
 def test_without_one_usable_length_the_stream_is_broken(head: bytes) -> None:
-    """T-164."""
     framing = Framing()
     assert framing.feed(framed("length", b"{}") + head + b"\r\n\r\n{}") == [b"{}"]
     assert framing.broken is not None

@@ -1,4 +1,4 @@
-"""A secret is in the store, in the answer to who asked for it, and nowhere else (T-171, SE4)."""
+"""A secret is in the store, in the answer to who asked for it, and nowhere else."""
 
 from __future__ import annotations
 
@@ -38,7 +38,6 @@ asyncio.run(main(Path(sys.argv[1])), debug=True)
 
 
 async def test_canary_is_nowhere_but_in_the_answer(tmp_path: Path) -> None:
-    """T-171."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, str(tmp_path), cwd=Path(__file__).resolve().parents[3],
         stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,

@@ -23,7 +23,6 @@ def test_nothing_configured_is_an_empty_list(config: ProviderConfig) -> None:
 
 
 def test_scopes_are_not_merged_and_defaults_are_filled_in(config: ProviderConfig, tmp_path: Path) -> None:
-    """T-167."""
     config.change("user", "OpenAI", {"models": ["a"], "apiBase": "https://x"})
     config.change("workspace", "Local", {"enabled": False})
     user, workspace = (
@@ -46,7 +45,6 @@ def test_scopes_are_not_merged_and_defaults_are_filled_in(config: ProviderConfig
 def test_change_finds_the_name_in_any_case_and_keeps_every_other_member(
     config: ProviderConfig, tmp_path: Path
 ) -> None:
-    """T-167."""
     file = tmp_path / "config" / "providers.json"
     file.parent.mkdir()
     big = 123456789012345678901234567890
@@ -82,7 +80,7 @@ def test_a_broken_file_is_named_and_left_as_it_is(
 def test_links_of_the_user_are_followed_and_those_of_a_workspace_are_not(
     config: ProviderConfig, tmp_path: Path
 ) -> None:
-    """LM4: a project could otherwise read and overwrite any file of the user's."""
+    """A project could otherwise read and overwrite any file of the user's."""
     elsewhere = tmp_path / "dotfiles.json"
     elsewhere.write_text('{"providers":[{"name":"mine"}]}')
     (tmp_path / "config").mkdir()

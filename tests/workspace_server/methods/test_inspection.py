@@ -12,7 +12,6 @@ from workspace_server.config.model import Configuration, Deltas
 
 
 async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
-    """T-39."""
     source = PlayedSource(
         [tool("a", description="x" * 400), tool("off"), tool("rare", visibility="ondemand")]
     )
@@ -36,7 +35,6 @@ async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
 
 
 async def test_refresh_asks_the_sources_to_look_again() -> None:
-    """T-3, T-89."""
     source = PlayedSource([tool("a")])
     async with serving([source]) as served:
         assert await refresh(served.session, served.base, "script") is True

@@ -25,7 +25,6 @@ def collect(entries: list[str], size: int) -> list[str]:
 
 @given(names, st.integers(1, 5))
 def test_union_of_all_pages_is_the_list(entries: list[str], size: int) -> None:
-    """T-183."""
     entries.sort(key=sort_key)
     assert collect(entries, size) == entries
 
@@ -34,7 +33,6 @@ def test_union_of_all_pages_is_the_list(entries: list[str], size: int) -> None:
 def test_entries_that_stay_appear_once_while_others_come_and_go(
     first: list[str], second: list[str], size: int
 ) -> None:
-    """T-183."""
     first.sort(key=sort_key)
     second.sort(key=sort_key)
     answer = paging.page("tools", first, str, None, size)
@@ -53,7 +51,6 @@ def test_entries_that_stay_appear_once_while_others_come_and_go(
 
 
 def test_cursor_that_is_not_of_this_list_is_refused() -> None:
-    """T-183."""
     cursor = paging.encode("resources", "a")
     for bad in (cursor, "", "%%%", "dG9vbHM", 5, ["x"], "\u00e9"):
         assert paging.page("tools", ["a"], str, bad) is None

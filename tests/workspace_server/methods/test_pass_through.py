@@ -78,7 +78,7 @@ def at(served: Serving, query: str = "", **extra: str) -> AtItsAddress:
 
 
 async def test_discovery_says_what_a_server_of_the_older_era_said() -> None:
-    """M9: under the revisions spoken here; its tasks are of a revision that is gone."""
+    """Under the revisions spoken here; its tasks are of a revision that is gone."""
     async with serving([Theirs()]) as served:
         assert await at(served).result(names.DISCOVER) == {
             "resultType": "complete",
@@ -153,7 +153,7 @@ async def test_requests_reach_the_server_as_they_came_and_its_bytes_come_back(
 
 @pytest.mark.parametrize("meta", [None, {}, {"x/y": 1}, {names.META_SERVER: {"name": "z", "version": "1"}}])
 async def test_results_of_the_older_era_say_whose_they_are(meta: dict[str, Any] | None) -> None:
-    """M9; what the server says of that itself stays."""
+    """What the server says of that itself stays."""
     theirs = Theirs()
     own = {} if meta is None else {"_meta": meta}
     theirs.outcome = jsonrpc.raw({"resultType": "complete", **own, "vendor": '"_meta"'})
@@ -175,7 +175,6 @@ async def test_results_of_the_older_era_say_whose_they_are(meta: dict[str, Any] 
     ],
 )
 async def test_its_errors_are_its_own(outcome: CallOutcome, status: int, code: int, message: str) -> None:
-    """M7, M8, M19."""
     theirs = Theirs()
     theirs.outcome = outcome
     async with serving([theirs]) as served:
@@ -185,7 +184,6 @@ async def test_its_errors_are_its_own(outcome: CallOutcome, status: int, code: i
 
 
 async def test_a_server_that_is_down_is_refused_with_its_reason() -> None:
-    """T-182."""
     theirs = Theirs()
     theirs.outcome = Refusal(Reason.SOURCE_UNAVAILABLE, "it is down", delivered="no")
     async with serving([theirs]) as served:
@@ -210,7 +208,7 @@ async def test_a_server_that_does_not_answer_costs_its_time_only() -> None:
 
 @pytest.mark.parametrize("method", sorted(names.LEGACY_ONLY))
 async def test_methods_of_the_era_before_reach_no_server(method: str) -> None:
-    """M7: a server of that era would answer them."""
+    """A server of that era would answer them."""
     theirs = Theirs()
     async with serving([theirs]) as served:
         status, answer = await at(served).whole(method)
@@ -230,7 +228,7 @@ async def test_tasks_are_asked_about_where_the_server_knows_the_extension(
 
 
 async def test_calls_go_by_the_servers_own_names_and_without_our_look_at_the_arguments() -> None:
-    """T-172 does not hold here: a server's own error is the answer."""
+    """Arguments are not checked here: a server's own error is the answer."""
     theirs = Theirs()
     async with serving([theirs]) as served:
         for name in ("z.last", "a.first", "it lists no such tool"):
@@ -242,7 +240,6 @@ async def test_calls_go_by_the_servers_own_names_and_without_our_look_at_the_arg
 
 
 async def test_mirrored_arguments_are_held_to_the_known_definition() -> None:
-    """M6."""
     theirs = Theirs()
     params = {"name": "z.last", "arguments": {"n": 1, "where": "here"}}
     async with serving([theirs]) as served:
@@ -254,7 +251,6 @@ async def test_mirrored_arguments_are_held_to_the_known_definition() -> None:
 
 @pytest.mark.parametrize("name", ["openllm_secret", "gone"])
 async def test_a_name_that_nobody_may_call_is_unknown_whatever_the_server_would_do(name: str) -> None:
-    """T-15, T-170."""
     theirs = Theirs()
     async with serving([theirs], configuration=Configuration(deltas=Deltas(disabled=("gone",)))) as served:
         error = await at(served).error(names.TOOLS_CALL, {"name": name})
@@ -297,7 +293,6 @@ async def test_the_addresses_follow_what_is_configured() -> None:
 
 
 async def test_before_it_is_trusted_the_workspace_speaks_for_itself() -> None:
-    """T-62."""
     theirs = Theirs()
     theirs.state, theirs.trust_path = "pending_trust", "/srv/proj"
     async with serving([theirs]) as served:

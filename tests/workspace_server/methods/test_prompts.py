@@ -34,7 +34,6 @@ async def values(params: Any, context: CallContext) -> CallOutcome:
 
 
 async def test_a_prompt_is_asked_for_by_the_name_its_source_knows() -> None:
-    """T-119."""
     made = source("a.b")
     made.answers[names.PROMPTS_GET] = prompt
     async with serving([made]) as served:
@@ -56,7 +55,6 @@ async def test_a_prompt_is_asked_for_by_the_name_its_source_knows() -> None:
     ],
 )
 async def test_an_unknown_prompt_says_whether_it_may_be_there_another_time(state: Any, code: int) -> None:
-    """T-62, T-182."""
     made = source()
     made.state, made.trust_path = state, "/project"
     async with serving([made]) as served:
@@ -78,7 +76,6 @@ REFS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 @pytest.mark.parametrize("kind", REFS)
 async def test_completion_asks_the_source_by_its_own_names(kind: str) -> None:
-    """T-119."""
     made = source("p", resources=["x://r"], templates=["x://{t}"])
     made.answers[names.COMPLETE] = values
     sent, received = REFS[kind]
@@ -116,7 +113,7 @@ async def test_a_reference_to_nothing_is_invalid(ref: Any, argument: Any) -> Non
 
 
 async def test_a_prompt_that_is_changed_by_its_source_is_told_of_and_nothing_else() -> None:
-    """T-184: each kind of list when that one changed."""
+    """Each kind of list when that one changed."""
     made = source("p")
     async with serving([made]) as served:
         heard: list[frozenset[str]] = []
@@ -137,7 +134,6 @@ async def changed(served: Serving, heard: list[Any]) -> None:
 
 
 async def test_an_error_of_the_source_comes_back_as_it_is() -> None:
-    """T-99."""
     made = source("p")
 
     async def fail(params: Any, context: CallContext) -> CallOutcome:

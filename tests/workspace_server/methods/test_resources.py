@@ -62,7 +62,6 @@ async def text_of(caller: Caller, uri: str) -> str:
     [(names.RESOURCES_LIST, "resources", "uri"), (names.TEMPLATES_LIST, "resourceTemplates", "uriTemplate")],
 )
 async def test_pages_show_our_own_entries_first_and_each_once(method: str, member: str, key: str) -> None:
-    """T-119, T-183."""
     uris = [f"{scheme}://{n}" for scheme in ("aa", "lm", "zz") for n in range(3)]
     made = source("s", resources=uris, templates=uris)
     async with serving([made], settings={"page_size": 2}) as served:
@@ -81,7 +80,6 @@ async def test_pages_show_our_own_entries_first_and_each_once(method: str, membe
 
 
 async def test_the_owner_of_a_uri_is_asked_and_its_result_comes_back_as_it_was() -> None:
-    """T-119, T-155."""
     first, second = source("a", resources=["x://1"]), source("b", resources=["x://1", "x://2"])
     async with serving([first, second]) as served:
         assert await text_of(served.caller, "x://1") == "read by a"
@@ -94,7 +92,7 @@ async def test_the_owner_of_a_uri_is_asked_and_its_result_comes_back_as_it_was()
 
 
 async def test_an_unlisted_uri_goes_to_a_fitting_template_first_and_then_to_the_others() -> None:
-    """T-119: results link to resources that are in no list."""
+    """Results link to resources that are in no list."""
     other, fitting = source("a"), source("b", templates=["x://{id}"])
     silent = source("c")
     silent.greeted = greeting(tools={})
@@ -107,7 +105,6 @@ async def test_an_unlisted_uri_goes_to_a_fitting_template_first_and_then_to_the_
 
 @pytest.mark.parametrize("code", [-32602, -32002, -32601])
 async def test_a_uri_nobody_has_is_an_error_that_names_it(code: int) -> None:
-    """M19, row C10."""
     first, second = source("a", resources=["x://gone"]), source("b")
     for one in (first, second):
         one.answers[names.RESOURCES_READ] = fails(RpcError(code, "no"))
@@ -119,7 +116,6 @@ async def test_a_uri_nobody_has_is_an_error_that_names_it(code: int) -> None:
 
 
 async def test_an_error_with_data_of_its_owner_stays_as_it_is() -> None:
-    """T-99."""
     made = source("a", resources=["x://1"])
     made.answers[names.RESOURCES_READ] = fails(RpcError(-32602, "no", msgspec.Raw(b'{"uri":"x://1","y":1}')))
     async with serving([made]) as served:
@@ -128,7 +124,6 @@ async def test_an_error_with_data_of_its_owner_stays_as_it_is() -> None:
 
 
 async def test_trouble_of_one_that_was_asked_is_told_if_nobody_else_has_it() -> None:
-    """T-182."""
     down, other = source("a", templates=["x://{id}"]), source("b")
     down.answers[names.RESOURCES_READ] = fails(Refusal(Reason.SOURCE_UNAVAILABLE, "it is down"))
     async with serving([down, other]) as served:
@@ -139,7 +134,6 @@ async def test_trouble_of_one_that_was_asked_is_told_if_nobody_else_has_it() -> 
 
 
 async def test_a_source_that_takes_too_long_is_stopped() -> None:
-    """T-181."""
     made = source("a", resources=["x://1"])
     made.timeout_s = 0.05
 
@@ -156,7 +150,7 @@ async def test_a_source_that_takes_too_long_is_stopped() -> None:
 async def test_a_source_that_hangs_keeps_nobody_long_from_what_another_has(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """T-181: nothing says that it has the resource."""
+    """Nothing says that it has the resource."""
     monkeypatch.setattr(resources, "UNLIKELY_S", 0.05)
     hangs, other = source("a"), source("b")
 
@@ -170,7 +164,7 @@ async def test_a_source_that_hangs_keeps_nobody_long_from_what_another_has(
 
 
 async def test_a_source_may_ask_its_client_before_it_reads() -> None:
-    """M10: the state leads back to the source that asked, among several that might have it."""
+    """The state leads back to the source that asked, among several that might have it."""
     first, second = source("a"), source("b")
     first.answers[names.RESOURCES_READ] = fails(NOT_FOUND)
     form = msgspec.Raw(b'{"message":"who?","requestedSchema":{"type":"object","properties":{}}}')

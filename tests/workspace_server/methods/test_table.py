@@ -25,7 +25,6 @@ QUERY = {
 
 
 async def test_discover_names_one_revision_and_the_capabilities_that_have_handlers() -> None:
-    """M9, M11."""
     async with serving([PlayedSource([tool("a")])]) as served:
         result = await served.caller.result(names.DISCOVER)
         assert result["supportedVersions"] == ["2026-07-28"]
@@ -37,7 +36,6 @@ async def test_discover_names_one_revision_and_the_capabilities_that_have_handle
 
 
 async def test_pages_of_tools_make_up_the_whole_list_and_issues_come_once() -> None:
-    """T-183, T-21."""
     tools = [tool(f"t{index:02}") for index in range(7)] + [tool("bad", {})]
     async with serving([PlayedSource(tools)], settings={"page_size": 3}) as served:
         found: list[str] = []
@@ -59,14 +57,12 @@ async def test_pages_of_tools_make_up_the_whole_list_and_issues_come_once() -> N
 
 
 async def test_definitions_keep_members_nobody_here_knows() -> None:
-    """T-17."""
     async with serving([PlayedSource([tool("a", vendor={"x": [1, None]})])]) as served:
         (entry,) = (await served.caller.result(names.TOOLS_LIST))["tools"]
         assert entry["vendor"] == {"x": [1, None]}
 
 
 async def test_show_all_lists_on_demand_tools_by_header_and_by_query() -> None:
-    """T-32, T-33, T-35."""
     async with serving([PlayedSource([tool("a"), tool("b", visibility="ondemand")])]) as served:
         assert len((await served.caller.result(names.TOOLS_LIST))["tools"]) == 3
         asking = Caller(served.session, f"{served.base}/mcp?show_all=true")
@@ -75,7 +71,6 @@ async def test_show_all_lists_on_demand_tools_by_header_and_by_query() -> None:
 
 
 async def test_invalid_arguments_never_reach_the_tool() -> None:
-    """T-172."""
     source = PlayedSource([tool("find", QUERY)])
     async with serving([source]) as served:
         result = await served.caller.call("find", {"maxResults": "ten", "glob": "*"})
@@ -87,7 +82,6 @@ async def test_invalid_arguments_never_reach_the_tool() -> None:
 
 
 async def test_missing_arguments_are_an_empty_object() -> None:
-    """T-173."""
     source = PlayedSource([tool("a")])
     async with serving([source]) as served:
         await served.caller.result(names.TOOLS_CALL, {"name": "a"})
@@ -107,7 +101,6 @@ async def test_missing_arguments_are_an_empty_object() -> None:
 async def test_malformed_call_is_a_protocol_error_naming_the_member(
     params: dict[str, Any], member: str
 ) -> None:
-    """T-174."""
     source = PlayedSource([tool("a")])
     async with serving([source]) as served:
         error = await served.caller.error(names.TOOLS_CALL, params)
@@ -117,7 +110,6 @@ async def test_malformed_call_is_a_protocol_error_naming_the_member(
 
 
 async def test_unknown_tool_is_answered_with_near_matches() -> None:
-    """T-175."""
     async with serving([PlayedSource([tool("calculator")])]) as served:
         error = await served.caller.error(names.TOOLS_CALL, {"name": "calculater"})
         assert error["code"] == -32602
@@ -137,7 +129,6 @@ async def test_unknown_tool_is_answered_with_near_matches() -> None:
     ],
 )
 async def test_failing_tool_answers_with_a_result_that_leaks_nothing(raised: Exception, text: str) -> None:
-    """T-177."""
     source = PlayedSource([tool("a")])
 
     async def fail(arguments: Any, context: CallContext) -> ToolResult:
@@ -153,7 +144,6 @@ async def test_failing_tool_answers_with_a_result_that_leaks_nothing(raised: Exc
 
 
 async def test_result_that_breaks_its_own_output_schema_becomes_an_error() -> None:
-    """T-176."""
     source = PlayedSource([tool("a", outputSchema={"type": "object", "required": ["n"]})])
     async with serving([source]) as served:
         result = await served.caller.call("a")
@@ -163,7 +153,6 @@ async def test_result_that_breaks_its_own_output_schema_becomes_an_error() -> No
 
 
 async def test_result_of_a_third_party_is_passed_on_byte_for_byte() -> None:
-    """T-155."""
     foreign = b'{ "content":[],"big":123456789012345678901234567890,\n "resultType":"complete","x":1.10 }'
     source = PlayedSource([tool("a")])
 
@@ -176,7 +165,6 @@ async def test_result_of_a_third_party_is_passed_on_byte_for_byte() -> None:
 
 
 async def test_progress_goes_out_before_the_result_on_the_same_stream() -> None:
-    """M15, T-185."""
     source = PlayedSource([tool("a")])
 
     async def work(arguments: Any, context: CallContext) -> ToolResult:
@@ -198,7 +186,6 @@ async def test_progress_goes_out_before_the_result_on_the_same_stream() -> None:
 
 
 async def test_annotated_parameter_without_its_header_is_a_header_mismatch() -> None:
-    """M6."""
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
     source = PlayedSource([tool("a", schema)])
     async with serving([source]) as served:
@@ -217,7 +204,6 @@ async def test_annotated_parameter_without_its_header_is_a_header_mismatch() -> 
 
 
 async def test_resources_are_the_names_and_one_entry_per_tool() -> None:
-    """T-151, T-154."""
     async with serving(
         [PlayedSource([tool("b", description="B"), tool("a", visibility="ondemand")])]
     ) as served:
@@ -237,7 +223,6 @@ async def test_resources_are_the_names_and_one_entry_per_tool() -> None:
 
 
 async def test_tool_resource_describes_the_tool_as_it_is_listed() -> None:
-    """T-152, T-153."""
     source = PlayedSource(
         [tool("find", QUERY, description="Do NOT use this.", keywords=("k",), annotations={})]
     )
@@ -273,7 +258,6 @@ async def test_tool_resource_describes_the_tool_as_it_is_listed() -> None:
     ],
 )
 async def test_unknown_resource_is_an_error_that_names_its_uri(uri: str, text: str) -> None:
-    """T-154, M19."""
     async with serving([PlayedSource([tool("find")])]) as served:
         error = await served.caller.error(names.RESOURCES_READ, {"uri": uri})
         assert error["code"] == -32602
@@ -282,7 +266,6 @@ async def test_unknown_resource_is_an_error_that_names_its_uri(uri: str, text: s
 
 
 async def test_completion_gives_at_most_a_hundred_names_with_the_prefix() -> None:
-    """T-154."""
     tools = [tool(f"t{index:03}") for index in range(120)] + [tool("other")]
     async with serving([PlayedSource(tools)]) as served:
         ref = {"type": "ref/resource", "uri": "lm-tools://tool/{name}"}
@@ -307,7 +290,7 @@ async def test_prompts_are_an_empty_list() -> None:
 
 @pytest.mark.parametrize("method", ["ping", "logging/setLevel", "tools/lisst", "tasks/list"])
 async def test_unknown_or_removed_method_is_404_with_the_id(method: str) -> None:
-    """M7. Clients with sessions read this, too: no revision is named that is not theirs."""
+    """Clients with sessions read this, too: no revision is named that is not theirs."""
     async with serving([PlayedSource()]) as served, served.caller.open(method) as response:
         answer = await response.json()
         assert (response.status, answer["id"]) == (404, 1)
@@ -317,8 +300,6 @@ async def test_unknown_or_removed_method_is_404_with_the_id(method: str) -> None
 async def test_source_that_breaks_the_list_answer_is_a_fault_with_the_id(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """M23."""
-
     async def broken() -> None:
         raise RuntimeError("private detail")
 
@@ -339,7 +320,6 @@ async def listening(served: Serving, kinds: dict[str, bool], identity: int | str
 async def test_listen_acknowledges_then_tells_of_changes_then_ends_with_a_result(
     identity: int | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """M18, T-184."""
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.02)
     source = PlayedSource([tool("a")])
     async with serving([source]) as served:
@@ -362,7 +342,6 @@ async def test_listen_acknowledges_then_tells_of_changes_then_ends_with_a_result
 
 
 async def test_quiet_listen_stream_carries_comments() -> None:
-    """M15."""
     async with serving([PlayedSource([tool("a")])], keep_alive_s=0.02) as served:
         response = await listening(served, {}, 1)
         async with asyncio.timeout(5):

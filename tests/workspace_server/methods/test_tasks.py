@@ -161,7 +161,6 @@ async def test_other_calls_wait_for_their_result(
 
 
 async def test_tool_that_must_be_a_task_refuses_clients_without_them(tmp_path: Path) -> None:
-    """M8."""
     async with shop(tmp_path) as one:
         call = {"name": "must", "arguments": {}}
         async with one.served.caller.open(names.TOOLS_CALL, call) as response:
@@ -240,7 +239,6 @@ async def test_gate_comes_before_any_task(tmp_path: Path) -> None:
 
 
 async def test_stream_tells_of_the_tasks_it_was_asked_for(tmp_path: Path) -> None:
-    """M18."""
     async with shop(tmp_path) as one:
         task, other = await one.begin("asks"), await one.begin()
         unknown = f"{WORKSPACE}.{'0' * 32}"

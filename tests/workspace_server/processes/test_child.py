@@ -38,7 +38,7 @@ def test_stdin_and_stderr_can_be_opened_by_name(run: Any) -> None:
 
 
 def test_child_has_descriptors_0_1_2_and_no_more(run: Any, tmp_path: Path) -> None:
-    """SE2, T-70. Even one that somebody made inheritable stays here."""
+    """Even one that somebody made inheritable stays here."""
     with (tmp_path / "secret").open("w") as file:
         os.set_inheritable(file.fileno(), True)
         printed = run(output(python("import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))")))
@@ -46,7 +46,7 @@ def test_child_has_descriptors_0_1_2_and_no_more(run: Any, tmp_path: Path) -> No
 
 
 def test_environment_is_exactly_what_was_given_and_the_mark(run: Any) -> None:
-    """T-70, SE1. Also with the C locale, in which interpreters like to set LC_CTYPE."""
+    """Also with the C locale, in which interpreters like to set LC_CTYPE."""
 
     async def scenario(env: dict[str, str]) -> set[bytes]:
         child = await Child.start(Command(("/bin/cat", "/proc/self/environ"), env, "/"), stdin=False)
@@ -73,7 +73,7 @@ def test_signals_have_their_defaults(run: Any) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"x" * 300_000])
 def test_given_content_is_followed_by_the_end_of_the_file(run: Any, content: bytes) -> None:
-    """T-69. More than a pipe holds, too."""
+    """More than a pipe holds, too."""
     assert run(output(sh("cat"), stdin=content)) == content
     assert run(output(sh("cat /dev/stdin"), stdin=content)) == content
 
@@ -97,7 +97,6 @@ def _file(folder: Path, name: str, text: str, mode: int) -> str:
 
 
 def test_what_cannot_start_says_why_and_no_more_than_its_name(run: Any, tmp_path: Path) -> None:
-    """T-101."""
     plain = _file(tmp_path, "plain", "x", stat.S_IRUSR)
     headless = _file(tmp_path, "headless", "#!/no/interpreter\n", 0o700)
     shapeless = _file(tmp_path, "shapeless", "\x7fnothing", 0o700)
@@ -149,7 +148,7 @@ def test_cancelled_start_leaves_nothing(run: Any) -> None:
 
 
 def test_wait_returns_when_the_leader_ended_though_others_hold_its_pipes(run: Any) -> None:
-    """F30; asyncio's own wait would hang here."""
+    """Asyncio's own wait would hang here."""
 
     async def scenario() -> None:
         child = await Child.start(sh("sleep 60 & echo $! ; echo last words >&2; exit 7"))
@@ -190,8 +189,6 @@ def test_signal_is_a_negative_code(run: Any) -> None:
 
 
 def test_full_pipe_is_a_failure_after_the_deadline_and_the_loop_goes_on(run: Any) -> None:
-    """T-104."""
-
     async def scenario() -> None:
         child = await Child.start(sh("sleep 60"))
         begun = time.monotonic()
@@ -273,7 +270,7 @@ def test_reader_that_is_cancelled_loses_nothing(run: Any) -> None:
 
 
 def test_flood_waits_in_the_pipe_until_somebody_reads(run: Any) -> None:
-    """T-76: whatever a child writes, our memory stays as it is."""
+    """Whatever a child writes, our memory stays as it is."""
 
     async def scenario() -> None:
         child = await Child.start(sh("head -c 200000000 /dev/zero"), stdin=False)
@@ -300,7 +297,7 @@ def _waiting(child: Child) -> int:
 
 
 def test_flood_on_stderr_is_drained_kept_small_and_logged_slowly(run: Any) -> None:
-    """T-105, F36: with line ends, without, and the child is never held up."""
+    """With line ends, without, and the child is never held up."""
     heard: list[str] = []
 
     async def scenario() -> None:
@@ -336,8 +333,6 @@ def test_listener_that_fails_does_not_stop_the_draining(run: Any) -> None:
 
 
 def test_short_children_leave_no_zombies(run: Any) -> None:
-    """F31."""
-
     async def one() -> None:
         child = await Child.start(Command(("/bin/true",), ENV, "/"), stdin=False)
         assert await child.wait() == 0
@@ -352,7 +347,7 @@ def test_short_children_leave_no_zombies(run: Any) -> None:
 
 
 def test_child_dies_with_a_server_that_is_killed() -> None:
-    """F32: also one that does not read its standard input."""
+    """Also one that does not read its standard input."""
     server = """
 import asyncio, sys
 from workspace_server.processes.child import Child, Command

@@ -144,7 +144,6 @@ def test_privileges_cannot_be_gained(run: Any) -> None:
 
 
 def test_confined_child_has_no_other_environment_and_descriptors(run: Any) -> None:
-    """T-70, SE2."""
     script = "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))), sorted(os.environb))"
     command = Command(
         (sys.executable, "-I", "-S", "-c", script), {"LC_ALL": "C.UTF-8"}, "/", Confinement(network=False)

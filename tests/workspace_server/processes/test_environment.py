@@ -6,7 +6,6 @@ from workspace_server.processes import environment
 
 
 def test_named_variables_and_no_others_are_passed_on() -> None:
-    """T-70, SE1."""
     passed = {
         "HOME": "/h", "LOGNAME": "n", "USER": "u", "PATH": "/p", "SHELL": "/s", "TERM": "t", "LANG": "l",
         "LC_ALL": "C", "LC_TIME": "x", "TZ": "z", "TMPDIR": "/t",
@@ -23,7 +22,6 @@ def test_named_variables_and_no_others_are_passed_on() -> None:
 
 
 def test_values_that_look_like_functions_are_dropped() -> None:
-    """SE3."""
     found = environment.base({"TERM": "() { :; }; evil", "LC_X": "()", "LANG": "a()"}, None, "/w")
     assert found == {"LANG": "a()", "LMTB_WORKSPACE": "/w"}
 

@@ -21,7 +21,6 @@ from workspace_server.processes.output_ring import CAPACITY, LINES_PER_S, MAX_LI
     ],
 )
 def test_lines_are_clean_and_short(chunks: list[bytes], expected: list[str]) -> None:
-    """T-156."""
     ring = Ring()
     for chunk in chunks:
         ring.feed(chunk)
@@ -39,7 +38,6 @@ def test_oldest_are_forgotten_and_a_line_cut_in_two_is_not_shown() -> None:
 
 
 def test_flood_without_line_end_shows_its_end() -> None:
-    """T-105."""
     ring = Ring()
     for _ in range(10):
         ring.feed(b"x" * 50_000)
@@ -63,7 +61,6 @@ class _Clock:
 
 
 def test_log_gets_a_hundred_lines_a_second_and_the_number_of_the_others() -> None:
-    """T-105, F36."""
     clock, heard = _Clock(), list[str]()
     limiter = LineLimiter(heard.append, clock)
     limiter.feed(b"x\n" * 10_000)

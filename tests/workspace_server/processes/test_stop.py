@@ -18,7 +18,7 @@ _STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('x', 
 
 
 def test_child_that_ends_with_its_input_gets_no_signal(run: Any) -> None:
-    """T-90. It may even have more to say than the pipe holds, though nobody reads."""
+    """It may even have more to say than the pipe holds, though nobody reads."""
 
     async def scenario() -> tuple[int | None, float]:
         child = await Child.start(sh("cat >/dev/null; head -c 300000 /dev/zero; exit 5"))
@@ -51,8 +51,6 @@ def test_child_without_input_is_not_waited_for(run: Any) -> None:
 
 
 def test_child_that_ignores_term_is_killed(run: Any) -> None:
-    """F29, T-106."""
-
     async def scenario() -> tuple[int | None, float]:
         child = await Child.start(python(_STUBBORN))
         await child.read()
@@ -97,8 +95,6 @@ def test_grandchildren_get_the_same_time_as_a_leader_that_ends_at_once(
     ids=["group", "orphan", "session", "daemon", "orphan without environment", "deaf"],
 )
 def test_nothing_is_left_after_stop(run: Any, script: str) -> None:
-    """F30."""
-
     async def scenario() -> None:
         child = await Child.start(sh(script))
         other = int((await child.read()).split()[0])

@@ -70,7 +70,6 @@ OBJECT = {
     ],
 )
 def test_message_says_what_to_write(schema: object, value: object, message: str) -> None:
-    """T-172."""
     found = Validator({"type": "object", "properties": {"v": schema}}).check({"v": value})
     assert [(problem.pointer, problem.message) for problem in found] == [("/v", message)]
 
@@ -102,7 +101,6 @@ def test_format_is_shown_by_an_example(format_name: str, example: str) -> None:
 def test_unknown_property_names_the_one_probably_meant(
     arguments: dict[str, Any], pointer_and_message: tuple[str, str]
 ) -> None:
-    """T-172."""
     problem = Validator(OBJECT).check(arguments)[-1]
     assert (problem.pointer, problem.message) == pointer_and_message
 
@@ -133,7 +131,6 @@ def test_pointer_is_escaped_and_cut(path: list[str | int], text: str) -> None:
     "value", ["x" * 500, '"' * 500, 10**500, pytest.param(10**50_000, id="huge"), "\x00" * 79, [1] * 500]
 )
 def test_shown_value_has_at_most_80_characters(value: object) -> None:
-    """T-173."""
     assert len(shown(value)) <= 80
 
 

@@ -39,7 +39,6 @@ SCHEMA = {
     ],
 )
 def test_headers_that_repeat_the_arguments_pass(header: dict[str, str], arguments: dict[str, Any]) -> None:
-    """M6."""
     assert mismatch(CIMultiDict(header), annotated(SCHEMA), arguments) is None
 
 
@@ -58,5 +57,4 @@ def test_headers_that_repeat_the_arguments_pass(header: dict[str, str], argument
     ],
 )
 def test_headers_that_say_something_else_are_found(header: dict[str, str], arguments: dict[str, Any]) -> None:
-    """M6."""
     assert mismatch(CIMultiDict(header), annotated(SCHEMA), arguments) is not None

@@ -34,7 +34,6 @@ def doubling(levels: int) -> dict[str, Any]:
     ],
 )
 def test_secrets_are_found_wherever_a_schema_declares_them(schema: dict[str, Any], hidden: set[str]) -> None:
-    """T-173."""
     assert survey({"type": "object", **schema}).hidden == hidden
 
 
@@ -67,7 +66,6 @@ def test_cost_counts_evaluations_per_level(schema: dict[str, Any], per_level: li
     [{}, {"properties": {"a": {"anyOf": [{}, {}]}}}, {"allOf": [{}] * 9}, doubling(11)],
 )
 def test_as_many_plain_members_may_be_checked_as_the_evaluations_allow(schema: dict[str, Any]) -> None:
-    """T-173."""
     cost = Cost(survey({"type": "object", **schema}))
     most = cost.most_members()
     assert most >= 0
@@ -77,12 +75,10 @@ def test_as_many_plain_members_may_be_checked_as_the_evaluations_allow(schema: d
 
 @pytest.mark.parametrize(("levels", "too_much"), [(10, False), (30, True)])
 def test_doubling_references_are_recognised_without_expanding_them(levels: int, too_much: bool) -> None:
-    """T-173."""
     assert Cost(survey(doubling(levels))).always_too_much is too_much
 
 
 def test_doubling_recursion_costs_more_with_each_level_of_the_arguments() -> None:
-    """T-173."""
     schema = {"type": "object", "properties": {"c": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
     cost = Cost(survey(schema))
     assert not cost.always_too_much

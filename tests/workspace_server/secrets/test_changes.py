@@ -9,7 +9,6 @@ from workspace_server.secrets.store import open_store
 
 
 async def test_each_change_is_told_once_wherever_it_was_made(tmp_path: Path) -> None:
-    """T-169."""
     mine, another = open_store(tmp_path, {}), open_store(tmp_path, {})
     await another.set("old", "1")
     changes = SecretChanges(mine)

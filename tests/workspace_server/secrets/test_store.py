@@ -52,7 +52,6 @@ def store_of(folder: Path, ring: Ring | None = None, environ: Mapping[str, str] 
 
 
 async def test_values_come_back_and_go_away(tmp_path: Path) -> None:
-    """T-165, T-166."""
     store = open_store(tmp_path, {})
     assert await store.list() == []
     assert await store.get("a") is None
@@ -67,7 +66,6 @@ async def test_values_come_back_and_go_away(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["", "a b", "a/b", "../a", "ä", "a\n", "k" * 129, CANARY + "/"])
 async def test_a_key_of_another_form_is_refused_and_not_repeated(tmp_path: Path, key: str) -> None:
-    """T-166."""
     store = open_store(tmp_path, {})
     for asked in (store.get(key), store.set(key, CANARY), store.delete(key)):
         with pytest.raises(InvalidEntry) as refused:
@@ -85,7 +83,6 @@ async def test_a_value_that_cannot_be_kept_is_refused(tmp_path: Path, value: str
 
 
 async def test_files_are_private_and_tell_neither_names_nor_values(tmp_path: Path) -> None:
-    """T-166, SE6."""
     await open_store(tmp_path, {}).set("some-provider", CANARY)
     folder = tmp_path / "secrets"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -129,7 +126,6 @@ async def test_credentials_of_the_service_are_read(tmp_path: Path) -> None:
 
 
 async def test_with_a_keyring_the_file_has_the_names_only(tmp_path: Path) -> None:
-    """T-166."""
     ring = Ring()
     store = store_of(tmp_path, ring)
     await store.set("a", CANARY)
@@ -185,7 +181,7 @@ async def test_a_keyring_that_refuses_leaves_the_old_value(tmp_path: Path, befor
 async def test_on_a_full_disk_the_call_fails_and_the_old_value_stays(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-166, F13. That no write leaves half a file is shown in test_private_files.py."""
+    """That no write leaves half a file is shown in test_private_files.py."""
     ring = Ring()
     plain, ringed = store_of(tmp_path / "plain"), store_of(tmp_path / "ringed", ring)
     for store in (plain, ringed):
@@ -310,5 +306,4 @@ async def test_another_process_sees_and_changes_the_same_secrets(tmp_path: Path)
 
 
 def test_no_repr_shows_a_value() -> None:
-    """T-171."""
     assert CANARY not in repr(Entry("r", CANARY))

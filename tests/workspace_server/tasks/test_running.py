@@ -164,7 +164,7 @@ async def test_question_goes_to_the_client_if_there_is_no_task_in_the_end() -> N
 
 
 async def test_question_the_client_cannot_answer_ends_the_task_with_that_error() -> None:
-    """M8: its source is told so before it gets an answer to its question."""
+    """Its source is told so before it gets an answer to its question."""
     happened: list[object] = []
 
     async def ask(context: CallContext) -> None:

@@ -104,7 +104,6 @@ async def test_call_that_was_done_before_it_could_be_cancelled_is_completed(worl
 
 
 async def test_client_that_leaves_in_the_first_moment_cancels_the_call(world: World) -> None:
-    """M16."""
     async with world.life(moment_s=30) as one:
         work = Work()
         call = asyncio.ensure_future(one.run(JOB, CallContext(), work))

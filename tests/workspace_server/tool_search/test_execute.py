@@ -44,7 +44,6 @@ def where(text: str) -> str:
     ],
 )  # fmt: skip
 def test_arguments_keep_their_bytes(given: str, arguments: str) -> None:
-    """T-54, T-55."""
     assert unwrapped(f'{{"name":"x",{given}}}') == ("x", arguments)
 
 
@@ -54,7 +53,6 @@ def test_arguments_keep_their_bytes(given: str, arguments: str) -> None:
      '"{\\"a\\":' + "[" * 100_000 + "]" * 100_000 + '}"'],
 )  # fmt: skip
 def test_arguments_that_are_no_object_are_refused(given: str) -> None:
-    """T-55."""
     assert where(f'{{"name":"x","arguments":{given}}}') == "/arguments"
     assert where(f'{{"name":"x","parameters":{given}}}') == "/parameters"
 
@@ -63,7 +61,6 @@ def test_arguments_that_are_no_object_are_refused(given: str) -> None:
     "given", ["{}", '{"name":""}', '{"name":" \\n"}', '{"name":null}', '{"arguments":[1]}']
 )
 def test_a_missing_name_is_asked_for(given: str) -> None:
-    """T-56."""
     problem = unwrapped(given)
     assert isinstance(problem, NoName)
     result = problem_result(problem)
@@ -83,7 +80,6 @@ def nested(inner: str, key: str = "arguments") -> str:
 
 
 def test_one_execute_tool_inside_another_is_unwrapped() -> None:
-    """T-58."""
     assert unwrapped(nested('{"name":"x","arguments":{"a":1.0}}')) == ("x", '{"a":1.0}')
     assert unwrapped(nested('{"name":"tool_search"}', "parameters")) == ("tool_search", "{}")
     assert isinstance(unwrapped(nested("{}")), NoName)
@@ -92,12 +88,10 @@ def test_one_execute_tool_inside_another_is_unwrapped() -> None:
 
 
 def test_a_third_one_is_refused() -> None:
-    """T-58."""
     assert where(nested(nested('{"name":"x"}'))) == "/name"
 
 
 def test_wrong_arguments_are_answered_like_those_of_any_tool() -> None:
-    """T-55, T-172."""
     result = problem_result(Misfit("/arguments", "type", "expected object"))
     assert result.text.startswith("Error: invalid arguments for execute_tool\n/arguments: expected object\n")
     assert "Input: { name: string, arguments?: object }" in result.text
@@ -106,7 +100,6 @@ def test_wrong_arguments_are_answered_like_those_of_any_tool() -> None:
 
 
 def test_unknown_names_get_near_matches_and_a_next_step() -> None:
-    """T-56."""
     result = not_found("calculater", ["calculator", "calc_tax"])
     assert result.is_error
     assert result.text == (

@@ -51,7 +51,7 @@ def tool(name: str, description: str, keywords: list[str]) -> Searchable:
 
 @given(TOOLS, st.data())
 def test_index_and_definition_agree(corpus: list[tuple[str, str, list[str]]], data: st.DataObject) -> None:
-    """T-41, T-52: the same hits, scores and order."""
+    """The same hits, scores and order."""
     tools = [tool(*one) for one in corpus]
     texts = [text for name, description, keywords in corpus for text in (name, description, *keywords)]
     near_texts = st.one_of(QUERIES, st.sampled_from(texts)) if texts else QUERIES
@@ -78,7 +78,6 @@ def numbered(count: int) -> list[Searchable]:
 
 @pytest.mark.parametrize("query", ["service7__gte_mial_1", "sned list of fiels", "lits", "er re is 7"])
 def test_index_and_definition_agree_about_many_tools(query: str) -> None:
-    """T-41."""
     tools = numbered(400)
     read = read_query(query)
     points = {one.name: score(read, wording(one.name, one.keywords, one.description)) for one in tools}
@@ -88,7 +87,7 @@ def test_index_and_definition_agree_about_many_tools(query: str) -> None:
 
 
 def test_two_thousand_tools_are_searched_in_time() -> None:
-    """T-45, typing errors and many words included."""
+    """Typing errors and many words included."""
     index = Index.of(numbered(2_000))
     for query in ("list", "service7__gte_mial_1", "sned lsit of fiels", PARTS, "zzzzqqq", "er", ""):
         read = read_query(query)

@@ -41,7 +41,6 @@ READ = Hit("gh__send", "Sends.", 0.9, SCHEMA, ("m",))
     ],
 )  # fmt: skip
 def test_hits_are_read_from_either_form(result: dict[str, Any]) -> None:
-    """T-44, D-3."""
     assert read_hits(result, rename) == [READ]
 
 
@@ -73,7 +72,6 @@ def test_a_remote_fills_no_more_than_one_answer() -> None:
 
 
 def test_merged_hits_are_sorted_cut_and_named_once() -> None:
-    """T-44, T-41."""
     own = [Hit("b", "ours", 0.9, {}), Hit("x", "", 0.5, {})]
     foreign = [
         Hit("b", "theirs", 1.0, {}),

@@ -35,7 +35,6 @@ CORPUS = {
 }
 
 TABLE = {
-    # T-46
     "email": "send_email 0.92",
     "math": "calculator 0.85",
     "calculator": "calculator 1",
@@ -44,24 +43,20 @@ TABLE = {
     "lator": "calculator 0.8",
     "mail": "send_email 0.8",
     "python": "execute_code 0.5",
-    # T-47
     "send mail": "send_email 0.875",
     "send email": "send_email 0.935",
     "send an email": "send_email 0.935",
     "email to the team": "send_email 0.46",
     "weather london": "weather_checker 0.475",
     "the weather": "weather_checker 0.95",
-    # T-48
     "processor": "string_processor 0.92",
     "string processor": "string_processor 0.935",
     "text processing": "string_processor 0.635",
     "arithmetic operations": "calculator 0.725, string_processor 0.3",
     "find records": "data_search 0.725",
-    # T-49
     "test": "ai_test_tool 0.92, string_processor 0.45",
     "tool": "ai_test_tool 0.92, mcp_demo 0.7, greet 0.6, string_processor 0.6",
     "search": "data_search 0.92, mcp_demo 0.85",
-    # T-50
     "list": "remote__list_repos 0.92, mcp_demo 0.85",
     "repos": "remote__list_repos 0.92",
     "repo": "remote__list_repos 0.9",
@@ -69,7 +64,6 @@ TABLE = {
     "work": "data_search 0.85",
     "request": "data_search 0.85",
     "work request": "data_search 0.85",
-    # T-51
     "calculater": "calculator 0.63",
     "calcualtor": "calculator 0.63",
     "weathr": "weather_checker 0.5143",
@@ -110,7 +104,6 @@ def search(request: pytest.FixtureRequest) -> Search:
 
 @pytest.mark.parametrize(("query", "expected"), TABLE.items())
 def test_reference_query_gives_its_results_in_order(query: str, expected: str, search: Search) -> None:
-    """T-46, T-47, T-48, T-49, T-50, T-51."""
     corpus = [tool(name, text, *words.split(", ")) for name, (text, words) in CORPUS.items()]
     hits = [one.rsplit(" ", 1) for one in expected.split(", ")] if expected else []
     assert search(query, corpus) == [(name, float(points)) for name, points in hits]
@@ -131,7 +124,6 @@ def test_reference_query_gives_its_results_in_order(query: str, expected: str, s
 def test_the_better_match_comes_first(
     query: str, first: Searchable, second: Searchable, search: Search
 ) -> None:
-    """T-52."""
     hits = search(query, [second, first])
     assert hits[0][0] == first.name
     assert len(hits) == 1 or hits[0][1] > hits[1][1]
@@ -198,7 +190,6 @@ def test_hits_below_a_quarter_are_dropped_and_equal_ones_sorted_by_name(search: 
 
 @pytest.mark.parametrize("query", ["", "  ", "\u3000\n"])
 def test_blank_query_finds_everything_by_name(query: str, search: Search) -> None:
-    """T-40."""
     assert search(query, [tool("b"), tool("C"), tool("a")]) == [("a", 1.0), ("b", 1.0), ("C", 1.0)]
 
 

@@ -51,7 +51,6 @@ def names(result: ToolResult) -> list[str]:
 async def test_search_without_a_query_shows_as_many_tools_as_asked_for(
     given: dict[str, Any], shown: int
 ) -> None:
-    """T-40."""
     structured = await searched(many(120), **given)
     assert [hit["name"] for hit in structured["results"]] == [f"tool_{n:04}" for n in range(shown)]
     assert {hit["score"] for hit in structured["results"]} == {1.0}
@@ -59,13 +58,11 @@ async def test_search_without_a_query_shows_as_many_tools_as_asked_for(
 
 
 async def test_a_number_is_a_query_too() -> None:
-    """T-40."""
     structured = await searched(many(30), query=17)
     assert [hit["name"] for hit in structured["results"]] == ["tool_0017"]
 
 
 async def test_hits_are_the_same_as_text_and_as_structured_content() -> None:
-    """T-41, T-37, T-43."""
     tools = [tool("gh__send_mail", "github", "remote", "github", description="Sends."), tool("send_fax")]
     result = await SearchTool().search(tools, tools, {"query": "send mail"})
     assert json.loads(result.text) == result.structured["results"]
@@ -82,7 +79,6 @@ async def test_hits_are_the_same_as_text_and_as_structured_content() -> None:
 
 
 async def test_no_hit_is_no_error() -> None:
-    """T-42."""
     result = await SearchTool().search(many(3), "view", {"query": "zzzzqqq"})
     assert result.text == "No tools found. Try different keywords or a broader search term."
     assert result.structured == {"results": [], "total": 0, "truncated": False}
@@ -90,7 +86,6 @@ async def test_no_hit_is_no_error() -> None:
 
 
 async def test_hits_of_remotes_are_merged() -> None:
-    """T-44."""
     tools = [tool("send_mail"), tool("gh__send"), *many(3)]
     foreign = [
         Hit("gh__send_all", "", 0.94, {}),
@@ -103,7 +98,6 @@ async def test_hits_of_remotes_are_merged() -> None:
 
 
 async def test_index_is_built_once_per_view() -> None:
-    """T-45."""
     read: list[str] = []
 
     def view(name: str) -> Iterator[Searchable]:
@@ -173,7 +167,6 @@ def test_definitions_have_valid_schemas(definition: dict[str, Any]) -> None:
 
 
 def test_nothing_is_required_of_a_search_and_a_name_of_a_call() -> None:
-    """T-40, T-53."""
     assert SearchTool.DEFINITION == TOOL_SEARCH
     assert "required" not in TOOL_SEARCH["inputSchema"]
     assert TOOL_SEARCH["inputSchema"]["properties"]["max_results"]["default"] == 5

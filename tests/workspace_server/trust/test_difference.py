@@ -111,7 +111,6 @@ HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b[2K\r\x9b1A\u202eevil\u2066\u200b\U000e0041
 
 
 def test_hostile_text_cannot_play_with_the_terminal() -> None:
-    """MO4."""
     hostile = Item(
         f"script:{HOSTILE}",
         HOSTILE,
@@ -126,7 +125,6 @@ def test_hostile_text_cannot_play_with_the_terminal() -> None:
 @settings(max_examples=150, deadline=None)
 @given(st.text())
 def test_printable_text_has_no_character_that_acts(text: str) -> None:
-    """MO4."""
     shown = printable(text)
     assert shown.isprintable()
     if text.isascii() and text.isprintable():

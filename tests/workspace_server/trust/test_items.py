@@ -108,7 +108,6 @@ CHANGES: dict[str, Callable[[Scene], object]] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_every_change_of_a_stdio_server_is_another_digest(scene: Scene, name: str) -> None:
-    """TR2, TR3, CV11."""
     before = scene.item().digest()
     assert scene.item().digest() == before
     CHANGES[name](scene)
@@ -116,7 +115,6 @@ def test_every_change_of_a_stdio_server_is_another_digest(scene: Scene, name: st
 
 
 def test_another_target_of_a_link_is_another_digest(scene: Scene) -> None:
-    """TR3."""
     _link("one.js")(scene)
     before = scene.item().digest()
     _link("two.js")(scene)
@@ -124,7 +122,6 @@ def test_another_target_of_a_link_is_another_digest(scene: Scene) -> None:
 
 
 def test_a_linked_interpreter_inside_the_workspace_counts_by_where_it_leads(scene: Scene) -> None:
-    """TR3."""
     inside = scene.root / "bin"
     inside.mkdir()
     (inside / "node").symlink_to(scene.bin / "node")
@@ -169,7 +166,6 @@ def test_files_outside_and_folders_are_no_content_of_the_workspace(scene: Scene)
 def test_a_search_path_does_not_lead_into_the_workspace(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TR8."""
     monkeypatch.chdir(scene.root)
     scene.program("node", scene.root)
     for path in (f".:{scene.path}", f":{scene.path}", f"{scene.path}:"):
@@ -265,7 +261,7 @@ def remote(server: RemoteServer) -> Item:
     ids=str,
 )
 def test_every_change_of_a_remote_server_is_another_digest(change: Mapping[str, Any]) -> None:
-    """TR2: also what is sent there, and what of the user's it gets to see."""
+    """Also what is sent there, and what of the user's it gets to see."""
     changed: RemoteServer = replace(REMOTE, **change)
     assert remote(changed).digest() != remote(REMOTE).digest()
 
@@ -293,7 +289,6 @@ def test_values_from_elsewhere_than_the_entry_count(scene: Scene) -> None:
 
 
 def test_settings_are_an_item_only_where_they_widen() -> None:
-    """T-28."""
     maker = ItemMaker(Path("/ws"))
     assert maker.settings(Configuration(deltas=Deltas(unexposed=("a",)))) is None
     widenings = [
@@ -326,7 +321,6 @@ def test_only_what_the_workspace_brings_and_has_switched_on_needs_consent(scene:
 
 
 def test_no_secret_is_in_what_is_shown_or_remembered(scene: Scene) -> None:
-    """SE4."""
     scene.rewrite(
         args=["--token", SECRET, f"--api-key={SECRET}", "-e", f"GH_TOKEN={SECRET}"],
         env={"A": SECRET},

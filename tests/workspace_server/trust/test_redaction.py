@@ -36,7 +36,7 @@ SECRET = "ghp_0123456789"
 def test_only_what_cannot_be_a_program_is_hidden_in_a_command(
     arguments: list[str], hidden: list[int]
 ) -> None:
-    """A person decides by what is shown (MO4)."""
+    """A person decides by what is shown."""
     shown = redacted_arguments(arguments, lambda name: name == "server.js")
     assert [place for place, one in enumerate(shown) if one != arguments[place]] == hidden
     assert all(SECRET not in shown[place] for place in hidden)

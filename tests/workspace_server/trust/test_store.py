@@ -47,14 +47,12 @@ def record_in(folder: Path) -> Path:
 def test_nothing_is_trusted_in_the_beginning_and_asking_writes_nothing(
     store: TrustStore, root: Path, folder: Path
 ) -> None:
-    """TR1."""
     assert store.verdict(root, TOOL) == "never"
     assert store.issue(root) is None
     assert not folder.exists()
 
 
 def test_exactly_the_trusted_content_is_trusted_and_other_items_go_on(store: TrustStore, root: Path) -> None:
-    """TR3, CV11."""
     store.trust(root, [TOOL, SERVER])
     assert store.verdict(root, TOOL) == "trusted"
     assert store.verdict(root, changed(TOOL)) == "changed"
@@ -100,13 +98,12 @@ def test_a_folder_that_is_gone_can_be_untrusted(store: TrustStore, root: Path) -
     assert store.untrust(root)
 
 
-# -- which folder it is (TR2, TR4, TR9) ----------------------------------------------------------------
+# -- which folder it is ----------------------------------------------------------------
 
 
 def test_a_moved_folder_is_not_trusted_until_it_is_back(
     store: TrustStore, root: Path, tmp_path: Path
 ) -> None:
-    """TR4."""
     store.trust(root, [TOOL])
     moved = root.rename(tmp_path / "moved")
     assert store.verdict(moved, TOOL) == "never"
@@ -117,7 +114,6 @@ def test_a_moved_folder_is_not_trusted_until_it_is_back(
 def test_another_folder_in_its_place_is_not_trusted_and_says_why(
     store: TrustStore, root: Path, tmp_path: Path
 ) -> None:
-    """TR4."""
     store.trust(root, [TOOL])
     root.rename(tmp_path / "moved")
     root.mkdir()
@@ -129,7 +125,6 @@ def test_another_folder_in_its_place_is_not_trusted_and_says_why(
 
 @pytest.mark.parametrize("name", ["ws-evil", "WS", "ws ", "ws\n", "\u00e9", "e\u0301"])
 def test_a_folder_with_a_similar_name_is_not_trusted(store: TrustStore, root: Path, name: str) -> None:
-    """TR9, CV6."""
     similar = root.with_name(name)
     similar.mkdir()
     store.trust(root, [TOOL])
@@ -138,7 +133,6 @@ def test_a_folder_with_a_similar_name_is_not_trusted(store: TrustStore, root: Pa
 
 
 def test_a_link_to_the_folder_is_the_folder(store: TrustStore, root: Path, tmp_path: Path) -> None:
-    """TR9."""
     link = tmp_path / "link"
     link.symlink_to(root)
     store.trust(link, [TOOL])
@@ -151,7 +145,6 @@ def test_a_link_to_the_folder_is_the_folder(store: TrustStore, root: Path, tmp_p
 
 
 def test_a_name_that_is_no_utf_8_is_kept(store: TrustStore, tmp_path: Path) -> None:
-    """TR9."""
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/w\xffs"))
     root.mkdir()
     item = Item("script:h", "h", {}, {os.fsdecode(b"\xff.py"): b""})
@@ -265,7 +258,7 @@ def test_a_damaged_record_is_replaced_by_trusting_again(store: TrustStore, folde
 
 @pytest.mark.parametrize("inside", ["", "state", ".hidden/deep"])
 def test_a_store_inside_the_workspace_is_not_believed(tmp_path: Path, root: Path, inside: str) -> None:
-    """TR5: what comes with a repository cannot say what of it may run."""
+    """What comes with a repository cannot say what of it may run."""
     store = TrustStore(root / inside / "trust")
     with pytest.raises(Unusable, match="inside this workspace"):
         store.trust(root, [TOOL])
@@ -280,7 +273,6 @@ def test_a_store_inside_the_workspace_is_not_believed(tmp_path: Path, root: Path
 
 
 def test_a_store_reached_by_a_link_into_the_workspace_is_not_believed(tmp_path: Path, root: Path) -> None:
-    """TR5."""
     (root / "state").mkdir()
     (tmp_path / "state").symlink_to(root / "state")
     with pytest.raises(Unusable, match="inside this workspace"):
@@ -355,7 +347,6 @@ def test_two_processes_that_trust_at_once_leave_one_whole_record_at_every_moment
 def test_unchanged_records_are_not_read_again(
     store: TrustStore, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-66."""
     store.trust(root, [TOOL])
     assert store.verdict(root, TOOL) == "trusted"
 

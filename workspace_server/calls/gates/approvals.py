@@ -1,4 +1,4 @@
-"""Asking a person before a tool runs: the user's decisions, and questions about one call (T-178 to T-180).
+"""Asking a person before a tool runs: the user's decisions, and questions about one call.
 
 A question goes out as an `input_required` result; the answer comes back with the repeated call, beside a
 state that proves which call was asked about. Nothing is remembered in between but which states were used.
@@ -65,7 +65,7 @@ Decision = Admitted | Question | Refusal | BadAnswer
 
 
 def policy(name: str, tool: Tool, approvals: Mapping[str, Approval]) -> Approval:
-    """What is to be done about a tool: the user's decision, else what the tool itself asks for (T-178).
+    """What is to be done about a tool: the user's decision, else what the tool itself asks for.
 
     Args:
         name: its offered name.

@@ -1,4 +1,4 @@
-"""Who is let through to a tool that they may see: approvals and rate limits (T-178 to T-181)."""
+"""Who is let through to a tool that they may see: approvals and rate limits."""
 
 from __future__ import annotations
 

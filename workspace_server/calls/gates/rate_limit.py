@@ -1,4 +1,4 @@
-"""How often a tool may be called: one token bucket per tool and calling program (T-181). Pure.
+"""How often a tool may be called: one token bucket per tool and calling program. Pure.
 
 Which tools are limited is `Tool.rated`; what a caller is told is here, too.
 """

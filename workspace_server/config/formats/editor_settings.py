@@ -1,4 +1,4 @@
-"""Our settings in an editor's files: `lmToolsBridge.<key>` (T-27). The files are found by `load.py`.
+"""Our settings in an editor's files: `lmToolsBridge.<key>`. The files are found by `load.py`.
 
 The editor's own search settings in the same files are `sources/builtin/search/editor_settings.py`.
 """

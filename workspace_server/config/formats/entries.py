@@ -1,4 +1,4 @@
-"""One server of a configuration file, checked and expanded, be it TOML or imported JSON (T-81, T-108).
+"""One server of a configuration file, checked and expanded, be it TOML or imported JSON.
 
 The formats translate into the keys of our TOML first (`toml_file.py`, `mcp_json.py`).
 """
@@ -33,7 +33,7 @@ REFUSED_KEYS: Final = frozenset({
     "trusted", "trust", "allow", "autoApprove", "auto_approve", "alwaysAllow", "always_allow", "approvals",
     "approval", "execute_code", "internal_prefix",
 })  # fmt: skip
-"""Keys by which a workspace's file would give itself rights (TR5)."""
+"""Keys by which a workspace's file would give itself rights."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _Separator = Literal["__", "_", "-"]
@@ -167,7 +167,7 @@ class _Builder:
         return {"namespace": _UNFIT.sub("_", name) or UNNAMED, "bare": bare}
 
     def _visibility(self, value: Any) -> tuple[Visibility, Mapping[str, Visibility]]:
-        """One word for all tools, or a table of tool names in which `*` stands for the rest (T-32)."""
+        """One word for all tools, or a table of tool names in which `*` stands for the rest."""
         if value is None:
             return "native", {}
         if not isinstance(value, Mapping):

@@ -13,7 +13,7 @@ _QUOTED: Final = re.compile(r"""(["'`])(.*)\1\s*(?:#.*)?\Z""", re.DOTALL)
 
 
 def is_refused(name: str, value: str) -> bool:
-    """Whether a workspace's file may not set this variable: it decides what other programs load (TR8)."""
+    """Whether a workspace's file may not set this variable: it decides what other programs load."""
     upper = name.upper()
     return upper in _REFUSED or upper.startswith(_REFUSED_PREFIXES) or value.startswith("()")
 

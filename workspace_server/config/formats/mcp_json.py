@@ -1,6 +1,6 @@
 """Servers that a workspace configures for other clients: `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json`.
 
-Read as those clients mean them (T-81): this file knows their keys and turns an entry into the keys of our
+Read as those clients mean them: this file knows their keys and turns an entry into the keys of our
 TOML, which are understood beside them; `entries.py` does the rest.
 
 * `.mcp.json` (`mcpServers`): a missing type is told by `command` or `url`; `timeout` in milliseconds.

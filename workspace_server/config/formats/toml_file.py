@@ -1,10 +1,10 @@
 """Our own `workspace.toml`, of the user or of a workspace: servers, policy, scripts, approvals.
 
-[[mcp.stdio_servers]]    [[mcp.remote_servers]]    T-81, T-108
+[[mcp.stdio_servers]]    [[mcp.remote_servers]]
 [builtin]                enabled: false switches the built-in tools off, whichever file says it
-[tools]                  exposedDelta, …           group B, T-27 to T-30
+[tools]                  exposedDelta, …           which tools clients see
 [scripts]                tools_path, libraries_path, execute_code (user only)
-[approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter (T-178)
+[approvals]              tool = "allow" | "ask" | "deny"; a workspace can only be stricter
 useWorkspaceSettings (workspace only), debug, call_timeout_s, internal_prefix (user only)
 """
 

@@ -1,4 +1,4 @@
-"""Placeholders in configuration files, by the rules of the client a file is written for (T-82). Pure.
+"""Placeholders in configuration files, by the rules of the client a file is written for. Pure.
 
 | written | TOML | `.mcp.json` | `.vscode/mcp.json`, `.cursor/mcp.json` |
 |---|---|---|---|

@@ -48,7 +48,7 @@ class Unavailable(Exception):
         self.retry_after_ms = retry_after_ms
 
     def refusal(self, source: str, state: str) -> Refusal:
-        """What whoever asked this source reads (T-182); `state` is the source's."""
+        """What whoever asked this source reads; `state` is the source's."""
         error = clean_text(self.text)
         next_step = None
         if self.delivered == "unknown" and self.reason is Reason.SOURCE_UNAVAILABLE:

@@ -1,4 +1,4 @@
-"""What a server wrote that was no message: counted, and the first few kept for a person (T-93). Pure."""
+"""What a server wrote that was no message: counted, and the first few kept for a person. Pure."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from workspace_server.source import Default, TaskUse, Visibility
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What the configuration says of a foreign source's tools (T-81, T-108).
+    """What the configuration says of a foreign source's tools.
 
     `namespace` names the source; unless it is `bare`, it stands before the names of its tools, too.
     `timeout_s` is the longest one call may take, `task` whether it may be a task. `visibilities` are those of
-    single tools (T-32).
+    single tools.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""When a server that ended is started again (T-89, F39). Pure: clock and chance are arguments.
+"""When a server that ended is started again. Pure: clock and chance are arguments.
 
 A twin of the rules by which the manager restarts workspace servers, with their own numbers.
 """

@@ -1,6 +1,6 @@
 """One session, there whenever it is needed: started once for all who ask, again after it ended.
 
-Knows neither tools nor processes; `connect` makes the session, `restart.py` says when (T-83, T-88, T-89).
+Knows neither tools nor processes; `connect` makes the session, `restart.py` says when.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Link:
         self._closed = False
 
     async def get(self) -> Session:
-        """The open session; starts it where there is none. However many ask, one is started (T-83).
+        """The open session; starts it where there is none. However many ask, one is started.
 
         Raises:
             Unavailable: there is none, and it is not time for another try.

@@ -52,7 +52,7 @@ class ForeignSource(Source):
     """A source that is another server.
 
     Attributes:
-        stale: whether the tools may be out of date: of an earlier life, or their server is down (T-4, T-7).
+        stale: whether the tools may be out of date: of an earlier life, or their server is down.
         junk: what the server wrote that was no message.
         lists: what it lists.
     """
@@ -197,7 +197,7 @@ class ForeignSource(Source):
         return await self._subscriptions.add(uri, listener)
 
     def refusal(self, failure: Unavailable) -> Refusal:
-        """What the caller of a failed call reads (T-182)."""
+        """What the caller of a failed call reads."""
         return failure.refusal(self.id, self.state)
 
     def became(self, state: SourceState, error: str | None) -> None:
@@ -213,7 +213,7 @@ class ForeignSource(Source):
         self._settle()
 
     def list_changed(self, capability: str) -> None:
-        """The server says that its `tools`, `prompts` or `resources` changed (T-107)."""
+        """The server says that its `tools`, `prompts` or `resources` changed."""
         self.lists.ask(kinds.changed(capability), again=True)
 
     def resource_changed(self, uri: str) -> None:
@@ -226,7 +226,7 @@ class ForeignSource(Source):
         self.touched()
 
     def issues(self) -> Sequence[Issue]:
-        """What is wrong with the lists (T-4, T-11, T-16, T-19), and junk (T-93)."""
+        """What is wrong with the lists, and junk."""
         is_alive = self.state in _ALIVE  # other states say it by themselves
         found = [issue for known in self.lists.all for issue in known.issues(is_alive=is_alive)]
         if self.junk.flooded:

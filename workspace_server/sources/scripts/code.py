@@ -1,4 +1,4 @@
-"""`execute_code`: Python that a model wrote, run like a script of the workspace (T-80).
+"""`execute_code`: Python that a model wrote, run like a script of the workspace.
 
 Only there when the user switched it on, and every call asks for approval showing the code. The code sees the
 functions of `library/lmtb_tool.py`, nothing of the workspace on its import path.

@@ -1,4 +1,4 @@
-"""How many scripts run at once; the others wait in order for a while, and then are refused (T-77)."""
+"""How many scripts run at once; the others wait in order for a while, and then are refused."""
 
 from __future__ import annotations
 

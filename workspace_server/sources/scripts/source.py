@@ -1,4 +1,4 @@
-"""The script tools of a workspace, of its user or of the system as a source (group F of the contract).
+"""The script tools of a workspace, of its user or of the system as a source.
 
 What they are is `sources/scripts/definition/catalog.py`, how they run `sources/scripts/execution/runner.py`.
 Nobody watches the files: every list and every call looks, and whoever listens is looked for by the toolset.
@@ -37,7 +37,7 @@ class ScriptSource(Source):
         folders: where they are, those whose names win first; missing ones are fine.
         root: the workspace, link-free.
         trust: decides which of them may run; None where they belong to the user.
-        environment: what every script sees (T-70).
+        environment: what every script sees.
         run_dir: a folder only its owner can enter, where scripts run from.
         libraries: folders of the user that Python scripts may import from, as they are.
         own_libraries: folders the workspace's configuration names for that: part of what is trusted.
@@ -150,7 +150,7 @@ class ScriptSource(Source):
         return Refusal(Reason.TOOL_NOT_FOUND, f"{name} is not there any more", delivered="no")
 
     async def _run(self, script: Script, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
-        """Run exactly the bytes of `script`, whatever its files are by now (T-63)."""
+        """Run exactly the bytes of `script`, whatever its files are by now."""
         bundles = (script.bundle, *script.libraries)
         with self._materials.held(bundles):
             try:

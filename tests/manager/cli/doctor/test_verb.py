@@ -55,7 +55,6 @@ def test_other_version_is_a_warning(diagnose: Any, control: Any) -> None:
 
 
 def test_degraded_state_is_a_warning_with_its_reason(diagnose: Any, control: Any) -> None:
-    """M-168."""
     control.say("GET /mcp/status", healthy(state="degraded", degraded=["disk full"]))
     _, found = diagnose()
     assert found["manager"]["level"] == "warn"
@@ -70,7 +69,6 @@ def test_manager_that_does_not_answer_sense_is_a_failure(diagnose: Any, control:
 
 
 def test_crash_looping_workspace_fails_with_its_last_words(diagnose: Any, control: Any) -> None:
-    """M-166."""
     row = {
         "id": "ill-3",
         "root": "/srv/ill",
@@ -128,7 +126,6 @@ def issue(code: str, level: str = "error") -> dict[str, Any]:
 def test_sources_in_trouble_are_named_with_the_next_step(
     diagnose: Any, control: Any, members: dict[str, Any], level: str, said: str, step: str
 ) -> None:
-    """T-1, T-62."""
     server = {"workspace": "p-1", "root": "/srv/a b", "state": "ready", "sources": [], **members}
     control.say("GET /mcp/status", healthy(instanceDetails=[server]))
     code, found = diagnose()
@@ -163,7 +160,6 @@ def test_configuration_that_stops_a_manager_is_a_failure(
 
 
 def test_stranger_on_the_other_loopback_address_is_a_warning(diagnose: Any, control: Any) -> None:
-    """SP4."""
     with socket.socket(socket.AF_INET6) as stranger:
         try:
             stranger.bind(("::1", 0))

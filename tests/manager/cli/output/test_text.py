@@ -24,7 +24,6 @@ from manager.cli.output.text import duration, latency, printable, size, table
     ],
 )
 def test_characters_that_act_on_a_terminal_are_escaped(text: object, shown: str) -> None:
-    """MO4."""
     assert printable(text) == shown
 
 

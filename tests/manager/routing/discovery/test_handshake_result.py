@@ -35,7 +35,6 @@ def answer(
 
 
 def test_a_bound_session_is_named() -> None:
-    """M-50 to M-54."""
     found = answer()
     assert {key: value for key, value in found.items() if key not in {"discovery", "guidance"}} == {
         "ok": True,
@@ -49,7 +48,6 @@ def test_a_bound_session_is_named() -> None:
 
 
 def test_a_stateless_client_gets_no_session_and_is_told_to_repeat_the_handle() -> None:
-    """M-46, M-50."""
     found = answer(None)
     assert "mcpSessionId" not in found
     first = found["guidance"]["nextSteps"][0]
@@ -58,7 +56,6 @@ def test_a_stateless_client_gets_no_session_and_is_told_to_repeat_the_handle() -
 
 
 def test_guidance_says_how_to_call_and_where_schemas_are() -> None:
-    """M-56."""
     steps = answer()["guidance"]["nextSteps"]
     assert len(steps) == 2
     assert "lmToolsBridge.callTool" in steps[0]
@@ -70,7 +67,6 @@ def test_guidance_says_how_to_call_and_where_schemas_are() -> None:
     [([DOWN], ["list the tools again"]), ([UNTRUSTED], ["list the tools again", "lmtb trust"])],
 )
 def test_guidance_grows_with_what_is_wrong(issues: list[Issue], words: list[str]) -> None:
-    """M-56."""
     steps = next_steps("w", discovery([], issues), bound=True)
     assert len(steps) == 2 + len(words)
     for step, word in zip(steps[2:], words, strict=True):
@@ -78,7 +74,6 @@ def test_guidance_grows_with_what_is_wrong(issues: list[Issue], words: list[str]
 
 
 def test_the_text_without_tools_and_issues() -> None:
-    """M-57."""
     found = answer(tools=())
     steps = "".join(f"\n  - {step}" for step in found["guidance"]["nextSteps"])
     assert summary(found) == (
@@ -100,7 +95,7 @@ def test_the_text_without_tools_and_issues() -> None:
 
 
 def test_the_text_with_tools_and_issues() -> None:
-    """M-57, M-63: no empty brackets, details only where there are some."""
+    """No empty brackets, details only where there are some."""
     lines = summary(answer("s-1", UNTRUSTED, DOWN)).splitlines()
     assert lines[7:18] == [
         "discovery.partial: true",

@@ -18,7 +18,6 @@ from manager.routing.discovery.own_tools import (
 
 
 def test_the_handshake_comes_first() -> None:
-    """M-35."""
     assert [tool["name"] for tool in MANAGER_TOOLS] == [
         "lmToolsBridge.requestWorkspaceMCPServer",
         "lmToolsBridge.callTool",
@@ -26,7 +25,6 @@ def test_the_handshake_comes_first() -> None:
 
 
 def test_handshake_takes_one_cwd() -> None:
-    """M-35."""
     schema = HANDSHAKE_TOOL["inputSchema"]
     assert (schema["type"], schema["required"]) == ("object", ["cwd"])
     assert list(schema["properties"]) == ["cwd"]
@@ -36,7 +34,6 @@ def test_handshake_takes_one_cwd() -> None:
 
 
 def test_call_tool_takes_a_call_and_perhaps_a_workspace() -> None:
-    """M-88."""
     schema = CALL_TOOL["inputSchema"]
     assert {name: member["type"] for name, member in schema["properties"].items()} == {
         "name": "string",
@@ -53,12 +50,10 @@ def test_call_tool_takes_a_call_and_perhaps_a_workspace() -> None:
 
 @pytest.mark.parametrize("tool", MANAGER_TOOLS, ids=lambda tool: tool["name"])
 def test_no_manager_tool_promises_an_output_schema(tool: dict[str, object]) -> None:
-    """M-35."""
     assert "outputSchema" not in tool
 
 
 def test_resources_and_templates_are_the_same_two() -> None:
-    """M-101, M-102."""
     assert [(one["uri"], one["name"], one["mimeType"]) for one in MANAGER_RESOURCES] == [
         ("lm-tools-bridge://handshake", "MCP manager handshake", "text/plain"),
         ("lm-tools-bridge://callTool", "MCP manager direct tool call", "text/plain"),
@@ -77,7 +72,6 @@ def test_all_of_it_fits_the_official_models(revision: str) -> None:
 
 
 def test_the_call_tool_text_shows_name_input_and_example() -> None:
-    """M-105."""
     lines = CALL_TOOL_TEXT.splitlines()
     assert "lmToolsBridge.callTool" in lines[0]
     assert lines[1] == "Input: { name: string, arguments?: object, workspace?: string, cwd?: string }"

@@ -53,7 +53,6 @@ def described(**definition: Any) -> str:
 
 @pytest.mark.parametrize("code", CATALOGUE)
 def test_each_code_has_its_level_category_and_message(code: str) -> None:
-    """M-70 to M-83."""
     level, category, message = CATALOGUE[code]
     assert issue(code, "t", "said upstream").as_json() == {
         "level": level,
@@ -66,7 +65,6 @@ def test_each_code_has_its_level_category_and_message(code: str) -> None:
 
 
 def test_absent_members_of_an_issue_are_absent() -> None:
-    """M-61."""
     assert set(issue("TOOLS_LIST_FETCH_FAILED").as_json()) == {"level", "category", "code", "message"}
 
 
@@ -84,7 +82,6 @@ GOOD = {
 
 
 def test_issues_of_the_workspace_server_are_passed_on() -> None:
-    """M-84 to M-87."""
     found = issues_from([{**GOOD, "toolName": "t", "details": "d", "later": 1}, {**GOOD, "level": "error"}])
     assert [one.as_json() for one in found] == [
         {**GOOD, "toolName": "t", "details": "d"},
@@ -103,7 +100,7 @@ def test_malformed_issues_are_dropped_without_a_fault(value: object) -> None:
 
 
 def test_members_of_the_wrong_type_beside_good_ones_do_not_reach_clients() -> None:
-    """M-61: `details` and `toolName` are strings."""
+    """`details` and `toolName` are strings."""
     found = issues_from([{**GOOD, "toolName": 7, "details": {"exit": 3}}])[0].as_json()
     assert "toolName" not in found
     assert isinstance(found["details"], str)
@@ -113,7 +110,6 @@ def test_members_of_the_wrong_type_beside_good_ones_do_not_reach_clients() -> No
 
 
 def test_names_are_trimmed_and_the_first_of_two_stays() -> None:
-    """M-64."""
     entries, issues = usable_entries(
         raws({"name": " a ", "description": "first"}, {"name": "a"}, {"name": "b"})
     )
@@ -132,7 +128,6 @@ def test_names_are_trimmed_and_the_first_of_two_stays() -> None:
     ],
 )
 def test_names_of_the_managers_tools_are_dropped(name: str) -> None:
-    """M-64, M-193."""
     entries, issues = usable_entries(raws({"name": name}))
     assert entries == []
     assert [one.code for one in issues] == ["TOOL_NAME_RESERVED"]
@@ -142,14 +137,12 @@ def test_names_of_the_managers_tools_are_dropped(name: str) -> None:
     "entry", [None, 7, "x", [], {}, {"name": 7}, {"name": None}, {"name": ""}, {"name": "  "}]
 )
 def test_an_entry_without_a_usable_name_is_dropped(entry: object) -> None:
-    """M-72."""
     entries, issues = usable_entries(raws(entry, {"name": "good"}))
     assert [one.name for one in entries] == ["good"]
     assert [one.code for one in issues] == ["TOOL_ENTRY_INVALID"]
 
 
 def test_an_entry_that_is_no_utf8_or_too_deep_is_dropped() -> None:
-    """M-72."""
     deep = b'{"name":"x","inputSchema":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     entries, issues = usable_entries([msgspec.Raw(b'{"name":"\xff"}'), msgspec.Raw(deep)])
     assert entries == []
@@ -161,7 +154,6 @@ def test_an_entry_that_is_no_utf8_or_too_deep_is_dropped() -> None:
     [({"inputSchema": {"type": "object"}}, {"type": "object"}), ({"inputSchema": []}, None), ({}, None)],
 )
 def test_the_schema_of_the_list_is_used_when_it_is_an_object(definition: Any, schema: Any) -> None:
-    """M-65, M-82."""
     entries, _ = usable_entries(raws({"name": "t", **definition}))
     assert schema_in_list(entries[0]) == schema
 
@@ -170,7 +162,6 @@ def test_the_schema_of_the_list_is_used_when_it_is_an_object(definition: Any, sc
 
 
 def test_the_example_of_the_contract() -> None:
-    """M-69."""
     properties = {
         "query": {"type": "string"},
         "isRegexp": {"type": "boolean"},
@@ -205,7 +196,6 @@ ONE = {"properties": {"a": {"type": "string"}}}
     ],
 )
 def test_description_and_hint_are_joined(definition: dict[str, Any], text: str) -> None:
-    """M-66 to M-68."""
     assert described(**definition) == text
 
 
@@ -225,7 +215,6 @@ ISSUES = st.builds(
 def test_the_same_input_gives_the_same_bytes_whatever_its_order(
     names: list[str], issues: list[Issue], rng: Any
 ) -> None:
-    """M-63."""
     shuffled = list(issues)
     rng.shuffle(shuffled)
     found = discovery([{"name": name, "description": ""} for name in names], shuffled)
@@ -238,7 +227,6 @@ def test_the_same_input_gives_the_same_bytes_whatever_its_order(
 
 
 def test_call_tool_and_the_two_templates_are_always_there() -> None:
-    """M-58, M-60, M-62."""
     found = discovery([], [])
     assert found == {
         "callTool": {key: CALL_TOOL[key] for key in ("name", "description", "inputSchema")},
@@ -276,12 +264,10 @@ def test_call_tool_and_the_two_templates_are_always_there() -> None:
     ],
 )
 def test_a_schema_that_cannot_be_used_has_its_code(contents: object, code: str) -> None:
-    """M-77 to M-82."""
     assert read_schema(contents) == (None, code)
 
 
 def test_a_usable_schema_is_read() -> None:
-    """M-65."""
     assert read_schema([{"text": '{"name":"t","inputSchema":{"type":"object"}}'}, {}]) == (
         {"type": "object"},
         None,

@@ -29,7 +29,7 @@ def error(method: str, code: Any, data: Any = None, message: Any = "no") -> dict
 
 
 def test_what_only_the_modern_era_has_is_cut_out_and_every_other_byte_stays() -> None:
-    """M9 to M11: type, time to live and who answered; numbers, order and unknown members stay."""
+    """Type, time to live and who answered; numbers, order and unknown members stay."""
     body = (
         b'{"jsonrpc":"2.0","id":"\\u0031","x":1.50,"result":{"resultType":"complete","b":1.10,"content":[ 1 ],'
         b'"ttlMs":0,"a":12345678901234567890,"_meta":{"z":1e400,"io.modelcontextprotocol/serverInfo":{"name":"x"},'
@@ -137,7 +137,7 @@ def test_it_is_the_same_result_without_them(result: dict[str, Any]) -> None:
 def test_each_code_reads_as_the_older_revisions_know_it(
     method: str, code: Any, data: Any, expected: Any
 ) -> None:
-    """-32602 became the code of an unknown resource in 2026-07-28; -32020 to -32022 are new there (M19, M21)."""
+    """-32602 became the code of an unknown resource in 2026-07-28; -32020 to -32022 are new there."""
     worded = error(method, code, data)
     assert (worded["code"], worded["message"], worded.get("data")) == (expected, "no", data)
 
@@ -156,7 +156,7 @@ def test_each_code_reads_as_the_older_revisions_know_it(
     ],
 )
 def test_a_missing_capability_is_named(required: Any, expected: str) -> None:
-    """M8: legacy clients know no such code, so the message must say it."""
+    """Legacy clients know no such code, so the message must say it."""
     worded = error(CALL, -32021, {"requiredCapabilities": required})
     assert (worded["message"], worded["data"]) == (expected, {"requiredCapabilities": required})
 

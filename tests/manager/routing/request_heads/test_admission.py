@@ -51,7 +51,6 @@ def status(method: str, target: str, *headers: tuple[str, str], rules: DoorRules
     ],
 )
 def test_only_our_own_addresses_are_answered(host: str, expected: int) -> None:
-    """M-9, SP2."""
     assert status("GET", "/", ("Host", host)) == expected
 
 
@@ -100,7 +99,6 @@ def test_only_a_path_is_a_target(method: str, target: str) -> None:
     ],
 )
 def test_only_our_own_pages_may_send_an_origin(method: str, origin: str, expected: int) -> None:
-    """M-9, SP1."""
     assert status(method, "/mcp", HOST, JSON, ("Origin", origin)) == expected
 
 
@@ -126,7 +124,6 @@ def test_second_origin_does_not_hide_behind_a_good_one() -> None:
     ],
 )
 def test_only_our_own_pages_may_refer(referer: str, expected: int) -> None:
-    """M-9."""
     assert status("GET", "/", HOST, ("Referer", referer)) == expected
 
 
@@ -135,7 +132,6 @@ def test_only_our_own_pages_may_refer(referer: str, expected: int) -> None:
     [("none", 200), ("same-origin", 200), ("same-site", 403), ("cross-site", 403), ("new-word", 403)],
 )
 def test_fetch_of_another_site_is_refused(site: str, expected: int) -> None:
-    """M-9, BR4."""
     assert status("GET", "/", HOST, ("Sec-Fetch-Site", site)) == expected
 
 
@@ -153,7 +149,6 @@ def test_fetch_of_another_site_is_refused(site: str, expected: int) -> None:
     ],
 )
 def test_header_that_decides_is_sent_once(name: str, code: int) -> None:
-    """SP11."""
     pairs = [(b"Host", b"localhost:47200"), (name.encode(), b"1"), (name.lower().encode(), b"1")]
     refusal = refuse(RequestFacts("GET", "/mcp", pairs), RULES)
     assert refusal is not None
@@ -165,7 +160,6 @@ def test_header_that_is_a_list_may_come_twice() -> None:
 
 
 def test_head_is_bounded_in_bytes_and_fields() -> None:
-    """M-10."""
     filling = [(f"X-{number}", "y") for number in range(99)]
     assert status("GET", "/", HOST, *filling) == 200
     assert status("GET", "/", HOST, *filling, ("X-Last", "y")) == 431
@@ -190,7 +184,6 @@ def test_head_is_bounded_in_bytes_and_fields() -> None:
     ],
 )
 def test_post_carries_json(value: str, expected: int) -> None:
-    """M-10, BR1."""
     assert status("POST", "/mcp", HOST, ("Content-Type", value)) == expected
 
 
@@ -223,7 +216,6 @@ def test_content_type_matters_on_post_alone() -> None:
     ],
 )
 def test_body_is_plain_and_bounded(name: str, value: str, expected: int) -> None:
-    """M-10."""
     assert status("POST", "/mcp", HOST, JSON, (name, value)) == expected
 
 

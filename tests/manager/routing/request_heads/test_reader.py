@@ -52,7 +52,7 @@ def test_a_head_with_another_length_is_known_again() -> None:
     ids=range(14),
 )
 def test_a_known_head_makes_no_other_one_known(raw: bytes) -> None:
-    """SP1, SP2: what is refused alone is refused behind any number of good ones."""
+    """What is refused alone is refused behind any number of good ones."""
     known = Heads(RULES)
     for _ in range(3):
         read(known, head())
@@ -79,7 +79,7 @@ def test_a_head_with_another_session_is_known_again(
 
 @pytest.mark.parametrize("session", ["", " ", "a b", "\u00e9", "x" * 129, None])
 def test_an_id_that_is_none_is_read_as_it_was_sent(session: str | None) -> None:
-    """Whatever was known before; which ids are well-formed is not the head's to say (M-25)."""
+    """Whatever was known before; which ids are well-formed is not the head's to say."""
     known = Heads(RULES)
     line = [] if session is None else [f"Mcp-Session-Id: {session}"]
     for _ in range(2):

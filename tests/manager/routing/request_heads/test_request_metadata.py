@@ -26,7 +26,6 @@ def arrived(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST"
     ],
 )
 def test_mcp_routes(target: str, workspace: str | None) -> None:
-    """M-4."""
     assert arrived(target).workspace == workspace
 
 
@@ -52,20 +51,19 @@ def test_all_other_routes_are_somebody_elses(target: str) -> None:
     ],
 )
 def test_the_answers_a_client_takes(sent: tuple[str, ...], taken: tuple[bool, bool]) -> None:
-    """M-28."""
     found = arrived("/mcp", *(("Accept", one) for one in sent))
     assert (found.accepts_json, found.accepts_events) == taken
 
 
 def test_claims_are_decoded_once() -> None:
-    """M-111: `%2520` is no blank, and a plus stays one until the ladder has tried it."""
+    """`%2520` is no blank, and a plus stays one until the ladder has tried it."""
     query = arrived("/mcp?cwd=%2Fa%2520b+c&x=1").claims.query
     header = arrived("/mcp", ("x-workspace-cwd", "=?base64?L2E=?=")).claims.header
     assert (query, header) == ("/a%20b+c", "/a")
 
 
 def test_only_what_is_allowed_crosses() -> None:
-    """SP17: no credentials, no cookies; a legacy request gets the protocol's own headers anew."""
+    """No credentials, no cookies; a legacy request gets the protocol's own headers anew."""
     found = arrived(
         "/mcp?tool_mode=all&cwd=/a",
         ("MCP-METHOD", "x"),

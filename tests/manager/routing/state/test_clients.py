@@ -16,7 +16,6 @@ def seen(at: float, method: str = "tools/list", **answered: str) -> Seen:
 
 
 def test_a_client_keeps_its_last_requests_only() -> None:
-    """M-154."""
     clients = Clients()
     for at in range(MAX_REQUESTS + 3):
         clients.note(client(1), seen(float(at)))
@@ -47,7 +46,7 @@ def test_what_was_decided_may_be_known_later_than_the_request() -> None:
 
 
 def test_what_a_client_said_is_shown_in_bounds_and_without_half_characters() -> None:
-    """M-154, M-157: neither arguments nor the session's choice are among it."""
+    """Neither arguments nor the session's choice are among it."""
     claims = Claims(
         path="w", argument_workspace="secret", session="bound", query="/a\udcff", header="x" * 500, codex=None
     )

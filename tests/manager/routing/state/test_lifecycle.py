@@ -141,7 +141,6 @@ def test_the_back_off_uses_the_whole_spread() -> None:
 
 
 def test_after_an_exit_the_next_start_waits() -> None:
-    """M-166."""
     life = started()
     life.exited(1.0, MIDDLE)
     assert life.restarts == 1
@@ -151,7 +150,6 @@ def test_after_an_exit_the_next_start_waits() -> None:
 
 
 def test_five_fast_exits_are_a_crash_loop() -> None:
-    """M-166."""
     life = Life()
     for attempt in range(1, FAST_EXITS + 1):
         assert life.state is S.STOPPED
@@ -203,7 +201,6 @@ def test_a_stop_forgives_a_crash_loop() -> None:
 
 
 def test_a_handshake_lifts_the_back_off_once() -> None:
-    """M-42."""
     life = started()
     life.exited(1.0, MIDDLE)
     life.forgive()

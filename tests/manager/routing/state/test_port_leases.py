@@ -36,26 +36,22 @@ def ask(
 
 
 def test_first_free_port_from_the_start_is_given() -> None:
-    """M-132."""
     assert ask(Leases(), "a") == 21100
 
 
 def test_taken_ports_are_passed_over() -> None:
-    """M-134."""
     leases = Leases()
     assert ask(leases, "a", OWN - 1) == OWN - 1
     assert ask(leases, "b", OWN - 1, in_use={OWN + 1}, foreign={OWN + 2}) == OWN + 3
 
 
 def test_three_servers_prefer_a_port_that_a_foreign_process_holds() -> None:
-    """M-198."""
     leases = Leases()
     ports = [ask(leases, name, foreign={21100}) for name in "abc"]
     assert ports == [21101, 21102, 21103]
 
 
 def test_asker_with_a_live_instance_gets_its_present_port() -> None:
-    """M-135."""
     leases = Leases()
     ask(leases, "a")
     assert ask(leases, "a", 30000, present=25000, foreign={25000}) == 25000
@@ -63,7 +59,6 @@ def test_asker_with_a_live_instance_gets_its_present_port() -> None:
 
 
 def test_asking_again_renews_the_same_port() -> None:
-    """M-135."""
     leases = Leases()
     ask(leases, "a", now=0)
     # the asker may have bound the port by now, so the system would say no
@@ -73,14 +68,12 @@ def test_asking_again_renews_the_same_port() -> None:
 
 
 def test_renewal_gives_another_port_when_a_live_instance_took_it() -> None:
-    """M-135, M-134."""
     leases = Leases()
     ask(leases, "a")
     assert ask(leases, "a", in_use={21100}) == 21101
 
 
 def test_asking_from_above_releases_the_lower_port() -> None:
-    """M-135, M-138."""
     leases = Leases()
     ask(leases, "a")
     assert ask(leases, "a", 21101) == 21101
@@ -88,7 +81,6 @@ def test_asking_from_above_releases_the_lower_port() -> None:
 
 
 def test_reservation_ends_after_its_lifetime() -> None:
-    """M-136."""
     leases = Leases()
     ask(leases, "a", now=0)
     assert ask(leases, "b", now=LIFETIME_S - 0.1) == 21101
@@ -97,7 +89,6 @@ def test_reservation_ends_after_its_lifetime() -> None:
 
 
 def test_renewed_reservation_outlives_a_younger_one() -> None:
-    """M-136."""
     leases = Leases()
     ask(leases, "a", now=0)
     ask(leases, "b", now=1)
@@ -106,7 +97,6 @@ def test_renewed_reservation_outlives_a_younger_one() -> None:
 
 
 def test_released_port_is_free_at_once() -> None:
-    """M-136."""
     leases = Leases()
     ask(leases, "a")
     leases.release("a")
@@ -115,14 +105,12 @@ def test_released_port_is_free_at_once() -> None:
 
 
 def test_thousand_askers_get_a_thousand_ports() -> None:
-    """M-137."""
     leases = Leases()
     ports = {ask(leases, str(number)) for number in range(1000)}
     assert ports == set(range(21100, 22100))
 
 
 def test_nothing_free_up_to_the_last_port_is_a_refusal() -> None:
-    """M-137."""
     leases = Leases()
     assert ask(leases, "a", 65535) == 65535
     assert ask(leases, "b", 65535) == PortExhausted(65535)
@@ -132,7 +120,6 @@ def test_nothing_free_up_to_the_last_port_is_a_refusal() -> None:
 
 @pytest.mark.parametrize("start", [1, 21100, 65535])
 def test_own_port_is_never_given(start: int) -> None:
-    """M-134."""
     leases = Leases()
     port = leases.allocate("a", start, 0, in_use=(), own_port=start, bindable=lambda _: True)
     assert port == (PortExhausted(65535) if start == 65535 else start + 1)

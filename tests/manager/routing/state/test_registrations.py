@@ -77,7 +77,6 @@ def table() -> Table:
 
 
 def test_first_heartbeat_registers_and_brings_a_secret(table: Table) -> None:
-    """M-139, M-142."""
     answer = table.hear(message())
     assert answer.first
     assert answer.record.secret == "secret 1"
@@ -86,7 +85,6 @@ def test_first_heartbeat_registers_and_brings_a_secret(table: Table) -> None:
 
 
 def test_second_heartbeat_keeps_the_secret_and_the_beginning(table: Table) -> None:
-    """M-139."""
     table.hear(message())
     table.wait(1)
     answer = table.hear(message())
@@ -100,7 +98,6 @@ def test_second_heartbeat_keeps_the_secret_and_the_beginning(table: Table) -> No
 
 
 def test_echoed_nonce_makes_ready(table: Table) -> None:
-    """M-142."""
     table.hear(message())
     assert table.confirm("s1") == [Change("s1", State.STARTING, State.READY)]
     assert table.matched() == ["s1"]
@@ -110,7 +107,6 @@ def test_echoed_nonce_makes_ready(table: Table) -> None:
 @pytest.mark.parametrize("echoed", [None, "", "another"])
 @pytest.mark.parametrize("confirmed_before", [False, True])
 def test_wrong_nonce_ends_matching(table: Table, echoed: str | None, confirmed_before: bool) -> None:
-    """M-144."""
     table.hear(message())
     if confirmed_before:
         table.confirm("s1")
@@ -121,7 +117,6 @@ def test_wrong_nonce_ends_matching(table: Table, echoed: str | None, confirmed_b
 
 
 def test_right_nonce_heals_a_mismatch(table: Table) -> None:
-    """M-144."""
     table.hear(message())
     table.health_answered(table.of("s1"), "another")
     table.confirm("s1")
@@ -134,7 +129,6 @@ def test_right_nonce_heals_a_mismatch(table: Table) -> None:
 def test_answer_to_an_overtaken_question_says_nothing(
     table: Table, later: dict[str, Any], echoed: str
 ) -> None:
-    """M-142."""
     asked = table.hear(message()).record
     table.hear(message(**later))
     assert table.health_answered(asked, echoed) == []
@@ -142,7 +136,6 @@ def test_answer_to_an_overtaken_question_says_nothing(
 
 
 def test_answer_after_bye_says_nothing(table: Table) -> None:
-    """M-147."""
     asked = table.hear(message()).record
     table.bye("s1")
     assert table.health_answered(asked, asked.nonce) == []
@@ -151,7 +144,6 @@ def test_answer_after_bye_says_nothing(table: Table) -> None:
 
 
 def test_record_is_replaced_whole(table: Table) -> None:
-    """M-141."""
     table.hear(message(workspace_file="/ws/x.code-workspace", workspace_folders=("/ws/a", "/ws/b")))
     answer = table.hear(message(pid=4712, port=21105, host="::1"))
     record = answer.record
@@ -161,7 +153,6 @@ def test_record_is_replaced_whole(table: Table) -> None:
 
 
 def test_new_address_is_matched_at_once_but_doubted(table: Table) -> None:
-    """M-141."""
     table.hear_and_confirm(message())
     answer = table.hear(message(port=21105))
     assert answer.changes == (Change("s1", State.READY, State.SUSPECT),)
@@ -170,20 +161,17 @@ def test_new_address_is_matched_at_once_but_doubted(table: Table) -> None:
 
 
 def test_localhost_is_no_new_address(table: Table) -> None:
-    """M-141."""
     table.hear_and_confirm(message())
     assert table.hear(message(host="localhost")).changes == ()
 
 
 def test_new_address_gives_an_unhealthy_server_another_chance(table: Table) -> None:
-    """M-141, M-144."""
     table.hear(message())
     table.health_answered(table.of("s1"), None)
     assert table.hear(message(port=21105)).record.state is State.STARTING
 
 
 def test_another_nonce_is_another_server(table: Table) -> None:
-    """M-139, M-144."""
     table.hear_and_confirm(message())
     answer = table.hear(message(nonce="n2"))
     assert answer.first
@@ -192,7 +180,6 @@ def test_another_nonce_is_another_server(table: Table) -> None:
 
 
 def test_changed_first_folder_moves_to_the_other_root(table: Table) -> None:
-    """M-141, M-122."""
     table.hear_and_confirm(message())
     table.hear(message(workspace_folders=("/ws/b", "/ws/a")))
     assert table.for_root("/ws/a") is None
@@ -200,7 +187,6 @@ def test_changed_first_folder_moves_to_the_other_root(table: Table) -> None:
 
 
 def test_silence_is_suspect_then_out(table: Table) -> None:
-    """M-143."""
     table.hear_and_confirm(message())
     assert table.wait(2) == []
     assert table.wait(0.5) == [Change("s1", State.READY, State.SUSPECT)]
@@ -211,7 +197,6 @@ def test_silence_is_suspect_then_out(table: Table) -> None:
 
 
 def test_suspect_is_ready_again_only_by_a_health_answer(table: Table) -> None:
-    """M-143."""
     table.hear_and_confirm(message())
     table.wait(3)
     assert table.hear(message()).record.state is State.SUSPECT
@@ -220,7 +205,6 @@ def test_suspect_is_ready_again_only_by_a_health_answer(table: Table) -> None:
 
 
 def test_silence_never_makes_an_unconfirmed_server_matchable(table: Table) -> None:
-    """M-142, M-143."""
     table.hear(message())
     table.wait(5)
     assert table.of("s1").state is State.STARTING
@@ -229,7 +213,6 @@ def test_silence_never_makes_an_unconfirmed_server_matchable(table: Table) -> No
 
 
 def test_return_after_silence_is_a_new_registration(table: Table) -> None:
-    """M-146."""
     table.hear_and_confirm(message())
     table.wait(10)
     answer = table.hear(message())
@@ -238,7 +221,6 @@ def test_return_after_silence_is_a_new_registration(table: Table) -> None:
 
 
 def test_exit_of_the_process_ends_all_its_servers_at_once(table: Table) -> None:
-    """M-143."""
     table.hear_and_confirm(message("s1"))
     table.hear(message("s2", port=21101, workspace_folders=("/ws/b",)))
     table.hear_and_confirm(message("s3", port=21102, workspace_folders=("/ws/c",), pid=1))
@@ -247,7 +229,6 @@ def test_exit_of_the_process_ends_all_its_servers_at_once(table: Table) -> None:
 
 
 def test_bye_ends_at_once_and_may_come_twice(table: Table) -> None:
-    """M-147."""
     table.hear_and_confirm(message())
     assert table.bye("s1") == [Change("s1", State.READY, State.GONE)]
     assert table.bye("s1") == []
@@ -256,7 +237,6 @@ def test_bye_ends_at_once_and_may_come_twice(table: Table) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_jittered_heartbeats_never_leave_matching(table: Table, seed: int) -> None:
-    """M-196."""
     jitter = random.Random(seed)
     table.hear_and_confirm(message())
     start = table.now
@@ -273,7 +253,6 @@ def test_jittered_heartbeats_never_leave_matching(table: Table, seed: int) -> No
 
 @pytest.mark.parametrize("woken_by", ["sweep", "heartbeat"])
 def test_sleep_of_the_machine_makes_nobody_silent(table: Table, woken_by: str) -> None:
-    """M-196, M-168."""
     table.hear_and_confirm(message())
     table.hear_and_confirm(message("s2", port=21101, workspace_folders=("/ws/b",)))
     table.wait(1)
@@ -290,7 +269,6 @@ def test_sleep_of_the_machine_makes_nobody_silent(table: Table, woken_by: str) -
 
 @pytest.mark.parametrize("shape", [{"nonce": None, "kind": "editor"}, {"kind": "editor"}])
 def test_editor_is_listed_and_never_matched(table: Table, shape: dict[str, Any]) -> None:
-    """M-145."""
     answer = table.hear(message(**shape))
     assert answer.record.secret is None
     table.health_answered(answer.record, answer.record.nonce)
@@ -300,7 +278,6 @@ def test_editor_is_listed_and_never_matched(table: Table, shape: dict[str, Any])
 
 
 def test_first_ready_instance_keeps_the_root(table: Table) -> None:
-    """M-123."""
     table.hear(message("slow"))
     table.hear_and_confirm(message("quick", port=21101))
     assert table.confirm("slow") == [Change("slow", State.STARTING, State.STANDBY)]
@@ -311,7 +288,6 @@ def test_first_ready_instance_keeps_the_root(table: Table) -> None:
 
 @pytest.mark.parametrize("end", ["bye", "exit", "mismatch", "no answer", "other root"])
 def test_standby_takes_over_when_the_first_goes(table: Table, end: str) -> None:
-    """M-123."""
     table.hear_and_confirm(message("one", pid=1))
     table.hear_and_confirm(message("two", port=21101))
     match end:
@@ -330,7 +306,6 @@ def test_standby_takes_over_when_the_first_goes(table: Table, end: str) -> None:
 
 
 def test_instance_that_comes_back_queues_behind(table: Table) -> None:
-    """M-123."""
     table.hear_and_confirm(message("one"))
     table.hear_and_confirm(message("two", port=21101))
     table.health_answered(table.of("one"), None)
@@ -339,7 +314,6 @@ def test_instance_that_comes_back_queues_behind(table: Table) -> None:
 
 
 def test_suspect_holder_keeps_the_root(table: Table) -> None:
-    """M-123, M-143."""
     table.hear_and_confirm(message("one"))
     table.hear_and_confirm(message("two", port=21101))
     for _ in range(3):
@@ -350,7 +324,6 @@ def test_suspect_holder_keeps_the_root(table: Table) -> None:
 
 
 def test_suspect_standby_does_not_jump_the_line(table: Table) -> None:
-    """M-123, M-143."""
     table.hear_and_confirm(message("one"))
     table.hear_and_confirm(message("two", port=21101))
     for _ in range(3):
@@ -362,7 +335,6 @@ def test_suspect_standby_does_not_jump_the_line(table: Table) -> None:
 
 
 def test_second_claim_to_a_port_casts_doubt_on_the_first(table: Table) -> None:
-    """M-144."""
     table.hear_and_confirm(message("one"))
     answer = table.hear(message("two", host="localhost", workspace_folders=("/ws/b",)))
     assert Change("one", State.READY, State.SUSPECT) in answer.changes
@@ -374,7 +346,6 @@ def test_second_claim_to_a_port_casts_doubt_on_the_first(table: Table) -> None:
 @pytest.mark.parametrize("asked", ["one", "two"])
 @pytest.mark.parametrize(("right", "wrong"), [("one", "two"), ("two", "one")])
 def test_of_two_on_one_port_the_echoed_nonce_counts(table: Table, asked: str, right: str, wrong: str) -> None:
-    """M-144."""
     for name in ("one", "two"):
         table.hear(message(name, workspace_folders=(f"/ws/{name}",)))
         table.confirm(name)
@@ -384,7 +355,7 @@ def test_of_two_on_one_port_the_echoed_nonce_counts(table: Table, asked: str, ri
 
 
 def test_three_unanswered_questions_in_a_row_tell(table: Table) -> None:
-    """M-123: an instance that no longer answers must not hold its root for ever."""
+    """An instance that no longer answers must not hold its root for ever."""
     table.hear_and_confirm(message())
     table.health_unanswered(table.of("s1"))
     table.health_unanswered(table.of("s1"))
@@ -396,7 +367,6 @@ def test_three_unanswered_questions_in_a_row_tell(table: Table) -> None:
 
 
 def test_misses_at_an_old_address_do_not_count(table: Table) -> None:
-    """M-141."""
     table.hear_and_confirm(message())
     asked = table.of("s1")
     table.health_unanswered(asked)
@@ -409,7 +379,6 @@ def test_misses_at_an_old_address_do_not_count(table: Table) -> None:
 
 
 def test_server_that_turns_into_an_editor_is_no_longer_matched(table: Table) -> None:
-    """M-145."""
     table.hear_and_confirm(message())
     answer = table.hear(message(kind="editor"))
     assert (answer.first, answer.record.secret, answer.record.state) == (True, None, State.LISTED)
@@ -445,7 +414,6 @@ def in_state(state: State) -> Table:
 def test_each_event_leads_where_it_should(
     state: State, wrong_nonce: State, no_answer: State, moved: State, contested: State
 ) -> None:
-    """M-141 to M-144."""
     table = in_state(state)
     table.health_answered(table.of("s1"), "another")
     assert table.of("s1").state is wrong_nonce
@@ -461,7 +429,6 @@ def test_each_event_leads_where_it_should(
 
 
 def test_secrets_and_nonces_stay_out_of_the_printed_form(table: Table) -> None:
-    """M-157."""
     printed = repr(table.hear(message()))
     assert "secret 1" not in printed
     assert "nonce of" not in printed
@@ -475,7 +442,7 @@ def test_every_state_can_be_left_for_good() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_candidates_hold_their_roots_whatever_happens(seed: int) -> None:
-    """M-123, M-142: random conversations; each root has one holder, and no unproven server is matched."""
+    """Random conversations; each root has one holder, and no unproven server is matched."""
     chance, table = random.Random(seed), Table()
     for _ in range(300):
         name = chance.choice("abcd")

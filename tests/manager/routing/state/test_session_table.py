@@ -24,7 +24,6 @@ def enter(sessions: Sessions, identity: str = "s", seen: float = 0.0, **members:
 
 
 def test_a_session_never_used_after_initialize_ends_after_a_quarter_of_an_hour() -> None:
-    """M-32."""
     sessions = table()
     enter(sessions)
     assert [one.id for one in sessions.sweep(UNUSED - 0.001)] == []
@@ -33,7 +32,6 @@ def test_a_session_never_used_after_initialize_ends_after_a_quarter_of_an_hour()
 
 
 def test_a_used_session_ends_after_five_hours_of_silence() -> None:
-    """M-32."""
     sessions = table()
     enter(sessions)
     assert sessions.get("s", 10.0) is not None
@@ -49,7 +47,6 @@ def test_every_request_begins_the_time_anew() -> None:
 
 
 def test_an_expired_session_is_unknown_before_it_is_swept() -> None:
-    """M-24."""
     sessions = table()
     enter(sessions)
     assert sessions.get("s", UNUSED) is None
@@ -58,7 +55,6 @@ def test_an_expired_session_is_unknown_before_it_is_swept() -> None:
 
 @pytest.mark.parametrize("busy", [{"streaming": True}, {"in_flight": {b"1": lambda: None}}])
 def test_an_open_stream_or_a_call_in_flight_keeps_a_session(busy: dict[str, Any]) -> None:
-    """M-32."""
     sessions = table()
     enter(sessions, **busy)
     assert sessions.sweep(100 * IDLE) == []
@@ -66,7 +62,6 @@ def test_an_open_stream_or_a_call_in_flight_keeps_a_session(busy: dict[str, Any]
 
 
 def test_the_table_is_full_at_its_limit_and_has_room_again() -> None:
-    """M-32."""
     sessions = table(limit=2)
     enter(sessions, "a")
     assert not sessions.is_full
@@ -95,5 +90,4 @@ def test_the_table_is_full_at_its_limit_and_has_room_again() -> None:
     ],
 )
 def test_an_id_is_1_to_128_visible_ascii_characters(identity: str, good: bool) -> None:
-    """M-25."""
     assert is_well_formed(identity) is good

@@ -45,7 +45,6 @@ def problem(text: object, *, ambient: bool = False, windows: bool = False) -> st
 
 
 def test_problems_carry_the_words_of_the_contract() -> None:
-    """M-38."""
     assert {kind.value for kind in CwdProblemKind} == {
         "relative",
         "missing",
@@ -59,7 +58,6 @@ def test_problems_carry_the_words_of_the_contract() -> None:
 @pytest.mark.parametrize("ambient", [True, False])
 @pytest.mark.parametrize("text", [None, 42, True, ["/ws"], {"cwd": "/ws"}, b"/ws", "", "  ", "\t\n"])
 def test_nothing_said_is_absent_wherever_it_comes_from(text: object, ambient: bool) -> None:
-    """M-37, M-112."""
     assert parse_cwd(text, ambient=ambient, windows=False) == Absent()
 
 
@@ -68,7 +66,6 @@ def test_nothing_said_is_absent_wherever_it_comes_from(text: object, ambient: bo
 def test_unexpanded_placeholder_is_silence_in_a_configuration_and_relative_in_an_argument(
     text: str, windows: bool
 ) -> None:
-    """M-112."""
     assert parse_cwd(text, ambient=True, windows=windows) == Absent()
     assert problem(text, windows=windows) == "relative"
 
@@ -83,7 +80,6 @@ def test_absolute_path_is_taken_letter_by_letter(text: str) -> None:
 @pytest.mark.parametrize("ambient", [True, False])
 @pytest.mark.parametrize("text", ["ws", "./ws", "../ws", ".", "~", "~/ws", '"/ws"', "C:\\ws", "http://h/ws"])
 def test_relative_text_is_refused(text: str, ambient: bool) -> None:
-    """M-38, M-191."""
     assert problem(text, ambient=ambient) == "relative"
 
 
@@ -100,7 +96,6 @@ def test_relative_text_is_refused(text: str, ambient: bool) -> None:
     ],
 )
 def test_blanks_are_tried_as_they_stand_and_then_trimmed(text: str, expected: tuple[str, ...]) -> None:
-    """M-120."""
     assert paths(text) == expected
 
 
@@ -124,7 +119,6 @@ def test_blanks_are_tried_as_they_stand_and_then_trimmed(text: str, expected: tu
     ],
 )
 def test_file_uri_is_decoded_once(uri: str, expected: str) -> None:
-    """M-114, M-120."""
     assert paths(uri) == (expected,)
 
 
@@ -141,12 +135,10 @@ def test_file_uri_is_decoded_once(uri: str, expected: str) -> None:
     ],
 )
 def test_impossible_text_is_malformed(text: str) -> None:
-    """M-38."""
     assert problem(text) == "malformed"
 
 
 def test_length_is_counted_in_bytes_after_decoding() -> None:
-    """M-38."""
     assert paths("/" + "x" * 4095) == ("/" + "x" * 4095,)
     assert problem("/" + "x" * 4096) == "too_long"
     assert problem("/" + "é" * 2048) == "too_long"
@@ -175,7 +167,6 @@ def test_length_is_counted_in_bytes_after_decoding() -> None:
     ],
 )
 def test_windows_spellings_become_the_usual_one(text: str, expected: str) -> None:
-    """M-121."""
     assert paths(text, windows=True) == (expected,)
 
 

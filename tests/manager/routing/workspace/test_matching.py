@@ -59,7 +59,6 @@ PACKAGE = ("/ws/mono/pkg/a", "id:/ws/mono/pkg/a")
     ],
 )
 def test_nearest_known_root_wins_by_whole_components(cwd: str, expected: tuple[str, str] | None) -> None:
-    """M-116, M-117, M-119, M-171."""
     for order in itertools.permutations(known("/ws/mono", "/ws/mono/pkg/a")):
         assert root_of(cwd, list(order)) == expected
 
@@ -69,7 +68,6 @@ def test_match_says_how_far_up_it_lies() -> None:
 
 
 def test_known_root_of_the_tree_is_the_farthest_match() -> None:
-    """M-118, M-172."""
     roots = known("/", "/ws/mono")
     assert root_of("/etc", roots) == ("/", "id:/")
     assert root_of("/", roots) == ("/", "id:/")
@@ -77,7 +75,6 @@ def test_known_root_of_the_tree_is_the_farthest_match() -> None:
 
 
 def test_other_spelling_of_a_known_folder_matches_by_identity() -> None:
-    """M-119."""
     folded = KnownRoot("/WS/Mono", "folded", identity("/ws/mono"))
     assert root_of("/ws/mono/src", [folded]) == ("/WS/Mono", "folded")
     assert root_of("/ws/monolith", [folded]) is None
@@ -90,14 +87,12 @@ def test_equal_path_on_another_device_is_found_by_path_and_equal_inode_there_is_
 
 
 def test_folder_made_anew_matches_by_path_before_a_stranger_with_its_old_inode() -> None:
-    """M-126."""
     recreated = KnownRoot("/ws/mono", "w", None)
     stranger = KnownRoot("/x", "stranger", identity("/ws/mono"))
     assert root_of("/ws/mono", [stranger, recreated]) == ("/ws/mono", "w")
 
 
 def test_shared_folder_goes_to_the_same_workspace_each_time() -> None:
-    """M-123, M-171."""
     shared = [KnownRoot("/b", "w2", identity("/b")), KnownRoot("/b", "w1", identity("/b"))]
     mounted = [KnownRoot("/m2", "w4", identity("/b/c")), KnownRoot("/m1", "w3", identity("/b/c"))]
     for order in itertools.permutations(shared + mounted):
@@ -106,7 +101,6 @@ def test_shared_folder_goes_to_the_same_workspace_each_time() -> None:
 
 
 def test_workspace_of_several_folders_is_found_by_each_and_by_its_file() -> None:
-    """M-122."""
     roots = [KnownRoot(root, "w", identity(root)) for root in ("/a", "/b", "/f/all.code-workspace")]
     assert root_of("/b/src", roots) == ("/b", "w")
     assert root_of("/f/all.code-workspace", roots) == ("/f/all.code-workspace", "w")
@@ -115,7 +109,6 @@ def test_workspace_of_several_folders_is_found_by_each_and_by_its_file() -> None
 
 @pytest.mark.parametrize("mark", ["lm-tools-bridge", "code-workspace", "vcs", "vscode"])
 def test_each_mark_makes_an_unknown_folder_a_workspace_when_auto_start_is_on(mark: Mark) -> None:
-    """M-124."""
     marks: dict[str, set[Mark]] = {"/ws/new": {mark}}
     assert root_of("/ws/new/src", [], marks) == ("/ws/new", None)
     assert root_of("/ws/new", [], marks) == ("/ws/new", None)
@@ -125,14 +118,12 @@ def test_each_mark_makes_an_unknown_folder_a_workspace_when_auto_start_is_on(mar
 
 @pytest.mark.parametrize("mark", ["lm-tools-bridge", "code-workspace", "vcs"])
 def test_nearer_mark_beats_a_known_parent(mark: Mark) -> None:
-    """M-125."""
     marks: dict[str, set[Mark]] = {"/ws/mono/pkg/b": {mark}}
     assert root_of("/ws/mono/pkg/b/src", known("/ws/mono"), marks) == ("/ws/mono/pkg/b", None)
     assert root_of("/ws/mono/pkg/b/src", known("/ws/mono"), marks, auto_start=False) == MONO
 
 
 def test_known_root_beats_marks_above_it_and_its_own() -> None:
-    """M-125."""
     marks: dict[str, set[Mark]] = {"/ws": {"vcs"}, "/ws/mono": {"vcs", "lm-tools-bridge"}}
     assert root_of("/ws/mono/src", known("/ws/mono"), marks) == MONO
 
@@ -151,13 +142,11 @@ def test_known_root_beats_marks_above_it_and_its_own() -> None:
 def test_editor_folder_alone_counts_only_where_nothing_known_lies_above(
     marks: dict[str, set[Mark]], roots: list[str], expected: tuple[str, str | None]
 ) -> None:
-    """M-124, M-125."""
     assert root_of("/ws/mono/b/c", known(*roots), marks) == expected
 
 
 @pytest.mark.parametrize("place", [HOME, "/"])
 def test_home_and_root_of_the_tree_are_workspaces_only_when_known(place: str) -> None:
-    """M-124."""
     marks: dict[str, set[Mark]] = {place: {"vcs", "lm-tools-bridge", "vscode", "code-workspace"}}
     assert root_of(f"{HOME}/x", [], marks) is None
     assert root_of(place, [], marks) is None

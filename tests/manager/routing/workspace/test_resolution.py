@@ -14,7 +14,7 @@ ALL = Claims(
 
 
 def test_explicit_claims_are_path_then_handle_then_folder() -> None:
-    """M-111, rungs 1 and 2."""
+    """Rungs 1 and 2."""
     assert ALL.explicit() == (
         Claim(Source.PATH, "w-path", is_id=True),
         Claim(Source.ARGUMENT, "w-arg", is_id=True),
@@ -23,14 +23,13 @@ def test_explicit_claims_are_path_then_handle_then_folder() -> None:
 
 
 def test_the_binding_is_no_explicit_claim() -> None:
-    """M-111, rung 3: "explicit" is what was said in this very request."""
+    """Rung 3: "explicit" is what was said in this very request."""
     claims = Claims(session="w-bound")
     assert claims.explicit() == ()
     assert claims.standing() == Claim(Source.SESSION, "w-bound", is_id=True)
 
 
 def test_the_query_is_asked_before_the_header() -> None:
-    """M-113."""
     assert ALL.ambient() == (Claim(Source.QUERY, "/q"), Claim(Source.HEADER, "/h"))
 
 
@@ -56,7 +55,7 @@ def test_an_argument_of_the_wrong_type_is_still_a_claim() -> None:
     ],
 )
 def test_a_disagreement_names_both(workspaces: list[str], conflict: tuple[str, str] | None) -> None:
-    """M-111: 47110."""
+    """47110."""
     assert disagreement(workspaces) == conflict
 
 
@@ -66,7 +65,6 @@ def test_any_difference_is_a_disagreement(workspaces: tuple[str, ...]) -> None:
 
 
 def test_sources_are_spelt_as_the_response_header_says_them() -> None:
-    """M-13."""
     assert {source.value for source in Source} <= {
         "path", "argument", "session", "query", "header", "codex", "roots", "none",
     }  # fmt: skip

@@ -19,7 +19,6 @@ from manager.routing.workspace.workspace_id import workspace_id
     ],
 )
 def test_id_is_the_same_for_ever(path: str, expected: str) -> None:
-    """M-127."""
     assert workspace_id(path) == expected
 
 
@@ -44,7 +43,6 @@ def test_id_is_the_same_for_ever(path: str, expected: str) -> None:
     ],
 )
 def test_slug_is_the_readable_part_of_the_folder_name(path: str, slug: str) -> None:
-    """M-127."""
     assert re.fullmatch(re.escape(slug) + "-[0-9a-f]{12}", workspace_id(path))
 
 
@@ -60,7 +58,6 @@ PATHS = st.text(
 
 @given(PATHS.map("/".__add__) | st.text(st.characters(codec=None)).map("C:\\".__add__))
 def test_every_path_has_an_id_fit_for_urls(path: str) -> None:
-    """M-127."""
     name = workspace_id(path)
     assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*-[0-9a-f]{12}", name)
     assert len(name) <= 64

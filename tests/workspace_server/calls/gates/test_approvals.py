@@ -92,12 +92,10 @@ async def asked(approvals: Approvals, context: CallContext | None = None, **othe
 def test_the_users_decision_comes_before_the_tools_own_wish(
     asks: bool, approvals: Mapping[str, Approval], expected: Approval
 ) -> None:
-    """T-178."""
     assert policy("run", replace(TOOL, asks=asks), approvals) == expected
 
 
 async def test_denied_tool_does_not_run_whatever_the_client_brings(approvals: Approvals) -> None:
-    """T-178."""
     state = await asked(approvals)
     for context in (context_of(), context_of(state=state, answer=YES)):
         decision = await decide(approvals, context, decided="deny")
@@ -114,7 +112,6 @@ async def test_allowed_tool_is_not_asked_about_and_a_third_partys_state_passes(a
 
 
 async def test_question_is_an_elicitation_that_the_official_models_accept(approvals: Approvals) -> None:
-    """T-179."""
     decision = await decide(approvals, context_of())
     assert isinstance(decision, Question)
     assert set(decision.result) == {"resultType", "inputRequests", "requestState"}
@@ -137,7 +134,6 @@ async def test_question_is_an_elicitation_that_the_official_models_accept(approv
 async def test_client_that_cannot_show_forms_is_refused_with_the_command_that_helps(
     approvals: Approvals, capabilities: Mapping[str, Any], can: bool
 ) -> None:
-    """T-179."""
     decision = await decide(approvals, context_of(capabilities=capabilities))
     assert isinstance(decision, Question if can else Refusal)
     if isinstance(decision, Refusal):
@@ -147,14 +143,12 @@ async def test_client_that_cannot_show_forms_is_refused_with_the_command_that_he
 
 
 def test_question_shows_code_as_lines_and_nothing_stays_invisible() -> None:
-    """T-80, MO4."""
     shown = question("execute_code", TOOL, {"code": "import os\nprint(1)"})
     assert shown == "Run execute_code?\ncode: \n    import os\n    print(1)"
     assert question("t", TOOL, {"x": "a\u202eb\x1b[2K"}) == 'Run t?\nx: "a\\u202eb\\u001b[2K"'
 
 
 def test_question_hides_what_must_not_be_echoed_and_says_what_it_leaves_out() -> None:
-    """T-173."""
     schema = {"properties": {"p": {"format": "password"}, "w": {"writeOnly": True}, "v": True}}
     tool = replace(TOOL, definition={"name": "run", "inputSchema": schema})
     assert question("t", TOOL, {"n\nfilePath: /safe": "x"}) == 'Run t?\n"n\\nfilePath: /safe": x'
@@ -174,7 +168,6 @@ async def test_arguments_that_name_a_member_twice_are_not_asked_about(approvals:
 
 
 async def test_yes_runs_the_call_once_without_our_answer_in_it(approvals: Approvals) -> None:
-    """T-180."""
     state = await asked(approvals)
     context = context_of({"n": 1, "path": "a b"}, state, YES)
     decision = await decide(approvals, context, arguments={"n": 1, "path": "a b"})
@@ -200,7 +193,6 @@ async def test_yes_runs_the_call_once_without_our_answer_in_it(approvals: Approv
     ],
 )
 async def test_anything_but_yes_is_no(approvals: Approvals, answer: Any) -> None:
-    """T-180."""
     state = await asked(approvals)
     decision = await decide(approvals, context_of(state=state, answer=answer))
     assert isinstance(decision, Refusal)
@@ -229,7 +221,6 @@ async def test_without_an_answer_the_question_is_asked_again(approvals: Approval
 async def test_an_approval_is_for_this_call_only_and_for_ten_minutes(
     approvals: Approvals, changed: dict[str, Any]
 ) -> None:
-    """T-179, T-180, CV11."""
     state = await asked(approvals)
     caller = changed.pop("caller", "")
     context = context_of(changed.get("arguments", ARGUMENTS), state, YES, caller=caller)
@@ -239,7 +230,6 @@ async def test_an_approval_is_for_this_call_only_and_for_ten_minutes(
 
 
 async def test_no_change_of_a_state_is_accepted(approvals: Approvals) -> None:
-    """T-180."""
     state = await asked(approvals)
     parts = state.split(".")
     forged = [
@@ -262,7 +252,6 @@ async def test_no_change_of_a_state_is_accepted(approvals: Approvals) -> None:
 
 
 async def test_of_many_answers_at_once_one_runs(approvals: Approvals) -> None:
-    """T-180."""
     state = await asked(approvals)
     context = context_of(state=state, answer=YES)
     decisions = await asyncio.gather(*(decide(approvals, context) for _ in range(20)))
@@ -270,7 +259,6 @@ async def test_of_many_answers_at_once_one_runs(approvals: Approvals) -> None:
 
 
 async def test_a_restart_between_question_and_answer_changes_nothing(tmp_path: Path) -> None:
-    """T-187."""
     runs = [Approvals(RequestStates("w", tmp_path)) for _ in range(3)]
     context = context_of(state=await asked(runs[0]), answer=YES)
     assert isinstance(await decide(runs[1], context), Admitted)

@@ -22,7 +22,6 @@ YES = {"approval": {"action": "accept", "content": {"approve": True}}}
 async def test_a_call_that_must_wait_uses_up_no_approval_and_a_question_counts_as_no_call(
     tmp_path: Path,
 ) -> None:
-    """T-181, T-54."""
     tool = Tool("run", {"name": "run", "inputSchema": {"type": "object"}}, asks=True, rated=True)
     offered = Offered("run", tool, PlayedSource([tool]), tool.definition)
     now = [0.0]

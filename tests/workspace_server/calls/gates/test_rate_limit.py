@@ -15,7 +15,6 @@ def taken(limiter: RateLimiter, now: float, tool: str = "t", client: str = "c") 
 
 
 def test_a_burst_then_five_per_second_then_a_burst_again() -> None:
-    """T-181."""
     limiter = RateLimiter()
     assert taken(limiter, 100.0) == 20
     assert limiter.wait("t", "c", 100.0) == 0.2
@@ -25,7 +24,6 @@ def test_a_burst_then_five_per_second_then_a_burst_again() -> None:
 
 
 def test_each_tool_and_each_program_has_its_own_bucket() -> None:
-    """T-181."""
     limiter = RateLimiter(burst=2)
     assert taken(limiter, 0.0) == taken(limiter, 0.0, tool="u") == taken(limiter, 0.0, client="d") == 2
     assert taken(limiter, 0.0) == 0
@@ -47,7 +45,6 @@ def test_names_without_end_take_no_memory_without_end() -> None:
 
 
 def test_refusal_says_how_long_to_wait() -> None:
-    """T-181."""
     refusal = rate_limit.refusal("fetch", 0.123)
     assert refusal.reason.code == 47105
     assert refusal.retry_after_ms == 123

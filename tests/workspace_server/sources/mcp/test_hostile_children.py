@@ -1,4 +1,4 @@
-"""Stdio servers that misbehave, row by row (T-92 to T-107): bounded time, the right caller, nothing left behind."""
+"""Stdio servers that misbehave, row by row: bounded time, the right caller, nothing left behind."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ BEFORE_THE_REPLY = {
 
 @pytest.mark.parametrize("first", BEFORE_THE_REPLY.values(), ids=BEFORE_THE_REPLY)
 async def test_what_comes_before_the_reply_is_not_taken_for_it(tmp_path: Path, first: str) -> None:
-    """T-92: the originals were off by one from then on."""
+    """The originals were off by one from then on."""
     body = f"""
         def call(m):
             {first}
@@ -105,7 +105,7 @@ JUNK = {
 
 
 async def test_junk_on_its_output_is_skipped_and_counted(tmp_path: Path) -> None:
-    """T-93, T-95, F33, F34: all of it before the answer to the handshake and before each answer."""
+    """All of it before the answer to the handshake and before each answer."""
     junk = tmp_path / "junk"
     junk.write_bytes(b"".join(line + b"\n" for line in JUNK.values()))
     body = f"""
@@ -124,7 +124,6 @@ async def test_junk_on_its_output_is_skipped_and_counted(tmp_path: Path) -> None
 
 
 async def test_a_flood_of_junk_is_a_warning(tmp_path: Path) -> None:
-    """T-93."""
     body = """
         def call(m): put(b"junk\\n" * 1001); answer(m["id"], text("fine"))
         serve(call)
@@ -135,7 +134,6 @@ async def test_a_flood_of_junk_is_a_warning(tmp_path: Path) -> None:
 
 
 async def test_line_ends_of_another_system_are_understood(tmp_path: Path) -> None:
-    """T-95."""
     body = """
         def say(message): put(json.dumps(message).encode() + b"\\r\\n")
         serve(lambda m: answer(m["id"], text("fine")))
@@ -157,7 +155,6 @@ WRONG_IDS = {
 
 @pytest.mark.parametrize("wrong", WRONG_IDS.values(), ids=WRONG_IDS)
 async def test_an_answer_to_nobody_reaches_nobody(tmp_path: Path, wrong: str) -> None:
-    """T-94, F37."""
     body = f"""
         def call(m):
             {wrong}
@@ -171,7 +168,7 @@ async def test_an_answer_to_nobody_reaches_nobody(tmp_path: Path, wrong: str) ->
 
 
 async def test_an_answer_to_anothers_call_is_that_ones_answer_and_no_more(tmp_path: Path) -> None:
-    """T-94, T-91: out of order, twice, and with a cancellation nobody asked for."""
+    """Out of order, twice, and with a cancellation nobody asked for."""
     body = """
         waiting = []
         def call(m):
@@ -201,7 +198,7 @@ async def test_an_answer_to_anothers_call_is_that_ones_answer_and_no_more(tmp_pa
     ids=["NaN", "Infinity", "half a character", "no UTF-8", "an error that is none", "no object"],
 )
 async def test_a_result_nobody_could_read_is_an_error_result(tmp_path: Path, broken: bytes) -> None:
-    """T-95, T-159: its caller does not wait in vain, and gets valid JSON."""
+    """Its caller does not wait in vain, and gets valid JSON."""
     body = f"""
         def call(m): put(b'{{"jsonrpc":"2.0","id":%d,' % m["id"] + {broken!r} + b"}}\\n")
         serve(call)
@@ -218,14 +215,14 @@ async def test_a_result_nobody_could_read_is_an_error_result(tmp_path: Path, bro
 
 
 async def test_a_large_result_comes_through(tmp_path: Path) -> None:
-    """T-96: 8 MiB."""
+    """8 MiB."""
     body = 'serve(lambda m: answer(m["id"], text("x" * 8 * 2**20)))'
     async with stdio_source(body, tmp_path) as source:
         assert len(text(await call(source))) == 8 * 2**20
 
 
 async def test_a_line_over_the_cap_ends_the_server_and_it_is_started_again(tmp_path: Path) -> None:
-    """T-96, T-159, F35: 47106 to all who waited; then it goes on."""
+    """47106 to all who waited; then it goes on."""
     body = """
         def call(m):
             if m["params"]["arguments"]["n"] == 2:
@@ -241,7 +238,7 @@ async def test_a_line_over_the_cap_ends_the_server_and_it_is_started_again(tmp_p
 
 
 async def test_a_line_that_never_ends_runs_into_the_deadline(tmp_path: Path) -> None:
-    """T-96: one byte at a time."""
+    """One byte at a time."""
     body = """
         def call(m):
             while True: put(b"x"); time.sleep(0.01)
@@ -265,7 +262,7 @@ STRINGS = (
 
 
 async def test_strings_arrive_and_return_exactly(tmp_path: Path) -> None:
-    """T-84, T-97: also with white space between the tokens, which must not break the line."""
+    """Also with white space between the tokens, which must not break the line."""
     async with stdio_source(
         'serve(lambda m: answer(m["id"], text(json.dumps(m["params"]["arguments"]))))', tmp_path
     ) as source:
@@ -290,7 +287,7 @@ RESULTS: dict[str, dict[str, object]] = {
 
 
 async def test_results_pass_through_unchanged(tmp_path: Path) -> None:
-    """T-98, T-155, T-160: only the `resultType` is added where it is missing."""
+    """Only the `resultType` is added where it is missing."""
     body = 'serve(lambda m: answer(m["id"], m["params"]["arguments"]))'
     async with stdio_source(body, tmp_path) as source:
         for expected in RESULTS.values():
@@ -299,7 +296,6 @@ async def test_results_pass_through_unchanged(tmp_path: Path) -> None:
 
 
 async def test_an_error_of_the_server_is_its_callers_error(tmp_path: Path) -> None:
-    """T-99."""
     body = """
         error = {"code": -32099, "message": "no", "data": {"why": [1, None]}}
         serve(lambda m: say({"jsonrpc": "2.0", "id": m["id"], "error": error}))
@@ -316,7 +312,6 @@ async def test_an_error_of_the_server_is_its_callers_error(tmp_path: Path) -> No
 
 
 async def test_definitions_are_not_touched(tmp_path: Path) -> None:
-    """T-100, T-17."""
     definition = {
         "name": "odd.tool",
         "inputSchema": {
@@ -339,7 +334,7 @@ async def test_definitions_are_not_touched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", [("/nonexistent/server", "--token=hunter2"), ("no-such-program", "x")])
 async def test_a_missing_program_is_a_failed_source(tmp_path: Path, command: tuple[str, ...]) -> None:
-    """T-101: the text names the command, neither arguments nor values."""
+    """The text names the command, neither arguments nor values."""
     async with stdio_source(command, tmp_path, env={"SECRET": "hunter2"}) as source:
         assert await source.list_tools() == ()
         assert source.state == "failed"
@@ -349,7 +344,6 @@ async def test_a_missing_program_is_a_failed_source(tmp_path: Path, command: tup
 
 
 async def test_a_program_that_is_not_executable_is_a_failed_source(tmp_path: Path) -> None:
-    """T-101."""
     (tmp_path / "server").write_text("#!/bin/sh\n")
     async with stdio_source((str(tmp_path / "server"),), tmp_path) as source:
         assert await source.list_tools() == ()
@@ -357,7 +351,6 @@ async def test_a_program_that_is_not_executable_is_a_failed_source(tmp_path: Pat
 
 
 async def test_a_server_that_is_silent_at_its_start_is_tried_again_later(tmp_path: Path) -> None:
-    """T-102."""
     patience = Patience(start_s=0.2, polite_s=0.05, term_s=0.05)
     async with stdio_source("time.sleep(60)", tmp_path, patience=patience, restarts=never) as source:
         assert await source.list_tools() == ()
@@ -367,7 +360,7 @@ async def test_a_server_that_is_silent_at_its_start_is_tried_again_later(tmp_pat
 
 
 async def test_a_call_that_is_given_up_is_cancelled_at_the_server(tmp_path: Path) -> None:
-    """T-102: within a second, by our id; the next call is as good as any."""
+    """Within a second, by our id; the next call is as good as any."""
     body = """
         def heard(m):
             if m["method"] == "notifications/cancelled": sys.stderr.write("cancelled %s\\n" % m["params"]["requestId"])
@@ -405,7 +398,7 @@ ENDINGS = {
 async def test_a_server_that_ends_during_calls_fails_them_at_once(
     tmp_path: Path, ending: str, reason: str
 ) -> None:
-    """T-103: all its calls, never repeated; then it is started again."""
+    """All its calls, never repeated; then it is started again."""
     body = f"""
         def call(m):
             sys.stderr.write("called\\n"); sys.stderr.flush()
@@ -431,7 +424,7 @@ async def test_a_server_that_ends_during_calls_fails_them_at_once(
 
 
 async def test_a_server_that_does_not_read_holds_nobody_up(tmp_path: Path) -> None:
-    """T-104, F38: what could not be written was not delivered; what was may have been; the loop goes on."""
+    """What could not be written was not delivered; what was may have been; the loop goes on."""
     body = """
         def call(m): time.sleep(60)
         serve(call)
@@ -451,7 +444,7 @@ async def test_a_server_that_does_not_read_holds_nobody_up(tmp_path: Path) -> No
 
 
 async def test_a_flood_on_standard_error_changes_nothing(tmp_path: Path) -> None:
-    """T-105, F36: 5 MB, most of it without a line end."""
+    """5 MB, most of it without a line end."""
     body = """
         def call(m):
             os.write(2, b"a line\\n")
@@ -465,7 +458,7 @@ async def test_a_flood_on_standard_error_changes_nothing(tmp_path: Path) -> None
 
 
 async def test_a_server_that_will_not_go_is_gone_with_all_it_started(tmp_path: Path) -> None:
-    """T-106, T-90, F29, F30: it ignores TERM, and a grandchild left its session."""
+    """It ignores TERM, and a grandchild left its session."""
     body = """
         import signal
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -487,7 +480,6 @@ async def test_a_server_that_will_not_go_is_gone_with_all_it_started(tmp_path: P
 
 
 async def test_names_of_ours_are_nothing_special_behind_a_namespace(tmp_path: Path) -> None:
-    """T-107, MO3."""
     names = ["lmToolsBridge.callTool", "openllm_secrets_get", "tool_search", "execute_code"]
     body = f"""
         tools = [{{"name": name, "inputSchema": {{"type": "object"}}}} for name in {names}]
@@ -500,7 +492,7 @@ async def test_names_of_ours_are_nothing_special_behind_a_namespace(tmp_path: Pa
 
 
 async def test_a_storm_of_changes_is_one_refresh_at_a_time(tmp_path: Path) -> None:
-    """T-107: 1,000 notifications, then silence; the last state is what is listed."""
+    """1,000 notifications, then silence; the last state is what is listed."""
     body = """
         count = 0
         def listed(m):
@@ -529,7 +521,7 @@ async def test_a_storm_of_changes_is_one_refresh_at_a_time(tmp_path: Path) -> No
 
 
 async def test_a_server_that_asks_whatever_it_likes_gets_its_own_call_done(tmp_path: Path) -> None:
-    """T-86: unknown, huge, broken and far too many questions, before and after the answer of the call."""
+    """Unknown, huge, broken and far too many questions, before and after the answer of the call."""
     body = """
         heard_of = []
         def heard(m): heard_of.append(m["id"]) if "id" in m else None
@@ -564,7 +556,7 @@ async def test_a_server_that_asks_whatever_it_likes_gets_its_own_call_done(tmp_p
 
 
 async def test_a_hostile_server_disturbs_no_other(tmp_path: Path) -> None:
-    """T-6: one floods and never answers, the other does not notice."""
+    """One floods and never answers, the other does not notice."""
     flood = "while True: put(b'junk ' * 1000 + b'\\n')"
     async with (
         stdio_source(flood, tmp_path, patience=HASTY) as hostile,
@@ -581,7 +573,7 @@ async def test_a_hostile_server_disturbs_no_other(tmp_path: Path) -> None:
 
 
 async def test_one_process_for_fifty_callers_with_its_own_words(tmp_path: Path) -> None:
-    """T-83: argv without a shell, the workspace as its folder, the given environment, nothing inherited."""
+    """Argv without a shell, the workspace as its folder, the given environment, nothing inherited."""
     body = """
         def call(m):
             answer(m["id"], text(json.dumps([os.getpid(), os.getcwd(), dict(os.environ), sys.argv[1:]])))

@@ -8,7 +8,7 @@ from workspace_server.sources.mcp.restart import Restarts
 
 
 def test_pauses_double_up_to_half_a_minute() -> None:
-    """T-89: ends far enough apart for no loop."""
+    """Ends far enough apart for no loop."""
     record = Restarts()
     pauses = [record.ended(now=n * 100.0, lived_s=0, chance=0.5) for n in range(9)]
     assert pauses == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
@@ -17,14 +17,12 @@ def test_pauses_double_up_to_half_a_minute() -> None:
 
 @pytest.mark.parametrize(("chance", "pause"), [(0.0, 0.375), (0.5, 0.5), (1.0, 0.625)])
 def test_pauses_vary_by_a_quarter(chance: float, pause: float) -> None:
-    """T-89."""
     record = Restarts()
     assert record.ended(10.0, 0, chance) == pause
     assert record.not_before == 10.0 + pause
 
 
 def test_five_ends_within_a_minute_are_a_loop_with_one_try_a_minute() -> None:
-    """T-89, F39."""
     record = Restarts()
     assert [record.ended(now, 0, 0.5) for now in (0.0, 1.0, 2.0, 3.0)] == [0.5, 1, 2, 4]
     assert not record.looping

@@ -54,7 +54,6 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_nothing_starts_until_somebody_asks_and_then_once_for_all() -> None:
-    """T-83."""
     server = Server()
     assert server.link.state == "idle"
     await asyncio.sleep(0)
@@ -81,7 +80,6 @@ async def test_who_asked_first_may_leave_without_stopping_the_others() -> None:
 
 @pytest.mark.usefixtures("_quick")
 async def test_a_session_that_ended_is_started_again_by_itself_and_the_old_one_is_closed() -> None:
-    """T-103, T-89."""
     server = Server()
     old = await server.link.get()
     server.wires[0].end("exited with code 1")
@@ -99,7 +97,7 @@ async def test_a_session_that_ended_is_started_again_by_itself_and_the_old_one_i
 
 
 async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again() -> None:
-    """T-89, T-103: it is never shown as ready."""
+    """It is never shown as ready."""
     server = Server()
 
     async def opened_too_late(on_end: Callable[[str], None]) -> Session:
@@ -125,7 +123,6 @@ async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again(
 async def test_five_failures_are_a_loop_and_a_person_may_try_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """T-89, F39."""
     monkeypatch.setattr(restart, "FIRST_S", 0.005)
     server = Server(*(SessionFailed(f"exited {n}") for n in range(5)))
     with pytest.raises(Unavailable, match="exited 0"):
@@ -142,7 +139,6 @@ async def test_five_failures_are_a_loop_and_a_person_may_try_at_once(
 
 
 async def test_what_cannot_help_is_not_tried_again_but_a_person_may() -> None:
-    """T-101."""
     server = Server(SessionFailed("cannot start x", final=True))
     for _ in range(2):
         with pytest.raises(Unavailable, match="cannot start x") as refused:
@@ -164,7 +160,6 @@ async def test_a_start_that_breaks_is_a_start_that_failed() -> None:
 
 
 async def test_closing_during_a_start_leaves_nothing_and_nobody_is_cancelled_by_it() -> None:
-    """T-90."""
     server = Server()
     server.gate = asyncio.Event()
     asking = asyncio.create_task(server.link.get())
@@ -192,7 +187,7 @@ async def test_a_link_that_is_not_revived_starts_when_somebody_asks() -> None:
 
 
 async def test_links_of_one_server_share_its_record() -> None:
-    """T-89: another session's process of a server that crashes waits as well."""
+    """Another session's process of a server that crashes waits as well."""
     server, record = Server(SessionFailed("exited 1")), Restarts()
     first, second = (server.make(revive=False, restarts=record) for _ in range(2))
     with pytest.raises(Unavailable):
@@ -205,7 +200,7 @@ async def test_links_of_one_server_share_its_record() -> None:
 
 @pytest.mark.usefixtures("_quick")
 async def test_there_are_never_two_of_one_server() -> None:
-    """T-103: one that closed its output but lives is ended before another is started."""
+    """One that closed its output but lives is ended before another is started."""
     server = Server()
     await server.link.get()
     server.wires[0].lingers = asyncio.Event()

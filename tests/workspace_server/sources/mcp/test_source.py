@@ -112,7 +112,7 @@ async def until_listed(source: Stranger, times: int) -> None:
 
 
 async def test_a_change_during_a_refresh_is_another_refresh_and_a_hundred_are_one() -> None:
-    """T-107: one in flight, and the last word counts."""
+    """One in flight, and the last word counts."""
     source = Stranger()
     await source.listed()
     source.gates["tools"] = asyncio.Event()
@@ -137,7 +137,7 @@ async def test_everybody_who_waits_for_the_first_list_gets_the_same() -> None:
 
 
 async def test_who_stops_waiting_does_not_stop_the_list() -> None:
-    """T-6: the registry waits for two seconds only."""
+    """The registry waits for two seconds only."""
     source = Stranger()
     source.gates["tools"] = asyncio.Event()
     waiting = asyncio.create_task(source.listed())
@@ -154,7 +154,7 @@ async def test_who_stops_waiting_does_not_stop_the_list() -> None:
 async def test_an_old_list_is_refreshed_when_somebody_looks(
     monkeypatch: pytest.MonkeyPatch, state: SourceState, asked_again: bool
 ) -> None:
-    """T-110: they get the old one; a source that is down is not asked."""
+    """They get the old one; a source that is down is not asked."""
     monkeypatch.setattr(foreign, "LIST_AGAIN_S", 0)
     source = Stranger(max_age_s=0)
     await source.listed()
@@ -168,7 +168,6 @@ async def test_an_old_list_is_refreshed_when_somebody_looks(
 async def test_a_list_that_could_not_be_had_is_asked_for_again_but_not_each_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """T-4."""
     source = Stranger()
     await source.listed()
     source.failures["tools"] = Unavailable("broken")
@@ -186,7 +185,6 @@ async def test_a_list_that_could_not_be_had_is_asked_for_again_but_not_each_time
 
 
 async def test_a_stale_list_is_refreshed_when_the_server_is_back() -> None:
-    """T-89, T-111."""
     source = Stranger()
     await source.listed()
     source.became("backoff", "gone")
@@ -208,7 +206,6 @@ async def test_watchers_hear_of_news_only() -> None:
 
 
 async def test_a_tool_is_called_by_its_servers_own_name() -> None:
-    """T-8, T-17."""
     source = Stranger()
     source.names = ["x\u200by"]
     assert await source.listed() == ["xy"]
@@ -231,7 +228,6 @@ async def test_a_tool_is_called_by_its_servers_own_name() -> None:
 async def test_a_call_without_an_answer_is_a_refusal_that_names_the_source(
     failure: Unavailable, next_step: str
 ) -> None:
-    """T-182."""
     source = Stranger(state="backoff")
     source.failures[None] = failure
     outcome = await source.call_tool("a", {}, CallContext())
@@ -263,7 +259,6 @@ def extras(source: Stranger) -> list[list[str]]:
 
 
 async def test_a_server_is_asked_for_what_it_declares_and_always_for_its_tools() -> None:
-    """T-119."""
     source = Stranger()
     source.capabilities = {"prompts": {}}
     assert await source.listed() == ["a"]
@@ -272,7 +267,6 @@ async def test_a_server_is_asked_for_what_it_declares_and_always_for_its_tools()
 
 
 async def test_the_first_list_of_tools_brings_the_others_along() -> None:
-    """T-6, T-119."""
     source = full()
     await source.listed()
     assert extras(source) == [["p"], ["x://r"], ["x://{t}"]]
@@ -280,7 +274,6 @@ async def test_the_first_list_of_tools_brings_the_others_along() -> None:
 
 
 async def test_lists_that_hang_keep_nobody_from_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T-6."""
     monkeypatch.setattr(lists_module, "FIRST_EXTRAS_S", 0.01)
     source = full()
     source.gates["resources"] = asyncio.Event()
@@ -297,7 +290,6 @@ async def test_lists_that_hang_keep_nobody_from_the_tools(monkeypatch: pytest.Mo
     ("capability", "asked"), [("prompts", ["prompts"]), ("resources", ["resources", "resourceTemplates"])]
 )
 async def test_only_what_changed_is_asked_for_again(capability: str, asked: list[str]) -> None:
-    """T-107, T-119."""
     source = full()
     await source.listed()
     source.asked.clear()
@@ -309,7 +301,7 @@ async def test_only_what_changed_is_asked_for_again(capability: str, asked: list
 
 
 async def test_a_list_that_cannot_be_had_is_an_issue_and_the_last_one_stays() -> None:
-    """T-4; whatever happens to one list, the others are read."""
+    """Whatever happens to one list, the others are read."""
     source = full()
     await source.listed()
     source.failures["prompts"] = Unavailable("broken\x1b[31m")
@@ -326,7 +318,7 @@ async def test_a_list_that_cannot_be_had_is_an_issue_and_the_last_one_stays() ->
 
 
 async def test_all_lists_survive_in_the_cache_and_empty_ones_are_not_asked_for_again(tmp_path: Path) -> None:
-    """T-7: nothing is started for them."""
+    """Nothing is started for them."""
     before = Stranger(cache=ListCache(tmp_path))
     before.capabilities, before.others = {"prompts": {}}, {"prompts": ["p"]}
     await before.listed()
@@ -360,7 +352,6 @@ async def test_what_a_server_says_of_itself_is_remembered_for_when_it_is_down() 
 
 
 async def test_any_request_is_put_to_the_server_and_trouble_is_a_refusal() -> None:
-    """T-182."""
     source = Stranger()
     outcome = await source.relay("vendor/method", {}, CallContext())
     assert isinstance(outcome, msgspec.Raw)
@@ -386,7 +377,7 @@ async def test_any_request_is_put_to_the_server_and_trouble_is_a_refusal() -> No
 async def test_resources_are_subscribed_where_the_server_tells_of_them(
     resources: Any, shared: bool, subscribed: bool
 ) -> None:
-    """M18: and where what one process says is meant for everybody."""
+    """And where what one process says is meant for everybody."""
     source = Stranger()
     source.is_shared = shared
     source.capabilities = {} if resources is None else {"resources": resources}
@@ -403,7 +394,6 @@ async def test_resources_are_subscribed_where_the_server_tells_of_them(
 
 
 async def test_a_list_that_is_cut_is_an_issue_of_its_kind() -> None:
-    """T-16."""
     source = full()
     source.names = [f"t{number}" for number in range(MAX_ENTRIES + 1)]
     source.others["prompts"] = ["p"] * (MAX_ENTRIES + 1)
@@ -413,7 +403,7 @@ async def test_a_list_that_is_cut_is_an_issue_of_its_kind() -> None:
 
 
 async def test_tools_that_always_change_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    """T-19: a change of one that was seen in time is."""
+    """A change of one that was seen in time is."""
     monkeypatch.setattr(known_list, "MAX_SEEN", 2)
     source = Stranger()
     for names in (["a"], ["b"], ["c"]):

@@ -1,4 +1,4 @@
-"""`execute_code` (T-80)."""
+"""`execute_code`."""
 
 from __future__ import annotations
 

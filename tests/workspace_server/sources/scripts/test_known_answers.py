@@ -1,4 +1,4 @@
-"""Scripts written for an older program, and their known answers (T-79, T-73)."""
+"""Scripts written for an older program, and their known answers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def write_all(scripts: Scripts) -> None:
 
 
 async def test_known_answers(tmp_path: Path) -> None:
-    """T-79, T-73: a text is the text, in no wrapping."""
+    """A text is the text, in no wrapping."""
     async with script_source(tmp_path) as scripts:
         write_all(scripts)
         await scripts.source.list_tools()
@@ -94,7 +94,7 @@ async def test_known_answers(tmp_path: Path) -> None:
 
 
 async def test_an_argument_that_is_missing_is_found_by_the_schema(tmp_path: Path) -> None:
-    """T-79: missing `b`."""
+    """Missing `b`."""
     async with script_source(tmp_path) as scripts:
         write_all(scripts)
         tools = {tool.name: tool for tool in await scripts.source.list_tools()}

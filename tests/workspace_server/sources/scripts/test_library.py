@@ -1,4 +1,4 @@
-"""What scripts use for arguments and results (T-71), without a process."""
+"""What scripts use for arguments and results, without a process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many scripts run at once (T-77)."""
+"""How many scripts run at once."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ async def test_a_waiting_call_that_is_cancelled_takes_no_place() -> None:
 
 
 async def test_a_script_called_by_a_script_does_not_wait_for_its_caller() -> None:
-    """T-78."""
     slots = Slots(1, 5)
 
     async def nested(depth: int) -> int:

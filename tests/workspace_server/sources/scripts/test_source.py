@@ -1,4 +1,4 @@
-"""Script tools that really run (T-62, T-63, T-68 to T-77)."""
+"""Script tools that really run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ async def scripts(tmp_path: Path) -> AsyncIterator[Scripts]:
 async def test_a_python_script_is_isolated_and_gets_its_arguments(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-68 to T-70, T-191."""
     monkeypatch.setenv("CANARY_SECRET", "s3cret")
     monkeypatch.setenv("PYTHONPATH", "/nowhere")
     library = tmp_path / "library"
@@ -81,7 +80,7 @@ async def test_a_python_script_is_isolated_and_gets_its_arguments(
 
 
 async def test_other_programs_are_started_directly(scripts: Scripts) -> None:
-    """T-68: by their `#!` line, executable or not, and never through a shell."""
+    """By their `#!` line, executable or not, and never through a shell."""
     scripts.write("awk", '#!/usr/bin/awk -f\nBEGIN { print "awk ran" }\n', file="a run; touch x")
     scripts.write("argument", "#!/bin/sh -e  \nfalse\necho not reached\n", file="run")
     assert await scripts.text("awk") == "awk ran"
@@ -127,12 +126,11 @@ async def test_a_missing_interpreter_is_named(scripts: Scripts) -> None:
         ("raise SystemExit('said')\n", "Error: exit code 1\nsaid"),
         ("import sys\nprint('no', file=sys.stderr)\nsys.exit(3)\n", "Error: exit code 3\nno"),
         ("import os\nos.kill(os.getpid(), 9)\n", "Error: ended by SIGKILL"),
-        # T-191: a value set before an exception does not hide it
+        # a value set before an exception does not hide it
         ("import lmtb_tool\ntry:\n    lmtb_tool.return_string('early')\nfinally:\n    raise ValueError('late')\n", "Error: ValueError: late (script.py, line 5)"),
     ],
 )  # fmt: skip
 async def test_failures_say_what_a_model_can_act_on(scripts: Scripts, script: str, text: str) -> None:
-    """T-74, T-72."""
     folder = scripts.write("t", script)
     (folder / "helper.py").write_text("def fail():\n    {}['k']\n")
     result = await scripts.result("t")
@@ -156,14 +154,12 @@ async def test_failures_say_what_a_model_can_act_on(scripts: Scripts, script: st
     ],
 )  # fmt: skip
 async def test_results(scripts: Scripts, script: str, text: str) -> None:
-    """T-71, T-72."""
     scripts.write("t", script)
     result = await scripts.result("t")
     assert (result.is_error, result.text) == (False, text)
 
 
 async def test_output_is_bounded_and_always_valid(scripts: Scripts) -> None:
-    """T-76, T-192."""
     scripts.write(
         "flood", "#!/bin/sh\nhead -c 20000000 /dev/zero >&2 &\nyes x | head -c 20000000\nwait\n", file="run"
     )
@@ -176,7 +172,7 @@ async def test_output_is_bounded_and_always_valid(scripts: Scripts) -> None:
 
 
 async def test_a_cancelled_script_is_gone_with_all_it_started(scripts: Scripts) -> None:
-    """T-75: it ignores TERM, and a grandchild has left its group."""
+    """It ignores TERM, and a grandchild has left its group."""
     pids = scripts.root / "pids"
     script = f"""#!/bin/sh
 trap '' TERM
@@ -216,7 +212,6 @@ async def test_closing_ends_what_runs(tmp_path: Path) -> None:
 
 
 async def test_more_calls_than_may_run_wait_or_are_refused(tmp_path: Path) -> None:
-    """T-77."""
     async with script_source(tmp_path, slots=Slots(2, 0.3)) as scripts:
         scripts.write("wait", "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.02; done\necho done\n", file="run")
         calls = [asyncio.create_task(scripts.call("wait")) for _ in range(4)]
@@ -231,7 +226,6 @@ async def test_more_calls_than_may_run_wait_or_are_refused(tmp_path: Path) -> No
 
 # Trust ---------------------------------------------------------------------------------------------------
 async def test_nothing_runs_before_it_is_trusted(tmp_path: Path) -> None:
-    """T-62, TR1."""
     judge = Judge()
     async with script_source(tmp_path, trust=judge) as scripts:
         scripts.write("t", "open('canary', 'w')\n")
@@ -249,7 +243,7 @@ async def test_nothing_runs_before_it_is_trusted(tmp_path: Path) -> None:
 
 
 async def test_a_swap_between_check_and_start_never_runs(tmp_path: Path) -> None:
-    """T-63, TR7, with real processes; a thousand flips without them are in `test_materials.py`."""
+    """With real processes; a thousand flips without them are in `test_materials.py`."""
     judge = Judge()
     async with script_source(tmp_path, trust=judge) as scripts:
         good, evil = b"#!/bin/sh\necho good\n", b"#!/bin/sh\necho evil >> ran\n"

@@ -1,4 +1,4 @@
-"""The search settings of an editor, read from the workspace's own files (T-128).
+"""The search settings of an editor, read from the workspace's own files.
 
 Sources, later ones win key by key: the editor's defaults, `*.code-workspace` in the root, the folder's
 `.vscode/settings.json`. Conditional excludes (`{"when": …}`) are not understood and left out. Blocks.

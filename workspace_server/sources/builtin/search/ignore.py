@@ -1,4 +1,4 @@
-"""Ignore files: `.gitignore` and its relatives, nested, plus the user's global one (T-128).
+"""Ignore files: `.gitignore` and its relatives, nested, plus the user's global one.
 
 The meaning is ripgrep's: `.rgignore` beats `.ignore` beats `.gitignore` beats `.git/info/exclude` beats the
 global file; within one kind the deepest file wins, within one file the last line; a `.gitignore` does not

@@ -1,4 +1,4 @@
-"""Glob patterns of queries, include patterns and exclude settings, as compiled path filters (T-125, T-127).
+"""Glob patterns of queries, include patterns and exclude settings, as compiled path filters.
 
 The dialect is the editors' one: `*`, `?`, `[a-z]`, `[!a]`, `{a,b}`, `**` as a whole path component. Ignore
 files speak git's dialect (`ignore.py`), which shares `glob_regex`. Pure but for the links of absolute
@@ -63,7 +63,7 @@ class PathFilter:
 def compile_filter(globs: Iterable[str], *, contents: bool = False) -> PathFilter:
     """The filter that lets pass what any of the anchored globs matches.
 
-    `contents`: what lies below a match passes too, each glob also meaning `glob/**` (T-128).
+    `contents`: what lies below a match passes too, each glob also meaning `glob/**`.
 
     Raises:
         BadGlob: an unclosed brace, a bad range, too many alternatives.
@@ -78,7 +78,7 @@ def compile_filter(globs: Iterable[str], *, contents: bool = False) -> PathFilte
 
 
 def query_filters(text: str, workspace: Workspace, pointer: str) -> dict[Folder, PathFilter]:
-    """What a pattern of a tool call means in each folder (T-125, T-127). May block on links.
+    """What a pattern of a tool call means in each folder. May block on links.
 
     `*.ts` matches at any depth, `src/*` from each folder's root, `two/**` in that folder, a folder's name
     is the whole folder, an absolute pattern belongs to its folder, "" is everything. A pattern without

@@ -38,7 +38,7 @@ class SearchSettings:
     """How to search.
 
     `ripgrep`: path of the program; None looks for it, "" does without. `deadline`: seconds after which
-    a search answers with what it has (T-128). `environ`: where PATH and the user's git configuration are.
+    a search answers with what it has. `environ`: where PATH and the user's git configuration are.
     """
 
     ripgrep: str | None = None
@@ -64,7 +64,7 @@ class TextQuery:
 
     @property
     def ignore_case(self) -> bool:
-        """Smart case (T-127): without `case_sensitive`, a query without capitals matches any case."""
+        """Smart case: without `case_sensitive`, a query without capitals matches any case."""
         letters = re.sub(r"\\(?:[pP](?:\{[^}]*\}|.)|.)", "", self.text) if self.regex else self.text
         return not self.case_sensitive and not any(char.isupper() for char in letters)
 

@@ -1,7 +1,7 @@
 """Arithmetic on finite real numbers: a text becomes a number.
 
 A grammar of its own, not Python's: no text reaches `eval`, `compile` or `ast`, and every operation that could
-grow is bounded before it is computed. The tool around it is `calculator.py`. Source: T-131, T-132.
+grow is bounded before it is computed. The tool around it is `calculator.py`.
 """
 
 from __future__ import annotations

@@ -53,12 +53,12 @@ async def call(arguments: Mapping[str, Any]) -> ToolResult:
 
 
 def call_now(arguments: Mapping[str, Any]) -> ToolResult:
-    """Compute `arguments["expression"]`: T the value, S `{value}` (T-131).
+    """Compute `arguments["expression"]`: T the value, S `{value}`.
 
     A value without a fraction is an integer in S; beyond ±(2⁵³-1) it is the text.
 
     Raises:
-        ToolError: in the form `Error: Invalid expression '…'- reason` (T-132).
+        ToolError: in the form `Error: Invalid expression '…'- reason`.
     """
     expression: str = arguments["expression"]
     try:

@@ -1,7 +1,7 @@
 """The tool `datetime`: now, parse, add, diff and convert, with the time zone always spelled out.
 
 The clock and the local zone are arguments, so nothing here depends on when and where it runs. Durations are
-in `iso_duration.py`, zone names in `time_zones.py`. Source: T-133, T-134.
+in `iso_duration.py`, zone names in `time_zones.py`.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def _zone(name: str, local: Callable[[], Zone]) -> Zone:
 
 
 def _on_wall(wall: datetime, zone: Zone) -> _Moment:
-    """The moment a clock in `zone` shows `wall`, a time without offset (T-134)."""
+    """The moment a clock in `zone` shows `wall`, a time without offset."""
     earlier = wall.replace(tzinfo=zone.rules, fold=0)
     at = earlier.astimezone(UTC).astimezone(zone.rules)
     gap = at.replace(tzinfo=None, fold=0) != wall.replace(fold=0)
@@ -216,12 +216,12 @@ async def call(
     now: Callable[[], float] = time.time,
     local_zone: Callable[[], Zone] = time_zones.local_zone,
 ) -> ToolResult:
-    """Do what `arguments["operation"]` says (T-133).
+    """Do what `arguments["operation"]` says.
 
     `now` gives epoch seconds, of which the fraction is dropped; `local_zone` is what `local` means.
 
     Raises:
-        ToolError: unknown zone, unreadable or missing argument, result outside the years 1 to 9999 (T-134).
+        ToolError: unknown zone, unreadable or missing argument, result outside the years 1 to 9999.
     """
     return await asyncio.to_thread(_call, arguments, now, local_zone)  # zones are files
 

@@ -1,4 +1,4 @@
-"""lm_findFiles: the files whose paths match a glob (T-124, T-125)."""
+"""lm_findFiles: the files whose paths match a glob."""
 
 from __future__ import annotations
 

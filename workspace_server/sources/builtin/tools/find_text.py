@@ -1,4 +1,4 @@
-"""lm_findTextInFiles: the lines that contain a text or match a regular expression (T-126, T-127)."""
+"""lm_findTextInFiles: the lines that contain a text or match a regular expression."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _query(arguments: Mapping[str, Any]) -> TextQuery:
 
 
 def _regex_error(error: BadRegex) -> ToolError:
-    """The error for a model: character positions count from 1 (T-123)."""
+    """The error for a model: character positions count from 1."""
     position = None if error.position is None else error.position + 1
     where = "" if position is None else f" at character {position}"
     structured = {"reason": "invalid_regex", "position": position, "cause": error.reason}

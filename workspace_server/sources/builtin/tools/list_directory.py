@@ -1,4 +1,4 @@
-"""lm_listDirectory: what is in a directory of the workspace (T-130).
+"""lm_listDirectory: what is in a directory of the workspace.
 
 Links are shown as links and never followed. What a search would leave out is left out here too, except below
 a directory that was named although it is itself ignored. Blocks only in a thread.
@@ -132,7 +132,7 @@ async def call(
     """List `filePath`, or the root: with several folders, these.
 
     Raises:
-        InvalidArguments: at `/filePath` (T-122).
+        InvalidArguments: at `/filePath`.
         ToolError: `Error listing directory "p": <cause>`.
     """
     environ = (settings or SearchSettings()).environ

@@ -1,4 +1,4 @@
-"""lm_readFile: a file of the workspace, or a range of its lines (T-129).
+"""lm_readFile: a file of the workspace, or a range of its lines.
 
 The file is streamed in a thread, so its size costs time but no memory.
 """
@@ -164,7 +164,7 @@ async def call(workspace: Workspace, arguments: Mapping[str, Any]) -> ToolResult
     """Read `filePath`: T the lines exactly, S what T says, for a binary one `resource` block.
 
     Raises:
-        InvalidArguments: at `/filePath` (T-122), `/startLine` or `/endLine`.
+        InvalidArguments: at `/filePath`, `/startLine` or `/endLine`.
         ToolError: `Error reading file "p": <cause>`.
     """
     wanted = _Range(

@@ -1,6 +1,6 @@
 """Time zones by name: the machine's own, UTC and the IANA ones, with suggestions for a mistyped name.
 
-Data is the system's, or that of the `tzdata` package where the system has none. Source: T-133, T-134.
+Data is the system's, or that of the `tzdata` package where the system has none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From what a foreign server lists to tools, prompts and resources of ours. Pure.
 
-Members we know nothing of stay; texts that models and terminals see are cleaned (T-17). Whether a schema
+Members we know nothing of stay; texts that models and terminals see are cleaned. Whether a schema
 can be served is judged where lists are checked (`listing.py`); the names tools are offered by are made in
 `naming.py`.
 """
@@ -65,12 +65,12 @@ def read(
     timeout_s: float | None = None,
     task: TaskUse = "forbidden",
 ) -> Definitions[Tool]:
-    """The tools of a list; never raises, whatever the entries are (T-11, T-17).
+    """The tools of a list; never raises, whatever the entries are.
 
     Args:
         entries: each a tool object as JSON text.
         source: id of the source, for issues.
-        visibility: of all its tools; `visibilities` of single ones, by the server's own names (T-32).
+        visibility: of all its tools; `visibilities` of single ones, by the server's own names.
         timeout_s: the longest one call may take.
         task: whether a call may be a task.
     """
@@ -123,7 +123,7 @@ def _left_out(kind: Kind, place: int, name: str | None, source: str) -> Issue:
 
 
 def changed(known: Mapping[str, str], now: Mapping[str, str], source: str) -> list[Issue]:
-    """A warning for each tool that is not what it was (T-19, MO1). Both by name: hash of the definition."""
+    """A warning for each tool that is not what it was. Both by name: hash of the definition."""
     found = []
     for name, digest in now.items():
         before = known.get(name, digest)

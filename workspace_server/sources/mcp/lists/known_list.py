@@ -1,4 +1,4 @@
-"""One list of a foreign source: as its server gave it last, here or in an earlier life (T-7).
+"""One list of a foreign source: as its server gave it last, here or in an earlier life.
 
 Asking the server is `lists.py`; what a single entry means is `definitions.py`.
 """
@@ -32,7 +32,7 @@ class KnownList(Generic[Item]):
     Attributes:
         kind: which list it is.
         items: its entries, None as long as no list is known.
-        stale: whether it may be out of date: of an earlier life, or its server is down (T-4, T-7).
+        stale: whether it may be out of date: of an earlier life, or its server is down.
         error: why it could not be had last time; None while all is well.
         is_recalled: whether the list of an earlier life was looked for.
         tried_at: when it was last asked for, in monotonic seconds.
@@ -112,11 +112,11 @@ class KnownList(Generic[Item]):
             await asyncio.to_thread(self._cache.save, self._cache_key, content)
 
     def failed(self, error: str) -> None:
-        """The server did not say; the last list stays (T-4)."""
+        """The server did not say; the last list stays."""
         self.stale, self.error = True, error
 
     def issues(self, *, is_alive: bool) -> list[Issue]:
-        """What was left out of the list, what changed in it (T-11, T-16, T-19), and why it cannot be had.
+        """What was left out of the list, what changed in it, and why it cannot be had.
 
         `is_alive`: whether the server's state does not say that by itself.
         """

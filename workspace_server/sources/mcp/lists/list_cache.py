@@ -1,4 +1,4 @@
-"""The last good lists of every foreign source on disk, so that a restart need not wait for them (T-7).
+"""The last good lists of every foreign source on disk, so that a restart need not wait for them.
 
 Keyed by what was configured: another command or URL is another server. Losing the cache costs a start.
 """

@@ -1,4 +1,4 @@
-"""The four lists of a foreign server: when it is asked for which, one round at a time (T-6, T-7, T-107).
+"""The four lists of a foreign server: when it is asked for which, one round at a time.
 
 What is known of one list is `known_list.py`; how the server is reached is the source's business.
 """
@@ -115,7 +115,7 @@ class Lists:
             self._task = asyncio.create_task(self._rounds(), name=f"list-{self._source}")
 
     async def wait_for_extras(self) -> None:
-        """Give those that are asked for the first time a moment; they are not worth more (T-6)."""
+        """Give those that are asked for the first time a moment; they are not worth more."""
         asked = [one for one in self.extras.values() if one.items is None and not one.settled.is_set()]
         with suppress(TimeoutError):
             async with asyncio.timeout(FIRST_EXTRAS_S if asked else None):

@@ -1,4 +1,4 @@
-"""Which addresses a remote server may have (SP19): the decision, pure, and the resolver that obeys it.
+"""Which addresses a remote server may have: the decision, pure, and the resolver that obeys it.
 
 A URL of a configuration, and even more what a server redirects or refers to, may lead to this machine, its
 networks or the metadata service of a cloud. A name is resolved once per connection, every address is judged,

@@ -1,4 +1,4 @@
-"""What a remote server is shown as proof of who we are (T-109, T-113).
+"""What a remote server is shown as proof of who we are.
 
 A token is read when it is needed and never kept in anything that is printed. That it goes to one origin only
 is `guarded.py`'s business. OAuth is `oauth.py`.

@@ -1,4 +1,4 @@
-"""When a remote server that failed is tried again (T-111, T-112). Pure: the time and the chance are
+"""When a remote server that failed is tried again. Pure: the time and the chance are
 arguments.
 
 After a failure it waits 0.5 s, doubling, ± 25 %; from the fifth in a row on the breaker is open: 30 s, 60 s,

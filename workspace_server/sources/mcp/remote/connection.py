@@ -2,9 +2,8 @@
 later.
 
 Unlike `sources/mcp/session_supervisor.py`, which starts programs, this knows that the other side may be
-down, busy or want
-credentials while its session lives: a failed call counts, and a server that is down is tried again by itself
-(T-111, T-112). How a session is opened is the source's business.
+down, busy or want credentials while its session lives: a failed call counts, and a server that is down is
+tried again by itself. How a session is opened is the source's business.
 """
 
 from __future__ import annotations

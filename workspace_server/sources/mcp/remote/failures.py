@@ -62,7 +62,7 @@ def failure_of(
     """What an answer with a status of 400 or more means; None where its body is the answer (a JSON-RPC
     error).
 
-    A 404 for a session id means that the session is unknown and nothing was executed (row C3); some servers
+    A 404 for a session id means that the session is unknown and nothing was executed; some servers
     say 400 instead. An error that names our request's id is that request's answer whatever the status is.
 
     Args:

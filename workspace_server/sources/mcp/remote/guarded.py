@@ -1,7 +1,7 @@
 """HTTP to one remote server as the SDK's transports may use it: every rule about the wire is kept here.
 
 Whatever those transports send goes through `Guarded`: to the one origin that is configured and to addresses
-that may be connected to (SP19), with the credentials of that origin (T-109, SP20), and back only what fits
+that may be connected to, with the credentials of that origin, and back only what fits
 into memory. No exception leaves it for a POST, because the SDK ends all calls of a connection over one: a
 failure travels as a JSON-RPC error with a mark that `transport.py` takes off again.
 

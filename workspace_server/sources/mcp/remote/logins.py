@@ -1,4 +1,4 @@
-"""The tokens of a remote server, kept in the user's secret store (T-113). Obtaining them is `oauth.py`."""
+"""The tokens of a remote server, kept in the user's secret store. Obtaining them is `oauth.py`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Keeper(Protocol):
 
 
 def key_of(server: RemoteServer) -> str:
-    """The key of a server's tokens in the secret store: never shared between URLs or clients (T-110)."""
+    """The key of a server's tokens in the secret store: never shared between URLs or clients."""
     digest = sha256(f"{server.url}\n{server.client_id}\n{server.scope}".encode()).hexdigest()[:16]
     return f"mcp-oauth.{re.sub('[^A-Za-z0-9._-]', '_', server.namespace)[:64]}.{digest}"
 

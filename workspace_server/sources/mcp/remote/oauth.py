@@ -1,4 +1,4 @@
-"""OAuth for remote servers, without a person: stored tokens, renewed under one lock (T-113).
+"""OAuth for remote servers, without a person: stored tokens, renewed under one lock.
 
 What is spoken is the SDK's knowledge (discovery, metadata, client authentication). Its own provider is used
 by `login.py` only: in a daemon it would let one request at a time through, and ask a person for what a
@@ -82,7 +82,7 @@ class OAuth:
             return self._shown()
 
     async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:
-        """One renewal for all who were refused (T-113)."""
+        """One renewal for all who were refused."""
         async with self._lock:
             if self._shown() != refused:
                 return True

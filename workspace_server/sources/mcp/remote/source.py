@@ -1,4 +1,4 @@
-"""A remote MCP server as a source of tools (T-108 to T-118).
+"""A remote MCP server as a source of tools.
 
 Lists, their cache and refusals are those of all foreign sources; when a connection is made and made again is
 `connection.py`. This is what belongs to remote servers only: how a session is opened, a call that is made
@@ -32,7 +32,7 @@ from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.source import ForeignSource, T
 
 MAX_AGE_S: Final = 60.0
-"""How old a list may be before it is read again (T-110)."""
+"""How old a list may be before it is read again."""
 SEARCH, EXECUTE = "tool_search", "execute_tool"
 
 
@@ -85,11 +85,11 @@ class RemoteSource(ForeignSource):
     @property
     def forwards(self) -> bool:
         """Whether `call_tool` takes names that are not listed: the server runs hidden tools for us
-        (T-118)."""
+        ."""
         return self._offers(EXECUTE)
 
     async def forward(self, name: str, context: CallContext) -> CallOutcome:
-        """One call; one that its server refuses over its headers is made again with fresh ones (row C6)."""
+        """One call; one that its server refuses over its headers is made again with fresh ones."""
         if not self._offers(name) and self.forwards:
             wrapped = {"name": name, "arguments": context.arguments}
             name, context = EXECUTE, msgspec.structs.replace(context, arguments=jsonrpc.raw(wrapped))
@@ -101,7 +101,7 @@ class RemoteSource(ForeignSource):
         return outcome
 
     async def nested_search(self, query: str, max_results: int, timeout_s: float) -> Mapping[str, Any] | None:
-        """What the server's own `tool_search` finds (T-44), as its decoded result; None for nothing.
+        """What the server's own `tool_search` finds, as its decoded result; None for nothing.
 
         One that is slower than `timeout_s` is left out, with an issue until it is quicker. Never raises.
         """
@@ -126,14 +126,14 @@ class RemoteSource(ForeignSource):
         await super().refresh()
 
     def refusal(self, failure: Unavailable) -> Refusal:
-        """As for every foreign source; without credentials, what the user can do about it (T-113)."""
+        """As for every foreign source; without credentials, what the user can do about it."""
         refusal = super().refusal(failure)
         if isinstance(failure, HttpFailure) and failure.kind == "unauthorized" and self._opener.authorization:
             return replace(refusal, next_step=self._opener.authorization.next_step)
         return refusal
 
     def issues(self) -> Sequence[Issue]:
-        """Also whether its own search was too slow (T-44)."""
+        """Also whether its own search was too slow."""
         found = list(super().issues())
         if self._slow_search:
             text = f"The search of {self.id} took too long; its hidden tools were left out"
@@ -163,7 +163,7 @@ class RemoteSource(ForeignSource):
 
     async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
         """As `ForeignSource.over_session`; once more over a new session where the old one is unknown to the
-        server (T-114).
+        server.
         """
         try:
             return await self._ask(ask, caller is None)
@@ -198,7 +198,7 @@ class RemoteSource(ForeignSource):
 
 
 def _identity(server: RemoteServer, environ: Mapping[str, str]) -> Mapping[str, Any]:
-    """Everything that decides whose list it is (T-7, T-110); only its digest is kept."""
+    """Everything that decides whose list it is; only its digest is kept."""
     shown = (server.token, server.token_env, environ.get(server.token_env, ""), server.token_secret)
     headers = dict(server.headers)
     return {

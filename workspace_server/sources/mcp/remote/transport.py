@@ -74,7 +74,7 @@ class RemoteTransport:
         Args:
             url: the endpoint. way: Streamable HTTP, or the older HTTP with SSE. guarded: makes the HTTP
             below; gets what is to be told of failures where marked errors cannot travel. schemas: for
-            arguments that are mirrored into headers (row C6).
+            arguments that are mirrored into headers.
         """
         self._url = url
         self._way = way
@@ -214,7 +214,7 @@ class RemoteTransport:
         self._inbox.put_nowait(end)
 
     def _headers(self, message: Any) -> dict[str, str]:
-        """What HTTP is told of a message beside itself (rows C2, M2, M4 to M6)."""
+        """What HTTP is told of a message beside itself."""
         method = getattr(message, "method", None)
         params = getattr(message, "params", None) or {}
         meta = params.get("_meta") or {}

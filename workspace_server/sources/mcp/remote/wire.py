@@ -57,7 +57,7 @@ class BadEncoding(Exception):
 
 
 class Judged(httpcore2.AsyncNetworkBackend):
-    """Connects to addresses that were judged, whatever the name resolves to a moment later (SP19).
+    """Connects to addresses that were judged, whatever the name resolves to a moment later.
 
     Name, TLS server name and `Host` stay as they are in the URL.
     """

@@ -1,4 +1,4 @@
-"""What one server tells of changes: of its lists, and of resources somebody subscribed to (T-107, row M18).
+"""What one server tells of changes: of its lists, and of resources somebody subscribed to.
 
 Servers of the older era tell by themselves. Those of the newer one tell whoever listens: one request is kept
 open for the lists, and one for the resources. What is done with the news is decided elsewhere.

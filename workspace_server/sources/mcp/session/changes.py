@@ -1,4 +1,4 @@
-"""What a server says has changed, told on at most once in a while however often it is said (T-107)."""
+"""What a server says has changed, told on at most once in a while however often it is said."""
 
 from __future__ import annotations
 

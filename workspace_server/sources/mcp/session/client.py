@@ -21,7 +21,7 @@ class Client:
         context: its call.
         meta: the members of the `_meta` it sent.
         token: its progress token as JSON text, None where it wants no progress.
-        level: the least severe log messages it wants; None for none at all (M17).
+        level: the least severe log messages it wants; None for none at all.
     """
 
     def __init__(self, context: CallContext) -> None:

@@ -1,7 +1,7 @@
-"""Finding out what a server speaks (T-85).
+"""Finding out what a server speaks.
 
 A program is first asked the older way, and the stateless way where it refuses that: some programs exit on a
-request they do not know before `initialize` (row C9). Over HTTP it is the other way round, so that a server
+request they do not know before `initialize`. Over HTTP it is the other way round, so that a server
 that speaks both is spoken to in the era in which every request says what its client can do.
 """
 
@@ -28,7 +28,7 @@ _CAPABILITIES: Final[Mapping[str, Any]] = {
     "sampling": {},
     "elicitation": {"form": {}, "url": {}},
 }
-"""Ours, once and for all clients; one that cannot do what is asked of it says so then (T-86)."""
+"""Ours, once and for all clients; one that cannot do what is asked of it says so then."""
 PROBE_S: Final = 5.0
 """How long a server may take that was asked what it does not know; some never answer that."""
 

@@ -20,14 +20,14 @@ from workspace_server.sources.mcp.session.client import Client
 
 OUR_NAME: Final = "lm-tools-bridge"
 _HOP: Final = "io.modelcontextprotocol/"
-"""`_meta` keys with this prefix belong to one hop and are set anew for the next (T-185)."""
+"""`_meta` keys with this prefix belong to one hop and are set anew for the next."""
 _NOTHING: Final = msgspec.Raw()
 ANSWERS: Final = ("inputResponses", "requestState")
 CACHEABLE: Final = frozenset(
     {names.DISCOVER, names.TOOLS_LIST, names.PROMPTS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST,
      names.RESOURCES_READ}
 )  # fmt: skip
-"""Methods whose results say how long they are good (2026-07-28, row M11)."""
+"""Methods whose results say how long they are good (2026-07-28)."""
 _COMPLETE: Final = {"resultType": b'"complete"'}
 _UNCACHED: Final = {"ttlMs": b"0", "cacheScope": b'"private"'}
 
@@ -84,7 +84,7 @@ class Told:
 
 
 def read(line: bytes) -> Reply | Broken | Asked | Told | None:
-    """The message on one line; None for anything that is no JSON-RPC message in UTF-8 (T-93, T-95)."""
+    """The message on one line; None for anything that is no JSON-RPC message in UTF-8."""
     try:
         message = _envelope.decode(line)
         if not line.isascii():
@@ -119,7 +119,7 @@ def _reply(identity: bytes, message: _Envelope) -> Reply | Broken | None:
 
 
 def _broken(line: bytes) -> Broken | None:
-    """An answer that only a lenient reader understands: its caller should not wait for it in vain (T-159)."""
+    """An answer that only a lenient reader understands: its caller should not wait for it in vain."""
     if b'"result"' not in line and b'"error"' not in line:
         return None
     try:
@@ -140,7 +140,7 @@ def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:
 def relayed(
     params: Mapping[str, Any], client: Client, own: Mapping[str, Any], number: int, era: Era
 ) -> dict[str, Any]:
-    """Parameters of a client's request for the next hop (T-185, T-160).
+    """Parameters of a client's request for the next hop.
 
     What we know nothing of is the client's bytes. State and answers are those of the context; only the modern
     era has them, and a wish for log messages on each request.
@@ -170,7 +170,7 @@ def relayed(
 
 
 def hop_meta(era: Era, revision: str, version: str, capabilities: Mapping[str, Any]) -> dict[str, Any]:
-    """The `_meta` keys a request of ours carries; none in the legacy era (row M1)."""
+    """The `_meta` keys a request of ours carries; none in the legacy era."""
     if era is Era.LEGACY:
         return {}
     client = {"name": OUR_NAME, "version": version}
@@ -182,14 +182,14 @@ def hop_meta(era: Era, revision: str, version: str, capabilities: Mapping[str, A
 
 
 def translated(error: RpcError, method: str, era: Era) -> RpcError:
-    """A server's error as the modern era has it: a resource that is not there has another code (M19, C10)."""
+    """A server's error as the modern era has it: a resource that is not there has another code."""
     if era is Era.LEGACY and method == names.RESOURCES_READ and error.code == jsonrpc.RESOURCE_NOT_FOUND:
         return RpcError(jsonrpc.INVALID_PARAMS, error.message, error.data)
     return error
 
 
 def completed(result: msgspec.Raw, method: str = names.TOOLS_CALL) -> msgspec.Raw | None:
-    """A result with the members the modern era wants of it (T-160, row M11); None for no JSON object.
+    """A result with the members the modern era wants of it; None for no JSON object.
 
     Those it has stay as they are, and nothing else changes.
     """

@@ -1,4 +1,4 @@
-"""Keeps a server that talks without being asked from keeping the event loop busy (T-93, T-107).
+"""Keeps a server that talks without being asked from keeping the event loop busy.
 
 While it rests nothing is read, so its pipe fills and it waits. Answers that somebody waits for cost nothing.
 """

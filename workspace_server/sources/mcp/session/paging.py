@@ -1,4 +1,4 @@
-"""The pages of one list, put together and cut where they would become too much (T-16). Pure."""
+"""The pages of one list, put together and cut where they would become too much. Pure."""
 
 from __future__ import annotations
 

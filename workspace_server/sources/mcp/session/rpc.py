@@ -1,8 +1,7 @@
 """Questions and answers over one connection: ids, progress tokens, cancellation, and whom the server means.
 
-Every request gets an id of ours, and whatever comes back reaches the call it belongs to or nobody (T-91,
-T-92, T-94). What is asked, and in which era, is `session.py`; what the server asks, `server_requests.py`
-answers.
+Every request gets an id of ours, and whatever comes back reaches the call it belongs to or nobody. What is
+asked, and in which era, is `session.py`; what the server asks, `server_requests.py` answers.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class Exchange:
 
     Attributes:
         ended: why it is over, None while it lives.
-        strays: answers and progress that nobody waited for (T-94).
+        strays: answers and progress that nobody waited for.
         said: the last log messages of the server as (level, text).
     """
 
@@ -114,7 +113,7 @@ class Exchange:
     ) -> msgspec.Raw | RpcError:
         """One request and its answer; before that, its client hears what concerns it, and is asked.
 
-        Cancelling it tells the server (`notifications/cancelled`), except about `initialize` (L18).
+        Cancelling it tells the server (`notifications/cancelled`), except about `initialize`.
 
         Raises:
             Unavailable: there will be no answer.
@@ -287,6 +286,6 @@ def _size(heard: _Heard) -> int:
 
 
 def _failure(end: TransportEnded) -> Unavailable:
-    """What calls under way learn of the end of their connection (T-96, T-103)."""
+    """What calls under way learn of the end of their connection."""
     reason = Reason.RESPONSE_TOO_LARGE if end.too_large else Reason.SOURCE_UNAVAILABLE
     return Unavailable(end.reason, "unknown", reason)

@@ -1,4 +1,4 @@
-"""What a server asks us: answered here, or put to the client whose request it is busy with (T-86).
+"""What a server asks us: answered here, or put to the client whose request it is busy with.
 
 Which clients that may be is known in `rpc.py`; how one is asked, in `calls/suspended_call.py`.
 """

@@ -1,7 +1,7 @@
 """A session with somebody else's MCP server, in the era that server speaks, over any connection.
 
-Calls pass through as bytes in both directions; only what belongs to one hop is made anew (T-84 to T-99,
-T-155, T-160, T-185). Matching answers to questions is `rpc.py`, how bytes travel is the transport's
+Calls pass through as bytes in both directions; only what belongs to one hop is made anew. Matching answers
+to questions is `rpc.py`, how bytes travel is the transport's
 business, and who starts and restarts sessions is the source's.
 """
 
@@ -77,7 +77,7 @@ class Session:
         junk: Junk | None = None,
         first: Era = Era.LEGACY,
     ) -> Session:
-        """Shake hands in the era the server speaks (T-85).
+        """Shake hands in the era the server speaks.
 
         Args:
             transport: a fresh connection; it is closed if this raises.
@@ -85,7 +85,7 @@ class Session:
             root: absolute path of the workspace, the answer to `roots/list`.
             timeout_s: how long all of it may take.
             on_change: called with `tools`, `prompts` or `resources` when the server says that list changed,
-                at most once in 250 ms (T-107).
+                at most once in 250 ms.
             on_end: called once, with the reason, when the open session ends by itself.
             version: of this product.
             on_update: called with the URI of a subscribed resource when the server says that it changed.
@@ -117,7 +117,7 @@ class Session:
         return None if self.exchange.ended is None else self.exchange.ended.reason
 
     def described(self) -> dict[str, Any]:
-        """What is spoken, and what the server said of itself, cleaned (T-17), for status."""
+        """What is spoken, and what the server said of itself, cleaned, for status."""
         info = self.greeting.server_info
         texts = {key: info[key] for key in ("name", "title", "version") if isinstance(info.get(key), str)}
         return {
@@ -225,7 +225,7 @@ class Session:
             raise Unavailable(f"answered {method} with something that is no valid JSON", "unknown") from None
 
     async def list_all(self, method: str, member: str, timeout_s: float = REQUEST_S) -> Pages:
-        """All pages of a list within the caps of T-16; empty where the server has no such method.
+        """All pages of a list within the caps; empty where the server has no such method.
 
         Args:
             method: e.g. `tools/list`.
@@ -280,7 +280,7 @@ class Session:
         return self._subscribed
 
     def _unreadable(self, method: str, what: str) -> CallOutcome:
-        """No structured part: the tool may have promised a shape for that (D-14)."""
+        """No structured part: the tool may have promised a shape for that."""
         if method == names.TOOLS_CALL:
             return ToolResult(f"Error: the source {self._source} answered with {what}", is_error=True)
         return RpcError(jsonrpc.INTERNAL_ERROR, f"the source {self._source} answered {method} with {what}")

@@ -1,4 +1,4 @@
-"""From bytes to lines. Pure, and in linear time however the bytes are cut (T-84, T-96).
+"""From bytes to lines. Pure, and in linear time however the bytes are cut.
 
 What a line means is not known here; blank lines and banners are lines, too.
 """

@@ -1,4 +1,4 @@
-"""A stdio MCP server as a source of tools (group G): when its process runs, and what is known of it.
+"""A stdio MCP server as a source of tools: when its process runs, and what is known of it.
 
 The process starts with the first need: a call, or a list nobody has seen before. What is said over its
 pipes is `session.py` and `transport.py`; the list and refusals are `foreign.py`.
@@ -27,7 +27,7 @@ from workspace_server.sources.mcp.stdio.processes import IDLE_S, PerCall, PerCal
 from workspace_server.sources.mcp.stdio.transport import WRITE_S, StdioTransport
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
-"""What every child sees (T-70), the PATH of the login shell included."""
+"""What every child sees, the PATH of the login shell included."""
 STDERR_LINES: Final = 20
 _STATES: Final[Mapping[LinkState, SourceState]] = {
     "idle": "starting",
@@ -54,7 +54,7 @@ class StdioSource(ForeignSource):
     """One entry of the configuration.
 
     Its tools come from the cache where there is one, without starting anything; the first call starts the
-    process, and the list is refreshed then (T-7, T-83).
+    process, and the list is refreshed then.
     """
 
     def __init__(
@@ -110,14 +110,14 @@ class StdioSource(ForeignSource):
             return await ask(session)
 
     async def refresh(self) -> None:
-        """Start at once what is down, and list again (T-89)."""
+        """Start at once what is down, and list again."""
         self._record.forgive()
         if isinstance(self._processes, Shared):
             self._processes.link.try_now()
         await super().refresh()
 
     def status(self) -> Mapping[str, Any]:
-        """Beside what all foreign sources say: pid, starts, and the last lines of stderr (T-88, T-89)."""
+        """Beside what all foreign sources say: pid, starts, and the last lines of stderr."""
         child = self._child
         running = child is not None and child.returncode is None
         return {
@@ -129,7 +129,7 @@ class StdioSource(ForeignSource):
         }
 
     async def close(self) -> None:
-        """End all processes; nothing they started is left (T-90). Idempotent."""
+        """End all processes; nothing they started is left. Idempotent."""
         await self.stop_asking()
         await self._processes.close()
 

@@ -1,4 +1,4 @@
-"""One process as a connection: messages are lines on its standard input and output (T-84, T-103, T-104)."""
+"""One process as a connection: messages are lines on its standard input and output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAST_WORDS_S: Final = 0.1
 
 
 class StdioTransport:
-    """The connection to a child. Owns it: `close` leaves nothing of it behind (T-90, T-106).
+    """The connection to a child. Owns it: `close` leaves nothing of it behind.
 
     Args:
         child: the process.

@@ -1,4 +1,4 @@
-"""The content of a tool: all its files, read once, so that what was looked at is what runs (T-63, TR7).
+"""The content of a tool: all its files, read once, so that what was looked at is what runs.
 
 Which files those are is `folders.py`; writing them out again, privately, is
 `sources/scripts/execution/materials.py`.

@@ -1,6 +1,6 @@
 """The script tools of some folders as they are now, each read again when it changed, and only then.
 
-A tool that is just being written keeps its last whole version for a moment (T-65). Putting the tools together
+A tool that is just being written keeps its last whole version for a moment. Putting the tools together
 is `snapshot.py`; running them is `sources/scripts/source.py`.
 """
 
@@ -25,7 +25,7 @@ from workspace_server.sources.scripts.definition.snapshot import Draft, Snapshot
 from workspace_server.trust.item import Verdict
 
 HALF_WRITTEN_S: Final = 2.0
-"""How long the last whole version of a tool stands in for one that cannot be read (T-65)."""
+"""How long the last whole version of a tool stands in for one that cannot be read."""
 Trust = Callable[[Mapping[str, str]], Mapping[str, Verdict]]
 """Digests by key in, verdicts by key out; asked once per look, for all tools."""
 
@@ -123,7 +123,7 @@ class Catalog:
             glance.doubt()  # what stands in has its time, and what a link leads to is elsewhere
 
     def confirm(self, listed: Script) -> bool:
-        """Whether a tool that is about to run is still what was listed, and may run (T-63)."""
+        """Whether a tool that is about to run is still what was listed, and may run."""
         with self._lock:
             self._tree.begin()
             survey = self._tree.survey(listed.folder)

@@ -1,4 +1,4 @@
-"""Which folders are tools and which files are theirs: one walk per request, `stat` calls only (T-60, T-66).
+"""Which folders are tools and which files are theirs: one walk per request, `stat` calls only.
 
 Names that begin with a dot, `__pycache__` and `*~` do not exist for a tool. A folder below another tool that
 has a `tool.toml` of its own is a tool of its own. Contents are read in `bundle.py`.
@@ -156,7 +156,7 @@ class Tree:
             prefix, path = waiting.pop()
             listing = self._listing(path)
             if listing is None:
-                continue  # vanished meanwhile (T-60)
+                continue  # vanished meanwhile
             if prefix and _is_tool(listing):
                 continue
             if listing.problem is not None:

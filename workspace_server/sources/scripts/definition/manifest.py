@@ -82,7 +82,7 @@ def parse(content: bytes, folder_name: str, *, of_workspace: bool) -> Manifest |
     Args:
         content: the file.
         folder_name: the last part of the folder's path, the name of a tool that has none of its own.
-        of_workspace: whether it comes with a project, and so may not set every variable (TR8).
+        of_workspace: whether it comes with a project, and so may not set every variable.
     """
     # loaded with the first tool there is
     import tomllib  # noqa: PLC0415

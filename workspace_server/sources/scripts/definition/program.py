@@ -1,4 +1,4 @@
-"""How a tool's program is started: Python by an interpreter of ours, anything else directly (T-68). Pure.
+"""How a tool's program is started: Python by an interpreter of ours, anything else directly. Pure.
 
 Never through a shell; a `#!` line is read here, so that a private folder need not allow running files.
 """

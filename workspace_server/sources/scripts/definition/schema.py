@@ -1,4 +1,4 @@
-"""What clients see of a manifest: the tool object of `tools/list`, its schema generated (T-67). Pure."""
+"""What clients see of a manifest: the tool object of `tools/list`, its schema generated. Pure."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _item(shown: str, manifest: Manifest, bundle: Bundle, runs: Program, librari
 
 
 def _followed(interpreter: Sequence[str]) -> list[str]:
-    """A `#!` line and where its program really is, so that a link that is turned is noticed (TR3)."""
+    """A `#!` line and where its program really is, so that a link that is turned is noticed."""
     if not interpreter:
         return []
     try:

@@ -63,11 +63,11 @@ class Draft:
             self._issues.append(Issue("error", "tools/list", "TOOL_LIST_TRUNCATED", well_formed(text)))
 
     def invalid(self, shown: str, reason: str) -> None:
-        """Note a folder that is no tool (T-61)."""
+        """Note a folder that is no tool."""
         self.warn("SCRIPT_TOOL_INVALID", f"The script tool in {shown} is left out: {reason}")
 
     def add(self, script: Script, verdict: Verdict, shown: str) -> None:
-        """Take in a tool: offered, waiting for trust, or behind another one of its name (T-61, T-62)."""
+        """Take in a tool: offered, waiting for trust, or behind another one of its name."""
         name = script.manifest.name
         self._bytes += script.bundle.size
         if self._bytes > MAX_TOTAL_BYTES:

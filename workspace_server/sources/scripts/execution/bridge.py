@@ -1,4 +1,4 @@
-"""The tools of the workspace for a running script: a socket beside its arguments, during its call (T-78).
+"""The tools of the workspace for a running script: a socket beside its arguments, during its call.
 
 One JSON object per line: `{"do": "list"}`, answered by `{"tools": […]}`, and `{"do": "call", "name": …,
 "arguments": {…}}`, answered by `{"result": …}` or `{"error": …}` as `tools/call` would. The rights are

@@ -1,4 +1,4 @@
-"""Bundles written out where only we write: the bytes that were looked at are the bytes that run (TR7).
+"""Bundles written out where only we write: the bytes that were looked at are the bytes that run.
 
 A bundle is written once and used again while nothing about its files changed. Which bundle runs is decided
 elsewhere.

@@ -1,4 +1,4 @@
-"""From what a script left behind to the result of its call (T-72, T-74, T-76). Pure.
+"""From what a script left behind to the result of its call. Pure.
 
 Running it is `runner.py`; how a Python script says what it returns is `library/lmtb_tool.py`.
 """

@@ -1,4 +1,4 @@
-"""One run of a script: a process of its own, fed, watched and gone when this ends (T-68 to T-70, T-75, T-76).
+"""One run of a script: a process of its own, fed, watched and gone when this ends.
 
 What may run is decided elsewhere, what its end means is `outcome.py`. The caller keeps the deadline: being
 cancelled, the process gets TERM, some seconds, KILL.
@@ -40,7 +40,7 @@ _MAX_TRACE: Final = 4_000
 _STOPPING: Final = Refusal(Reason.SOURCE_UNAVAILABLE, "the server is stopping", delivered="unknown")
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
-"""What every script sees before anything is declared for it (T-70)."""
+"""What every script sees before anything is declared for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Job:
 
 
 def python(script: Path, folder: Path, libraries: Sequence[Path]) -> tuple[str, ...]:
-    """The command for a Python script: isolated from the user's environment and the workspace (T-68).
+    """The command for a Python script: isolated from the user's environment and the workspace.
 
     `folder` comes first on its import path, then the libraries.
     """

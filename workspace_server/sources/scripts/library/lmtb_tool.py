@@ -1,4 +1,4 @@
-"""What a script tool uses: its arguments, its result, and the other tools of the workspace (T-71, T-78).
+"""What a script tool uses: its arguments, its result, and the other tools of the workspace.
 
 Also there as `llmr.mcp` and `scriptling.mcp.tool`. Standard library only; runs in the script's own process.
 What it speaks is files and a socket whose names are in the environment, so other languages can do the same:

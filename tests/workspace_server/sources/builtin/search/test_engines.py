@@ -32,13 +32,11 @@ def root(tmp_path: Path) -> Path:
 
 
 async def test_order_is_that_of_a_walk_by_bytes(engine: str, root: Path) -> None:
-    """T-124."""
     write_tree(root, {"a/z": "", "a.b": "", "B": "", "é": "", "a-": "", "a/b/c": "", ".hidden": ""})
     assert await names(engine, root) == [".hidden", "B", "a/b/c", "a/z", "a-", "a.b", "keep.txt", "é"]
 
 
 async def test_limit_keeps_the_first_and_says_capped(engine: str, tmp_path: Path) -> None:
-    """T-124."""
     write_tree(tmp_path / "proj", {f"{n:03}.txt": "needle" for n in range(30)})
     workspace = workspace_of(tmp_path / "proj")
     for limit, capped in ((5, True), (29, True), (30, False), (31, False)):
@@ -53,7 +51,6 @@ async def test_limit_keeps_the_first_and_says_capped(engine: str, tmp_path: Path
 
 
 async def test_folders_share_one_budget_in_order(engine: str, tmp_path: Path) -> None:
-    """T-128."""
     for name in ("one", "two", "six"):
         write_tree(tmp_path / name, {"a.txt": "needle", "b.txt": "needle"})
     workspace = workspace_of(tmp_path / "two", tmp_path / "one", tmp_path / "six")
@@ -92,7 +89,6 @@ def linked(root: Path) -> Path:
 
 
 async def test_links_that_lead_out_are_never_followed(engine: str, linked: Path) -> None:
-    """T-128, T-122."""
     expected = ["keep.txt", "real/in.txt", "sub/x.txt"]
     assert await names(engine, linked) == expected
     assert await names(engine, linked, ignored=True) == expected
@@ -100,7 +96,6 @@ async def test_links_that_lead_out_are_never_followed(engine: str, linked: Path)
 
 
 async def test_links_inside_the_workspace_are_followed(engine: str, linked: Path) -> None:
-    """T-128."""
     (linked / "in-dir").symlink_to("real")
     (linked / "in-file").symlink_to("real/in.txt")
     (linked / "git").symlink_to(".git")
@@ -110,7 +105,6 @@ async def test_links_inside_the_workspace_are_followed(engine: str, linked: Path
 
 
 async def test_links_are_not_followed_when_the_setting_says_so(engine: str, linked: Path) -> None:
-    """T-128."""
     (linked / "in-dir").symlink_to("real")
     (linked / "in-file").symlink_to("real/in.txt")
     write_tree(linked, {".vscode/settings.json": '{"search.followSymlinks": false}'})
@@ -118,7 +112,6 @@ async def test_links_are_not_followed_when_the_setting_says_so(engine: str, link
 
 
 async def test_pipe_is_not_a_file(engine: str, root: Path) -> None:
-    """T-122."""
     os.mkfifo(root / "pipe")
     os.mkfifo(root / ".ignore.swp")
     assert await names(engine, root) == ["keep.txt"]
@@ -158,13 +151,11 @@ TEXT_CASES = [
 async def test_lines_are_found(
     engine: str, root: Path, query: TextQuery, expected: list[tuple[int, int]]
 ) -> None:
-    """T-126, T-127."""
     write_tree(root, {"keep.txt": TEXT})
     assert await lines(engine, root, query) == [("keep.txt", *hit) for hit in expected]
 
 
 async def test_last_line_without_end_and_windows_line_ends_are_lines(engine: str, root: Path) -> None:
-    """T-126."""
     write_tree(root, {"keep.txt": "one needle\r\ntwo\r\nthree needle"})
     found = await find_text(
         workspace_of(root), literal("needle"), Where("", ""), 9, settings_of(engine, root.parent)
@@ -191,7 +182,6 @@ async def test_last_line_without_end_and_windows_line_ends_are_lines(engine: str
 async def test_pattern_that_is_no_regex_is_an_error_with_its_place(
     engine: str, root: Path, pattern: str, position: int
 ) -> None:
-    """T-127, T-197."""
     with pytest.raises(BadRegex) as caught:
         await lines(engine, root, regex(pattern))
     assert caught.value.position == position
@@ -204,7 +194,6 @@ async def test_pattern_that_is_no_regex_is_an_error_with_its_place(
 async def test_include_pattern_may_be_relative_prefixed_or_absolute(
     engine: str, root: Path, include: str
 ) -> None:
-    """T-127."""
     write_tree(root, {"src/a.ts": "needle", "b.ts": "needle", "lib/src/a.ts": "needle"})
     include = include.replace("{root}", str(root))
     assert await lines(engine, root, literal("needle"), include) == [("src/a.ts", 1, 1)]
@@ -228,7 +217,6 @@ CONTENTS = {
 
 @pytest.mark.parametrize("case", CONTENTS)
 async def test_any_content_gives_a_valid_preview_or_none(engine: str, root: Path, case: str) -> None:
-    """T-126, T-128."""
     content, previews = CONTENTS[case]
     write_tree(root, {"keep.txt": content})
     settings = settings_of(engine, root.parent)
@@ -238,7 +226,6 @@ async def test_any_content_gives_a_valid_preview_or_none(engine: str, root: Path
 
 
 async def test_name_that_is_not_utf8_is_found(engine: str, root: Path) -> None:
-    """T-123."""
     (root / os.fsdecode(b"n\xff.txt")).write_text("needle")
     assert await names(engine, root) == ["keep.txt", "n\ufffd.txt"]
     assert await lines(engine, root, literal("needle")) == [("keep.txt", 1, 1), ("n\ufffd.txt", 1, 1)]
@@ -248,7 +235,6 @@ async def test_name_that_is_not_utf8_is_found(engine: str, root: Path) -> None:
     ("before", "after"), [(0, 3_000_000), (3000, 3_000_000), (3_000_000, 0), (100_000, 100_000)]
 )
 async def test_huge_line_is_found_and_cut(engine: str, root: Path, before: int, after: int) -> None:
-    """T-126."""
     write_tree(root, {"keep.txt": "first\n" + '"' * before + "needle" + "é" * after + " needle\nlast needle"})
     settings = settings_of(engine, root.parent)
     found = await find_text(workspace_of(root), literal("needle"), Where("", ""), 9, settings)
@@ -260,6 +246,5 @@ async def test_huge_line_is_found_and_cut(engine: str, root: Path, before: int, 
 
 
 async def test_line_with_very_many_matches_is_counted(engine: str, root: Path) -> None:
-    """T-126."""
     write_tree(root, {"keep.txt": "needle " * 50_000})
     assert await lines(engine, root, literal("needle")) == [("keep.txt", 1, 50_000)]

@@ -35,7 +35,6 @@ RULES = st.lists(RULE, max_size=4).map("\n".join)
 async def test_engines_agree_on_any_tree_and_rules(
     paths: list[str], ignore: str, nested: str, exclude: str, query: str
 ) -> None:
-    """T-128."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "proj"
         write_tree(root, {".gitignore": ignore, "d/.gitignore": nested})
@@ -79,7 +78,6 @@ PATTERN = st.lists(
     ),
 )
 async def test_engines_agree_on_any_text_and_query(content: list[str], query: TextQuery) -> None:
-    """T-127."""
     with tempfile.TemporaryDirectory() as folder:
         root = write_tree(Path(folder) / "proj", {"a.txt": "\n".join(content)})
         assert await lines("rg", root, query) == await lines("python", root, query)

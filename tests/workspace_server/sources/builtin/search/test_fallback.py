@@ -39,7 +39,6 @@ def matchers() -> list[psutil.Process]:
 
 
 async def test_catastrophic_regex_is_stopped_by_the_deadline(root: Path, tmp_path: Path) -> None:
-    """T-128."""
     started = time.monotonic()
     settings = settings_of("python", tmp_path, deadline=1.5)
     found = await asyncio.wait_for(find_text(workspace_of(root), HOSTILE, Where("", ""), 9, settings), 20)
@@ -51,7 +50,6 @@ async def test_catastrophic_regex_is_stopped_by_the_deadline(root: Path, tmp_pat
 async def test_tree_larger_than_a_batch_is_searched_in_order(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-126."""
     monkeypatch.setattr(fallback, "BATCH", 2)
     write_tree(root, {f"{number}.txt": "aaa\naaa\n" for number in range(5)})
     query = TextQuery("aaa", regex=False)
@@ -66,7 +64,6 @@ async def test_tree_larger_than_a_batch_is_searched_in_order(
 async def test_hits_before_the_deadline_are_told_however_large_the_tree(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-128."""
     monkeypatch.setattr(fallback, "BATCH", 1)
     settings = settings_of("python", tmp_path, deadline=1.5)
     found = await asyncio.wait_for(find_text(workspace_of(root), HOSTILE, Where("", ""), 9, settings), 20)
@@ -85,7 +82,6 @@ def test_line_too_long_to_be_held_counts_as_binary(root: Path, monkeypatch: pyte
 
 
 async def test_event_loop_runs_on_while_a_regex_hangs(root: Path, tmp_path: Path) -> None:
-    """T-128."""
     settings = settings_of("python", tmp_path, deadline=1.0)
     task = asyncio.create_task(find_text(workspace_of(root), HOSTILE, Where("", ""), 9, settings))
     turns = 0
@@ -96,7 +92,6 @@ async def test_event_loop_runs_on_while_a_regex_hangs(root: Path, tmp_path: Path
 
 
 async def test_cancelled_search_leaves_no_matcher_behind(root: Path, tmp_path: Path) -> None:
-    """T-128."""
     settings = settings_of("python", tmp_path)
     task = asyncio.create_task(find_text(workspace_of(root), HOSTILE, Where("", ""), 9, settings))
     async with asyncio.timeout(20):
@@ -115,7 +110,6 @@ async def test_cancelled_search_leaves_no_matcher_behind(root: Path, tmp_path: P
     ["a{b", "{", "(?>a)", "(?#c)", "(?P<n>a)(?P=n)", "(a)(?(1)b)", "[[:alpha:]]", "[a&&b]", "a" + "(" * 5000],
 )
 def test_what_only_python_understands_is_refused(pattern: str) -> None:
-    """T-127."""
     with pytest.raises(Refused):
         compile_query(pattern, literal=False, ignore_case=False)
 
@@ -124,7 +118,6 @@ def test_what_only_python_understands_is_refused(pattern: str) -> None:
     "pattern", [r"a\{b", "a{2}", "a{2,}", "a{2,3}", "[{(]", r"[\1]", r"\\1", "[]a]", "[^]a]", "}", ""]
 )
 def test_what_both_understand_is_accepted(pattern: str) -> None:
-    """T-127."""
     compile_query(pattern, literal=False, ignore_case=False)
 
 

@@ -140,7 +140,6 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 async def test_what_the_project_hides_is_left_out(engine: str, root: Path, case: str) -> None:
-    """T-128, T-202."""
     files, expected = CASES[case]
     write_tree(root.parent / "home", {".config/git/ignore": "*.al\n"})
     write_tree(root, {name: content or "needle\n" for name, content in files.items()})
@@ -151,7 +150,6 @@ async def test_what_the_project_hides_is_left_out(engine: str, root: Path, case:
 
 @pytest.mark.parametrize("case", CASES)
 async def test_ignored_files_are_found_on_request_but_never_git(engine: str, root: Path, case: str) -> None:
-    """T-124, T-126."""
     files, _ = CASES[case]
     write_tree(root, files)
     everything = {name for name in [*files, "keep.txt"] if ".git" not in name.split("/")}
@@ -159,7 +157,6 @@ async def test_ignored_files_are_found_on_request_but_never_git(engine: str, roo
 
 
 async def test_global_ignore_file_is_the_one_git_is_configured_with(engine: str, root: Path) -> None:
-    """T-128."""
     home = root.parent / "home"
     write_tree(home, {".gitconfig": "[core]\n\texcludesFile = ~/mine\n", "mine": "*.mine\n"})
     write_tree(home, {".config/git/ignore": "keep.txt\n"})
@@ -168,13 +165,11 @@ async def test_global_ignore_file_is_the_one_git_is_configured_with(engine: str,
 
 
 async def test_ignore_file_above_the_folder_does_not_count(engine: str, root: Path) -> None:
-    """T-128."""
     write_tree(root.parent, {".gitignore": "keep.txt\n"})
     assert await names(engine, root) == ["keep.txt"]
 
 
 async def test_include_pattern_does_not_bring_ignored_files_back(engine: str, root: Path) -> None:
-    """T-128."""
     write_tree(root, {".gitignore": "*.log\n!wanted.txt\n", "a.log": "needle", "src/wanted.txt": "needle"})
     assert await lines(engine, root, NEEDLE, "*.log") == []
     assert await names(engine, root, "*.log") == []
@@ -182,7 +177,6 @@ async def test_include_pattern_does_not_bring_ignored_files_back(engine: str, ro
 
 
 def test_hostile_ignore_file_does_not_backtrack_for_ever(engine: str) -> None:
-    """T-128."""
     del engine
     hostile = IgnoreFile.of(["*a" * 40 + "b", "!" + "**/a/" * 30 + "b"])
     assert hostile is not None

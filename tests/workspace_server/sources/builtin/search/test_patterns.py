@@ -49,7 +49,6 @@ from workspace_server.workspace import Workspace
     ],
 )
 def test_glob_means_what_editors_mean(glob: str, passes: list[str], fails: list[str]) -> None:
-    """T-125."""
     accepts = compile_filter([glob])
     assert [path for path in passes if not accepts(path)] == []
     assert [path for path in fails if accepts(path)] == []
@@ -88,14 +87,12 @@ def workspace(tmp_path: Path) -> Workspace:
 def test_query_is_mapped_to_folders(
     workspace: Workspace, query: str, proj: list[str], two: list[str]
 ) -> None:
-    """T-125."""
     filters = query_filters(query, workspace, "/query")
     passing = {folder.name: [path for path in ALL if accepts(path)] for folder, accepts in filters.items()}
     assert (passing.get("proj", []), passing.get("two", [])) == (proj, two)
 
 
 def test_absolute_pattern_belongs_to_its_folder(workspace: Workspace, tmp_path: Path) -> None:
-    """T-125."""
     (tmp_path / "alias").symlink_to(tmp_path / "proj")
     for root in (tmp_path / "proj", tmp_path / "alias"):
         filters = query_filters(f"{root}/src/**/*.ts", workspace, "/query")
@@ -117,21 +114,18 @@ def test_absolute_pattern_belongs_to_its_folder(workspace: Workspace, tmp_path: 
     ],
 )
 def test_pattern_that_makes_no_sense_is_refused(workspace: Workspace, query: str, message: str) -> None:
-    """T-125, T-127."""
     with pytest.raises(InvalidArguments, match=message) as caught:
         query_filters(query, workspace, "/includePattern")
     assert caught.value.pointer == "/includePattern"
 
 
 def test_exclude_hides_what_lies_below_and_skips_nonsense() -> None:
-    """T-128."""
     hides = exclude_filter(["build", "**/*.tmp", "/lib/", "{broken", "[z-a]", ""])
     assert [p for p in ["build", "build/x/y", "a/b.tmp", "b.tmp/x", "lib/a"] if not hides(p)] == []
     assert [p for p in ["x/build", "builds", "a.tmpx", "x/lib", "{broken", ""] if hides(p)] == []
 
 
 def test_excludes_beyond_the_limit_are_left_out() -> None:
-    """T-128."""
     hides = exclude_filter(f"{{x,y}}{number}" for number in range(MAX_EXCLUDES))
     assert hides(f"y{MAX_EXCLUDES // 2 - 1}")
     assert not hides(f"x{MAX_EXCLUDES // 2}")
@@ -188,5 +182,4 @@ _PATH = st.lists(st.text("ab", min_size=1, max_size=4), min_size=1, max_size=5).
 
 @given(_GLOB, _PATH)
 def test_glob_agrees_with_a_plain_recursion(glob: str, path: str) -> None:
-    """T-125."""
     assert compile_filter([glob])(path) == _reference(glob, path)

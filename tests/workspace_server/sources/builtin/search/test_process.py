@@ -79,7 +79,6 @@ async def test_endless_output_stops_at_once(tmp_path: Path) -> None:
 
 
 async def test_cancelling_kills_the_program_and_its_children(tmp_path: Path) -> None:
-    """T-128."""
     output = Output()
     task = asyncio.create_task(run(python(PARENT_AND_CHILD), tmp_path, output))
     await asyncio.wait_for(output.seen.wait(), 20)

@@ -33,7 +33,6 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_setting_beats_path_and_an_empty_one_means_without(root: Path, tmp_path: Path) -> None:
-    """T-128."""
     rg = program(tmp_path / "bin" / "rg")
     environ = {"PATH": str(rg.parent)}
     assert find_ripgrep("/opt/rg", workspace_of(root), environ) == "/opt/rg"
@@ -44,7 +43,6 @@ def test_setting_beats_path_and_an_empty_one_means_without(root: Path, tmp_path:
 def test_program_planted_in_the_workspace_is_never_taken(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-128."""
     planted = program(root / "node_modules" / ".bin" / "rg")
     program(root / "rg")
     (tmp_path / "alias").symlink_to(planted.parent)
@@ -69,14 +67,12 @@ def test_program_planted_in_the_workspace_is_never_taken(
 async def test_ripgrep_that_cannot_serve_is_replaced_by_the_fallback(
     root: Path, tmp_path: Path, code: str
 ) -> None:
-    """T-128."""
     settings = SearchSettings(ripgrep=str(program(tmp_path / "bin" / "rg", code)), environ={})
     text = await find_text(workspace_of(root), NEEDLE, Where("", ""), 9, settings)
     assert [match.path.name for match in text.items] == ["a.txt", "b.txt"]
 
 
 async def test_missing_ripgrep_is_replaced_by_the_fallback(root: Path, tmp_path: Path) -> None:
-    """T-128."""
     settings = SearchSettings(ripgrep=str(tmp_path / "no" / "rg"), environ={})
     assert len((await find_files(workspace_of(root), Where("", ""), 9, settings)).items) == 2
     assert len((await find_text(workspace_of(root), NEEDLE, Where("", ""), 9, settings)).items) == 2
@@ -108,7 +104,6 @@ def assert_ended(pid_file: Path) -> None:
 
 
 async def test_late_search_gives_what_was_found(root: Path, slow: Path, tmp_path: Path) -> None:
-    """T-128."""
     settings = SearchSettings(ripgrep=str(slow), deadline=1.0, environ={})
     text = await asyncio.wait_for(find_text(workspace_of(root), NEEDLE, Where("", ""), 9, settings), 20)
     assert ([match.path.name for match in text.items], text.capped, text.late) == (["a.txt"], True, True)
@@ -121,7 +116,7 @@ async def test_late_search_gives_what_was_found(root: Path, slow: Path, tmp_path
 async def test_deadline_holds_before_the_search_has_begun(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """T-128: a file system that hangs while the rules are read."""
+    """A file system that hangs while the rules are read."""
     released = threading.Event()
     monkeypatch.setattr(engine, "_scopes", lambda *_: released.wait(20))
     settings = SearchSettings(ripgrep="", deadline=0.05, environ={})
@@ -133,7 +128,6 @@ async def test_deadline_holds_before_the_search_has_begun(
 
 
 async def test_cancelled_search_leaves_no_ripgrep_behind(root: Path, slow: Path, tmp_path: Path) -> None:
-    """T-128."""
     settings = SearchSettings(ripgrep=str(slow), environ={})
     task = asyncio.create_task(find_text(workspace_of(root), NEEDLE, Where("", ""), 9, settings))
     async with asyncio.timeout(20):

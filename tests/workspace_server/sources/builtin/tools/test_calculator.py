@@ -69,7 +69,6 @@ async def shortest_run(expression: str) -> float:
     ],
 )
 async def test_expression_has_its_value_as_text(expression: str, text: str) -> None:
-    """T-131."""
     result = await call({"expression": expression})
     assert (result.text, result.is_error) == (text, False)
     assert OUTPUT.is_valid(result.structured)
@@ -87,7 +86,6 @@ async def test_expression_has_its_value_as_text(expression: str, text: str) -> N
     ],
 )
 async def test_value_is_a_string_where_a_double_is_not_exact(expression: str, value: object) -> None:
-    """T-131."""
     result = await call({"expression": expression})
     assert result.structured == {"value": value}
     assert OUTPUT.is_valid(result.structured)
@@ -115,7 +113,6 @@ async def test_value_is_a_string_where_a_double_is_not_exact(expression: str, va
     ],
 )
 async def test_failure_is_told_in_the_agreed_form(expression: str, text: str) -> None:
-    """T-132."""
     assert await refusal_of(expression) == text
 
 
@@ -149,7 +146,6 @@ async def test_failure_is_told_in_the_agreed_form(expression: str, text: str) ->
     ],
 )
 async def test_reason_names_the_place_and_the_remedy(expression: str, reason: str) -> None:
-    """T-132."""
     assert reason in await refusal_of(expression)
 
 
@@ -171,12 +167,10 @@ async def test_reason_names_the_place_and_the_remedy(expression: str, reason: st
     ],
 )
 async def test_nothing_of_python_beyond_the_grammar_is_read(expression: str) -> None:
-    """T-132."""
     assert (await refusal_of(expression)).startswith("Error: Invalid expression '")
 
 
 async def test_long_expression_is_echoed_short() -> None:
-    """T-132."""
     assert len(await refusal_of("1+" * 5_000)) < 200
 
 
@@ -190,7 +184,6 @@ FRAGMENTS = st.sampled_from(
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(st.lists(FRAGMENTS, max_size=60).map("".join), st.text(max_size=40)))
 async def test_any_text_gives_a_finite_value_or_a_refusal_in_bounded_time(expression: str) -> None:
-    """T-132."""
     try:
         result: Any = await call({"expression": expression})
     except ToolError as error:
@@ -214,14 +207,13 @@ async def test_any_text_gives_a_finite_value_or_a_refusal_in_bounded_time(expres
     ],
 )
 async def test_worst_expressions_end_within_the_limit(expression: str) -> None:
-    """T-132: 50 ms, measured as processor time."""
+    """50 ms, measured as processor time."""
     assert await shortest_run(expression) < 0.05
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(-(10**12), 10**12), st.integers(-(10**12), 10**12), st.sampled_from(["+", "-", "*"]))
 async def test_integer_arithmetic_is_exact(left: int, right: int, sign: str) -> None:
-    """T-131."""
     expected = {"+": left + right, "-": left - right, "*": left * right}[sign]
     assert (await call({"expression": f"({left}) {sign} ({right})"})).text == str(expected)
 

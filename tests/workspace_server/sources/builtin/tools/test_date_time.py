@@ -43,7 +43,6 @@ async def refusal(**arguments: Any) -> ToolError:
 
 
 async def test_now_is_the_default_in_local_time() -> None:
-    """T-133."""
     result = await ask()
     assert result.text == "2026-03-29T03:30:00+02:00 Sunday (Europe/Berlin)"
     assert result.structured == {
@@ -65,7 +64,6 @@ async def test_now_is_the_default_in_local_time() -> None:
     ],
 )
 async def test_now_is_shown_in_the_zone_asked_for(zone: str, text: str) -> None:
-    """T-133."""
     assert (await ask(timezone=zone)).text == text
 
 
@@ -84,7 +82,6 @@ async def test_now_is_shown_in_the_zone_asked_for(zone: str, text: str) -> None:
     ],
 )
 async def test_parse_reads_iso_and_epoch(value: str | float, iso: str) -> None:
-    """T-133."""
     assert (await answer(operation="parse", value=value))["iso"] == iso
 
 
@@ -119,7 +116,6 @@ async def test_parse_reads_iso_and_epoch(value: str | float, iso: str) -> None:
 async def test_clock_changes_are_resolved_and_flagged(
     arguments: dict[str, Any], iso: str, flags: set[str]
 ) -> None:
-    """T-134."""
     found = await answer(**arguments)
     assert found["iso"] == iso
     assert {flag for flag in ("gap", "ambiguous") if found.get(flag) is True} == flags
@@ -136,7 +132,6 @@ async def test_clock_changes_are_resolved_and_flagged(
     ],
 )
 async def test_add_moves_by_an_iso_duration(value: str | None, duration: str, iso: str) -> None:
-    """T-133."""
     given = {} if value is None else {"value": value}
     assert (await answer(operation="add", duration=duration, **given))["iso"] == iso
 
@@ -154,14 +149,12 @@ async def test_add_moves_by_an_iso_duration(value: str | None, duration: str, is
 async def test_diff_is_absolute_time(
     value: str | float, other: str | float, seconds: float, duration: str
 ) -> None:
-    """T-133."""
     result = await ask(operation="diff", value=value, other=other)
     assert result.structured == {"seconds": seconds, "duration": duration}
     assert result.text == f"{seconds} seconds ({duration})"
 
 
 async def test_convert_reads_local_time_and_shows_another_zone() -> None:
-    """T-133."""
     result = await ask(operation="convert", value="2026-07-01T09:00", timezone="America/New_York")
     assert result.text == "2026-07-01T03:00:00-04:00 Wednesday (America/New_York)"
 
@@ -171,7 +164,6 @@ async def test_convert_reads_local_time_and_shows_another_zone() -> None:
     [("Europe/Berln", "Europe/Berlin"), ("berlin", "Europe/Berlin"), ("New York", "America/New_York")],
 )
 async def test_mistyped_zone_gets_suggestions(name: str, first: str) -> None:
-    """T-134."""
     error = await refusal(timezone=name)
     assert error.message.startswith(f"Error: Unknown timezone '{name}'; did you mean {first}")
     assert error.structured is not None
@@ -202,7 +194,6 @@ async def test_zone_names_are_never_paths(name: str) -> None:
     ],
 )
 async def test_refusal_says_what_to_write(arguments: dict[str, Any], pointer: str, hint: str) -> None:
-    """T-134, T-177."""
     error = await refusal(**arguments)
     assert error.message.startswith("Error: ")
     assert hint in error.message
@@ -224,7 +215,6 @@ async def test_refusal_says_what_to_write(arguments: dict[str, Any], pointer: st
     )
 )
 async def test_any_arguments_give_a_fitting_answer_or_a_refusal(arguments: dict[str, Any]) -> None:
-    """T-133, T-134."""
     try:
         result = await call(arguments, lambda: NOW, berlin)
     except ToolError as error:

@@ -28,7 +28,6 @@ def workspace(tmp_path: Path) -> Workspace:
 async def test_result_says_the_same_in_text_and_structure(
     engine: str, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """T-124, T-120, T-123."""
     result = await call(workspace, {"query": "**/*.ts"}, settings=settings_of(engine, tmp_path))
     assert result.structured == {
         "count": 3,
@@ -40,7 +39,6 @@ async def test_result_says_the_same_in_text_and_structure(
 
 
 async def test_capped_is_said(engine: str, workspace: Workspace, tmp_path: Path) -> None:
-    """T-124, T-197."""
     arguments = {"query": "", "maxResults": 2.0}
     result = await call(workspace, arguments, settings=settings_of(engine, tmp_path))
     assert result.structured is not None
@@ -49,7 +47,6 @@ async def test_capped_is_said(engine: str, workspace: Workspace, tmp_path: Path)
 
 
 async def test_nothing_found_is_said_plainly(engine: str, workspace: Workspace, tmp_path: Path) -> None:
-    """T-124."""
     for query in ("*.rs", "/etc/**", "../**"):
         result = await call(workspace, {"query": query}, settings=settings_of(engine, tmp_path))
         assert result.text == "No files found."
@@ -59,7 +56,6 @@ async def test_nothing_found_is_said_plainly(engine: str, workspace: Workspace, 
 async def test_nothing_found_in_time_is_not_called_nothing(
     engine: str, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """T-128."""
     settings = settings_of(engine, tmp_path, deadline=0)
     result = await call(workspace, {"query": ""}, settings=settings)
     assert result.structured == {"count": 0, "capped": True, "files": []}
@@ -67,7 +63,6 @@ async def test_nothing_found_in_time_is_not_called_nothing(
 
 
 async def test_ignored_files_are_found_on_request(engine: str, workspace: Workspace, tmp_path: Path) -> None:
-    """T-124."""
     settings = settings_of(engine, tmp_path)
     assert (await call(workspace, {"query": "*.log"}, settings=settings)).text == "No files found."
     arguments = {"query": "*.log", "includeIgnoredFiles": True}
@@ -77,7 +72,6 @@ async def test_ignored_files_are_found_on_request(engine: str, workspace: Worksp
 async def test_bar_is_refused_with_braces_suggested(
     engine: str, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """T-125."""
     with pytest.raises(InvalidArguments) as caught:
         await call(workspace, {"query": "*.ts|*.js"}, settings=settings_of(engine, tmp_path))
     assert caught.value.pointer == "/query"
@@ -99,14 +93,12 @@ async def test_bar_is_refused_with_braces_suggested(
     ],
 )
 def test_schema_takes_what_the_contract_takes(engine: str, arguments: dict[str, object], valid: bool) -> None:
-    """T-125."""
     del engine
     assert jsonschema_rs.is_valid(TOOL.input_schema, arguments) is valid
     assert TOOL.input_schema["properties"]["maxResults"]["default"] == 200
 
 
 async def test_every_result_fits_the_output_schema(engine: str, workspace: Workspace, tmp_path: Path) -> None:
-    """T-176."""
     (tmp_path / "proj" / os.fsdecode(b"n\xff.ts")).write_text("")
     for arguments in ({"query": ""}, {"query": "*.ts", "maxResults": 1}, {"query": "nope"}):
         result = await call(workspace, arguments, settings=settings_of(engine, tmp_path))

@@ -33,7 +33,6 @@ async def places(engine: str, workspace: Workspace, **arguments: Any) -> list[st
 async def test_result_says_the_same_in_text_and_structure(
     engine: str, workspace: Workspace, tmp_path: Path
 ) -> None:
-    """T-126, T-120, T-123."""
     arguments = {"query": "hello", "includePattern": "*.ts"}
     result = await call(workspace, arguments, settings=settings_of(engine, tmp_path))
     assert result.structured == {
@@ -55,7 +54,6 @@ async def test_result_says_the_same_in_text_and_structure(
 
 
 async def test_capped_is_said(engine: str, workspace: Workspace, tmp_path: Path) -> None:
-    """T-126."""
     result = await call(
         workspace, {"query": "hello", "maxResults": 2}, settings=settings_of(engine, tmp_path)
     )
@@ -67,7 +65,6 @@ async def test_capped_is_said(engine: str, workspace: Workspace, tmp_path: Path)
 
 
 async def test_nothing_found_is_said_plainly(engine: str, workspace: Workspace, tmp_path: Path) -> None:
-    """T-126."""
     result = await call(workspace, {"query": "nothing like it"}, settings=settings_of(engine, tmp_path))
     assert result.text == "No matches found."
     assert result.structured == {"capped": False, "uniqueMatches": 0, "totalMatches": 0, "matches": []}
@@ -93,12 +90,10 @@ async def test_nothing_found_is_said_plainly(engine: str, workspace: Workspace, 
 async def test_arguments_mean_what_the_contract_says(
     engine: str, workspace: Workspace, arguments: dict[str, Any], expected: list[str]
 ) -> None:
-    """T-126, T-127, D-16."""
     assert await places(engine, workspace, **arguments) == expected
 
 
 async def test_invalid_regex_is_an_error_with_position_and_reason(engine: str, workspace: Workspace) -> None:
-    """T-127, T-197."""
     with pytest.raises(ToolError) as caught:
         await places(engine, workspace, query="ab(", querySyntax="regex")
     assert caught.value.message.startswith("Error: invalid regular expression at character 3: ")
@@ -121,14 +116,12 @@ async def test_invalid_regex_is_an_error_with_position_and_reason(engine: str, w
 async def test_arguments_that_make_no_sense_are_refused(
     engine: str, workspace: Workspace, arguments: dict[str, Any], pointer: str
 ) -> None:
-    """T-127."""
     with pytest.raises(InvalidArguments) as caught:
         await places(engine, workspace, **arguments)
     assert caught.value.pointer == pointer
 
 
 async def test_every_result_fits_the_output_schema(engine: str, workspace: Workspace, tmp_path: Path) -> None:
-    """T-176."""
     write_tree(tmp_path / "proj", {"odd.txt": b"hello \xff\xfe\n"})
     for arguments in ({"query": "hello"}, {"query": "hello", "maxResults": 1}, {"query": "nope"}):
         result = await call(workspace, arguments, settings=settings_of(engine, tmp_path))
@@ -137,7 +130,6 @@ async def test_every_result_fits_the_output_schema(engine: str, workspace: Works
 
 
 def test_schema_states_its_defaults(engine: str) -> None:
-    """T-126."""
     del engine
     assert TOOL.input_schema["properties"]["maxResults"]["default"] == 500
     assert not jsonschema_rs.is_valid(TOOL.input_schema, {"query": "a", "querySyntax": "glob"})

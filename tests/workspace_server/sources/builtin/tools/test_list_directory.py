@@ -50,7 +50,6 @@ async def listed(*roots: Path, **arguments: Any) -> list[str]:
 
 
 async def test_result_says_the_same_in_text_and_structure(root: Path) -> None:
-    """T-130, T-120, T-123."""
     result = await listing(root)
     assert result.text == (
         "List directory summary\ndirectory: proj\ncount: 7\n---\n"
@@ -81,12 +80,10 @@ async def test_result_says_the_same_in_text_and_structure(root: Path) -> None:
     ],
 )
 async def test_depth_looks_into_subdirectories(root: Path, depth: int, names: list[str]) -> None:
-    """T-130."""
     assert await listed(root, filePath="proj/src", depth=depth) == names
 
 
 async def test_cap_keeps_the_upper_levels(root: Path) -> None:
-    """T-130."""
     result = await listing(root, filePath="src", depth=3, maxResults=2)
     assert result.text == "List directory summary\ndirectory: proj/src\ncount: 2 (capped)\n---\nlib/\nz.ts"
     assert result.structured is not None
@@ -95,33 +92,28 @@ async def test_cap_keeps_the_upper_levels(root: Path) -> None:
 
 
 async def test_empty_directory_is_said_to_be_empty(root: Path) -> None:
-    """T-130."""
     result = await listing(root, filePath="empty")
     assert result.text == "Directory is empty."
     assert result.structured == {"count": 0, "capped": False, "entries": []}
 
 
 async def test_ignored_entries_are_shown_on_request(root: Path) -> None:
-    """T-130."""
     names = await listed(root, includeIgnoredFiles=True)
     assert {"no.log", "build/"} <= set(names)
     assert ".git/" not in names
 
 
 async def test_ignored_directory_that_is_named_is_shown(root: Path) -> None:
-    """T-130."""
     assert await listed(root, filePath="build") == ["more.log", "out"]
     assert await listed(root, filePath=".git") == ["config"]
 
 
 async def test_ignore_rules_above_the_directory_count(root: Path) -> None:
-    """T-130."""
     write_tree(root, {"src/a.log": "", "src/lib/b.log": "", "src/.gitignore": "z.ts\n"})
     assert await listed(root, filePath="src", depth=2) == ["lib/", "lib/deep/", ".gitignore"]
 
 
 async def test_links_are_shown_but_not_entered(root: Path) -> None:
-    """T-130, T-122."""
     (root / "out").symlink_to("/")
     names = await listed(root, depth=5)
     assert "out" in names
@@ -129,7 +121,6 @@ async def test_links_are_shown_but_not_entered(root: Path) -> None:
 
 
 async def test_several_folders_are_the_root(root: Path, tmp_path: Path) -> None:
-    """T-130."""
     two = write_tree(tmp_path / "two", {"t.txt": ""})
     assert await listed(root, two) == ["proj/", "two/"]
     assert await listed(root, two, depth=2) == [
@@ -141,7 +132,6 @@ async def test_several_folders_are_the_root(root: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["b.txt", "..", "out", "/etc", "file:///etc"])
 async def test_what_is_no_directory_of_the_workspace_is_refused(root: Path, path: str) -> None:
-    """T-122."""
     (root / "out").symlink_to("/etc")
     with pytest.raises(InvalidArguments) as caught:
         await listing(root, filePath=path)
@@ -149,12 +139,10 @@ async def test_what_is_no_directory_of_the_workspace_is_refused(root: Path, path
 
 
 async def test_missing_directory_is_an_error_with_its_cause(root: Path) -> None:
-    """T-130."""
     with pytest.raises(ToolError, match='Error listing directory "nope": no such file or directory'):
         await listing(root, filePath="nope")
 
 
 async def test_name_that_is_not_utf8_comes_out_as_json(root: Path) -> None:
-    """T-123."""
     write_tree(root, {os.fsdecode(b"empty/n\xff"): ""})
     assert await listed(root, filePath="empty") == ["n\ufffd"]

@@ -30,7 +30,6 @@ async def members(root: Path, content: str | bytes, **arguments: Any) -> dict[st
 
 
 async def test_result_says_the_same_in_text_and_structure(tmp_path: Path) -> None:
-    """T-129, T-120, T-123."""
     root = write_tree(tmp_path / "proj", {"f.txt": "one\n$& \\1 é\r\n\tthree"})
     result = await read(root)
     assert result.structured == {
@@ -79,14 +78,12 @@ async def test_range_and_cap_keep_whole_lines(
     text: str,
     truncated: bool,
 ) -> None:
-    """T-129."""
     got = await members(tmp_path, content, **arguments)
     assert (got["startLine"], got["endLine"], got["totalLines"]) == lines
     assert (got["content"], got["truncated"]) == (text, truncated)
 
 
 async def test_truncated_is_said_in_the_text(tmp_path: Path) -> None:
-    """T-129."""
     write_tree(tmp_path / "proj", {"f.txt": FIVE})
     assert (await read(tmp_path / "proj", maxBytes=4)).text == (
         "Read file summary\nfile: proj/f.txt\nlines: 1-2/5 (truncated)\n---\n1\n2\n"
@@ -108,14 +105,12 @@ async def test_truncated_is_said_in_the_text(tmp_path: Path) -> None:
     ],
 )
 async def test_encoding_is_recognised(tmp_path: Path, content: bytes, encoding: str, text: str) -> None:
-    """T-129."""
     got = await members(tmp_path, content, maxBytes=1000)
     assert (got["encoding"], got["content"]) == (encoding, text)
     assert got["sizeBytes"] == len(content)
 
 
 async def test_binary_is_an_embedded_resource(tmp_path: Path) -> None:
-    """T-129, T-200."""
     write_tree(tmp_path / "proj", {"a b.png": PNG})
     result = await read(tmp_path / "proj", filePath="a b.png")
     assert result.structured is not None
@@ -132,7 +127,6 @@ async def test_binary_is_an_embedded_resource(tmp_path: Path) -> None:
 
 
 async def test_binary_that_does_not_fit_is_not_cut_to_pieces(tmp_path: Path) -> None:
-    """T-129."""
     write_tree(tmp_path / "proj", {"f.txt": PNG})
     result = await read(tmp_path / "proj", maxBytes=len(PNG) - 1)
     assert result.structured is not None
@@ -142,7 +136,6 @@ async def test_binary_that_does_not_fit_is_not_cut_to_pieces(tmp_path: Path) -> 
 
 
 async def test_name_that_is_not_utf8_comes_out_as_json(tmp_path: Path) -> None:
-    """T-123."""
     name = os.fsdecode(b"n\xff.bin")
     write_tree(tmp_path / "proj", {name: b"\0"})
     (block,) = (await read(tmp_path / "proj", filePath=name)).blocks
@@ -151,7 +144,6 @@ async def test_name_that_is_not_utf8_comes_out_as_json(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", ["nope.txt", "proj/nope.txt"])
 async def test_missing_file_is_an_error_with_its_cause(tmp_path: Path, path: str) -> None:
-    """T-129."""
     with pytest.raises(ToolError) as caught:
         await read(write_tree(tmp_path / "proj", {"x": ""}), filePath=path)
     assert caught.value.message == f'Error reading file "{path}": no such file or directory'
@@ -171,7 +163,6 @@ async def test_missing_file_is_an_error_with_its_cause(tmp_path: Path, path: str
 async def test_arguments_that_do_not_fit_the_world_are_refused(
     tmp_path: Path, arguments: dict[str, Any], pointer: str
 ) -> None:
-    """T-122, T-129."""
     root = write_tree(tmp_path / "proj", {"f.txt": FIVE, "sub/": ""})
     write_tree(tmp_path, {"secret": "s"})
     (root / "out").symlink_to(tmp_path / "secret")
@@ -181,7 +172,6 @@ async def test_arguments_that_do_not_fit_the_world_are_refused(
 
 
 def test_schema_states_defaults_and_limits() -> None:
-    """T-129."""
     limits = TOOL.input_schema["properties"]["maxBytes"]
     assert (limits["default"], limits["maximum"]) == (262_144, MAX_BYTES)
     assert not jsonschema_rs.is_valid(TOOL.input_schema, {"filePath": "a", "startLine": 0})

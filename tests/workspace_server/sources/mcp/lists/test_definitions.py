@@ -22,7 +22,6 @@ def read(*entries: object) -> Definitions[Tool]:
 
 
 def test_every_member_of_a_definition_is_kept() -> None:
-    """T-17, T-115."""
     given = {
         "name": "a.b",
         "inputSchema": SCHEMA,
@@ -37,13 +36,13 @@ def test_every_member_of_a_definition_is_kept() -> None:
 
 
 def test_single_tools_can_have_another_visibility() -> None:
-    """T-32; by the server's own names."""
+    """By the server's own names."""
     found = read({"name": "often.used"}, {"name": "often"}).items
     assert [tool.visibility for tool in found] == ["always", "ondemand"]
 
 
 def test_the_first_of_two_tools_with_one_name_stays() -> None:
-    """T-11, F40; also when they differ in what nobody sees (MO2)."""
+    """Also when they differ in what nobody sees."""
     found = read({"name": "a", "n": 1}, {"name": "b"}, {"name": "a", "n": 2}, {"name": "a\u200b", "n": 3})
     assert [(tool.name, tool.definition.get("n")) for tool in found.items] == [("a", 1), ("b", None)]
     assert [(one.level, one.code, one.message) for one in found.issues] == [
@@ -58,14 +57,12 @@ def test_the_first_of_two_tools_with_one_name_stays() -> None:
     ids=["empty", "list", "number", "name no string", "no name", "invisible", "long", "number nobody holds", "deep"],
 )  # fmt: skip
 def test_an_entry_that_is_no_tool_is_left_out_and_the_others_stay(entry: object) -> None:
-    """T-11, T-18, MO8."""
     found = read(entry, {"name": "good", "inputSchema": SCHEMA})
     assert [tool.name for tool in found.items] == ["good"]
     assert [one.level for one in found.issues] == ["error"]
 
 
 def test_texts_a_model_reads_are_cleaned_and_values_are_not() -> None:
-    """T-17, MO4, T-100."""
     dirty = "\x1b[31mred\x1b[0m \u202eabc\u200b\U000e0041\x07"
     found = read({
         "name": "d\u200bel\n",
@@ -104,14 +101,13 @@ def test_texts_a_model_reads_are_cleaned_and_values_are_not() -> None:
 
 @pytest.mark.parametrize("annotations", [{"destructiveHint": True}, {"readOnlyHint": True}, "x", {}])
 def test_annotations_pass_through_and_decide_nothing(annotations: object) -> None:
-    """T-19, T-178, MO6: clients ask their users by them; who trusted a server is not asked twice."""
+    """Clients ask their users by them; who trusted a server is not asked twice."""
     (tool,) = read({"name": "a", "annotations": annotations}).items
     assert tool.definition["annotations"] == annotations
     assert tool.asks is False
 
 
 def test_a_definition_that_changed_is_told_with_both_hashes() -> None:
-    """T-19, MO1."""
     before = read({"name": "a", "description": "nice"}, {"name": "b"}).hashes
     now = read({"description": "nasty", "name": "a"}, {"name": "b"}, {"name": "new"}).hashes
     (issue,) = definitions.changed(before, now, "stdio:x")
@@ -128,7 +124,6 @@ def test_the_order_of_members_is_no_change() -> None:
 
 
 def test_the_fingerprint_is_of_the_content() -> None:
-    """T-179."""
     one, two, again = (
         read({"name": "a", "description": text}).items[0].fingerprint for text in ("x", "y", "x")
     )

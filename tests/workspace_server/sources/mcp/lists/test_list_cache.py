@@ -10,7 +10,6 @@ from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
 
 
 def test_what_was_saved_is_loaded_under_its_key_only(tmp_path: Path) -> None:
-    """T-7."""
     cache = ListCache(tmp_path / "lists")
     assert cache.load("a") is None
     cache.save("a", b"one")
@@ -19,7 +18,6 @@ def test_what_was_saved_is_loaded_under_its_key_only(tmp_path: Path) -> None:
 
 
 def test_another_configuration_has_another_key() -> None:
-    """T-7."""
     keys = {
         key_of({"command": command, "env": env})
         for command in (["a", "b"], ["a b"])

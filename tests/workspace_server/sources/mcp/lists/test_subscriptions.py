@@ -53,7 +53,7 @@ class Sitting:
 
 
 async def test_many_listeners_are_one_subscription_that_ends_with_the_last() -> None:
-    """Row M18."""
+    """"""
     server = Server()
     subscriptions = Subscriptions("s", server.over_session)
     heard: list[str] = []

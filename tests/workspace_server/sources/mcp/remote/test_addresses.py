@@ -55,7 +55,6 @@ def resolving_to(*addresses: str) -> Resolver:
     ],
 )
 def test_urls_that_readers_understand_differently_are_refused(url: str) -> None:
-    """SP19."""
     with pytest.raises(AddressRefused):
         place_of(url)
 
@@ -82,7 +81,6 @@ def test_a_place_is_its_origin(url: str, origin: str) -> None:
      "::ffff:0:127.0.0.1"],
 )  # fmt: skip
 def test_private_addresses_in_any_disguise_need_permission(address: str) -> None:
-    """SP19."""
     assert why_not(ip_address(address), False) is not None
     assert why_not(ip_address(address), True) is None
 
@@ -94,7 +92,6 @@ def test_private_addresses_in_any_disguise_need_permission(address: str) -> None
      "240.0.0.1", "192.0.2.1", "2001:db8::1"],
 )  # fmt: skip
 def test_metadata_and_meaningless_addresses_are_never_allowed(address: str) -> None:
-    """SP19."""
     assert why_not(ip_address(address), True) is not None
 
 
@@ -122,7 +119,7 @@ async def test_no_other_address_is_literal(host: str) -> None:
 
 
 async def test_a_name_that_resolves_to_this_machine_is_refused() -> None:
-    """SP19: the permission is for what is written, not for where it leads."""
+    """The permission is for what is written, not for where it leads."""
     place = place_of("http://rebind.example/")
     with pytest.raises(AddressRefused, match="allow_private"):
         await addresses_of(

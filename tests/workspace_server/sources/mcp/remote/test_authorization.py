@@ -27,6 +27,5 @@ SERVER = RemoteServer("docs", "https://example.com/mcp", Origin(Path("/p/.mcp.js
 async def test_what_the_entry_says_is_what_the_server_is_shown(
     members: dict[str, object], shown: str | None
 ) -> None:
-    """T-109."""
     server = replace(SERVER, **members)
     assert await Token(server, {"TOKEN": "from the environment"}, None).header() == shown

@@ -44,7 +44,7 @@ def redirect(code: int, location: str) -> Play:
 async def test_a_redirect_to_another_origin_is_not_followed(
     fake: FakeRemote, make_source: MakeSource
 ) -> None:
-    """SP20, T-109: not even to another port of the same machine."""
+    """Not even to another port of the same machine."""
     async with fake_remote() as other:
         fake.plays["initialize"] = [redirect(307, other.url)]
         source = make_source(fake.url, token=SECRET)
@@ -62,7 +62,6 @@ async def test_a_redirect_to_another_origin_is_not_followed(
 async def test_odd_redirects_are_not_followed(
     fake: FakeRemote, make_source: MakeSource, location: str
 ) -> None:
-    """SP19."""
     netloc = fake.url.split("/")[2]
     fake.plays["initialize"] = [redirect(308, location.format(netloc=netloc)), fake.default]
     source = make_source(fake.url)
@@ -89,7 +88,7 @@ async def test_redirects_within_the_origin_are_followed_three_times(
 async def test_names_that_lead_to_this_machine_are_refused_before_a_byte(
     fake: FakeRemote, make_source: MakeSource
 ) -> None:
-    """SP19; with `allow_private` the name stays in Host."""
+    """With `allow_private` the name stays in Host."""
     asked: list[str] = []
 
     async def resolver(host: str, _port: int) -> list[str]:
@@ -116,7 +115,6 @@ async def test_an_url_that_is_none_fails_for_good(make_source: MakeSource) -> No
 async def test_a_refused_token_waits_for_the_user_and_is_never_shown(
     fake: FakeRemote, make_source: MakeSource
 ) -> None:
-    """T-109, T-113."""
     source = make_source(fake.url, token=SECRET, headers={"X-Key": SECRET})
     await source.list_tools()
     fake.plays["tools/call"] = [status(401, WWW_Authenticate='Bearer error="invalid_token"')]
@@ -181,7 +179,7 @@ async def test_headers_of_the_entry_cannot_replace_ours(fake: FakeRemote, make_s
 async def test_a_lost_session_is_opened_again_unnoticed(
     fake: FakeRemote, make_source: MakeSource, answer: int
 ) -> None:
-    """T-114, F50: once; the second time the caller learns of it."""
+    """Once; the second time the caller learns of it."""
 
     async def lost(got: Received) -> Any:
         return got.error(-32000, "Bad Request: No valid session ID provided", answer, None)
@@ -201,7 +199,7 @@ async def test_a_lost_session_is_opened_again_unnoticed(
 async def test_a_busy_server_is_left_alone_for_as_long_as_it_asked(
     fake: FakeRemote, make_source: MakeSource
 ) -> None:
-    """T-112: `retryAfterMs` is what it said."""
+    """`retryAfterMs` is what it said."""
     source = make_source(fake.url)
     await source.list_tools()
     fake.plays["tools/call"] = [status(429, Retry_After="7")]
@@ -216,7 +214,6 @@ async def test_a_busy_server_is_left_alone_for_as_long_as_it_asked(
 async def test_the_breaker_opens_after_five_failures_and_closes_on_request(
     fake: FakeRemote, make_source: MakeSource
 ) -> None:
-    """T-112, F48."""
     source = make_source(fake.url)
     await source.list_tools()
     fake.plays["tools/call"] = [status(503)]
@@ -254,7 +251,7 @@ async def test_the_breaker_opens_after_five_failures_and_closes_on_request(
 async def test_an_answer_that_is_lost_is_not_asked_for_again(
     fake: FakeRemote, make_source: MakeSource, play: Play
 ) -> None:
-    """T-116: delivered unknown, never repeated; the connection serves the next call."""
+    """Delivered unknown, never repeated; the connection serves the next call."""
     source = make_source(fake.url)
     await source.list_tools()
     fake.plays["tools/call"] = [play, fake.default]
@@ -267,7 +264,7 @@ async def test_an_answer_that_is_lost_is_not_asked_for_again(
 
 
 async def test_a_stream_that_is_resumed_brings_its_result(fake: FakeRemote, make_source: MakeSource) -> None:
-    """T-116: with event ids the answer is fetched, not asked for again."""
+    """With event ids the answer is fetched, not asked for again."""
     identity = b""
 
     async def play(got: Received) -> Any:
@@ -313,7 +310,7 @@ async def test_a_compressed_answer_is_unpacked(fake: FakeRemote, make_source: Ma
 
 
 async def test_a_server_that_says_nothing(fake: FakeRemote, make_source: MakeSource) -> None:
-    """T-112: in the handshake, and to messages nobody waits for."""
+    """In the handshake, and to messages nobody waits for."""
     fake.plays["initialize"] = [hang, fake.default]
     fake.plays["notifications/initialized"] = [hang]
     source = make_source(fake.url, around={"handshake_s": 0.2, "side_s": 0.1})
@@ -324,7 +321,7 @@ async def test_a_server_that_says_nothing(fake: FakeRemote, make_source: MakeSou
 
 
 async def test_down_at_first_and_there_later(make_source: MakeSource) -> None:
-    """T-111, T-112: a dead one never says ready; its tools appear without a restart."""
+    """A dead one never says ready; its tools appear without a restart."""
     async with fake_remote() as early:
         url, port = early.url, early.port
     source = make_source(url, token=SECRET)
@@ -357,7 +354,6 @@ async def test_down_at_first_and_there_later(make_source: MakeSource) -> None:
 
 
 async def test_going_down_keeps_the_list(make_source: MakeSource) -> None:
-    """T-112, T-4."""
     async with fake_remote() as remote:
         source = make_source(remote.url)
         await source.list_tools()

@@ -12,7 +12,6 @@ NOW = datetime(2026, 11, 20, 12, 0, 0, tzinfo=UTC)
 
 
 def test_waits_double_and_then_the_breaker_opens_for_longer_and_longer() -> None:
-    """T-111, T-112."""
     breaker = Breaker()
     waits = [breaker.failed(0.0, 0.5) for _ in range(16)]
     assert waits[:4] == [0.5, 1.0, 2.0, 4.0]
@@ -29,7 +28,6 @@ def test_short_waits_are_spread_by_a_quarter() -> None:
 
 
 def test_what_the_server_asked_for_outlasts_success_and_refuses_everything() -> None:
-    """T-112."""
     breaker = Breaker()
     breaker.hold(10.0, 7.0)
     breaker.succeeded()

@@ -35,7 +35,6 @@ UNKNOWN_METHOD = b'{"jsonrpc":"2.0","id":7,"error":{"code":-32601,"message":"Met
 def test_a_status_says_whether_the_call_was_executed(
     status: int, body: bytes, had_session: bool, kind: str | None, delivered: str | None
 ) -> None:
-    """T-112, T-114, T-116."""
     found = failure_of(status, body, request_id=b"7", had_session=had_session, retry_after_s=None)
     assert (found and found.kind) == kind
     assert (found and found.delivered) == delivered

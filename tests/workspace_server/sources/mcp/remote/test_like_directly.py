@@ -55,12 +55,11 @@ def source(way: Way, make_source: MakeSource) -> RemoteSource:
 
 
 def complete(result: dict[str, Any]) -> dict[str, Any]:
-    """A result as our callers get it: with `resultType`, which the legacy era does not have (T-160)."""
+    """A result as our callers get it: with `resultType`, which the legacy era does not have."""
     return {"resultType": "complete", **result}
 
 
 async def test_definitions_and_every_content_kind(way: Way, source: RemoteSource) -> None:
-    """T-110 (pages), T-115, T-155."""
     tools = {tool.name: tool for tool in await source.list_tools()}
     assert (source.state, source.error, source.stale) == ("ready", None, False)
     async with direct(way.url, way.era) as client:
@@ -83,14 +82,14 @@ async def test_definitions_and_every_content_kind(way: Way, source: RemoteSource
 
 
 async def test_arguments_are_mirrored_into_headers(way: Way, source: RemoteSource) -> None:
-    """Row C6: the modern server compares the header with the argument."""
+    """the modern server compares the header with the argument."""
     await source.list_tools()
     for region in ("eu-1", " größe\n", 'with "quotes"'):
         assert (await call(source, "routed", {"region": region}))["content"][0]["text"] == "routed"
 
 
 async def test_what_a_call_carries(way: Way, source: RemoteSource) -> None:
-    """T-185: unknown `_meta` passes; T-84: so does every character."""
+    """Unknown `_meta` passes; so does every character."""
     arguments = {"text": '\n\t\u2028"}\\☕😀', "big": 12345678901234567890, "list": [1.5, None, {}]}
     meta = {"traceparent": "00-1-2-03", "example.com/x": {"y": [1]}}
     seen = await call(source, "echo", arguments, params={"_meta": msgspec.Raw(json.dumps(meta).encode())})
@@ -102,7 +101,6 @@ async def test_what_a_call_carries(way: Way, source: RemoteSource) -> None:
 
 
 async def test_progress_reaches_the_caller_under_its_own_token(way: Way, source: RemoteSource) -> None:
-    """T-116, T-185."""
     heard: list[dict[str, Any]] = []
 
     async def notify(method: str, params: Any) -> None:
@@ -117,7 +115,7 @@ async def test_progress_reaches_the_caller_under_its_own_token(way: Way, source:
 
 
 async def test_calls_at_once_do_not_wait_for_each_other(way: Way, source: RemoteSource) -> None:
-    """T-91: each caller its own answer."""
+    """Each caller its own answer."""
     await source.list_tools()
     began = time.monotonic()
     labels = [f"call {number}" for number in range(20)]
@@ -129,7 +127,7 @@ async def test_calls_at_once_do_not_wait_for_each_other(way: Way, source: Remote
 
 
 async def test_a_cancelled_call_is_cancelled_there(way: Way, source: RemoteSource) -> None:
-    """SP21: the modern era by closing the stream, the legacy one by a notification."""
+    """The modern era by closing the stream, the legacy one by a notification."""
     await source.list_tools()
 
     async def count(kind: str) -> int:
@@ -149,7 +147,7 @@ async def test_a_cancelled_call_is_cancelled_there(way: Way, source: RemoteSourc
 
 
 async def test_a_changed_list_is_read_again(way: Way, source: RemoteSource) -> None:
-    """T-110: `list_changed` over the GET stream, the SSE stream, or a subscription."""
+    """`list_changed` over the GET stream, the SSE stream, or a subscription."""
     told = asyncio.Event()
     source.watch(told.set)
     assert "appeared" not in {tool.name for tool in await source.list_tools()}
@@ -165,7 +163,7 @@ async def test_a_changed_list_is_read_again(way: Way, source: RemoteSource) -> N
 
 
 async def test_what_the_server_asks_of_a_client_that_offers_nothing(way: Way, source: RemoteSource) -> None:
-    """T-86, T-160: roots are answered by us, in the old era; a modern question is passed on."""
+    """Roots are answered by us, in the old era; a modern question is passed on."""
     result = await call(source, "roots")
     if way.era == "modern":
         assert result["resultType"] == "input_required"
@@ -175,7 +173,7 @@ async def test_what_the_server_asks_of_a_client_that_offers_nothing(way: Way, so
 
 
 async def test_json_instead_of_streams(process: ThirdParty, make_source: MakeSource) -> None:
-    """T-110; and large answers either way."""
+    """And large answers either way."""
     for path in ("json/mcp", "mcp"):
         result = await call(make_source(process.at(path)), "big", {"size": 3 << 20})
         assert len(result["content"][0]["text"]) == 3 << 20
@@ -184,7 +182,6 @@ async def test_json_instead_of_streams(process: ThirdParty, make_source: MakeSou
 async def test_a_server_with_hidden_tools_shows_and_runs_them(
     process: ThirdParty, make_source: MakeSource
 ) -> None:
-    """T-118, T-44."""
     source = make_source(process.at("chained/mcp"))
     assert "hidden" in {tool.name for tool in await source.list_tools()}
     assert source.forwards

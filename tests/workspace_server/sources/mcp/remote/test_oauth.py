@@ -56,7 +56,7 @@ async def twenty(source: RemoteSource) -> list[Any]:
 async def test_twenty_calls_on_an_expired_token_make_one_refresh(
     oauth: FakeOAuth, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
 ) -> None:
-    """T-113, F49: one retry each, the new tokens are stored."""
+    """One retry each, the new tokens are stored."""
     server = entry(oauth.url, auth="oauth")
     stored(keeper, server, "first", "again")
     oauth.valid, oauth.refresh = {"first"}, {"again"}
@@ -80,7 +80,7 @@ async def test_twenty_calls_on_an_expired_token_make_one_refresh(
 async def test_client_credentials_need_nobody(
     oauth: FakeOAuth, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
 ) -> None:
-    """T-113: from nothing, after expiry, and when 20 calls are refused at once."""
+    """From nothing, after expiry, and when 20 calls are refused at once."""
     source = make_source(oauth.url, **ROBOT, scope="read", around=around)
     assert len(await source.list_tools()) == 1
     assert oauth.grants == {"client_credentials": 1}
@@ -106,7 +106,7 @@ async def test_a_token_that_is_about_to_expire_is_not_used(
 async def test_without_a_way_to_renew_the_user_is_asked_to_log_in(
     oauth: FakeOAuth, keeper: Keeper, around: dict[str, Any], make_source: MakeSource, refresh: str | None
 ) -> None:
-    """T-113: `auth_required`, 47109 with the next step."""
+    """`auth_required`, 47109 with the next step."""
     server = entry(oauth.url, auth="oauth")
     stored(keeper, server, "first", refresh)
     oauth.valid = {"first"}
@@ -154,7 +154,7 @@ async def test_an_authorization_server_that_is_down_is_no_missing_login(
 async def test_credentials_do_not_go_where_a_server_says(
     oauth: FakeOAuth, around: dict[str, Any], make_source: MakeSource, issuer: str
 ) -> None:
-    """SP19: metadata that leads to a forbidden place, or to one without TLS."""
+    """Metadata that leads to a forbidden place, or to one without TLS."""
     oauth.issuer = issuer
     source = make_source(oauth.url, **ROBOT, around=around)
     await source.list_tools()
@@ -165,7 +165,7 @@ async def test_credentials_do_not_go_where_a_server_says(
 async def test_credentials_stay_with_their_issuer(
     oauth: FakeOAuth, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
 ) -> None:
-    """SP18: a server that names another authorization server than before gets nothing."""
+    """A server that names another authorization server than before gets nothing."""
     first = make_source(oauth.url, **ROBOT, around=around)
     await first.list_tools()
     oauth.valid.clear()
@@ -209,7 +209,7 @@ async def test_a_login_stores_tokens_that_a_source_uses(
 
 
 async def test_a_login_that_somebody_else_answers_fails(oauth: FakeOAuth, keeper: Keeper) -> None:
-    """SP18: a wrong state; nothing is stored."""
+    """A wrong state; nothing is stored."""
     browsers: list[asyncio.Task[None]] = []
 
     def open_url(url: str) -> None:

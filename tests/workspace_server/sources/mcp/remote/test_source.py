@@ -29,7 +29,7 @@ def test_the_sdk_is_loaded_with_the_first_connection() -> None:
 
 
 async def test_the_last_list_outlives_server_and_process(make_source: MakeSource, tmp_path: Path) -> None:
-    """T-7, T-110: at once and stale; never for another token or URL."""
+    """At once and stale; never for another token or URL."""
     cache = ListCache(tmp_path)
     async with fake_remote() as remote:
         source = make_source(remote.url, token="a", cache=cache)
@@ -43,14 +43,12 @@ async def test_the_last_list_outlives_server_and_process(make_source: MakeSource
 
 
 async def test_words_for_the_search(fake: FakeRemote, make_source: MakeSource) -> None:
-    """T-43."""
     source = make_source(fake.url, keywords=("tickets", "away"))
     assert source.keywords == ("away", "remote", "tickets")
     assert (source.id, source.namespace, source.kind) == ("remote:away", "away", "remote")
 
 
 async def test_two_entries_with_one_url_are_two_sources(fake: FakeRemote, make_source: MakeSource) -> None:
-    """T-108."""
     sources = [make_source(fake.url), make_source(fake.url)]
     assert all([await source.list_tools() for source in sources])
     assert fake.sessions == 2
@@ -65,7 +63,7 @@ async def test_many_who_ask_at_first_make_one_connection(fake: FakeRemote, make_
 async def test_a_hidden_tool_is_run_by_the_server_that_hides_it(
     fake: FakeRemote, make_source: MakeSource
 ) -> None:
-    """T-118: as `execute_tool`, with the caller's own arguments."""
+    """As `execute_tool`, with the caller's own arguments."""
     fake.tools = [ECHO, {**ECHO, "name": "execute_tool"}, {**ECHO, "name": "tool_search"}]
     source = make_source(fake.url)
     await source.list_tools()
@@ -80,7 +78,6 @@ async def test_a_hidden_tool_is_run_by_the_server_that_hides_it(
 async def test_a_search_that_takes_too_long_is_left_out_with_a_warning(
     fake: FakeRemote, make_source: MakeSource
 ) -> None:
-    """T-44."""
     fake.tools = [{**ECHO, "name": "tool_search"}]
     source = make_source(fake.url)
     assert await source.nested_search("x", 3, 1) is None
@@ -93,7 +90,7 @@ async def test_a_search_that_takes_too_long_is_left_out_with_a_warning(
 
 
 async def test_headers_that_no_longer_fit_are_made_again(fake: FakeRemote, make_source: MakeSource) -> None:
-    """Row C6: on -32020 the list is read again, and the call made once more."""
+    """on -32020 the list is read again, and the call made once more."""
 
     async def mismatch(got: Received) -> web.StreamResponse:
         fake.tools = [{**ECHO, "description": "changed"}]
@@ -108,7 +105,7 @@ async def test_headers_that_no_longer_fit_are_made_again(fake: FakeRemote, make_
 
 
 async def test_status_shows_where_but_not_how(make_source: MakeSource) -> None:
-    """T-109: paths and queries may be secrets."""
+    """Paths and queries may be secrets."""
     async with fake_remote("/hooks/s3cret") as remote:
         source = make_source(f"{remote.url}?key=s3cret", headers={"X-Key": "s3cret"})
         await source.list_tools()

@@ -60,7 +60,7 @@ def _own_certificates() -> Iterator[None]:
 async def test_the_name_is_verified_at_the_judged_address(
     certificate: Path, make_source: MakeSource, monkeypatch: pytest.MonkeyPatch, trusted: bool
 ) -> None:
-    """SP19: server name and Host are the name's; a certificate nobody trusts gets no byte of a request."""
+    """Server name and Host are the name's; a certificate nobody trusts gets no byte of a request."""
     if trusted:
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -107,7 +107,7 @@ async def test_the_older_era_has_a_request_for_each_resource() -> None:
 
 
 async def test_the_newer_era_has_one_request_for_all_of_them() -> None:
-    """M18: opened anew for each change, the old one ended only when there is the new one."""
+    """Opened anew for each change, the old one ended only when there is the new one."""
     heard: list[str] = []
     server = Modern(refused=("x:secret",))
     async with opened(server.wire, heard) as session:
@@ -153,7 +153,7 @@ async def test_an_acknowledgement_of_something_else_is_none_and_ends_nothing(sai
 
 
 async def test_after_a_stream_that_broke_everything_may_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """M18: what happened meanwhile nobody told."""
+    """What happened meanwhile nobody told."""
     monkeypatch.setattr(change_feed, "LISTEN_AGAIN_S", 0.01)
     heard: list[str] = []
     server = Modern()

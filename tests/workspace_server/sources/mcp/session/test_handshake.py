@@ -51,7 +51,7 @@ def probed(answer: Any) -> Wire:
 
 
 async def test_a_server_that_speaks_both_is_spoken_to_in_the_newer_era() -> None:
-    """T-85, over HTTP: there every request says what its client can do."""
+    """Over HTTP: there every request says what its client can do."""
     assert await era_of(probed({"result": DISCOVERED})) == (Era.MODERN, [names.DISCOVER])
 
 
@@ -69,7 +69,6 @@ async def test_a_server_that_speaks_both_is_spoken_to_in_the_newer_era() -> None
     ],
 )
 async def test_whatever_is_no_greeting_of_the_newer_era_leads_to_the_older(answer: Any) -> None:
-    """T-85."""
     era, sent = await era_of(probed(answer))
     assert era is Era.LEGACY
     assert sent == [names.DISCOVER, names.INITIALIZE, names.INITIALIZED]
@@ -91,7 +90,6 @@ async def test_a_server_that_never_answers_the_probe_is_greeted_the_older_way(
     ],
 )
 async def test_a_server_that_will_not_be_asked_is_not_asked_twice(failure: HttpFailure) -> None:
-    """T-113, T-115."""
     wire = probed(failure)
     with pytest.raises(SessionFailed) as caught:
         await era_of(wire)

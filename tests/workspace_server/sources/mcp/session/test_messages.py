@@ -24,7 +24,6 @@ def raw(value: object) -> msgspec.Raw:
 
 
 def test_a_result_keeps_its_bytes() -> None:
-    """T-155."""
     reply = messages.read(b'{"id": 7, "result": { "b":1.0, "a":\t2 }, "jsonrpc":"2.0", "x":null}')
     assert isinstance(reply, Reply)
     assert reply.id == b"7"
@@ -61,7 +60,6 @@ def test_an_error_wins_over_a_result() -> None:
     ],
 )
 def test_messages_are_told_apart(line: bytes, expected: object) -> None:
-    """T-93 to T-95."""
     assert messages.read(line) == expected
 
 
@@ -79,7 +77,6 @@ def test_messages_are_told_apart(line: bytes, expected: object) -> None:
     ],
 )
 def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected: bytes | None) -> None:
-    """T-160."""
     completed = messages.completed(msgspec.Raw(result))
     assert (None if completed is None else jsonrpc.bytes_of(completed)) == expected
 
@@ -93,18 +90,16 @@ def test_a_result_gets_its_type_and_nothing_else_changes(result: bytes, expected
     ],
 )
 def test_a_result_that_others_could_keep_says_that_it_is_old_at_once(result: bytes, expected: bytes) -> None:
-    """M11."""
     completed = messages.completed(msgspec.Raw(result), "resources/read")
     assert completed is not None
     assert jsonrpc.bytes_of(completed) == expected
 
 
 def test_a_resource_that_is_not_there_has_the_code_of_the_newer_era() -> None:
-    """M19, C10."""
     missing = RpcError(-32002, "Resource not found", raw({"uri": "x:y"}))
     translated = messages.translated(missing, "resources/read", Era.LEGACY)
     assert (translated.code, translated.message, translated.data) == (-32602, missing.message, missing.data)
-    assert messages.translated(missing, "tools/call", Era.LEGACY) is missing, "a tool's own number (T-99)"
+    assert messages.translated(missing, "tools/call", Era.LEGACY) is missing, "a tool's own number"
 
 
 def sent(meta: object, era: Era) -> Any:
@@ -135,7 +130,7 @@ BEFORE = {
 
 
 def test_what_belongs_to_a_hop_is_made_anew_for_a_modern_server() -> None:
-    """T-185, M1; what the client wants to be told of is no matter of the hop (M17)."""
+    """What the client wants to be told of is no matter of the hop."""
     meta = sent(BEFORE, Era.MODERN)["_meta"]
     assert meta == {
         f"{META}logLevel": "debug",
@@ -149,7 +144,7 @@ def test_what_belongs_to_a_hop_is_made_anew_for_a_modern_server() -> None:
 
 
 def test_what_belongs_to_a_hop_is_left_out_for_a_legacy_server() -> None:
-    """T-185, section 2.8 of the facts: the keys mean nothing there."""
+    """Section 2.8 of the facts: the keys mean nothing there."""
     assert sent(BEFORE, Era.LEGACY)["_meta"] == {
         "traceparent": "00-1",
         "acme/x": {"deep": [1]},
@@ -159,14 +154,12 @@ def test_what_belongs_to_a_hop_is_left_out_for_a_legacy_server() -> None:
 
 
 def test_state_and_answers_are_passed_on_to_whom_they_mean_something() -> None:
-    """T-160."""
     params = sent({}, Era.MODERN)
     assert (params["name"], params["requestState"], params["inputResponses"]) == ("tool", "s", {"k": 1})
     assert set(sent({}, Era.LEGACY)) == {"name", "arguments"}
 
 
 def test_junk_is_kept_short_and_clean() -> None:
-    """T-93, T-17."""
     junk = Junk()
     for n in range(7):
         junk.add(b"\x1b[31mred\x00 %d " % n + b"x" * 10_000 + b"\xff", 0.0)
@@ -177,7 +170,6 @@ def test_junk_is_kept_short_and_clean() -> None:
 
 @pytest.mark.parametrize(("apart_s", "flooded"), [(0.05, True), (0.07, False)])
 def test_a_flood_is_more_than_a_thousand_lines_in_a_minute(apart_s: float, flooded: bool) -> None:
-    """T-93."""
     junk = Junk()
     told = [junk.add(b"x", n * apart_s) for n in range(1_500)]
     assert junk.flooded is flooded

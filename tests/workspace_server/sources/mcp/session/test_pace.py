@@ -11,7 +11,7 @@ from workspace_server.sources.mcp.session.pace import BURST_S, BYTE_S, MESSAGE_S
 
 @pytest.mark.parametrize("size", [0, 100, 100_000, 32 * 2**20])
 async def test_a_flood_rests_nine_tenths_of_the_time(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
-    """T-93, T-107: whatever the size of its messages, and never long after a short burst."""
+    """Whatever the size of its messages, and never long after a short burst."""
     rests: list[float] = []
 
     async def sleep(seconds: float) -> None:

@@ -16,7 +16,6 @@ def page(entries: list[object], cursor: object = None) -> msgspec.Raw:
 
 
 def test_pages_are_followed_to_the_end() -> None:
-    """T-110."""
     pages = Pages("tools")
     assert pages.take(page([1, 2], "next")) == "next"
     assert pages.take(page([3], "")) == ""
@@ -26,7 +25,6 @@ def test_pages_are_followed_to_the_end() -> None:
 
 
 def test_a_list_is_cut_at_two_thousand_entries() -> None:
-    """T-16, MO7."""
     pages = Pages("tools")
     assert pages.take(page(list(range(10_000)), "more")) is None
     assert len(pages.entries) == 2_000
@@ -40,7 +38,6 @@ def test_exactly_two_thousand_entries_are_not_cut() -> None:
 
 
 def test_a_list_is_cut_at_four_mebibytes() -> None:
-    """T-16."""
     pages = Pages("tools")
     for n in range(5):
         cursor = pages.take(page(["x" * 2**20], str(n)))
@@ -50,14 +47,12 @@ def test_a_list_is_cut_at_four_mebibytes() -> None:
 
 
 def test_cursors_that_go_in_circles_end_the_list() -> None:
-    """T-16."""
     pages = Pages("tools")
     assert [pages.take(page([n], cursor)) for n, cursor in enumerate("aba")] == ["a", "b", None]
     assert pages.truncated is not None
 
 
 def test_there_are_at_most_fifty_pages() -> None:
-    """T-16."""
     pages = Pages("tools")
     taken = [pages.take(page([n], str(n))) for n in range(50)]
     assert taken[48:] == ["48", None]

@@ -137,7 +137,6 @@ async def answered(busy: Busy, *identities: str) -> list[Any]:
 
 
 async def test_the_one_client_that_is_served_is_asked_and_its_bytes_are_the_answer() -> None:
-    """T-86."""
     busy, caller = Busy(), Caller()
     async with calling(busy, caller):
         busy.ask("a")
@@ -147,7 +146,6 @@ async def test_the_one_client_that_is_served_is_asked_and_its_bytes_are_the_answ
 
 
 async def test_what_we_can_do_is_declared_once() -> None:
-    """T-86."""
     busy = Busy()
     async with calling(busy):
         declared = busy.wire.last(names.INITIALIZE)["params"]["capabilities"]
@@ -156,7 +154,6 @@ async def test_what_we_can_do_is_declared_once() -> None:
 
 @pytest.mark.parametrize("method", [names.ELICIT, names.SAMPLE, "something/else"])
 async def test_without_a_call_nobody_is_asked(method: str) -> None:
-    """T-86."""
     busy = Busy()
     async with calling(busy):
         busy.ask("a", method)
@@ -259,7 +256,7 @@ async def test_the_stream_says_whom_it_concerns() -> None:
     st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=6),
 )
 def test_nobody_is_ever_asked_for_another(names_of: list[str], questions: Sequence[tuple[int, bool]]) -> None:
-    """T-86: by stream exactly its client; without, only where all calls under way are one caller's."""
+    """By stream exactly its client; without, only where all calls under way are one caller's."""
 
     async def run() -> None:
         busy, callers = Busy(), [Caller(name) for name in names_of]
@@ -291,7 +288,6 @@ def test_nobody_is_ever_asked_for_another(names_of: list[str], questions: Sequen
 async def test_roots_are_the_clients_where_it_has_some_and_else_the_workspace(
     callers: list[Caller], theirs: bool
 ) -> None:
-    """T-86."""
     busy = Busy()
     async with calling(busy, *callers) as session:
         busy.ask("a", names.ROOTS_LIST)
@@ -354,7 +350,7 @@ async def test_a_question_too_large_to_be_kept_is_refused() -> None:
 
 
 async def test_a_server_that_asks_while_it_is_greeted_gets_the_workspace_and_asks_nobody() -> None:
-    """T-86: there is no client yet whom it could mean."""
+    """There is no client yet whom it could mean."""
     answers: list[Message] = []
 
     def serve(wire: Wire, message: Message) -> None:
@@ -396,7 +392,7 @@ def levels(caller: Caller) -> list[str]:
     ],
 )
 async def test_log_messages_reach_the_client_that_wants_them(wish: str | None, heard: list[str]) -> None:
-    """M17; all of them are kept for status."""
+    """All of them are kept for status."""
     busy, caller = Busy(LOGGING), Caller(meta={} if wish is None else {names.META_LOG_LEVEL: wish})
     async with calling(busy, caller) as made:
         for level in ("debug", "warning", "emergency", "unheard of"):

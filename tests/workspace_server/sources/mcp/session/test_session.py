@@ -70,7 +70,6 @@ async def settled(rounds: int = 5) -> None:
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
 async def test_any_legacy_revision_is_accepted(revision: str) -> None:
-    """T-85."""
     wire = Wire(greeting={**GREETING, "protocolVersion": revision})
     async with opened(wire) as made:
         assert (made.greeting.era, made.greeting.revision) == (Era.LEGACY, revision)
@@ -107,7 +106,7 @@ def modern_only(code: int) -> Any:
 
 @pytest.mark.parametrize("code", [-32022, -32601, -32602, -32600])
 async def test_a_modern_only_server_is_served_in_its_own_way(code: int) -> None:
-    """T-85, T-160: recognised by its refusal of `initialize`; asked to tell of changes; nothing unspliced."""
+    """Recognised by its refusal of `initialize`; asked to tell of changes; nothing unspliced."""
     wire = Wire(modern_only(code), greeting={})
     async with opened(wire) as made:
         await settled()
@@ -161,7 +160,6 @@ async def test_a_connection_that_ends_during_the_handshake_is_no_session() -> No
 
 
 async def test_silence_is_no_session_and_initialize_is_not_cancelled() -> None:
-    """T-85, L18."""
     wire = Wire(lambda *_: None, greeting={})
     with pytest.raises(SessionFailed, match=r"within 0\.05 s"):
         async with opened(wire, timeout_s=0.05):
@@ -174,7 +172,7 @@ async def test_silence_is_no_session_and_initialize_is_not_cancelled() -> None:
 
 
 async def test_progress_reaches_the_call_it_belongs_to_with_the_callers_token() -> None:
-    """T-91, T-185: two callers with one token, and one that wants none."""
+    """Two callers with one token, and one that wants none."""
     waiting: list[Message] = []
 
     def serve(wire: Wire, message: Message) -> None:
@@ -218,7 +216,7 @@ async def test_progress_reaches_the_call_it_belongs_to_with_the_callers_token() 
     [(1, rpc.MAX_PROGRESS), (rpc.MAX_PROGRESS_BYTES // 4, 3), (rpc.MAX_PROGRESS_BYTES, 1)],
 )
 async def test_a_slow_caller_holds_up_nobody_else_and_hoards_nothing(length: int, most: int) -> None:
-    """T-6, T-91: its surplus progress is dropped, its answer is not."""
+    """Its surplus progress is dropped, its answer is not."""
     total = 2_000 if length == 1 else 2 * most + 2
     asked: list[Message] = []
     gate = asyncio.Event()
@@ -250,7 +248,7 @@ async def test_a_slow_caller_holds_up_nobody_else_and_hoards_nothing(length: int
 
 
 async def test_a_caller_that_has_gone_cancels_its_call() -> None:
-    """T-102, T-185: its progress cannot be told any more."""
+    """Its progress cannot be told any more."""
 
     def serve(wire: Wire, message: Message) -> None:
         if message["method"] == "tools/call":
@@ -269,7 +267,6 @@ async def test_a_caller_that_has_gone_cancels_its_call() -> None:
 
 
 async def test_a_cancelled_call_tells_the_server_and_its_late_answer_reaches_nobody() -> None:
-    """T-102, F23."""
     wire = Wire()
     async with opened(wire) as made:
         task = asyncio.create_task(made.call("t", context()))
@@ -296,7 +293,6 @@ async def test_a_deadline_of_ones_own_is_a_timed_out_call() -> None:
 
 
 async def test_ids_are_integers_from_one_and_never_again_the_same() -> None:
-    """T-84."""
     wire = Wire(lambda wire, message: wire.answer(message, DONE) if "id" in message else None)
     async with opened(wire) as made:
         for _ in range(3):
@@ -308,8 +304,6 @@ async def test_ids_are_integers_from_one_and_never_again_the_same() -> None:
 
 
 async def test_a_request_of_any_kind_can_be_sent() -> None:
-    """T-119 stands on this."""
-
     def serve(wire: Wire, message: Message) -> None:
         if message.get("method") == "prompts/get":
             wire.answer(message, {"messages": [message["params"]]})
@@ -325,8 +319,6 @@ async def test_a_request_of_any_kind_can_be_sent() -> None:
 
 
 async def test_all_pages_are_asked_for() -> None:
-    """T-110."""
-
     def serve(wire: Wire, message: Message) -> None:
         if message["method"] == "tools/list":
             cursor = int(message["params"].get("cursor", 0))
@@ -377,7 +369,7 @@ async def test_a_list_that_cannot_be_had(answer: Message, expected: Any) -> None
 )
 @pytest.mark.parametrize("identity", [7, "seven"])
 async def test_requests_of_the_server_are_answered(asked: str, expected: Message, identity: object) -> None:
-    """T-86, MO9, L19: under the server's own id, also when it is one of ours."""
+    """Under the server's own id, also when it is one of ours."""
     wire = Wire()
     async with opened(wire, root="/project/a b/é#?") as made:
         wire.say({"id": identity, "method": asked, "params": {}})
@@ -387,7 +379,7 @@ async def test_requests_of_the_server_are_answered(asked: str, expected: Message
 
 
 async def test_a_server_that_asks_without_reading_answers_is_not_answered_for_ever() -> None:
-    """T-104: what waits to be written is bounded."""
+    """What waits to be written is bounded."""
     wire = Wire()
     async with opened(wire) as made:
         stuck = asyncio.Event()
@@ -406,7 +398,7 @@ async def test_a_server_that_asks_without_reading_answers_is_not_answered_for_ev
 
 
 async def test_changes_are_told_once_in_a_while() -> None:
-    """T-107; so few that nothing rests meanwhile."""
+    """So few that nothing rests meanwhile."""
     heard = Heard()
     wire = Wire()
     async with opened(wire, heard):
@@ -424,7 +416,6 @@ async def test_changes_are_told_once_in_a_while() -> None:
 
 
 async def test_log_messages_are_kept_cleaned_and_few() -> None:
-    """T-17, T-185."""
     wire = Wire()
     async with opened(wire) as made:
         for n in range(50):
@@ -438,7 +429,7 @@ async def test_log_messages_are_kept_cleaned_and_few() -> None:
 async def test_a_modern_stream_of_changes_that_breaks_is_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """M18: what changed meanwhile nobody told, so the list counts as changed."""
+    """What changed meanwhile nobody told, so the list counts as changed."""
     monkeypatch.setattr(change_feed, "LISTEN_AGAIN_S", 0.01)
     heard = Heard()
     wire = Wire(modern_only(-32601), greeting={})
@@ -456,7 +447,6 @@ async def test_a_modern_stream_of_changes_that_breaks_is_opened_again(
 
 
 async def test_the_end_of_the_connection_fails_every_call_and_is_told_once() -> None:
-    """T-103."""
     heard = Heard()
     wire = Wire()
     async with opened(wire, heard) as made:
@@ -487,7 +477,7 @@ async def test_a_session_that_is_closed_ends_its_calls_and_tells_nobody() -> Non
 
 
 async def test_a_message_that_cannot_be_written_ends_the_session() -> None:
-    """T-104: the sender's was not delivered, the others' may have been."""
+    """The sender's was not delivered, the others' may have been."""
     heard = Heard()
     wire = Wire()
     async with opened(wire, heard) as made:

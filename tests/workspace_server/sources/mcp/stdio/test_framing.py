@@ -13,7 +13,6 @@ from workspace_server.sources.mcp.stdio.framing import Lines, one_line
 
 @given(st.lists(st.binary().map(lambda b: b.replace(b"\n", b"").replace(b"\r", b"")), max_size=8), st.data())
 def test_lines_are_the_same_however_the_bytes_are_cut(lines: list[bytes], data: st.DataObject) -> None:
-    """T-84."""
     stream = b"".join(line + data.draw(st.sampled_from([b"\n", b"\r\n"])) for line in lines) + b"rest"
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     collector = Lines()
@@ -26,7 +25,6 @@ def test_lines_are_the_same_however_the_bytes_are_cut(lines: list[bytes], data: 
 
 
 def test_a_line_over_the_cap_ends_it_and_the_lines_before_it_count() -> None:
-    """T-96."""
     lines = Lines(max_line=5)
     assert lines.feed(b"12345\n1234") == [b"12345"]
     assert not lines.overflowed
@@ -42,7 +40,7 @@ def test_a_whole_line_over_the_cap_is_none_either() -> None:
 
 
 def test_time_grows_with_the_bytes_and_no_faster() -> None:
-    """T-96, F35: 32 MiB as a pipe cuts them; quadratic would take minutes."""
+    """32 MiB as a pipe cuts them; quadratic would take minutes."""
     lines, chunk = Lines(), b"x" * 65_536
     began = time.thread_time()
     for _ in range(511):
@@ -52,5 +50,4 @@ def test_time_grows_with_the_bytes_and_no_faster() -> None:
 
 
 def test_a_message_is_one_line_whatever_its_white_space() -> None:
-    """T-84."""
     assert one_line(b'{\r\n "a": "x\\ny"\n}') == b'{   "a": "x\\ny" }\n'

@@ -58,7 +58,7 @@ EVERY_KIND = (
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_the_sdks_server_answers_through_us_as_it_does_directly(tmp_path: Path, era: Any) -> None:
-    """T-85, T-98, T-155, T-160, T-17, T-185: definitions, results of every kind, errors, progress, pages."""
+    """Definitions, results of every kind, errors, progress, pages."""
     command = stdio_command(f"--{era}", "--page-size=3")
     async with direct(command, era) as server, stdio_source(command, tmp_path, patience=Patience()) as source:
         expected = {one["name"]: one for one in await server.definitions()}
@@ -90,7 +90,7 @@ async def test_the_sdks_server_answers_through_us_as_it_does_directly(tmp_path: 
 
 
 async def test_a_known_list_is_offered_without_starting_anything(tmp_path: Path) -> None:
-    """T-7, T-83: marked until the first call starts the server and the list is refreshed."""
+    """Marked until the first call starts the server and the list is refreshed."""
     cache = ListCache(tmp_path / "lists")
     names = tmp_path / "names"
     names.write_text("old")
@@ -116,7 +116,6 @@ async def test_a_known_list_is_offered_without_starting_anything(tmp_path: Path)
 
 
 async def test_the_list_of_another_configuration_is_not_used(tmp_path: Path) -> None:
-    """T-7."""
     cache = ListCache(tmp_path / "lists")
     async with stdio_source("serve(echo)", tmp_path, cache=cache, env={"LMTB_TEST_MARK": "one"}) as source:
         await source.list_tools()
@@ -126,7 +125,7 @@ async def test_the_list_of_another_configuration_is_not_used(tmp_path: Path) -> 
 
 
 async def test_a_changed_definition_is_offered_and_told(tmp_path: Path) -> None:
-    """T-19, T-3: the change comes with `list_changed`."""
+    """The change comes with `list_changed`."""
     body = """
         def call(m):
             tools[0]["description"] = "now this"
@@ -144,7 +143,6 @@ async def test_a_changed_definition_is_offered_and_told(tmp_path: Path) -> None:
 
 
 async def test_a_list_that_fails_keeps_the_old_one_and_calls_go_through(tmp_path: Path) -> None:
-    """T-4."""
     body = """
         asked = []
         def listed(m):
@@ -172,7 +170,6 @@ async def test_a_list_that_fails_keeps_the_old_one_and_calls_go_through(tmp_path
 
 
 async def test_all_clients_of_the_workspace_share_one_process(tmp_path: Path) -> None:
-    """T-83."""
     async with stdio_source(PID, tmp_path) as source:
         assert await text(source, caller="a") == await text(source, caller="b")
 
@@ -200,7 +197,7 @@ async def test_each_call_has_a_process_of_its_own_that_ends_with_it(tmp_path: Pa
 
 
 async def test_a_process_of_a_call_ends_with_the_call_that_is_given_up(tmp_path: Path) -> None:
-    """T-90: cancelled in the middle."""
+    """Cancelled in the middle."""
     body = "def call(m): sys.stderr.write('called\\n'); sys.stderr.flush(); time.sleep(60)\nserve(call)"
     patience = Patience(start_s=5, polite_s=0.05, term_s=0.05)
     async with stdio_source(body, tmp_path, sharing="call", patience=patience) as source:
@@ -217,7 +214,7 @@ async def test_a_process_of_a_call_ends_with_the_call_that_is_given_up(tmp_path:
 
 
 async def test_a_server_that_comes_up_at_the_second_try_is_found_by_a_refresh(tmp_path: Path) -> None:
-    """T-89, T-101: the program was missing; a person says try again."""
+    """The program was missing; a person says try again."""
     path = tmp_path / "server"
     async with stdio_source((str(path),), tmp_path) as source:
         assert await source.list_tools() == ()
@@ -234,7 +231,7 @@ async def test_a_server_that_comes_up_at_the_second_try_is_found_by_a_refresh(tm
 
 
 async def test_a_crash_loop_shows_the_last_words(tmp_path: Path) -> None:
-    """T-88, T-89: 20 lines of standard error."""
+    """20 lines of standard error."""
     from workspace_server.sources.mcp import restart
 
     body = """
@@ -254,7 +251,6 @@ async def test_a_crash_loop_shows_the_last_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
 async def test_closing_is_final_and_may_be_repeated(tmp_path: Path, sharing: Any) -> None:
-    """T-90."""
     async with stdio_source("serve(echo)", tmp_path, patience=QUICK, sharing=sharing) as source:
         await source.list_tools()
         starts = source.status()["restarts"]
@@ -271,7 +267,7 @@ async def test_closing_is_final_and_may_be_repeated(tmp_path: Path, sharing: Any
 async def test_closing_in_the_middle_of_anything_leaves_nothing(
     tmp_path: Path, sharing: Any, after_s: float
 ) -> None:
-    """T-90: while it starts, shakes hands, lists, is called, ends; `stdio_source` looks at what is left."""
+    """While it starts, shakes hands, lists, is called, ends; `stdio_source` looks at what is left."""
     patience = Patience(start_s=5, polite_s=0.05, term_s=0.05)
     async with stdio_source("serve(echo)", tmp_path, sharing=sharing, patience=patience) as source:
         under_way: list[asyncio.Task[Any]] = [
@@ -290,7 +286,7 @@ async def test_closing_in_the_middle_of_anything_leaves_nothing(
 async def test_whoever_lists_whenever_told_to_does_not_run_in_circles(
     tmp_path: Path, sharing: Any, command: Any
 ) -> None:
-    """T-89, F39: the registry lists a source again whenever that says something is new."""
+    """The registry lists a source again whenever that says something is new."""
     async with stdio_source(command, tmp_path, sharing=sharing) as source:
         lists: list[asyncio.Task[Any]] = []
         source.watch(lambda: lists.append(asyncio.create_task(source.list_tools())))
@@ -308,7 +304,7 @@ async def test_whoever_lists_whenever_told_to_does_not_run_in_circles(
 async def test_standard_error_is_in_the_log_without_what_was_set_for_the_server(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """T-105, SE4: `lmtb logs --server` shows it."""
+    """`lmtb logs --server` shows it."""
     body = 'print("connecting with", os.environ["KEY"], file=sys.stderr, flush=True)\nserve(echo)'
     async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
         await source.list_tools()
@@ -319,7 +315,7 @@ async def test_standard_error_is_in_the_log_without_what_was_set_for_the_server(
 
 
 async def test_first_call_waits_until_a_server_knows_its_roots(tmp_path: Path) -> None:
-    """T-86: some servers ask after the handshake, and refuse everything until they took the answer in."""
+    """Some servers ask after the handshake, and refuse everything until they took the answer in."""
     body = """
     ready = [float("inf")]
     def heard(m):
@@ -338,7 +334,7 @@ async def test_first_call_waits_until_a_server_knows_its_roots(tmp_path: Path) -
 
 
 async def test_last_words_of_a_server_say_why_it_ended(tmp_path: Path) -> None:
-    """T-88: the code alone helps nobody; what was set for the server is not quoted."""
+    """The code alone helps nobody; what was set for the server is not quoted."""
     body = 'print("fatal: no repository,", os.environ["KEY"], file=sys.stderr, flush=True)\nsys.exit(3)'
     async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
         await source.list_tools()

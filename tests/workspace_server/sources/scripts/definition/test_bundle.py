@@ -1,4 +1,4 @@
-"""The content of a folder, read once (T-63)."""
+"""The content of a folder, read once."""
 
 from __future__ import annotations
 

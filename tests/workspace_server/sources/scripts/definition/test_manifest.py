@@ -1,4 +1,4 @@
-"""What a `tool.toml` may say (the table of group F)."""
+"""What a `tool.toml` may say."""
 
 from __future__ import annotations
 
@@ -180,7 +180,6 @@ def test_unknown_keys_are_noted_and_change_nothing() -> None:
     ],
 )  # fmt: skip
 def test_a_file_that_is_not_in_order_is_no_tool_and_says_why(text: str, word: str) -> None:
-    """T-61."""
     assert word in reason(text)
 
 
@@ -195,7 +194,6 @@ def test_a_huge_or_deeply_nested_file_is_no_tool() -> None:
 
 @pytest.mark.parametrize("name", ["PATH", "PYTHONPATH", "NODE_OPTIONS", "LD_PRELOAD", "DYLD_X", "GIT_SSH"])
 def test_workspace_files_cannot_set_variables_that_load_code(name: str) -> None:
-    """TR8."""
     text = f'{LEAST}[env]\n{name} = "x"'
     assert name in reason(text)
     assert isinstance(parsed(text, of_workspace=False), Manifest)

@@ -1,4 +1,4 @@
-"""The schema that clients see (T-67)."""
+"""The schema that clients see."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ def manifest(text: str) -> Manifest:
 
 
 def test_generated_schema_keeps_file_order_and_says_what_is_required() -> None:
-    """T-67, T-203."""
     text = '[parameters.b]\ntype = "number"\nrequired = true\n[parameters.a]\ntype = "string"\nrequired = true\n[parameters.c]\ntype = "object"\n'
     expected = (
         '{"type": "object", "properties": {"b": {"type": "number"}, "a": {"type": "string"}, '

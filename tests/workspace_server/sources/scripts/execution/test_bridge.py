@@ -1,4 +1,4 @@
-"""The tools of the workspace for a running script (T-78, T-192)."""
+"""The tools of the workspace for a running script."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_script_lists_finds_and_calls_tools(tmp_path: Path) -> None:
 
 
 async def test_scripts_call_scripts_in_one_place_and_not_for_ever(tmp_path: Path) -> None:
-    """T-78, T-192: with a single place for running scripts, and a depth that ends."""
+    """With a single place for running scripts, and a depth that ends."""
     async with script_source(tmp_path, slots=Slots(1, 5)) as scripts:
         scripts.write("t", "import lmtb_tool as t\nt.return_object([t.get('depth'), t.call_tool('t', {})])\n")
         outcome = await scripts.call("t", CallContext(toolbox=_nested(scripts, 2)), depth=1)

@@ -1,4 +1,4 @@
-"""Bundles written out privately: what was looked at is what runs (T-63, TR7)."""
+"""Bundles written out privately: what was looked at is what runs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_nothing_is_placed_after_the_end(materials: Materials) -> None:
 def test_of_a_file_that_flips_only_trusted_bytes_are_ever_placed(
     tmp_path: Path, materials: Materials
 ) -> None:
-    """T-63, TR7: a file flipped a thousand times between looks, 0 unapproved runs."""
+    """A file flipped a thousand times between looks, 0 unapproved runs."""
     root = tmp_path / "project"
     good, evil = b"print('good')\n", b"print('evil')\n"
     script = write_tool(root / "tools", "a", good) / "script.py"

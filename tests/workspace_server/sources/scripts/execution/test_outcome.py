@@ -1,4 +1,4 @@
-"""From what a script left behind to its result (T-72 to T-76)."""
+"""From what a script left behind to its result."""
 
 from __future__ import annotations
 
@@ -33,7 +33,6 @@ def left(value: Any, **members: Any) -> Ended:
 
 
 def test_an_exception_beats_a_value_which_beats_output() -> None:
-    """T-72."""
     raised = left({"raised": "ValueError: x (script.py, line 3)"}, code=1, stdout=b"out")
     assert result(raised).text == "Error: ValueError: x (script.py, line 3)"
     failed = left({"text": "value"}, code=3, stdout=b"out")
@@ -50,7 +49,6 @@ def test_output_loses_its_last_newline_only(stdout: bytes, text: str) -> None:
 
 
 def test_an_object_is_text_and_structured_content() -> None:
-    """T-71."""
     found = result(left({"object": {"ä": [1, 2.5]}}))
     assert (found.text, found.structured) == ('{"ä": [1, 2.5]}', {"ä": [1, 2.5]})
 
@@ -62,7 +60,6 @@ def test_a_returned_error_is_an_error_and_says_so_once() -> None:
 
 
 def test_failure_carries_exit_code_and_the_end_of_standard_error() -> None:
-    """T-74."""
     found = result(Ended(3, b"out", stderr=("one", "two")))
     assert found.text == "Error: exit code 3\none\ntwo"
     assert found.meta[META_EXIT_CODE] == 3
@@ -78,12 +75,10 @@ def test_a_signal_is_named(code: int, name: str) -> None:
 
 
 def test_standard_error_of_a_success_is_not_in_the_result() -> None:
-    """T-74."""
     assert result(Ended(0, b"out", stderr=("warning",))).text == "out"
 
 
 def test_cut_output_says_how_much_is_missing() -> None:
-    """T-76."""
     found = result(Ended(0, "aé".encode()[:-1], dropped=7))
     assert found.text == "a\n[truncated: 7 bytes dropped]"
     assert found.meta[META_TRUNCATED] is True
@@ -91,21 +86,18 @@ def test_cut_output_says_how_much_is_missing() -> None:
 
 @pytest.mark.parametrize("content", [b"{", b"[1]", b'"x"', b'{"object": NaN}', b"\xff", b"[" * 100_000])
 def test_a_result_that_is_no_json_is_an_error_that_names_the_tool(content: bytes) -> None:
-    """T-159."""
     found = result(Ended(0, b"out", result=content))
     assert found.is_error
     assert "t left a result" in found.text
 
 
 def test_half_characters_and_control_characters_never_reach_the_wire() -> None:
-    """T-76, T-156."""
     found = encode_result(result(Ended(0, result=b'{"object": {"a": "\\ud800"}}')))
     assert found["structuredContent"] == {"a": "\ufffd"}
     assert encode_result(result(Ended(0, b"\x1b[31mred\x1b[0m\0\xff\n")))["content"][0]["text"] == "red\ufffd"
 
 
 def test_too_large_a_result_is_refused() -> None:
-    """T-159."""
     found = outcome(TOOL, Ended(0, result=b" " * (MAX_RESULT + 1)))
     assert isinstance(found, Refusal)
     assert found.reason is Reason.RESPONSE_TOO_LARGE
@@ -115,13 +107,11 @@ def test_too_large_a_result_is_refused() -> None:
     "ended", [Ended(0, b'{"a": 1}\n'), left({"text": '{"a": 1}'}), left({"object": {"a": 1}})]
 )
 def test_a_promised_shape_is_read_from_any_kind_of_result(ended: Ended) -> None:
-    """T-72."""
     assert result(ended, SHAPED).structured == {"a": 1}
 
 
 @pytest.mark.parametrize("ended", [Ended(0, b"plain"), left({"text": "NaN"}), Ended(0, b'{"a"', dropped=3)])
 def test_what_is_no_json_breaks_the_promise_of_a_shape(ended: Ended) -> None:
-    """T-72."""
     found = result(ended, SHAPED)
     assert found.is_error
     assert found.structured is None

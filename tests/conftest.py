@@ -12,7 +12,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from support.manager import RunningManager, running_manager
+from support.processes.manager_in_process import RunningManager, running_manager
 
 # The suite tries the same few examples each time; `--hypothesis-profile thorough` looks for new ones.
 settings.register_profile(

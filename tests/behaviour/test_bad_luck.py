@@ -10,8 +10,8 @@ import pytest
 from aiohttp import ClientSession
 
 from manager.supervision import workspaces
-from support.front_door import LegacyClient
-from support.manager import RunningManager, make_project
+from support.clients.raw_clients import LegacyClient
+from support.processes.manager_in_process import RunningManager, make_project
 
 
 def a_link(root: Path, elsewhere: Path) -> None:

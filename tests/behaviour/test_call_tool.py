@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from protocol import headers, names
-from support.front_door import Client
-from support.scene import Scene, scene
-from support.scripted_upstream import ScriptedUpstream, result
+from support.clients.raw_clients import Client
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_workspace_server import ScriptedUpstream, result
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from protocol import headers, names, sse
-from support.front_door import EVENTS, JSON, LegacyClient
-from support.patience import within
-from support.scene import Scene, scene
-from support.scripted_upstream import event, held, never, result, stream
+from support.clients.raw_clients import EVENTS, JSON, LegacyClient
+from support.processes.timeouts import within
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_workspace_server import event, held, never, result, stream
 
 PROGRESS = {"jsonrpc": "2.0", "method": names.PROGRESS, "params": {"progressToken": 1, "progress": 1}}
 STARTED = stream(event(PROGRESS), None)

@@ -14,10 +14,10 @@ import pytest
 from aiohttp import ClientSession, UnixConnector
 
 from manager.client import Control, ControlRefusal
-from support.front_door import LegacyClient
-from support.manager import RunningManager, make_project
-from support.patience import within
-from support.scripted_upstream import ScriptedUpstream
+from support.clients.raw_clients import LegacyClient
+from support.processes.manager_in_process import RunningManager, make_project
+from support.processes.timeouts import within
+from support.servers.scripted_workspace_server import ScriptedUpstream
 
 
 @pytest.fixture(params=["socket", "port"])

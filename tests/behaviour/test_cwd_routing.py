@@ -18,10 +18,10 @@ from yarl import URL
 
 from manager.routing.workspace.workspace_id import workspace_id
 from protocol import headers, names
-from support.front_door import LegacyClient, ModernClient
-from support.manager import RunningManager, make_project, running_manager
-from support.scene import raw_http
-from support.scripted_upstream import ScriptedUpstream
+from support.clients.raw_clients import LegacyClient, ModernClient
+from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.projects.registered_scene import raw_http
+from support.servers.scripted_workspace_server import ScriptedUpstream
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 NOWHERE = None

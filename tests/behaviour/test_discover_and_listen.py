@@ -16,12 +16,12 @@ from mcp_types.methods import validate_server_result
 
 from manager.answers import greeting
 from protocol import headers, names
-from support.front_door import EVENTS, LegacyClient, ModernClient
-from support.manager import RunningManager, make_project, running_manager
-from support.modern import REVISION, events
-from support.patience import within
-from support.scene import scene
-from support.scripted_upstream import event, stream
+from support.clients.raw_clients import EVENTS, LegacyClient, ModernClient
+from support.clients.stateless_requests import REVISION, events
+from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.timeouts import within
+from support.projects.registered_scene import scene
+from support.servers.scripted_workspace_server import event, stream
 
 INITIALIZE = {
     "protocolVersion": "2025-06-18",

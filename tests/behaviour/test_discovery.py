@@ -13,9 +13,9 @@ from aiohttp import web
 
 from manager.answers import catalog
 from protocol import names
-from support.patience import within
-from support.scene import Scene, scene
-from support.scripted_upstream import Received, result
+from support.processes.timeouts import within
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_workspace_server import Received, result
 
 EXAMPLE = {
     "type": "object",

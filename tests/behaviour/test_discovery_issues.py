@@ -10,9 +10,18 @@ from typing import Any
 import pytest
 
 from protocol import names
-from support.front_door import LegacyClient
-from support.scene import Scene, scene
-from support.scripted_upstream import Play, broken_off, error, event, fixed, never, result, stream
+from support.clients.raw_clients import LegacyClient
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_workspace_server import (
+    Play,
+    broken_off,
+    error,
+    event,
+    fixed,
+    never,
+    result,
+    stream,
+)
 
 MESSAGES = {
     "TOOLS_LIST_FETCH_FAILED": "tools/list could not be fetched",

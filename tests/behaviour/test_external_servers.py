@@ -14,9 +14,9 @@ import pytest
 from aiohttp import ClientSession, UnixConnector
 
 from protocol import headers, names
-from support.front_door import LegacyClient
-from support.manager import RunningManager, make_project, manager_paths, running_manager
-from support.scripted_upstream import ScriptedUpstream
+from support.clients.raw_clients import LegacyClient
+from support.processes.manager_in_process import RunningManager, make_project, manager_paths, running_manager
+from support.servers.scripted_workspace_server import ScriptedUpstream
 
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
 

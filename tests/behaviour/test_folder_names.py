@@ -12,9 +12,9 @@ from yarl import URL
 
 from manager.routing.workspace.workspace_id import workspace_id
 from protocol import headers, names
-from support.front_door import LegacyClient
-from support.manager import RunningManager, make_project
-from support.modern import body_of, headers_of
+from support.clients.raw_clients import LegacyClient
+from support.clients.stateless_requests import body_of, headers_of
+from support.processes.manager_in_process import RunningManager, make_project
 
 NAMES = ["a b", "a%20b", "100%", "c++", "q&a=1", "#1", "réf", "a;b"]
 

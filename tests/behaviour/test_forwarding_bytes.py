@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from protocol import headers, names
-from support.front_door import EVENTS, JSON, Answer
-from support.scene import Scene, scene
-from support.scripted_upstream import Received, error, event, fixed, result, stream
+from support.clients.raw_clients import EVENTS, JSON, Answer
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_workspace_server import Received, error, event, fixed, result, stream
 
 META = (
     b'"io.modelcontextprotocol/protocolVersion": "2026-07-28",'

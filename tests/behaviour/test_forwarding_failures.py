@@ -12,10 +12,20 @@ import pytest
 from aiohttp import ClientPayloadError
 
 from protocol import names
-from support.front_door import EVENTS, JSON, Client
-from support.patience import within
-from support.scene import Scene, scene
-from support.scripted_upstream import Play, broken_off, cut, event, fixed, held, never, result, stream
+from support.clients.raw_clients import EVENTS, JSON, Client
+from support.processes.timeouts import within
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_workspace_server import (
+    Play,
+    broken_off,
+    cut,
+    event,
+    fixed,
+    held,
+    never,
+    result,
+    stream,
+)
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 PROGRESS = {"jsonrpc": "2.0", "method": names.PROGRESS, "params": {"progressToken": 1, "progress": 1}}

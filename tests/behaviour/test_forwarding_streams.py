@@ -12,10 +12,10 @@ from aiohttp import ClientError, web
 
 from manager.forwarding.answer import COLLECTED
 from protocol import names
-from support.event_stream import next_event
-from support.front_door import BOTH, EVENTS, JSON
-from support.scene import Scene, scene
-from support.scripted_upstream import Received, cut, event, result, stream
+from support.clients.raw_clients import BOTH, EVENTS, JSON
+from support.http.event_stream import next_event
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_workspace_server import Received, cut, event, result, stream
 
 RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","content":[],"n":1.10}}'
 MODERN_PART = b'"resultType":"complete",'

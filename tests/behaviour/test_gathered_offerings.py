@@ -17,11 +17,11 @@ import pytest_asyncio
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
 
 from protocol import names
-from support.front_door import Client
-from support.patience import within
-from support.third_party import Direct, ThirdParty, direct, stdio_command, third_party
-from support.third_party_content import PROMPTS, RESOURCES, TEMPLATES
-from support.workshop import Project, codes, eventually, workshop
+from support.clients.raw_clients import Client
+from support.processes.timeouts import within
+from support.projects.workshop import Project, codes, eventually, workshop
+from support.servers.third_party import Direct, ThirdParty, direct, stdio_command, third_party
+from support.servers.third_party_content import PROMPTS, RESOURCES, TEMPLATES
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

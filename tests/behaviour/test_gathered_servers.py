@@ -18,13 +18,23 @@ import pytest
 import pytest_asyncio
 
 from protocol import names
-from support.fake_remote import fake_remote
-from support.front_door import Answer, Client, ModernClient
-from support.modern import events
-from support.stdio_children import program
-from support.third_party import Direct, Era, ThirdParty, direct, stdio_command, third_party
-from support.third_party_content import FOREIGN_DEFINITIONS, PLAIN
-from support.workshop import FORMS, Project, Workshop, codes, eventually, listed, listening, text_of, workshop
+from support.clients.raw_clients import Answer, Client, ModernClient
+from support.clients.stateless_requests import events
+from support.projects.workshop import (
+    FORMS,
+    Project,
+    Workshop,
+    codes,
+    eventually,
+    listed,
+    listening,
+    text_of,
+    workshop,
+)
+from support.servers.remote_server import fake_remote
+from support.servers.stdio_servers import program
+from support.servers.third_party import Direct, Era, ThirdParty, direct, stdio_command, third_party
+from support.servers.third_party_content import FOREIGN_DEFINITIONS, PLAIN
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from protocol import headers, names
-from support.front_door import EVENTS, JSON
-from support.scene import Scene, scene
-from support.scripted_upstream import ScriptedUpstream, held, result
+from support.clients.raw_clients import EVENTS, JSON
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_workspace_server import ScriptedUpstream, held, result
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 TOOLS = [

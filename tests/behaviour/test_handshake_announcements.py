@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 from protocol import names, sse
-from support.event_stream import is_silent, next_methods
-from support.front_door import BOTH, EVENTS, JSON
-from support.patience import within
-from support.scene import scene
+from support.clients.raw_clients import BOTH, EVENTS, JSON
+from support.http.event_stream import is_silent, next_methods
+from support.processes.timeouts import within
+from support.projects.registered_scene import scene
 
 CHANGED = [names.RESOURCES_CHANGED, names.PROMPTS_CHANGED, names.TOOLS_CHANGED]
 TOOLS = [{"name": "a", "inputSchema": {"properties": {"q": {}}}}]

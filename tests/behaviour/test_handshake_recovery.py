@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from protocol import headers, names
-from support.front_door import LegacyClient
-from support.scene import Scene, scene
+from support.clients.raw_clients import LegacyClient
+from support.projects.registered_scene import Scene, scene
 
 LOST = "83795f1e-eb58-4caa-9256-2a257a64e4b4"
 FORMS = pytest.mark.parametrize("bare", [False, True], ids=["tool", "bare method"])

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from protocol import headers, names
-from support.front_door import Client, LegacyClient, ModernClient
-from support.manager import make_project, running_manager
-from support.patience import within
-from support.scene import Scene, raw_http, scene
+from support.clients.raw_clients import Client, LegacyClient, ModernClient
+from support.processes.manager_in_process import make_project, running_manager
+from support.processes.timeouts import within
+from support.projects.registered_scene import Scene, raw_http, scene
 
 NO_CWD: list[Any] = ["", "  ", "\t", None, 5, True, ["/"], {}]
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from protocol import headers, names
-from support.front_door import EVENTS, JSON, LegacyClient, ModernClient
-from support.manager import make_project, running_manager
-from support.patience import within
-from support.scene import raw_http
-from support.scripted_upstream import ScriptedUpstream
+from support.clients.raw_clients import EVENTS, JSON, LegacyClient, ModernClient
+from support.processes.manager_in_process import make_project, running_manager
+from support.processes.timeouts import within
+from support.projects.registered_scene import raw_http
+from support.servers.scripted_workspace_server import ScriptedUpstream
 
 
 async def test_fifty_cold_handshakes_start_one_process(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 
 from protocol import names
-from support.front_door import Client, LegacyClient
-from support.scene import Scene, scene
-from support.scripted_upstream import broken_off, error, fixed
+from support.clients.raw_clients import Client, LegacyClient
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_workspace_server import broken_off, error, fixed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -19,10 +19,10 @@ import pytest_asyncio
 from aiohttp import web
 
 from protocol import names
-from support.front_door import Client, LegacyClient, ModernClient
-from support.patience import within
-from support.stdio_children import program
-from support.workshop import Project, eventually, found, listed, workshop
+from support.clients.raw_clients import Client, LegacyClient, ModernClient
+from support.processes.timeouts import within
+from support.projects.workshop import Project, eventually, found, listed, workshop
+from support.servers.stdio_servers import program
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 CANARY = "canary-" + "7ab1" * 8

@@ -12,9 +12,9 @@ import pytest
 from aiohttp import ClientSession
 
 from protocol import headers, names
-from support.front_door import Answer, LegacyClient, ModernClient
-from support.manager import RunningManager, make_project
-from support.scripted_upstream import ScriptedUpstream
+from support.clients.raw_clients import Answer, LegacyClient, ModernClient
+from support.processes.manager_in_process import RunningManager, make_project
+from support.servers.scripted_workspace_server import ScriptedUpstream
 
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
 

@@ -20,10 +20,10 @@ from manager.sessions.input_request import MAX_QUESTIONS
 from manager.sessions.input_requests import MAX_ROUNDS
 from protocol import jsonrpc, names, sse
 from protocol.internal import request_state
-from support.event_stream import next_message, priming
-from support.front_door import EVENTS, JSON, Answer, LegacyClient
-from support.scene import Scene, scene
-from support.scripted_upstream import Play, Received, error, event, result, stream
+from support.clients.raw_clients import EVENTS, JSON, Answer, LegacyClient
+from support.http.event_stream import next_message, priming
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_workspace_server import Play, Received, error, event, result, stream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -18,10 +18,10 @@ from aiohttp import ClientSession
 from mcp_types.methods import validate_server_result
 
 from protocol import headers, jsonrpc, names
-from support.front_door import BOTH, JSON, Answer, LegacyClient, ModernClient
-from support.manager import RunningManager, make_project, running_manager
-from support.modern import REVISION
-from support.scene import raw_http
+from support.clients.raw_clients import BOTH, JSON, Answer, LegacyClient, ModernClient
+from support.clients.stateless_requests import REVISION
+from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.projects.registered_scene import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 COMPLETE_META = {names.META_VERSION: REVISION, names.META_CAPABILITIES: {}}

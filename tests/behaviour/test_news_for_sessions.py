@@ -11,10 +11,10 @@ import pytest
 from aiohttp import ClientResponse
 
 from protocol import names
-from support.event_stream import is_silent, next_message
-from support.front_door import LegacyClient
-from support.patience import within
-from support.workshop import Workshop, listed, workshop
+from support.clients.raw_clients import LegacyClient
+from support.http.event_stream import is_silent, next_message
+from support.processes.timeouts import within
+from support.projects.workshop import Workshop, listed, workshop
 
 
 async def hears_of_tools(stream: ClientResponse) -> None:

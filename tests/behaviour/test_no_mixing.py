@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from protocol import headers, names
-from support.front_door import LegacyClient, ModernClient
-from support.manager import RunningManager, make_project, running_manager
-from support.scene import raw_http
+from support.clients.raw_clients import LegacyClient, ModernClient
+from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.projects.registered_scene import raw_http
 
 SESSIONS = 50
 CALLS_EACH = 100

@@ -18,9 +18,9 @@ import pytest
 import pytest_asyncio
 
 from protocol import names
-from support.front_door import LegacyClient
-from support.third_party import stdio_command
-from support.workshop import Project, eventually, listed, workshop
+from support.clients.raw_clients import LegacyClient
+from support.projects.workshop import Project, eventually, listed, workshop
+from support.servers.third_party import stdio_command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

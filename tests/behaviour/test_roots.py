@@ -13,9 +13,9 @@ import pytest_asyncio
 from aiohttp import ClientSession
 
 from protocol import names
-from support.front_door import Answer, ModernClient
-from support.manager import RunningManager, make_project, running_manager
-from support.scene import raw_http
+from support.clients.raw_clients import Answer, ModernClient
+from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.projects.registered_scene import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ROOTS = {"roots": {}}

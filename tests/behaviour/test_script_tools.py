@@ -19,9 +19,9 @@ import pytest
 import pytest_asyncio
 
 from protocol import names
-from support.front_door import Answer, Client, LegacyClient
-from support.patience import within
-from support.workshop import (
+from support.clients.raw_clients import Answer, Client, LegacyClient
+from support.processes.timeouts import within
+from support.projects.workshop import (
     FORMS,
     Project,
     codes,

@@ -17,10 +17,10 @@ import pytest
 import pytest_asyncio
 
 from protocol import names
-from support.front_door import Answer, ModernClient
-from support.stdio_children import program
-from support.third_party import ThirdParty, stdio_command, third_party
-from support.workshop import FORMS, Project, Workshop, eventually, listed, workshop
+from support.clients.raw_clients import Answer, ModernClient
+from support.projects.workshop import FORMS, Project, Workshop, eventually, listed, workshop
+from support.servers.stdio_servers import program
+from support.servers.third_party import ThirdParty, stdio_command, third_party
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

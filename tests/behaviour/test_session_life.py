@@ -11,12 +11,12 @@ from aiohttp import ClientResponse, ClientSession
 
 from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from protocol import headers, jsonrpc, names
-from support.event_stream import priming
-from support.front_door import BOTH, EVENTS, JSON, LegacyClient
-from support.manager import RunningManager, running_manager
-from support.patience import within
-from support.scene import scene
-from support.scripted_upstream import COMPLETE, held, never, result
+from support.clients.raw_clients import BOTH, EVENTS, JSON, LegacyClient
+from support.http.event_stream import priming
+from support.processes.manager_in_process import RunningManager, running_manager
+from support.processes.timeouts import within
+from support.projects.registered_scene import scene
+from support.servers.scripted_workspace_server import COMPLETE, held, never, result
 
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
 

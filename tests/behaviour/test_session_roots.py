@@ -15,9 +15,9 @@ import pytest_asyncio
 from aiohttp import ClientResponse, ClientSession
 
 from protocol import headers, names, sse
-from support.front_door import JSON, LegacyClient
-from support.manager import RunningManager, make_project, running_manager
-from support.scene import raw_http
+from support.clients.raw_clients import JSON, LegacyClient
+from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.projects.registered_scene import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SUM = {"expression": "2 + 3"}

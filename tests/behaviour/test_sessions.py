@@ -10,8 +10,8 @@ from aiohttp import ClientSession
 
 from manager.routing.state.session_table import is_well_formed
 from protocol import headers, names
-from support.front_door import Answer, Client, LegacyClient
-from support.manager import RunningManager, make_project
+from support.clients.raw_clients import Answer, Client, LegacyClient
+from support.processes.manager_in_process import RunningManager, make_project
 
 INITIALIZE = {
     "protocolVersion": "2025-06-18",

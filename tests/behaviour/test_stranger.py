@@ -20,10 +20,10 @@ import pytest
 from aiohttp import ClientSession
 
 from protocol import headers, names
-from support.front_door import LegacyClient, ModernClient
-from support.manager import RunningManager, make_project
-from support.manager_home import ManagerHome, manager_home, until
-from support.scripted_upstream import ScriptedUpstream
+from support.clients.raw_clients import LegacyClient, ModernClient
+from support.processes.manager_home import ManagerHome, manager_home, until
+from support.processes.manager_in_process import RunningManager, make_project
+from support.servers.scripted_workspace_server import ScriptedUpstream
 
 CANARY = "secret-of-the-call"
 SUM = {"expression": "6*7"}

@@ -12,12 +12,12 @@ import pytest
 from aiohttp import ClientError, ClientResponse
 
 from protocol import names, sse
-from support.event_stream import is_silent, next_event, next_message, next_methods, priming
-from support.front_door import EVENTS, JSON, LegacyClient
-from support.manager import running_manager
-from support.patience import within
-from support.scene import Scene, raw_http, scene
-from support.scripted_upstream import ScriptedUpstream, cut, event, held, result, stream
+from support.clients.raw_clients import EVENTS, JSON, LegacyClient
+from support.http.event_stream import is_silent, next_event, next_message, next_methods, priming
+from support.processes.manager_in_process import running_manager
+from support.processes.timeouts import within
+from support.projects.registered_scene import Scene, raw_http, scene
+from support.servers.scripted_workspace_server import ScriptedUpstream, cut, event, held, result, stream
 
 RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"content":[]}}'
 

@@ -11,12 +11,12 @@ import pytest
 from aiohttp import ClientSession
 
 from protocol import jsonrpc, names
-from support.event_stream import is_silent, next_message, next_methods, priming
-from support.front_door import LegacyClient
-from support.listened import Listened
-from support.manager import RunningManager, running_manager
-from support.scene import Scene, raw_http, scene
-from support.scripted_upstream import ScriptedUpstream, error
+from support.clients.raw_clients import LegacyClient
+from support.http.event_stream import is_silent, next_message, next_methods, priming
+from support.processes.manager_in_process import RunningManager, running_manager
+from support.projects.registered_scene import Scene, raw_http, scene
+from support.servers.listen_streams import Listened
+from support.servers.scripted_workspace_server import ScriptedUpstream, error
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ import pytest_asyncio
 
 from manager.client import Control
 from protocol import headers, names, tasks
-from support.front_door import Answer, LegacyClient, ModernClient
-from support.workshop import Project, eventually, workshop
+from support.clients.raw_clients import Answer, LegacyClient, ModernClient
+from support.projects.workshop import Project, eventually, workshop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 KNOWS: dict[str, Any] = {names.META_CAPABILITIES: {"extensions": {tasks.EXTENSION: {}}}}

@@ -13,9 +13,9 @@ import pytest_asyncio
 from aiohttp import ClientSession
 
 from protocol import names
-from support.front_door import Client, LegacyClient, ModernClient
-from support.scene import raw_http
-from support.workshop import Project, Workshop, found, listed, text_of, workshop
+from support.clients.raw_clients import Client, LegacyClient, ModernClient
+from support.projects.registered_scene import raw_http
+from support.projects.workshop import Project, Workshop, found, listed, text_of, workshop
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 OWN = {names.HANDSHAKE, names.CALL_TOOL}

@@ -16,9 +16,9 @@ import pytest
 import pytest_asyncio
 
 from protocol import headers, names
-from support.front_door import Answer, Client, LegacyClient, ModernClient
-from support.third_party import ThirdParty, stdio_command, third_party
-from support.workshop import Project, Workshop, eventually, listed, workshop
+from support.clients.raw_clients import Answer, Client, LegacyClient, ModernClient
+from support.projects.workshop import Project, Workshop, eventually, listed, workshop
+from support.servers.third_party import ThirdParty, stdio_command, third_party
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,11 +15,11 @@ from manager.http import keep_alives
 from manager.relay import direct_relay
 from manager.supervision import workspaces
 from protocol import names
-from support.front_door import EVENTS, JSON, Answer, Client
-from support.one_connection import connected
-from support.plays import PROGRESS, RESPONSE, SERVER
-from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, Received, cut, event, stream, trimmed_event
+from support.clients.raw_clients import EVENTS, JSON, Answer, Client
+from support.http.client_connection import connected
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_answers import PROGRESS, RESPONSE, SERVER
+from support.servers.scripted_workspace_server import COMPLETE, Received, cut, event, stream, trimmed_event
 
 BOTH = f"{JSON}, {EVENTS}"
 CLIENTS = pytest.mark.parametrize(

@@ -17,10 +17,17 @@ from aiohttp import ClientPayloadError, web
 from manager.http.request import Incoming
 from manager.supervision import workspaces
 from protocol import headers, names
-from support.front_door import EVENTS, JSON, Client
-from support.plays import SERVER
-from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, Received, result, stream, trimmed, trimmed_event
+from support.clients.raw_clients import EVENTS, JSON, Client
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_answers import SERVER
+from support.servers.scripted_workspace_server import (
+    COMPLETE,
+    Received,
+    result,
+    stream,
+    trimmed,
+    trimmed_event,
+)
 
 LARGE: dict[str, Any] = {**COMPLETE, "text": "\u00e9" + "x" * 3_000_000, "_meta": SERVER}
 FORMS = pytest.mark.parametrize("form", [JSON, EVENTS])

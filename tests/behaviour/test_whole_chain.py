@@ -18,12 +18,12 @@ import pytest_asyncio
 from aiohttp import web
 
 from protocol import names
-from support.event_stream import next_event, next_message
-from support.fake_remote import ECHO, FakeRemote, Play, Received, events, fake_remote
-from support.front_door import Answer, Client
-from support.scripted_upstream import event
-from support.stdio_children import program
-from support.workshop import Project, eventually, listed, workshop
+from support.clients.raw_clients import Answer, Client
+from support.http.event_stream import next_event, next_message
+from support.projects.workshop import Project, eventually, listed, workshop
+from support.servers.remote_server import ECHO, FakeRemote, Play, Received, events, fake_remote
+from support.servers.scripted_workspace_server import event
+from support.servers.stdio_servers import program
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

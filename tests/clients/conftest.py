@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from support.clients import Installed
-from support.installing import install
+from support.clients.client_table import Installed
+from support.processes.installing import install
 
 INSTALL_S = 240.0
 

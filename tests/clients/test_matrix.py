@@ -19,12 +19,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from support.client_driver import Driver, OneShot
-from support.clients import ABILITIES, CANNOT, CLIENTS, Installed
-from support.families import configure, entry
-from support.manager import make_project
-from support.manager_home import ManagerHome, ManagerProcess, manager_home, until
-from support.third_party import stdio_command
+from support.clients.client_driver import Driver, OneShot
+from support.clients.client_table import ABILITIES, CANNOT, CLIENTS, Installed
+from support.processes.manager_home import ManagerHome, ManagerProcess, manager_home, until
+from support.processes.manager_in_process import make_project
+from support.processes.stdio_families import configure, entry
+from support.servers.third_party import stdio_command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 NONCE = "of this project"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import manager
-from support.clients import ABILITIES, CANNOT, CLIENTS, as_markdown
+from support.clients.client_table import ABILITIES, CANNOT, CLIENTS, as_markdown
 
 ROOT = Path(manager.__file__).parents[1]
 

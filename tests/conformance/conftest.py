@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.conformance import LEGS, Run, Suite
-from support.conformance_chain import ENDPOINTS, Chain, conformance_chain
-from support.installing import install
+from support.processes.conformance import LEGS, Run, Suite
+from support.processes.conformance_chain import ENDPOINTS, Chain, conformance_chain
+from support.processes.installing import install
 
 HERE = Path(__file__).parent
 BRIEFLY = HERE / "test_briefly.py"

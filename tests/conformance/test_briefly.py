@@ -8,8 +8,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support.conformance import LEGS, Run, Suite
-from support.conformance_chain import conformance_chain, news
+from support.processes.conformance import LEGS, Run, Suite
+from support.processes.conformance_chain import conformance_chain, news
 
 ASKED = {
     "direct": ("2025-11-25", "2026-07-28"),

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from manager import daemon, exit_codes
 from manager.daemon import Daemon
 from manager.settings import Settings
-from support.manager import manager_paths, running_manager
+from support.processes.manager_in_process import manager_paths, running_manager
 
 
 async def test_a_port_that_may_not_be_bound_is_a_refusal_with_a_next_step(

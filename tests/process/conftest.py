@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession
 
-from support.manager_home import ManagerHome, manager_home
+from support.processes.manager_home import ManagerHome, manager_home
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from support.front_door import LegacyClient
-from support.manager import make_project
-from support.manager_home import ManagerHome, until
-from support.manager_process import environment
+from support.clients.raw_clients import LegacyClient
+from support.processes.manager_home import ManagerHome, until
+from support.processes.manager_in_process import make_project
+from support.processes.manager_process import environment
 
 SUM = {"expression": "6*7"}
 

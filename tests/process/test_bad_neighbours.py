@@ -14,12 +14,12 @@ import psutil
 from aiohttp import ClientSession
 
 from protocol import names
-from support.families import TOOLS, configure, entry, legacy, number
-from support.front_door import LegacyClient
-from support.manager import make_project
-from support.manager_home import ManagerHome, until
-from support.patience import within
-from support.stdio_children import program
+from support.clients.raw_clients import LegacyClient
+from support.processes.manager_home import ManagerHome, until
+from support.processes.manager_in_process import make_project
+from support.processes.stdio_families import TOOLS, configure, entry, legacy, number
+from support.processes.timeouts import within
+from support.servers.stdio_servers import program
 
 GOOD = ("good", "fine", "well")
 HUNG = program("while True: time.sleep(1000)")

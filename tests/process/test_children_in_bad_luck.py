@@ -12,7 +12,10 @@ from pathlib import Path
 from aiohttp import ClientSession
 
 from protocol import names
-from support.families import (
+from support.processes.manager_home import ManagerHome
+from support.processes.manager_in_process import make_project
+from support.processes.mounts import beside, needs_mounts, on_a_full_disk
+from support.processes.stdio_families import (
     FAMILY_SIZE,
     TOOLS,
     children,
@@ -23,11 +26,8 @@ from support.families import (
     number,
     user_tool,
 )
-from support.manager import make_project
-from support.manager_home import ManagerHome
-from support.mounts import beside, needs_mounts, on_a_full_disk
-from support.patience import within
-from support.stdio_children import program
+from support.processes.timeouts import within
+from support.servers.stdio_servers import program
 
 PROJECT_FILE = ".lm-tools-bridge/workspace.toml"
 

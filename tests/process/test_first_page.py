@@ -19,8 +19,8 @@ import protocol
 from manager.client import Control
 from manager.paths import Paths
 from protocol import names
-from support.manager_process import READY_S, environment
-from support.modern import META
+from support.clients.stateless_requests import META
+from support.processes.manager_process import READY_S, environment
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

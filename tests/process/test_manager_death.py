@@ -14,10 +14,10 @@ from pathlib import Path
 
 from aiohttp import ClientError, ClientSession
 
-from support.front_door import LegacyClient
-from support.manager import make_project
-from support.manager_home import BOTH_WAYS, ManagerHome, until
-from support.scripted_upstream import ScriptedUpstream
+from support.clients.raw_clients import LegacyClient
+from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
+from support.processes.manager_in_process import make_project
+from support.servers.scripted_workspace_server import ScriptedUpstream
 
 SUM = {"expression": "6*7"}
 

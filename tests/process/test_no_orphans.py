@@ -15,7 +15,9 @@ import pytest
 from aiohttp import ClientSession
 
 from protocol import names
-from support.families import (
+from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
+from support.processes.manager_in_process import make_project
+from support.processes.stdio_families import (
     FAMILY_SIZE,
     children,
     configure,
@@ -28,9 +30,7 @@ from support.families import (
     stubborn_family,
     user_tool,
 )
-from support.manager import make_project
-from support.manager_home import BOTH_WAYS, ManagerHome, until
-from support.patience import within
+from support.processes.timeouts import within
 
 RESTLESS = (
     'sh -c "sleep 1000" & setsid sh -c "sleep 1001 & sleep 1002" & echo begun > "$PWD/begun"; sleep 1000\n'

@@ -14,10 +14,10 @@ import pytest
 from aiohttp import ClientError, ClientResponse, ClientSession
 
 from protocol import names, sse
-from support.front_door import LegacyClient
-from support.manager import make_project
-from support.manager_home import ManagerHome
-from support.scripted_upstream import COMPLETE, Play, ScriptedUpstream, result
+from support.clients.raw_clients import LegacyClient
+from support.processes.manager_home import ManagerHome
+from support.processes.manager_in_process import make_project
+from support.servers.scripted_workspace_server import COMPLETE, Play, ScriptedUpstream, result
 
 ASKING = {
     "resultType": "input_required",

@@ -8,7 +8,10 @@ from pathlib import Path
 from aiohttp import ClientSession
 
 from protocol import headers, names
-from support.families import (
+from support.clients.raw_clients import Client, LegacyClient
+from support.processes.manager_home import ManagerHome, until
+from support.processes.manager_in_process import make_project
+from support.processes.stdio_families import (
     FAMILY_SIZE,
     children,
     configure,
@@ -18,9 +21,6 @@ from support.families import (
     modern,
     number,
 )
-from support.front_door import Client, LegacyClient
-from support.manager import make_project
-from support.manager_home import ManagerHome, until
 
 SERVERS = [f"s{n}" for n in range(6)]
 

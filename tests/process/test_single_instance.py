@@ -12,9 +12,9 @@ import psutil
 from aiohttp import ClientSession
 
 from manager import exit_codes
-from support.front_door import LegacyClient
-from support.manager import make_project
-from support.manager_home import ManagerHome
+from support.clients.raw_clients import LegacyClient
+from support.processes.manager_home import ManagerHome
+from support.processes.manager_in_process import make_project
 
 HANDSHAKEN = {"expression": "6*7"}
 

@@ -15,10 +15,10 @@ from aiohttp import ClientSession
 from manager import exit_codes
 from manager.store import SessionRow, Store
 from protocol import names
-from support.front_door import LegacyClient
-from support.manager import make_project, manager_paths, running_manager
-from support.manager_home import ManagerHome, ManagerProcess
-from support.mounts import NAMESPACE, needs_mounts, on_a_full_disk
+from support.clients.raw_clients import LegacyClient
+from support.processes.manager_home import ManagerHome, ManagerProcess
+from support.processes.manager_in_process import make_project, manager_paths, running_manager
+from support.processes.mounts import NAMESPACE, needs_mounts, on_a_full_disk
 
 SUM = {"expression": "6*7"}
 

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import ClientConnectorError, ClientSession
 
 from protocol import names
-from support.front_door import Answer, LegacyClient, ModernClient
-from support.manager import make_project
-from support.manager_home import ManagerHome, ManagerProcess, until
-from support.scripted_upstream import COMPLETE, ScriptedUpstream, held, result
+from support.clients.raw_clients import Answer, LegacyClient, ModernClient
+from support.processes.manager_home import ManagerHome, ManagerProcess, until
+from support.processes.manager_in_process import make_project
+from support.servers.scripted_workspace_server import COMPLETE, ScriptedUpstream, held, result
 
 SUM = {"expression": "6*7"}
 

@@ -9,11 +9,11 @@ from typing import Any
 from aiohttp import ClientSession
 
 from protocol import names, tasks
-from support.front_door import ModernClient
-from support.manager import make_project
-from support.manager_home import ManagerHome
-from support.script_tools import write_tool
-from support.workshop import eventually
+from support.clients.raw_clients import ModernClient
+from support.processes.manager_home import ManagerHome
+from support.processes.manager_in_process import make_project
+from support.projects.script_tools import write_tool
+from support.projects.workshop import eventually
 
 KNOWS: dict[str, Any] = {names.META_CAPABILITIES: {"extensions": {tasks.EXTENSION: {}}}}
 WAIT = "import os, time\nwhile not os.path.exists({go!r}): time.sleep(0.02)\nprint('done')\n"

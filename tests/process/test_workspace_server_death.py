@@ -12,10 +12,10 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from support.front_door import Answer, LegacyClient
-from support.manager import make_project
-from support.manager_home import BOTH_WAYS, ManagerHome, until
-from support.patience import within
+from support.clients.raw_clients import Answer, LegacyClient
+from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
+from support.processes.manager_in_process import make_project
+from support.processes.timeouts import within
 
 SUM = {"expression": "6*7"}
 

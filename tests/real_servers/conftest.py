@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.installing import install
-from support.real_servers import INSTALL_S, Installed
+from support.processes.installing import install
+from support.servers.real_servers import INSTALL_S, Installed
 
 HERE = Path(__file__).parent
 

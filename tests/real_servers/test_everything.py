@@ -12,9 +12,10 @@ import pytest
 import pytest_asyncio
 
 from protocol import names
-from support.front_door import Client
-from support.patience import within
-from support.real_servers import (
+from support.clients.raw_clients import Client
+from support.processes.timeouts import within
+from support.projects.workshop import Project, eventually
+from support.servers.real_servers import (
     Entry,
     Installed,
     asked_directly,
@@ -24,7 +25,6 @@ from support.real_servers import (
     same_outcome,
     source_of,
 )
-from support.workshop import Project, eventually
 from workspace_server.processes.environment import PASSED_ON
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from support.real_servers import (
+from support.projects.workshop import Project, eventually
+from support.servers.real_servers import (
     Entry,
     Installed,
     asked_directly,
@@ -19,8 +20,7 @@ from support.real_servers import (
     same_definitions,
     same_outcome,
 )
-from support.third_party import Direct
-from support.workshop import Project, eventually
+from support.servers.third_party import Direct
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 FILES = {

@@ -13,12 +13,12 @@ import pytest
 from aiohttp import ClientSession
 
 from protocol import names
-from support.families import configure, legacy, marks, modern
-from support.front_door import Client
-from support.manager import make_project
-from support.manager_home import ManagerHome, manager_home, until
-from support.patience import within
-from support.real_servers import Entry, Installed
+from support.clients.raw_clients import Client
+from support.processes.manager_home import ManagerHome, manager_home, until
+from support.processes.manager_in_process import make_project
+from support.processes.stdio_families import configure, legacy, marks, modern
+from support.processes.timeouts import within
+from support.servers.real_servers import Entry, Installed
 
 
 @pytest.fixture

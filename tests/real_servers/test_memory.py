@@ -10,7 +10,8 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from support.real_servers import (
+from support.projects.workshop import Project, eventually
+from support.servers.real_servers import (
     Installed,
     asked_directly,
     gathered,
@@ -19,7 +20,6 @@ from support.real_servers import (
     same_outcome,
     source_of,
 )
-from support.workshop import Project, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 STORY: list[tuple[str, dict[str, Any]]] = [

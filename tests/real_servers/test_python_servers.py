@@ -12,7 +12,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from support.real_servers import (
+from support.projects.workshop import Project
+from support.servers.real_servers import (
     Entry,
     Installed,
     asked_directly,
@@ -21,7 +22,6 @@ from support.real_servers import (
     same_definitions,
     same_outcome,
 )
-from support.workshop import Project
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAGE = "<html><title>t</title><body><h1>Größe</h1><p>" + "Many words. " * 60 + "</p></body></html>"

@@ -14,11 +14,11 @@ from typing import Any
 import msgspec
 
 from protocol import names
-from support.remote_source import entry
-from support.script_tools import script_source
-from support.stdio_children import stdio_source
-from support.third_party import START_S, stdio_command, third_party
-from support.workspace_app import Serving, serving
+from support.processes.workspace_app import Serving, serving
+from support.projects.script_tools import script_source
+from support.servers.remote_source import entry
+from support.servers.stdio_servers import stdio_source
+from support.servers.third_party import START_S, stdio_command, third_party
 from workspace_server.catalog.view import View
 from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.sources.mcp.remote.opening import Surroundings

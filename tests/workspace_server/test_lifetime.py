@@ -22,8 +22,8 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextResourceContents
 
 from protocol import headers, names
-from support.modern import SECRET, Caller
-from support.workspace_process import NONCE, WorkspaceProcess, workspace_process
+from support.clients.stateless_requests import SECRET, Caller
+from support.processes.workspace_process import NONCE, WorkspaceProcess, workspace_process
 from workspace_server.lifetime import Life
 
 POSTED = {headers.SECRET: SECRET, "Content-Type": "application/json"}

@@ -1,6 +1,6 @@
 """The official Python SDK as a program that is told by JSON lines what to do; for its releases 1.30 and 2.
 
-Usage: `python python_sdk.py OPTIONS`; options, commands and what is answered: `tests/support/client_driver.py`.
+Usage: `python python_sdk.py OPTIONS`; options, commands and what is answered: `tests/support/clients/client_driver.py`.
 It runs in environments of its own, so it imports nothing of ours.
 """
 

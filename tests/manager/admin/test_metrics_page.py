@@ -14,11 +14,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from manager.admin.metrics import CONTENT_TYPE
 from protocol import jsonrpc
-from support.event_stream import next_message
-from support.front_door import EVENTS, Client, LegacyClient
-from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, broken_off, held, result
-from support.workshop import eventually
+from support.clients.raw_clients import EVENTS, Client, LegacyClient
+from support.http.event_stream import next_message
+from support.projects.registered_scene import Scene, scene
+from support.projects.workshop import eventually
+from support.servers.scripted_workspace_server import COMPLETE, broken_off, held, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 QUESTION = {

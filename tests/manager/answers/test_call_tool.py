@@ -12,7 +12,7 @@ from manager.routing.workspace.resolution import Claims
 from protocol import names
 from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import bytes_of
-from support.exchanges import call, legacy, stateless
+from support.clients.exchanges import call, legacy, stateless
 
 AMBIENT = Claims(session="bound", query="/q", header="/h")
 

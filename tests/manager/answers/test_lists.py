@@ -25,7 +25,7 @@ from manager.store import Store
 from manager.supervision.dependencies import Surroundings
 from manager.supervision.supervisor import Supervisor
 from manager.supervision.workspaces import Workspace
-from support.exchanges import legacy, session_of, stateless
+from support.clients.exchanges import legacy, session_of, stateless
 
 OWN = {
     "tools/list": ("tools", list(MANAGER_TOOLS)),

@@ -20,7 +20,7 @@ from manager.supervision.dependencies import Surroundings
 from manager.supervision.registered_servers import ExternalServers
 from manager.supervision.workspaces import Workspace, Workspaces
 from protocol.errors import Reason, Refusal
-from support.manager import make_project
+from support.processes.manager_in_process import make_project
 
 
 class Land:

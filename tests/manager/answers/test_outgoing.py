@@ -17,7 +17,7 @@ from protocol import headers, names
 from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import raw
 from protocol.versions import Era
-from support.exchanges import call, legacy, session_of, stateless
+from support.clients.exchanges import call, legacy, session_of, stateless
 
 VERSION, CAPABILITIES, CLIENT = names.META_VERSION, names.META_CAPABILITIES, names.META_CLIENT
 TRIPLE = {VERSION: "2026-07-28", CAPABILITIES: {}, CLIENT: {"name": "codex", "version": "0.1"}}

@@ -13,7 +13,7 @@ from manager.answers import result_format
 from manager.answers.exchange import Exchange
 from protocol import names
 from protocol.errors import ALWAYS_ERRORS, Reason, Refusal
-from support.exchanges import call, legacy, stateless
+from support.clients.exchanges import call, legacy, stateless
 
 SERVER = {"name": "lm-tools-bridge-manager", "title": "LM Tools Bridge", "version": __version__}
 REFUSALS = [Refusal(reason, "m") for reason in Reason]

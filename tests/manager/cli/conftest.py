@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from manager import __version__
 from manager.cli.verbs import cli
 from manager.paths import Paths, make_private
-from support.manager_process import environment
+from support.processes.manager_process import environment
 
 
 class FakeControl:

@@ -12,7 +12,7 @@ import pytest
 
 from manager import exit_codes
 from manager.paths import Paths
-from support.manager_process import lmtb
+from support.processes.manager_process import lmtb
 
 
 @pytest.fixture

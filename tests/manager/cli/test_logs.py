@@ -18,7 +18,7 @@ from manager import exit_codes
 from manager.cli import logs
 from manager.paths import Paths, make_private
 from manager.routing.workspace.workspace_id import workspace_id
-from support.patience import within
+from support.processes.timeouts import within
 
 
 def line(event: str, **fields: Any) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from manager import exit_codes
 from manager.cli import main, quick_status
-from support.shown_status import STATUS
+from support.projects.sample_status import STATUS
 
 HEAVY = {
     "click", "dataclasses", "inspect", "shutil", "tempfile", "subprocess", "asyncio", "logging",

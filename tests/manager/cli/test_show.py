@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from manager import exit_codes
-from support.shown_status import STATUS
+from support.projects.sample_status import STATUS
 
 
 def cells(line: str) -> list[str]:

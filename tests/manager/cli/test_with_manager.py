@@ -20,8 +20,8 @@ import pytest
 
 from manager import exit_codes
 from manager.paths import Paths
-from support.manager_process import ManagerProcess, environment, left_behind, lmtb, running_manager
-from support.patience import within
+from support.processes.manager_process import ManagerProcess, environment, left_behind, lmtb, running_manager
+from support.processes.timeouts import within
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs unix sockets and signals")
 

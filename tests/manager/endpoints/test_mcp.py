@@ -12,10 +12,10 @@ from aiohttp import ClientSession, TCPConnector
 from manager.answers.exchange import Unlocated
 from manager.endpoints import session_routes
 from protocol import names
-from support.front_door import LegacyClient
-from support.manager import RunningManager
-from support.scene import raw_http, scene
-from support.scripted_upstream import held, result
+from support.clients.raw_clients import LegacyClient
+from support.processes.manager_in_process import RunningManager
+from support.projects.registered_scene import raw_http, scene
+from support.servers.scripted_workspace_server import held, result
 
 
 async def test_a_query_that_is_no_utf8_is_served(manager: RunningManager) -> None:

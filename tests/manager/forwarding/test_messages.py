@@ -10,7 +10,7 @@ from manager.forwarding.answer import Answer
 from manager.forwarding.messages import LARGE, Answered, answered, is_response, messages_of, response_of
 from protocol.errors import Reason, Refusal
 from protocol.sse import encode
-from support.played_answer import PlayedAnswer
+from support.http.scripted_body import PlayedAnswer
 
 RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 RESPONSE_2 = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'

@@ -12,8 +12,8 @@ from aiohttp import ClientError, ClientResponse, ClientSession
 from manager.http.event_response import EventResponse
 from manager.http.request import Incoming
 from protocol import sse
-from support.fronts import served_by
-from support.patience import within
+from support.http.served_connection import served_by
+from support.processes.timeouts import within
 
 EVENT = b"data: 1\n\n"
 

@@ -16,8 +16,8 @@ from manager.http.request import Incoming
 from manager.listener.aiohttp_server import LateServer
 from manager.listener.runner import Runner
 from manager.routing.request_heads.admission import DoorRules
-from support.door_cases import Reply, exchange, parse_reply, request
-from support.fronts import QUICK
+from support.http.admission_cases import Reply, exchange, parse_reply, request
+from support.http.served_connection import QUICK
 
 
 class Loading:

@@ -13,8 +13,8 @@ from aiohttp import web
 from manager.http.limits import Limits
 from manager.http.request import Incoming
 from manager.routing.request_heads.admission import ANSWER_HEADERS
-from support.door_cases import BODY, exchange, parse_reply, request
-from support.fronts import QUICK, fronting
+from support.http.admission_cases import BODY, exchange, parse_reply, request
+from support.http.served_connection import QUICK, fronting
 
 Serve = Callable[[Incoming], None]
 

@@ -28,7 +28,7 @@ from manager.listener.refusal_log import RefusalLog
 from manager.listener.runner import Runner
 from manager.routing.request_heads.admission import ANSWER_HEADERS, DoorRefusal, DoorRules, check_json
 from protocol import jsonrpc
-from support.door_cases import (
+from support.http.admission_cases import (
     BODY,
     CASES,
     JSON_CASES,

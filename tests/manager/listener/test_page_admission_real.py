@@ -23,7 +23,7 @@ from manager.admin.routes import make_app
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from manager.routing.request_heads.request_metadata import METHODS, PATHS
 from protocol import headers
-from support.door_cases import (
+from support.http.admission_cases import (
     CASES,
     JSON_CASES,
     METHODS_NEVER_SERVED,
@@ -35,7 +35,7 @@ from support.door_cases import (
     parse_reply,
     request,
 )
-from support.manager import RunningManager, running_manager
+from support.processes.manager_in_process import RunningManager, running_manager
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 INITIALIZE = (

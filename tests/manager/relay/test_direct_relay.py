@@ -16,11 +16,11 @@ from manager.answers.exchange import Exchange
 from manager.relay import direct_relay
 from manager.supervision import workspaces
 from protocol import names
-from support.front_door import BOTH, EVENTS, JSON, Answer, Client
-from support.one_connection import connected
-from support.plays import PLAYS
-from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, held, never, result
+from support.clients.raw_clients import BOTH, EVENTS, JSON, Answer, Client
+from support.http.client_connection import connected
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_answers import PLAYS
+from support.servers.scripted_workspace_server import COMPLETE, held, never, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])

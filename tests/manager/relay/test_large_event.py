@@ -17,7 +17,7 @@ from manager.relay.large_event import EventAsItIs, EventAsJson, LargeEvent
 from protocol import sse
 from protocol.internal import result_trim
 from protocol.internal.result_trim import Trim
-from support.plays import SERVER
+from support.servers.scripted_answers import SERVER
 
 FIELDS = {"X-A": "b"}
 LIMIT = 600_000

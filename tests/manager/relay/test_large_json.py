@@ -17,7 +17,7 @@ from manager.relay.large_json import LargeBody
 from manager.routing.json import plain_results
 from protocol.internal import result_trim
 from protocol.internal.result_trim import Trim
-from support.plays import SERVER
+from support.servers.scripted_answers import SERVER
 
 RESULT = json.dumps(
     {"resultType": "complete", "content": [{"type": "text", "text": "x" * 40_000}], "_meta": SERVER},

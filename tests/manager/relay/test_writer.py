@@ -16,9 +16,9 @@ from manager.http.request import Incoming
 from manager.relay.writer import Writer
 from manager.sessions.streams import Streams
 from protocol import jsonrpc, names, sse
-from support.exchanges import legacy, stateless
-from support.front_door import EVENTS, JSON, Answer
-from support.fronts import served_by
+from support.clients.exchanges import legacy, stateless
+from support.clients.raw_clients import EVENTS, JSON, Answer
+from support.http.served_connection import served_by
 
 RESPONSE = jsonrpc.result(b"1", {})
 NOTE = jsonrpc.notification(names.PROGRESS, {"progressToken": 1, "progress": 1})

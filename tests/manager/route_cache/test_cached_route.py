@@ -19,7 +19,7 @@ from manager.routing.workspace.resolution import Source
 from manager.upstream import header_cache
 from manager.upstream.response import ResponseHead
 from protocol.call_pattern import probe_of
-from support import exchanges
+from support.clients import exchanges
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'
 

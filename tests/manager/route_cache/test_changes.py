@@ -16,10 +16,17 @@ from aiohttp import web
 from manager.relay import direct_relay
 from manager.supervision import workspaces
 from protocol import names
-from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
-from support.plays import PLAIN_RESULT, PLAYS
-from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, Received, ScriptedUpstream, held, never, result
+from support.http.client_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_answers import PLAIN_RESULT, PLAYS
+from support.servers.scripted_workspace_server import (
+    COMPLETE,
+    Received,
+    ScriptedUpstream,
+    held,
+    never,
+    result,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])

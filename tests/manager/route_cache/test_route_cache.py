@@ -20,11 +20,11 @@ from manager.route_cache.route_group import EAGER, RARELY, TOOLS
 from manager.routing.request_heads.reader import Heads, Read, Refused
 from manager.supervision import workspaces
 from protocol.call_pattern import probe_of
-from support.front_door import Answer, LegacyClient
-from support.one_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
-from support.plays import PLAIN, PLAIN_RESULT, PLAYS
-from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, ScriptedUpstream, fixed, held
+from support.clients.raw_clients import Answer, LegacyClient
+from support.http.client_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_answers import PLAIN, PLAIN_RESULT, PLAYS
+from support.servers.scripted_workspace_server import COMPLETE, ScriptedUpstream, fixed, held
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ALL_PLAYS = {**PLAYS, "for another request": fixed(PLAIN.replace(b":7", b":8") + b"}")}

@@ -7,7 +7,7 @@ from unittest.mock import Mock
 
 from manager.route_cache.cached_route import FastRoute
 from manager.route_cache.route_group import TOOLS, Kind
-from support import exchanges
+from support.clients import exchanges
 
 HEAD = b"POST /mcp HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\n"
 LONGER = HEAD.replace(b": 2", b": 13")

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from manager.supervision import workspaces
-from support.one_connection import Known, OneConnection, calls_known_again, sent, warmed
-from support.plays import PLAIN_RESULT
-from support.scene import Scene, scene
-from support.scripted_upstream import COMPLETE, held, result
+from support.http.client_connection import Known, OneConnection, calls_known_again, sent, warmed
+from support.projects.registered_scene import Scene, scene
+from support.servers.scripted_answers import PLAIN_RESULT
+from support.servers.scripted_workspace_server import COMPLETE, held, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -19,8 +19,8 @@ from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.internal import request_state
 from protocol.sse import encode
-from support.exchanges import call, legacy, session_of
-from support.played_answer import PlayedAnswer
+from support.clients.exchanges import call, legacy, session_of
+from support.http.scripted_body import PlayedAnswer
 
 QUESTION = {"method": names.ELICIT, "params": {"message": "?"}}
 HELD = f"{request_state.prefix('ws')}{request_state.HELD}.sealed"

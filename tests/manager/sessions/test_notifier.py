@@ -12,7 +12,7 @@ from manager.routing.state.session_table import Session, Sessions
 from manager.sessions.notifier import LISTEN_S, Notifier
 from manager.sessions.streams import Streams
 from protocol import names
-from support.sinks import Recorder
+from support.http.event_sinks import Recorder
 
 TOOLS = (names.TOOLS_CHANGED,)
 

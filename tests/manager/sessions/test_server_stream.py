@@ -12,7 +12,7 @@ from manager.sessions.event_ids import EventId
 from manager.sessions.replay import MAX_EVENTS, Replay
 from manager.sessions.server_stream import MAX_NEWS, Standing
 from manager.sessions.stream import Stream
-from support.sinks import Recorder
+from support.http.event_sinks import Recorder
 
 ORDER = [
     "notifications/resources/list_changed",

@@ -15,7 +15,7 @@ from manager.routing.state.session_table import Session, is_well_formed
 from manager.sessions.session_manager import FLUSH_S, MAX_SUBSCRIPTIONS, Keeper
 from manager.settings import Settings
 from manager.store import SessionRow, Store
-from support.sinks import Recorder
+from support.http.event_sinks import Recorder
 
 IDLE, UNUSED = 5 * 3600.0, 15 * 60.0
 CLIENT = b'{"name":"codex","version":"0.169.0","title":7}'

@@ -10,7 +10,7 @@ import pytest
 from manager.sessions.event_ids import parse
 from manager.sessions.replay import MAX_BYTES, Replay
 from manager.sessions.stream import Stream
-from support.sinks import Recorder
+from support.http.event_sinks import Recorder
 
 
 def stream_of(revision: str = "2025-11-25") -> Stream:

@@ -8,7 +8,7 @@ from manager.routing.state.session_table import Session
 from manager.sessions.event_ids import EventId, parse
 from manager.sessions.replay import MAX_AGE_S, MAX_EVENTS
 from manager.sessions.streams import Streams
-from support.sinks import Recorder
+from support.http.event_sinks import Recorder
 
 
 @dataclass

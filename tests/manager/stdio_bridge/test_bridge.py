@@ -18,8 +18,18 @@ from manager.stdio_bridge.bridge import Shim
 from manager.stdio_bridge.manager_link import Link
 from manager.stdio_bridge.stdio import TooLong
 from protocol import names
-from support.scripted_manager import ScriptedManager, in_session
-from support.scripted_upstream import Received, cut, error, event, fixed, held, never, result, stream
+from support.servers.scripted_manager import ScriptedManager, in_session
+from support.servers.scripted_workspace_server import (
+    Received,
+    cut,
+    error,
+    event,
+    fixed,
+    held,
+    never,
+    result,
+    stream,
+)
 
 LIST_CHANGED = {kind: {"listChanged": True} for kind in ("tools", "resources")}
 INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {"roots": {}}, "clientInfo": {"name": "c"}}

@@ -12,7 +12,7 @@ import pytest
 from manager.paths import Paths
 from manager.stdio_bridge import detached
 from manager.stdio_bridge.manager_start import HOPELESS_S, LOG_NAME, MAX_LOG, PAUSE_S, UNIT, Starter
-from support.manager import manager_paths
+from support.processes.manager_in_process import manager_paths
 
 
 @pytest.fixture

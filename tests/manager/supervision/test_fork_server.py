@@ -25,8 +25,8 @@ from manager.supervision.fork_servers import POSSIBLE, Templates
 from manager.supervision.process import Process, Start
 from protocol import headers, names
 from protocol.internal.launch import Folders, Launch, encode
-from support.modern import Caller
-from support.patience import within
+from support.clients.stateless_requests import Caller
+from support.processes.timeouts import within
 
 pytestmark = [
     pytest.mark.skipif(not POSSIBLE, reason="servers are forked on Linux only"),

@@ -15,7 +15,7 @@ import pytest
 
 from manager.supervision import leftovers
 from protocol import names
-from support.patience import within
+from support.processes.timeouts import within
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="forks and signals of POSIX")
 

@@ -20,7 +20,7 @@ from manager.supervision.instance import Instance
 from manager.supervision.supervisor import Supervisor
 from manager.supervision.workspaces import LOOK_AGAIN_S, ROOT_CHECK_S, Workspace, Workspaces
 from protocol.errors import Reason, Refusal
-from support.manager import make_project
+from support.processes.manager_in_process import make_project
 
 BOUND = 15.0
 

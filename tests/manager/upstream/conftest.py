@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from support.scripted_peer import connect, loop_faults, pool_to, serve  # noqa: F401  fixtures
+from support.servers.scripted_peer import connect, loop_faults, pool_to, serve  # noqa: F401  fixtures
 
 try:
     import uvloop

@@ -11,8 +11,8 @@ import pytest
 
 from protocol import names
 from protocol.errors import Reason, Refusal
-from support.tool_source import PlayedSource, tool
-from support.workspace_app import Serving, serving
+from support.processes.workspace_app import Serving, serving
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.catalog import listing
 from workspace_server.config.model import Configuration, Deltas
 from workspace_server.source import CallContext, CallOutcome, RpcError, Tool, ToolError, ToolResult

@@ -18,7 +18,7 @@ from mcp_types import InputRequiredResult
 
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
-from support.patience import within
+from support.processes.timeouts import within
 from workspace_server.calls.request_state import ASK, HELD, Bound, RequestStates
 from workspace_server.calls.suspended_call import MAX_KEPT
 from workspace_server.calls.suspended_calls import Conversations

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from protocol import jsonrpc, names
-from support.tool_source import PlayedSource, tool
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.toolbox import OwnTools
 from workspace_server.catalog.registry import Registry

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.tool_source import PlayedSource, tool
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.catalog.active_sources import Sources
 from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust_items import all_items

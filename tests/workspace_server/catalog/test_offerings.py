@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.tool_source import PlayedSource, extras
+from support.servers.tool_source import PlayedSource, extras
 from workspace_server.catalog import uri_template
 from workspace_server.catalog.offerings import MAX_NAMED, merge
 from workspace_server.source import Entry, Extras

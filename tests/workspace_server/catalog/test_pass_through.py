@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protocol import names
-from support.tool_source import PlayedSource, tool
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.catalog.pass_through import sole_server
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import look

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.tool_source import PlayedSource, tool
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.catalog import listing
 from workspace_server.catalog.registry import Registry, Snapshot
 from workspace_server.source import Tool

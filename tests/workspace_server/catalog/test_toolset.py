@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from protocol.issues import Issue
-from support.tool_source import PlayedSource, tool
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.catalog import toolset as toolset_module
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from support.tool_source import PlayedSource, tool
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Mode, View, look, mode_of
 from workspace_server.config.model import Configuration, Deltas

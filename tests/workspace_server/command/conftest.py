@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.command_home import Home
+from support.projects.command_home import Home
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.command_home import Home
+from support.projects.command_home import Home
 from workspace_server.command import env as env_verb
 from workspace_server.command.env import compare
 

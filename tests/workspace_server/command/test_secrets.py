@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from support.command_home import Home
+from support.projects.command_home import Home
 
 VALUE = "s3cret-canary"
 

@@ -12,9 +12,9 @@ import aiohttp
 import pytest
 from click.testing import Result
 
-from support.command_home import Home
-from support.fake_oauth import FakeOAuth, fake_oauth
-from support.patience import within
+from support.processes.timeouts import within
+from support.projects.command_home import Home
+from support.servers.oauth_server import FakeOAuth, fake_oauth
 from workspace_server.command import sign_in
 
 

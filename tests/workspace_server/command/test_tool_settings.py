@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.command_home import Home
+from support.projects.command_home import Home
 
 
 def user_file(home: Home) -> dict[str, Any]:

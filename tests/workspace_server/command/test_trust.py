@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.command_home import Home
+from support.projects.command_home import Home
 
 GH = {"command": "serve-gh", "args": ["-y", "@x/gh"], "env": {"TOKEN": "s3cret-canary"}}
 KEY = "script:.lm-tools-bridge/tools/hello"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.config_home import ConfigHome
+from support.projects.config_home import ConfigHome
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.config_home import ConfigHome
+from support.projects.config_home import ConfigHome
 from workspace_server.config import edit
 from workspace_server.config.model import Deltas
 from workspace_server.source import Default

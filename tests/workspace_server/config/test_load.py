@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.config_home import ConfigHome, later
+from support.projects.config_home import ConfigHome, later
 from workspace_server.config.files import MAX_BYTES, WatchedFile
 from workspace_server.config.grouping import DEFAULT_RULES
 from workspace_server.config.model import Configuration, Deltas, Scripts

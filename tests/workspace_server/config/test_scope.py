@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.config_home import ConfigHome
+from support.projects.config_home import ConfigHome
 from workspace_server.config.combine import apply_widening
 from workspace_server.config.model import Deltas
 

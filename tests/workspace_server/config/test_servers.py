@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.config_home import ConfigHome
+from support.projects.config_home import ConfigHome
 from workspace_server.config.model import RemoteServer, StdioServer
 from workspace_server.config.servers import MAX_SERVERS
 

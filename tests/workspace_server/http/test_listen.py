@@ -12,9 +12,9 @@ import pytest
 from aiohttp import ClientResponse
 
 from protocol import names
-from support.modern import body_of, events, headers_of
-from support.tool_source import PlayedSource, extras, greeting, tool
-from support.workspace_app import Serving, serving
+from support.clients.stateless_requests import body_of, events, headers_of
+from support.processes.workspace_app import Serving, serving
+from support.servers.tool_source import PlayedSource, extras, greeting, tool
 from workspace_server.catalog import toolset as toolset_module
 from workspace_server.http import listen
 from workspace_server.methods import resources

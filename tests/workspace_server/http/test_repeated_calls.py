@@ -12,9 +12,9 @@ import pytest
 
 from protocol import headers, names
 from protocol.errors import Reason, Refusal
-from support.modern import META, body_of, headers_of
-from support.tool_source import PlayedSource, tool
-from support.workspace_app import Serving, serving
+from support.clients.stateless_requests import META, body_of, headers_of
+from support.processes.workspace_app import Serving, serving
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.calls.gates.approvals import Approvals
 from workspace_server.calls.gates.gate import Guard
 from workspace_server.calls.gates.rate_limit import RateLimiter

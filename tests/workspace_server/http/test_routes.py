@@ -11,9 +11,9 @@ import aiohttp
 import pytest
 
 from protocol import headers, jsonrpc, names, sse
-from support.modern import SECRET, body_of, headers_of
-from support.tool_source import PlayedSource, tool
-from support.workspace_app import Serving, serving
+from support.clients.stateless_requests import SECRET, body_of, headers_of
+from support.processes.workspace_app import Serving, serving
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.source import CallContext, ToolResult
 
 CALL = body_of(names.TOOLS_CALL, {"name": "a", "arguments": {}})

@@ -14,10 +14,10 @@ from manager.routing.json import plain_results
 from manager.sessions import input_requests
 from protocol import headers, names, sse
 from protocol.internal.result_trim import Trim
-from support import exchanges
-from support.modern import body_of, headers_of
-from support.tool_source import PlayedSource, tool
-from support.workspace_app import Serving, serving
+from support.clients import exchanges
+from support.clients.stateless_requests import body_of, headers_of
+from support.processes.workspace_app import Serving, serving
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.source import CallContext, CallOutcome, ToolError, ToolResult
 
 EXCHANGE = exchanges.legacy(exchanges.call("t", {}))

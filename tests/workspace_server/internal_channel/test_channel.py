@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from support.patience import within
+from support.processes.timeouts import within
 from workspace_server.internal_channel.channel import Channel
 from workspace_server.internal_channel.limits import DEFAULTS, Limits
 from workspace_server.internal_channel.service import make_channel

@@ -7,7 +7,7 @@ import json
 import sys
 from pathlib import Path
 
-from support.patience import within
+from support.processes.timeouts import within
 
 CANARY = "canary-" + "5e1d" * 8
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from aiohttp import ClientSession
 
 from protocol import headers
-from support.modern import SECRET
-from support.tool_source import PlayedSource, tool
-from support.workspace_app import serving
+from support.clients.stateless_requests import SECRET
+from support.processes.workspace_app import serving
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.config.model import Configuration, Deltas
 
 

@@ -13,9 +13,9 @@ import pytest
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.versions import Era
-from support.modern import Caller, body_of, headers_of
-from support.tool_source import PlayedSource, tool
-from support.workspace_app import Serving, serving
+from support.clients.stateless_requests import Caller, body_of, headers_of
+from support.processes.workspace_app import Serving, serving
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.config.model import Configuration, Deltas
 from workspace_server.methods import pass_through
 from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, Tool, ToolResult

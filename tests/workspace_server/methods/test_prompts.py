@@ -10,9 +10,9 @@ import pytest
 
 from protocol import names
 from protocol.errors import Reason
-from support.modern import Caller
-from support.tool_source import PlayedSource, extras, greeting
-from support.workspace_app import Serving, serving
+from support.clients.stateless_requests import Caller
+from support.processes.workspace_app import Serving, serving
+from support.servers.tool_source import PlayedSource, extras, greeting
 from workspace_server.source import CallContext, CallOutcome, RpcError
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from protocol import names
 from protocol.errors import Reason, Refusal
-from support.modern import Caller
-from support.tool_source import PlayedSource, extras, greeting, tool
-from support.workspace_app import serving
+from support.clients.stateless_requests import Caller
+from support.processes.workspace_app import serving
+from support.servers.tool_source import PlayedSource, extras, greeting, tool
 from workspace_server.methods import resources
 from workspace_server.source import CallContext, CallOutcome, RpcError
 

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from protocol import headers, names
-from support.modern import Caller, body_of, events, headers_of
-from support.tool_source import PlayedSource, tool
-from support.workspace_app import Serving, serving
+from support.clients.stateless_requests import Caller, body_of, events, headers_of
+from support.processes.workspace_app import Serving, serving
+from support.servers.tool_source import PlayedSource, tool
 from workspace_server.catalog import toolset as toolset_module
 from workspace_server.source import CallContext, InvalidArguments, ToolError, ToolResult
 

@@ -16,9 +16,9 @@ from aiohttp import ClientSession
 from protocol import headers, jsonrpc, names, tasks
 from protocol.errors import Reason, Refusal
 from protocol.versions import Era
-from support.modern import Caller, body_of, events, headers_of
-from support.tool_source import OBJECT, PlayedSource
-from support.workspace_app import Serving, serving
+from support.clients.stateless_requests import Caller, body_of, events, headers_of
+from support.processes.workspace_app import Serving, serving
+from support.servers.tool_source import OBJECT, PlayedSource
 from workspace_server.calls.gates.approvals import Admitted
 from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, Tool, ToolResult
 from workspace_server.tasks.store import Store

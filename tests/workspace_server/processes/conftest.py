@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.children import zombies
+from support.processes.child_processes import zombies
 from workspace_server.processes import spawn
 
 if sys.platform != "linux":

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from support.children import ENV, alive, everything, output, python, sh, until, zombies
-from support.patience import within
+from support.processes.child_processes import ENV, alive, everything, output, python, sh, until, zombies
+from support.processes.timeouts import within
 from workspace_server.processes.child import Child, Command, StartFailed, WriteFailed
 from workspace_server.processes.output_ring import CAPACITY
 

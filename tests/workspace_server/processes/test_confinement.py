@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.children import ENV, everything, output, python, sh
+from support.processes.child_processes import ENV, everything, output, python, sh
 from workspace_server.processes.child import Child, Command, StartFailed
 from workspace_server.processes.confinement import Confinement, available
 

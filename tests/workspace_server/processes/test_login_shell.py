@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from support.children import ENV
-from support.patience import within
+from support.processes.child_processes import ENV
+from support.processes.timeouts import within
 from workspace_server.processes.login_shell import login_path
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from support.children import alive, everything, python, sh, until
-from support.patience import within
+from support.processes.child_processes import alive, everything, python, sh, until
+from support.processes.timeouts import within
 from workspace_server.processes import sweep
 from workspace_server.processes.child import MARK, Child
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.children import ENV, alive
-from support.patience import within
+from support.processes.child_processes import ENV, alive
+from support.processes.timeouts import within
 from workspace_server.processes import sweep
 
 _NAME = "LMTB_SWEEP_TEST"

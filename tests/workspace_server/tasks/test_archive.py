@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from protocol import jsonrpc
-from support.tasks_at_work import DONE, JOB, TTL, WORKSPACE, Work, World, begin, ended, finished
+from support.projects.running_tasks import DONE, JOB, TTL, WORKSPACE, Work, World, begin, ended, finished
 from workspace_server.files import private_files
 from workspace_server.source import CallContext
 

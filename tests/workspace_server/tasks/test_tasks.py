@@ -9,7 +9,18 @@ import msgspec
 import pytest
 
 from protocol import jsonrpc, tasks
-from support.tasks_at_work import DONE, JOB, LONGEST, TTL, WORKSPACE, Work, World, begin, ended, finish
+from support.projects.running_tasks import (
+    DONE,
+    JOB,
+    LONGEST,
+    TTL,
+    WORKSPACE,
+    Work,
+    World,
+    begin,
+    ended,
+    finish,
+)
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
 from workspace_server.tasks import table as tables
 from workspace_server.tasks.record import Ending

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.patience import within
+from support.processes.timeouts import within
 from workspace_server.tool_search.index import Index, Searchable
 from workspace_server.tool_search.scoring import THRESHOLD, read_query, score, wording
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.patience import within
+from support.processes.timeouts import within
 from workspace_server.trust.difference import MAX_LINES, MAX_WIDTH, Change, differences
 from workspace_server.trust.item import Item, file_name
 from workspace_server.trust.printable import printable

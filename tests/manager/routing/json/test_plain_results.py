@@ -15,7 +15,7 @@ from manager.sessions import input_requests
 from protocol import names
 from protocol.internal import result_trim
 from protocol.internal.result_trim import Trim
-from support import exchanges
+from support.clients import exchanges
 
 EXCHANGE = exchanges.legacy(exchanges.call("t", {}))
 SERVER = {"name": "s", "version": "1"}

@@ -7,7 +7,7 @@ from typing import Any
 
 from protocol import jsonrpc
 from protocol.errors import Refusal
-from support.tool_source import PlayedSource
+from support.servers.tool_source import PlayedSource
 from workspace_server.calls.gates.approvals import Admitted, Approvals, BadAnswer, Question
 from workspace_server.calls.gates.gate import Guard
 from workspace_server.calls.gates.rate_limit import RateLimiter

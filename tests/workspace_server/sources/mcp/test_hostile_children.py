@@ -14,8 +14,8 @@ import pytest
 
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
-from support.patience import within
-from support.stdio_children import alive, environment, program, stdio_source
+from support.processes.timeouts import within
+from support.servers.stdio_servers import alive, environment, program, stdio_source
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
 from workspace_server.sources.mcp.restart import Restarts
 from workspace_server.sources.mcp.stdio.source import Patience, StdioSource

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.wire import Wire
+from support.servers.scripted_transport import Wire
 from workspace_server.sources.mcp import restart
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
 from workspace_server.sources.mcp.restart import Restarts

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from support.script_tools import Scripts, script_source
+from support.projects.script_tools import Scripts, script_source
 from workspace_server.schemas.validation import validator_for
 from workspace_server.source import ToolResult
 

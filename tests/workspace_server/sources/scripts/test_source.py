@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from protocol.errors import Reason, Refusal
-from support.children import alive, until
-from support.patience import within
-from support.script_tools import Judge, Scripts, script_source
+from support.processes.child_processes import alive, until
+from support.processes.timeouts import within
+from support.projects.script_tools import Judge, Scripts, script_source
 from workspace_server.processes import confinement
 from workspace_server.results import encode_result
 from workspace_server.source import ToolError, ToolResult

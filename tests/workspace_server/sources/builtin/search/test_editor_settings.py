@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from support.file_tree import workspace_of, write_tree
+from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.sources.builtin.search.editor_settings import MAX_FILE_BYTES, parse_jsonc, read_rules
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.file_tree import ENGINES, lines, names, settings_of, workspace_of, write_tree
+from support.projects.file_tree import ENGINES, lines, names, settings_of, workspace_of, write_tree
 from workspace_server.sources.builtin.search.engine import Where, find_files, find_text
 from workspace_server.sources.builtin.search.query import BadRegex, TextQuery
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.file_tree import RIPGREP, lines, names, write_tree
+from support.projects.file_tree import RIPGREP, lines, names, write_tree
 from workspace_server.sources.builtin.search.query import TextQuery
 
 pytestmark = pytest.mark.skipif(RIPGREP is None, reason="rg is not on PATH")

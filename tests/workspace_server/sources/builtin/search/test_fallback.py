@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from support.file_tree import settings_of, workspace_of, write_tree
-from support.patience import within
+from support.processes.timeouts import within
+from support.projects.file_tree import settings_of, workspace_of, write_tree
 from workspace_server.sources.builtin.search import fallback, line_matcher
 from workspace_server.sources.builtin.search.engine import Where, find_text
 from workspace_server.sources.builtin.search.line_matcher import Refused, compile_query

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.file_tree import workspace_of, write_tree
+from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.source import InvalidArguments
 from workspace_server.sources.builtin.search.patterns import (
     MAX_ALTERNATIVES,

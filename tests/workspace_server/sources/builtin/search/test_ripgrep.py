@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.file_tree import workspace_of, write_tree
+from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.sources.builtin.search import engine
 from workspace_server.sources.builtin.search.engine import Where, find_files, find_text
 from workspace_server.sources.builtin.search.query import SearchSettings, TextQuery

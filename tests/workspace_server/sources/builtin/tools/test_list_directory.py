@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from support.file_tree import settings_of, workspace_of, write_tree
+from support.projects.file_tree import settings_of, workspace_of, write_tree
 from workspace_server.source import InvalidArguments, ToolError, ToolResult
 from workspace_server.sources.builtin.tools.list_directory import TOOL, call
 

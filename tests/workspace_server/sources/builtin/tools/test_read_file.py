@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from support.file_tree import workspace_of, write_tree
+from support.projects.file_tree import workspace_of, write_tree
 from workspace_server.source import InvalidArguments, ToolError, ToolResult
 from workspace_server.sources.builtin.tools.read_file import MAX_BYTES, TOOL, call
 

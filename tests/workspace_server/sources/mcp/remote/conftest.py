@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from support.fake_remote import FakeRemote, fake_remote
-from support.remote_source import MakeSource, entry
+from support.servers.remote_server import FakeRemote, fake_remote
+from support.servers.remote_source import MakeSource, entry
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.remote.opening import Surroundings
 from workspace_server.sources.mcp.remote.source import RemoteSource

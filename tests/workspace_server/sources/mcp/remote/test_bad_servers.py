@@ -10,9 +10,19 @@ from typing import Any
 import pytest
 
 from protocol.errors import Reason, Refusal
-from support.fake_remote import FakeRemote, Play, Received, body, drop, events, fake_remote, hang, status
-from support.patience import within
-from support.remote_source import MakeSource, call
+from support.processes.timeouts import within
+from support.servers.remote_server import (
+    FakeRemote,
+    Play,
+    Received,
+    body,
+    drop,
+    events,
+    fake_remote,
+    hang,
+    status,
+)
+from support.servers.remote_source import MakeSource, call
 from workspace_server.sources.mcp.remote.source import RemoteSource
 
 SECRET = "t0ken-of-nobody"

@@ -13,10 +13,10 @@ import mcp
 import msgspec
 import pytest
 
-from support.patience import within
-from support.remote_source import MakeSource, call
-from support.third_party import Era, ThirdParty, direct, third_party
-from support.third_party_content import FOREIGN_DEFINITIONS, PLAIN
+from support.processes.timeouts import within
+from support.servers.remote_source import MakeSource, call
+from support.servers.third_party import Era, ThirdParty, direct, third_party
+from support.servers.third_party_content import FOREIGN_DEFINITIONS, PLAIN
 from workspace_server.source import RpcError
 from workspace_server.sources.mcp.remote.source import RemoteSource
 

@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 from protocol.errors import Reason, Refusal
-from support.fake_oauth import FakeOAuth, Keeper, fake_oauth
-from support.remote_source import MakeSource, call, entry
+from support.servers.oauth_server import FakeOAuth, Keeper, fake_oauth
+from support.servers.remote_source import MakeSource, call, entry
 from workspace_server.config.model import RemoteServer
 from workspace_server.sources.mcp.remote.login import LoginFailed, login
 from workspace_server.sources.mcp.remote.logins import key_of

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from support.fake_remote import ECHO, FakeRemote, Received, fake_remote, hang, status
-from support.patience import within
-from support.remote_source import MakeSource, call
+from support.processes.timeouts import within
+from support.servers.remote_server import ECHO, FakeRemote, Received, fake_remote, hang, status
+from support.servers.remote_source import MakeSource, call
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 
 
@@ -124,7 +124,7 @@ def test_on_uvloop_as_well() -> None:
     from workspace_server.sources.mcp.remote.source import RemoteSource
 
     async def main() -> None:
-        from support.remote_source import entry
+        from support.servers.remote_source import entry
 
         async with fake_remote() as remote:
             source = RemoteSource(entry(remote.url), Surroundings("/project", "1.0"))

@@ -13,8 +13,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from support.fake_remote import fake_remote
-from support.remote_source import MakeSource
+from support.servers.remote_server import fake_remote
+from support.servers.remote_source import MakeSource
 from workspace_server.sources.mcp.remote import wire
 
 NAME = "inside.example"

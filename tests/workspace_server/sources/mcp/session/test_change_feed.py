@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from protocol import names
-from support.wire import Message, Wire
+from support.servers.scripted_transport import Message, Wire
 from workspace_server.source import RpcError
 from workspace_server.sources.mcp.session import change_feed
 from workspace_server.sources.mcp.session.session import Session

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import jsonrpc, names
-from support.wire import GREETING, Message, Wire
+from support.servers.scripted_transport import GREETING, Message, Wire
 from workspace_server.source import CALL_ENDED, CallContext, RpcError
 from workspace_server.sources.mcp.session import server_requests as questions
 from workspace_server.sources.mcp.session.session import Session

@@ -14,8 +14,8 @@ import pytest
 from protocol import jsonrpc
 from protocol.errors import Reason
 from protocol.versions import LEGACY_REVISIONS, Era
-from support.patience import within
-from support.wire import GREETING, Message, Wire
+from support.processes.timeouts import within
+from support.servers.scripted_transport import GREETING, Message, Wire
 from workspace_server.source import CallContext, RpcError, ToolResult
 from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.sources.mcp.session import change_feed, rpc, server_requests

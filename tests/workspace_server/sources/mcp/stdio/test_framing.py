@@ -7,7 +7,7 @@ import time
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.patience import within
+from support.processes.timeouts import within
 from workspace_server.sources.mcp.stdio.framing import Lines, one_line
 
 

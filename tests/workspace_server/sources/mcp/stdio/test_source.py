@@ -15,8 +15,8 @@ import pytest
 
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
-from support.stdio_children import QUICK, program, stdio_source
-from support.third_party import direct, stdio_command
+from support.servers.stdio_servers import QUICK, program, stdio_source
+from support.servers.third_party import direct, stdio_command
 from workspace_server.source import CallContext, CallOutcome, RpcError
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.stdio.source import Patience, StdioSource

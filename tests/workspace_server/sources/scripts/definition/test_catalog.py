@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from protocol.issues import Issue
-from support.patience import within
-from support.script_tools import Judge, write_tool
+from support.processes.timeouts import within
+from support.projects.script_tools import Judge, write_tool
 from workspace_server.sources.scripts.definition.catalog import HALF_WRITTEN_S, Catalog
 from workspace_server.sources.scripts.definition.snapshot import Snapshot
 

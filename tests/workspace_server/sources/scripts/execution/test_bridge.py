@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from support.script_tools import Scripts, script_source
+from support.projects.script_tools import Scripts, script_source
 from workspace_server.results import encode_result
 from workspace_server.source import CallContext, ToolResult
 from workspace_server.sources.scripts.execution import bridge

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.script_tools import Judge, write_tool
+from support.projects.script_tools import Judge, write_tool
 from workspace_server.sources.scripts.definition.bundle import Bundle
 from workspace_server.sources.scripts.definition.catalog import Catalog
 from workspace_server.sources.scripts.execution.materials import KEPT, Materials

@@ -21,10 +21,10 @@ from manager.route_cache.cached_route import FastRoute
 from manager.route_cache.route_cache import FastPath
 from manager.routing.state.session_table import Session
 from protocol import headers, names
-from support import modern
-from support.front_door import BOTH, JSON, Answer
-from support.plays import PLAIN_RESULT
-from support.scene import Scene
+from support.clients import stateless_requests as modern
+from support.clients.raw_clients import BOTH, JSON, Answer
+from support.projects.registered_scene import Scene
+from support.servers.scripted_answers import PLAIN_RESULT
 
 WITHIN_S = 10.0
 

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.asking_back import interim, plain, put
-from support.third_party_content import (
+from support.servers.input_requests import interim, plain, put
+from support.servers.third_party_content import (
     APPEARED,
     CHAINED,
     HIDDEN,

@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import ClientResponse
 
 from protocol import sse
-from support.patience import within
+from support.processes.timeouts import within
 
 
 async def next_event(response: ClientResponse) -> sse.Event:

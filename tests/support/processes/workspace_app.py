@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import ClientSession
 
 from protocol.internal.launch import Launch
-from support.modern import SECRET, Caller
+from support.clients.stateless_requests import SECRET, Caller
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.gates.gate import Gate
 from workspace_server.catalog.registry import Registry

@@ -15,7 +15,7 @@ from typing import Any, Self
 from aiohttp import ClientSession
 
 from protocol import headers, names, sse
-from support import modern
+from support.clients import stateless_requests as modern
 
 JSON = "application/json"
 EVENTS = "text/event-stream"

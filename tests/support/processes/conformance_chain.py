@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from support.conformance import LEGS, NEED_NO_WORKSPACE, Leg, Run, expected_failures
-from support.manager import make_project
-from support.manager_process import ManagerProcess, running_manager
-from support.task_tools import write_task_tools
-from support.third_party import MODERN, ThirdParty, stdio_command
+from support.processes.conformance import LEGS, NEED_NO_WORKSPACE, Leg, Run, expected_failures
+from support.processes.manager_in_process import make_project
+from support.processes.manager_process import ManagerProcess, running_manager
+from support.servers.task_tools import write_task_tools
+from support.servers.third_party import MODERN, ThirdParty, stdio_command
 
-SERVER = Path(__file__).with_name("conformance_server.py")
+SERVER = Path(__file__).parents[1] / "servers" / "conformance_server.py"
 READY_S = 30.0
 OF_SERVERS = {"test_simple_text", "confirm_delete"}
 """A tool of each server: when it is there, all of a workspace is."""

@@ -1,4 +1,4 @@
-"""A manager, as `lmtb connect` sees one, whose every answer a test decides: plays as for `scripted_upstream.py`."""
+"""A manager, as `lmtb connect` sees one, whose every answer a test decides: plays as for `scripted_workspace_server.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from manager.client import NoManager
-from support.scripted_upstream import Play, Received, fixed
+from support.servers.scripted_workspace_server import Play, Received, fixed
 
 
 class ScriptedManager:

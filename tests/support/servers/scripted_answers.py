@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from protocol import names
-from support.scripted_upstream import (
+from support.servers.scripted_workspace_server import (
     COMPLETE,
     Play,
     broken_off,

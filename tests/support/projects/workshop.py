@@ -17,12 +17,12 @@ from aiohttp import ClientResponse, ClientSession
 
 from manager.client import Control
 from protocol import names
-from support.front_door import Client, LegacyClient, ModernClient
-from support.manager import RunningManager, make_project, running_manager
-from support.modern import events
-from support.patience import within
-from support.scene import raw_http
-from support.script_tools import write_tool
+from support.clients.raw_clients import Client, LegacyClient, ModernClient
+from support.clients.stateless_requests import events
+from support.processes.manager_in_process import RunningManager, make_project, running_manager
+from support.processes.timeouts import within
+from support.projects.registered_scene import raw_http
+from support.projects.script_tools import write_tool
 from workspace_server.command.trust_items import all_items
 from workspace_server.trust.store import TrustStore
 

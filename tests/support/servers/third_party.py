@@ -38,7 +38,7 @@ class ThirdParty:
     def start(cls, way: Way, *options: str, port: int = 0, program: Path = SERVER) -> ThirdParty:
         """Start the server over HTTP and wait until it answers. Blocks for most of a second.
 
-        `program` is another one with the same command line (`mcp_serving.py`).
+        `program` is another one with the same command line (`serving.py`).
         """
         line = (sys.executable, str(program), f"--{way}={port}", *options)
         process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)

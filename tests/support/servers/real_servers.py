@@ -17,9 +17,9 @@ from typing import Any
 
 import psutil
 
-from support.front_door import Client, ModernClient
-from support.third_party import Direct, direct
-from support.workshop import Project, codes, eventually, workshop
+from support.clients.raw_clients import Client, ModernClient
+from support.projects.workshop import Project, codes, eventually, workshop
+from support.servers.third_party import Direct, direct
 
 INSTALL_S = 180.0
 START_S = 20.0

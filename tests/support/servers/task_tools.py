@@ -8,8 +8,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from support.script_tools import write_tool
-from support.third_party import stdio_command
+from support.projects.script_tools import write_tool
+from support.servers.third_party import stdio_command
 
 SERVER = Path(__file__).with_name("task_server.py")
 SCENARIOS = (

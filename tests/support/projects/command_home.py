@@ -18,7 +18,7 @@ from typing import Any
 
 from click.testing import CliRunner, Result
 
-from support.patience import within
+from support.processes.timeouts import within
 from workspace_server.command.__main__ import cli
 
 

@@ -13,7 +13,7 @@ from manager.routing.workspace.resolution import Claims
 from protocol import headers, names
 from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import Request
-from support import modern
+from support.clients import stateless_requests as modern
 
 
 def session_of(**members: Any) -> Session:

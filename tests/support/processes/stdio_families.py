@@ -16,10 +16,10 @@ import psutil
 from aiohttp import ClientSession
 
 from protocol import names
-from support.front_door import Client, LegacyClient, ModernClient
-from support.manager_home import ManagerHome
-from support.script_tools import write_tool
-from support.stdio_children import program
+from support.clients.raw_clients import Client, LegacyClient, ModernClient
+from support.processes.manager_home import ManagerHome
+from support.projects.script_tools import write_tool
+from support.servers.stdio_servers import program
 
 FAMILY = """
 def start(*words):

@@ -1,7 +1,7 @@
 """A server of slow tools that ask back or fail, on the official SDK: what the conformance suite's tasks-* scenarios
 want of a server with `task = true`. Its script tools are in `task_tools.py`.
 
-A program: `python tests/support/task_server.py --stdio [--legacy | --modern]`.
+A program: `python tests/support/servers/task_server.py --stdio [--legacy | --modern]`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from support.asking_back import Dialogue, Json
-from support.mcp_serving import enveloped, serve_stdio
+from support.servers.input_requests import Dialogue, Json
+from support.servers.serving import enveloped, serve_stdio
 
 SLOW_S = 0.6
 """Long enough that a call has become a task."""

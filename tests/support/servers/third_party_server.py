@@ -1,6 +1,6 @@
 """A stranger's MCP server on the official SDK, with every kind of content: what sources are tested against.
 
-A program: `python tests/support/third_party_server.py --stdio | --http PORT | --sse PORT`, with PORT 0 for one of the
+A program: `python tests/support/servers/third_party_server.py --stdio | --http PORT | --sse PORT`, with PORT 0 for one of the
 system's; the port is the first line on stdout, printed when the server answers. `--legacy` or `--modern` serve one
 era only, both is the default. With `--http`, one process also serves variants on other paths (`VARIANTS`). It ends with its standard input where that is a pipe. How tests start it: `third_party.py`.
 
@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from support.mcp_serving import App, enveloped, guarded, routed, serve_http, serve_stdio
-from support.third_party_content import (
+from support.servers.serving import App, enveloped, guarded, routed, serve_http, serve_stdio
+from support.servers.third_party_content import (
     CONTENTS,
     FOREIGN_DEFINITIONS,
     FOREIGN_RESULTS,
@@ -31,7 +31,7 @@ from support.third_party_content import (
     TOOLS,
     Json,
 )
-from support.third_party_tools import State, answer, prompt
+from support.servers.third_party_tools import State, answer, prompt
 
 
 def build(state: State) -> Any:

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from support.fake_remote import FakeRemote
+from support.servers.remote_server import FakeRemote
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """A server for the official conformance suite, on the official SDK: everything that its scenarios need.
 
-A program: `python tests/support/conformance_server.py --stdio | --http PORT`, with PORT 0 for one of the system's; the
+A program: `python tests/support/servers/conformance_server.py --stdio | --http PORT`, with PORT 0 for one of the system's; the
 port is the first line on stdout, printed when the server answers. `--legacy` or `--modern` serve one era only, both is
 the default. With `--http`, servers of their own for one era only are at `/legacy/mcp` and `/modern/mcp`. It ends with its standard
 input where that is a pipe.
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+    sys.path[0] = str(Path(__file__).resolve().parents[2])
 
-from support.conformance_content import (
+from support.servers.conformance_content import (
     APPEARED_PROMPT,
     APPEARED_TOOL,
     CONTENTS,
@@ -34,8 +34,8 @@ from support.conformance_content import (
     prompt_blocks,
     text_block,
 )
-from support.conformance_questions import DIALOGUES
-from support.mcp_serving import MODERN, App, enveloped, guarded, routed, serve_http, serve_stdio
+from support.servers.conformance_questions import DIALOGUES
+from support.servers.serving import MODERN, App, enveloped, guarded, routed, serve_http, serve_stdio
 
 RETRY_MS = 100
 PAUSE_S = 0.05

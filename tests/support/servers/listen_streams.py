@@ -11,8 +11,8 @@ from typing import Any
 from aiohttp import web
 
 from protocol import names
-from support.patience import within
-from support.scripted_upstream import Received, ScriptedUpstream, event
+from support.processes.timeouts import within
+from support.servers.scripted_workspace_server import Received, ScriptedUpstream, event
 
 
 class Listened:

@@ -1,8 +1,8 @@
-"""What tools and prompts of `conformance_server.py` ask their client. Data only; how it is asked: `asking_back.py`."""
+"""What tools and prompts of `conformance_server.py` ask their client. Data only; how it is asked: `input_requests.py`."""
 
 from __future__ import annotations
 
-from support.asking_back import Dialogue, Json, Questions
+from support.servers.input_requests import Dialogue, Json, Questions
 
 
 def _elicitation(message: str, properties: Json, required: list[str] | None = None) -> Json:

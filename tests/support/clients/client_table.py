@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-DRIVERS = Path(__file__).parents[1] / "clients" / "drivers"
+DRIVERS = Path(__file__).parents[2] / "clients" / "drivers"
 Program = Literal["python", "python 1", "sdk", "client", "inspector"]
 Way = Literal["http", "mcp-remote", "mcp-remote auto", "lmtb connect"]
 SESSIONS, STATELESS = "2025-11-25", "2026-07-28"

@@ -15,11 +15,11 @@ from collections.abc import Container
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from support import task_tools
+from support.servers import task_tools
 
 LEG_S = 240.0
 SCENARIO_MS = 15_000
-EXPECTED = Path(__file__).parents[1] / "conformance" / "expected"
+EXPECTED = Path(__file__).parents[2] / "conformance" / "expected"
 ENTRY = re.compile(r"  - (?P<key>[\w.-]+:\S+)  # (?P<reason>\S.+)")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from support.mcp_serving import MODERN
+from support.servers.serving import MODERN
 
 Json = dict[str, Any]
 Questions = Mapping[str, Json]

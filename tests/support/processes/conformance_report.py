@@ -1,6 +1,6 @@
 """The table of `scripts/conformance`: every leg of the suite against the server directly and behind the manager.
 
-A program: `python -m support.conformance_report FOLDER [options]`, FOLDER with the installed suite. Exit code 1: a check
+A program: `python -m support.processes.conformance_report FOLDER [options]`, FOLDER with the installed suite. Exit code 1: a check
 fails that succeeds directly, and that is no expected failure.
 """
 
@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from support.conformance import LEGS, NEED_NO_WORKSPACE, Leg, Run, Suite, expected_failures
-from support.conformance_chain import ENDPOINTS, Chain, conformance_chain, endpoints_of, kinds_of
+from support.processes.conformance import LEGS, NEED_NO_WORKSPACE, Leg, Run, Suite, expected_failures
+from support.processes.conformance_chain import ENDPOINTS, Chain, conformance_chain, endpoints_of, kinds_of
 
 DIRECT = "direct"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from protocol.internal.launch import Launch, encode
-from support.modern import SECRET
+from support.clients.stateless_requests import SECRET
 
 NONCE = "nonce-of-this-instance"
 

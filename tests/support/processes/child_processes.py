@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from support.patience import within
+from support.processes.timeouts import within
 from workspace_server.processes.child import Child, Command
 from workspace_server.processes.confinement import Confinement
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
-from support.front_door import BOTH, LegacyClient, ModernClient
-from support.manager import RunningManager, running_manager
-from support.scripted_upstream import ScriptedUpstream
+from support.clients.raw_clients import BOTH, LegacyClient, ModernClient
+from support.processes.manager_in_process import RunningManager, running_manager
+from support.servers.scripted_workspace_server import ScriptedUpstream
 
 
 @dataclass

@@ -16,13 +16,14 @@ from pathlib import Path
 
 import pytest
 
+import host
 import http_server
 import manager
 import protocol
 import workspace_server
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("protocol", "http_server", "manager", "workspace_server")
+PACKAGES = ("protocol", "host", "http_server", "manager", "workspace_server")
 
 IMPURE = frozenset({
     "asyncio", "aiohttp", "socket", "subprocess", "threading", "time", "random", "secrets", "os", "pathlib", "psutil",
@@ -115,7 +116,7 @@ def layer_of(module: str) -> int | None:
 
 
 def test_the_packages_under_test_are_those_of_this_repository() -> None:
-    for package in (http_server, manager, protocol, workspace_server):
+    for package in (host, http_server, manager, protocol, workspace_server):
         assert package.__file__ is not None
         assert Path(package.__file__).resolve().parents[1] == ROOT
 
@@ -144,6 +145,11 @@ def test_the_wire_knows_nobody_of_ours() -> None:
     assert {
         name: found for name, found in strangers.items() if any(not within(one, "protocol") for one in found)
     } == {}
+
+
+def test_what_both_programs_ask_of_the_machine_knows_the_wire_only() -> None:
+    known = {one for name in members("host") for one in of_ours(name)}
+    assert {one for one in known if not within(one, "host") and not within(one, "protocol")} == set()
 
 
 def test_what_serves_connections_knows_neither_house() -> None:

@@ -19,7 +19,7 @@ from manager.settings import _PLACES, ENV_PREFIX, FIELDS
 from protocol.errors import Reason
 
 ROOT = Path(manager.__file__).parents[1]
-HOUSES = ("protocol", "http_server", "manager", "workspace_server")
+HOUSES = ("protocol", "host", "http_server", "manager", "workspace_server")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NEVER_IMPORTED = {"tzdata"}
 

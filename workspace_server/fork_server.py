@@ -28,7 +28,7 @@ from workspace_server import log, process, warm_up
 
 NOT_ALONE: Final = 3
 """Exit code where a library has started a thread: what that holds would be held for ever after a fork."""
-_OURS: Final = frozenset({"__main__", "http_server", "protocol", "workspace_server"})
+_OURS: Final = frozenset({"__main__", "host", "http_server", "protocol", "workspace_server"})
 _ARGUMENTS_START, _ENVIRONMENT_END = 45, 48
 """Where these addresses stand in `/proc/self/stat`, counted from behind the name."""
 

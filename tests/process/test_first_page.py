@@ -122,7 +122,7 @@ def test_so_is_the_first_question_on_the_control_socket(
 def test_a_manager_whose_files_are_gone_is_asked_and_stopped(environ: dict[str, str], tmp_path: Path) -> None:
     """In an upgrade they are the next version's before it is stopped: nothing of them may be loaded then."""
     sources = tmp_path / "sources"
-    for house in ("protocol", "http_server", "manager", "workspace_server"):
+    for house in ("protocol", "host", "http_server", "manager", "workspace_server"):
         shutil.copytree(Path(protocol.__file__).parents[1] / house, sources / house)
     program = f"import sys; sys.path.insert(0, {str(sources)!r}); from manager.cli import main; main()"
     with running(environ, tmp_path / "log", "-c", program) as (pid, port):

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from host.backoff import backoff
+
 
 class State(Enum):
     """Where a workspace server is in its life; the value is what status shows."""
@@ -75,9 +77,6 @@ FAST_EXIT_S: Final = 10.0
 """An exit sooner than this after the start is a crash at start."""
 FAST_EXITS: Final = 5
 """So many of them in a row are a crash loop."""
-BACK_OFF_S: Final = 0.5
-LONGEST_BACK_OFF_S: Final = 30.0
-SPREAD: Final = 0.25
 RETRY_LOOPING_S: Final = 60.0
 """A call may start a crash-looping server again after this long; a handshake may at once."""
 
@@ -130,7 +129,7 @@ class Life:
             return
         self.restarts += 1
         self.fast_exits = self.fast_exits + 1 if never_ready or uptime < FAST_EXIT_S else 1
-        self.not_before = now + back_off(self.fast_exits, chance)
+        self.not_before = now + backoff(self.fast_exits, chance)
         if self.fast_exits >= FAST_EXITS:
             self._move(Event.LOOPED)
             self.not_before = now + RETRY_LOOPING_S
@@ -155,9 +154,3 @@ class Life:
 
     def _move(self, event: Event) -> None:
         self.state = TRANSITIONS[self.state][event]
-
-
-def back_off(attempt: int, chance: float) -> float:
-    """Seconds before the `attempt`-th start in a row: 0.5 doubling up to 30, ±25 % by `chance`."""
-    plain = min(BACK_OFF_S * 2.0 ** (attempt - 1), LONGEST_BACK_OFF_S)
-    return plain * (1 - SPREAD + 2 * SPREAD * chance)

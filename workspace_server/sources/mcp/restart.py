@@ -10,9 +10,8 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-FIRST_S: Final = 0.5
-LONGEST_S: Final = 30.0
-JITTER: Final = 0.25
+from host.backoff import FIRST_S, backoff
+
 LOOP_ENDS: Final = 5
 LOOP_WITHIN_S: Final = 60.0
 LOOP_WAIT_S: Final = 60.0
@@ -51,7 +50,8 @@ class Restarts:
         self._ends.append(now)
         if len(self._ends) == LOOP_ENDS and now - self._ends[0] <= LOOP_WITHIN_S:
             self.looping = True
-        pause = LOOP_WAIT_S if self.looping else self._pause() * (1 - JITTER + 2 * JITTER * chance)
+        self._count += 1
+        pause = LOOP_WAIT_S if self.looping else backoff(self._count, chance, first_s=FIRST_S)
         self.not_before = now + pause
         return pause
 
@@ -62,8 +62,3 @@ class Restarts:
     def forgive(self) -> None:
         """A person wants it tried now."""
         self.not_before = 0.0
-
-    def _pause(self) -> float:
-        pause = min(LONGEST_S, FIRST_S * float(2 ** min(self._count, 16)))
-        self._count += 1
-        return pause

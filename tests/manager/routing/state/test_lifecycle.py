@@ -5,8 +5,6 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from manager.routing.state.lifecycle import (
     FAST_EXIT_S,
@@ -16,7 +14,6 @@ from manager.routing.state.lifecycle import (
     Event,
     Life,
     State,
-    back_off,
 )
 
 S, E = State, Event
@@ -127,19 +124,6 @@ def test_a_new_start_forgets_the_misses_of_the_last_run() -> None:
     assert life.hung_for(200.0) == 0.0
 
 
-@given(st.integers(1, 1000), st.floats(0, 1, exclude_max=True))
-def test_the_back_off_doubles_up_to_thirty_seconds_spread_by_a_quarter(attempt: int, chance: float) -> None:
-    plain = 0.5 * 2 ** min(attempt - 1, 10)
-    plain = min(plain, 30.0)
-    assert plain * 0.75 <= back_off(attempt, chance) <= plain * 1.25
-
-
-def test_the_back_off_uses_the_whole_spread() -> None:
-    assert [back_off(n, MIDDLE) for n in range(1, 9)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
-    assert back_off(1, 0.0) == 0.375
-    assert back_off(1, 0.999999) == pytest.approx(0.625, abs=1e-4)
-
-
 def test_after_an_exit_the_next_start_waits() -> None:
     life = started()
     life.exited(1.0, MIDDLE)
@@ -184,6 +168,14 @@ def test_a_crash_looping_server_that_fails_again_loops_on() -> None:
     life.start(1000.0)
     life.exited(1001.0, MIDDLE, never_ready=True)
     assert life.state is S.CRASH_LOOPING
+    assert life.wait_before_start(1001.0) == RETRY_LOOPING_S
+
+
+def test_a_crash_loop_of_a_day_loops_on() -> None:
+    """Its back-off still fits a float."""
+    life = Life(state=S.CRASH_LOOPING, fast_exits=1440)
+    life.start(1000.0)
+    life.exited(1001.0, MIDDLE)
     assert life.wait_before_start(1001.0) == RETRY_LOOPING_S
 
 

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from host.backoff import backoff
+
 OPEN_AFTER: Final = 5
-FIRST_S: Final = 0.5
 OPEN_S: Final = 30.0
 LONGEST_S: Final = 300.0
-SPREAD: Final = 0.25
 THROTTLED_S: Final = 5.0
 """How long a server is left alone that said 429 without saying how long."""
 LONGEST_RETRY_S: Final = 3_600.0
@@ -48,7 +48,7 @@ class Breaker:
         if self.is_open:
             wait = min(OPEN_S * (self.failures - OPEN_AFTER + 1), LONGEST_S)
         else:
-            wait = FIRST_S * 2 ** (self.failures - 1) * (1 + SPREAD * (2 * chance - 1))
+            wait = backoff(self.failures, chance)
         self.until = now + wait
         return self.wait(now)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 from aiohttp import ClientSession
 
 from protocol import names
@@ -37,7 +38,8 @@ for write in put, lambda data: os.write(2, data):
 {TOOLS}""")
 CRASHES = 5
 """So many within a minute are a loop."""
-ROUNDS = 5
+ROUNDS = 25
+"""At most; on an idle machine the first one shows it."""
 CALLS = 15
 SLACK_S = 0.001
 """What a call may take longer besides: a turn of a busy loop."""
@@ -53,14 +55,21 @@ async def median(work: Callable[[], Awaitable[object]]) -> float:
     return statistics.median(times)
 
 
-async def compared(
+async def assert_unharmed(
     without: Callable[[], Awaitable[object]], beside: Callable[[], Awaitable[object]]
-) -> tuple[float, float]:
-    """The medians of the best of interleaved rounds: what else the machine does can only add to them."""
+) -> None:
+    """In one of some interleaved rounds, calls beside the bad servers take half as long again at most.
+
+    What else the machine does can slow any round down; bad servers that harm others would slow all of them.
+    """
     await without()
     await beside()
-    rounds = [(await median(without), await median(beside)) for _ in range(ROUNDS)]
-    return min(one for one, _ in rounds), min(one for _, one in rounds)
+    rounds = []
+    for _ in range(ROUNDS):
+        rounds.append((await median(without), await median(beside)))
+        if rounds[-1][1] <= 1.5 * rounds[-1][0] + SLACK_S:
+            return
+    raise AssertionError(f"slower in every round (without, beside): {rounds}")
 
 
 async def asked(home: ManagerHome, ask: str, project: Path, **more: str) -> dict[str, Any]:
@@ -131,6 +140,7 @@ class Street:
         return len(self.starts.read_text())
 
 
+@pytest.mark.timeout(180)
 async def test_bad_neighbours_are_told_of_and_nobody_else_notices_them(
     home: ManagerHome, http: ClientSession, tmp_path: Path
 ) -> None:
@@ -144,8 +154,7 @@ async def test_bad_neighbours_are_told_of_and_nobody_else_notices_them(
     clean, spoiled = await street.clients(http, manager.address)
     await state_of(home, street.spoiled, "flooding", "ready")
     for ask in (lambda who: number(who, "good__pid"), lambda who: who.ask(names.TOOLS_LIST)):
-        without, beside = await compared(partial(ask, clean), partial(ask, spoiled))
-        assert beside <= 1.5 * without + SLACK_S, (without, beside)
+        await assert_unharmed(partial(ask, clean), partial(ask, spoiled))
     await everything_is_told(home, street.spoiled)
 
     while (tries := street.tries()) < CRASHES:

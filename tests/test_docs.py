@@ -120,7 +120,7 @@ def test_exactly_the_reasons_that_nobody_raises_are_called_reserved() -> None:
 def test_the_table_of_states_is_the_codes() -> None:
     drawn = {
         row["state"]: {event.value: row[event.value] for event in Event if row[event.value] != "–"}
-        for row in tables("docs/architecture.md", "state")
+        for row in tables("docs/lifecycle.md", "state")
     }
     assert drawn == {
         state.value: {event.value: then.value for event, then in TRANSITIONS[state].items()}

@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from typing import Final, Protocol
 
-from http_server.refusal import DoorRefusal, body_too_large
+from http_server.refusal import AdmissionRefusal, body_too_large
 
-BROKEN: Final = DoorRefusal(400, "the body's framing is broken; send Content-Length or well-formed chunks")
+BROKEN: Final = AdmissionRefusal(
+    400, "the body's framing is broken; send Content-Length or well-formed chunks"
+)
 MAX_LINE: Final = 4096
 """Bytes of a size line or a trailer."""
 MAX_TRAILERS: Final = 100
@@ -33,7 +35,7 @@ class Body(Protocol):
     def body(self) -> bytes:
         """What has come."""
 
-    def feed(self, data: bytes) -> DoorRefusal | None:
+    def feed(self, data: bytes) -> AdmissionRefusal | None:
         """Take the next bytes, or say why the body is not taken."""
 
 
@@ -77,7 +79,7 @@ class ChunkedBody:
         """What has come."""
         return b"".join(self._pieces)
 
-    def feed(self, data: bytes) -> DoorRefusal | None:
+    def feed(self, data: bytes) -> AdmissionRefusal | None:
         """Take the next bytes, or say why the body is not taken."""
         while data and not self.is_whole:
             if self._left:
@@ -96,7 +98,7 @@ class ChunkedBody:
         self.rest = data
         return None
 
-    def _read_size(self, line: bytes) -> DoorRefusal | None:
+    def _read_size(self, line: bytes) -> AdmissionRefusal | None:
         found = _SIZE.match(line)
         if found is None:
             return BROKEN
@@ -109,11 +111,11 @@ class ChunkedBody:
         self._trailers = 0
         return None
 
-    def _read_end_of_data(self, line: bytes) -> DoorRefusal | None:
+    def _read_end_of_data(self, line: bytes) -> AdmissionRefusal | None:
         self._read = self._read_size
         return BROKEN if line else None
 
-    def _read_trailer(self, line: bytes) -> DoorRefusal | None:
+    def _read_trailer(self, line: bytes) -> AdmissionRefusal | None:
         self.is_whole = not line
         self._trailers += 1
         return BROKEN if self._trailers > MAX_TRAILERS else None

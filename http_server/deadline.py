@@ -70,7 +70,7 @@ class Deadline:
         self._on_late: Callable[[], None] = _nothing
         all_of_them.keep(self)
 
-    def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
+    def set(self, seconds: float, on_late: Callable[[], None]) -> None:
         """From now on so long, then call this."""
         at = self._all.now() + seconds
         self.at = at
@@ -78,28 +78,28 @@ class Deadline:
         if at < self._all.soonest:
             self._all.ring_at(at)
 
-    def expect_at(self, at: float, on_late: Callable[[], None]) -> None:
+    def set_at(self, at: float, on_late: Callable[[], None]) -> None:
         """From now on until that monotonic time, then call this."""
         self.at = at
         self._on_late = on_late
         if at < self._all.soonest:
             self._all.ring_at(at)
 
-    def drop(self) -> None:
+    def clear(self) -> None:
         """Nothing is expected any more."""
         self.at = inf
         self._on_late = _nothing
 
     def close(self) -> None:
         """Nothing will ever be expected again."""
-        self.drop()
+        self.clear()
         self._all.let_go(self)
 
     def meet(self, now: float) -> None:
         """For the timer: it may be late."""
         if self.at <= now:
             on_late = self._on_late
-            self.drop()
+            self.clear()
             on_late()
 
 

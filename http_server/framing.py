@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from http_server.refusal import DoorRefusal, body_too_large
+from http_server.refusal import AdmissionRefusal, body_too_large
 
 
-def refuse_framing(fields: Mapping[bytes, bytes], body_cap: int) -> DoorRefusal | None:
+def refuse_framing(fields: Mapping[bytes, bytes], body_cap: int) -> AdmissionRefusal | None:
     """The first rule that is broken, or None.
 
     Args:
@@ -20,12 +20,14 @@ def refuse_framing(fields: Mapping[bytes, bytes], body_cap: int) -> DoorRefusal 
     length = fields.get(b"content-length")
     if length is not None:
         if not length.isdigit() or b"transfer-encoding" in fields:
-            return DoorRefusal(400, "send one plain Content-Length, or Transfer-Encoding: chunked, not both")
+            return AdmissionRefusal(
+                400, "send one plain Content-Length, or Transfer-Encoding: chunked, not both"
+            )
         # By digits first: int() of a number with thousands of digits is an error of its own.
         if len(length.lstrip(b"0")) > 18 or int(length) > body_cap:
             return body_too_large(body_cap)
     if fields.get(b"transfer-encoding", b"chunked").lower() != b"chunked":
-        return DoorRefusal(400, "the only Transfer-Encoding understood is chunked")
+        return AdmissionRefusal(400, "the only Transfer-Encoding understood is chunked")
     if fields.get(b"expect", b"100-continue").lower() != b"100-continue":
-        return DoorRefusal(417, "the only expectation understood is 100-continue")
+        return AdmissionRefusal(417, "the only expectation understood is 100-continue")
     return None

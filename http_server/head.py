@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from http_server.refusal import DoorRefusal
+from http_server.refusal import AdmissionRefusal
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z\-]{0,31}) ([\x21\x22\x24-\x7e]+) HTTP/1\.([01])\r\n")
@@ -25,13 +25,13 @@ _START: Final = re.compile(
     rb"[A-Z][A-Z\-]{0,31}(?:\Z| \Z| [\x21\x22\x24-\x7e]+(?:\Z| [HTP/1.0]{0,8}(?:\Z|\r\Z|\r\n)))"
 )
 
-MALFORMED: Final = DoorRefusal(
+MALFORMED: Final = AdmissionRefusal(
     400, "this is not a well-formed HTTP/1.1 request; speak plain HTTP/1.1 to this port"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class RequestFacts:
+class RequestHead:
     """The head of one request as it was received.
 
     `target` is the request target undecoded, query included; `headers` are (name, value) pairs in order, so
@@ -48,7 +48,7 @@ def may_become_head(begin: bytes | bytearray) -> bool:
     return _START.match(begin) is not None and begin.count(b"\n") == begin.count(b"\r\n")
 
 
-def parse_head(head: bytes) -> RequestFacts | DoorRefusal:
+def parse_head(head: bytes) -> RequestHead | AdmissionRefusal:
     """Read one whole head, the empty line at its end included."""
     line = _REQUEST_LINE.match(head)
     if line is None:
@@ -62,7 +62,7 @@ def parse_head(head: bytes) -> RequestFacts | DoorRefusal:
             return MALFORMED
         headers.append((field[1], field[2].strip(b" \t")))
         position = field.end()
-    return RequestFacts(line[1].decode(), line[2].decode(), headers)
+    return RequestHead(line[1].decode(), line[2].decode(), headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,17 +70,17 @@ class Framing:
     """How the connection goes on behind a head that passed the door.
 
     `length` is that of the body in bytes, None where it comes in chunks. `is_last` where no request follows.
-    `waits` where the client wants to hear `100 Continue` before it sends the body. `knows_chunks` where the
+    `waits` where the client wants to hear `100 Continue` before it sends the body. `allows_chunked` where the
     answer may come in chunks: not in HTTP/1.0.
     """
 
     length: int | None
     is_last: bool
     waits: bool
-    knows_chunks: bool
+    allows_chunked: bool
 
 
-def framing(head: bytes, facts: RequestFacts) -> Framing:
+def framing(head: bytes, facts: RequestHead) -> Framing:
     """How the connection goes on behind this head."""
     fields = {name.lower(): value.lower() for name, value in facts.headers}
     line_end = head.index(b"\r\n")
@@ -90,7 +90,7 @@ def framing(head: bytes, facts: RequestFacts) -> Framing:
     return Framing(body_length(facts), is_last, b"expect" in fields and not is_old, not is_old)
 
 
-def body_length(facts: RequestFacts) -> int | None:
+def body_length(facts: RequestHead) -> int | None:
     """Bytes of body behind a head that passed the door; None for a chunked body of unknown length."""
     for name, value in facts.headers:
         key = name.lower()

@@ -8,7 +8,7 @@ from protocol import jsonrpc
 
 
 @dataclass(frozen=True, slots=True)
-class DoorRefusal:
+class AdmissionRefusal:
     """An answer given instead of serving: HTTP status, a sentence that says what to do, and the JSON-RPC code
     for requests that expect one."""
 
@@ -18,6 +18,6 @@ class DoorRefusal:
     code: int = jsonrpc.INVALID_REQUEST
 
 
-def body_too_large(cap: int) -> DoorRefusal:
+def body_too_large(cap: int) -> AdmissionRefusal:
     """The refusal of a body over `cap` bytes."""
-    return DoorRefusal(413, f"the body is larger than {cap:,} bytes; send less at once")
+    return AdmissionRefusal(413, f"the body is larger than {cap:,} bytes; send less at once")

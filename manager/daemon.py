@@ -25,7 +25,7 @@ from manager.assembly import Parts, assemble
 from manager.endpoints.mcp import McpRoutes
 from manager.http.limits import Limits
 from manager.http.stream_endings import Endings
-from manager.listener.aiohttp_server import LateServer
+from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.pages import control_runner
 from manager.listener.peer_identity import SameUser, lookup_works
 from manager.listener.runner import Runner
@@ -34,7 +34,7 @@ from manager.log import configure, logger
 from manager.paths import Paths, UnsafePathError, make_private
 from manager.peer import peer_uid
 from manager.port import PortTaken, bind_fixed, private_socket
-from manager.routing.request_heads.admission import DoorRules
+from manager.routing.request_heads.admission import AdmissionRules
 from manager.sessions.session_manager import Keeper
 from manager.settings import Settings
 from manager.supervision.workspaces import Workspaces
@@ -200,7 +200,7 @@ class Daemon:
             return
         path = self._paths.control_socket
         path.unlink(missing_ok=True)  # the lock is ours, so nobody answers there any more
-        late = LateServer(lambda: control_runner(parts.control, shown, parts.measures.taken))
+        late = LazyAiohttpServer(lambda: control_runner(parts.control, shown, parts.measures.taken))
         stack.push_async_callback(late.close)
         door = private_socket(path)
         stack.callback(path.unlink, missing_ok=True)
@@ -217,7 +217,7 @@ class Daemon:
             keepalive_s=settings.keep_alive_s,
             connections=settings.connection_limit,
         )
-        rules = DoorRules.for_ports([port], body_cap=settings.body_limit)
+        rules = AdmissionRules.for_ports([port], body_cap=settings.body_limit)
         check = None
         if sys.platform != "win32":
             works = lookup_works(peer_uid, os.getuid())

@@ -249,8 +249,8 @@ def test_the_first_page_loads_nothing_of_ours() -> None:
     program = (
         "import asyncio, sys\nimport manager.daemon as daemon\nbefore = set(sys.modules)\n"
         "async def main():\n"
-        "    status, control = (lambda: {}), daemon.LateServer(lambda: daemon.control_runner(None, status, status))\n"
-        "    port = daemon.Runner(lambda: daemon.make_app(None, status, status), daemon.DoorRules.for_ports([1]))\n"
+        "    status, control = (lambda: {}), daemon.LazyAiohttpServer(lambda: daemon.control_runner(None, status, status))\n"
+        "    port = daemon.Runner(lambda: daemon.make_app(None, status, status), daemon.AdmissionRules.for_ports([1]))\n"
         "    port._late.protocol(), control.protocol()\n"
         "    await control.close()\n    await port.cleanup()\n"
         "asyncio.run(main())\nprint(*(set(sys.modules) - before))"
@@ -266,9 +266,9 @@ def test_the_first_page_loads_nothing_of_ours() -> None:
 def test_what_serves_pages_reads_no_certificates() -> None:
     """They take as long as all the rest of aiohttp; it makes contexts of them that nobody here uses."""
     program = (
-        "import asyncio, gc, ssl\nfrom manager.listener.aiohttp_server import LateServer\n"
+        "import asyncio, gc, ssl\nfrom manager.listener.aiohttp_server import LazyAiohttpServer\n"
         "from manager.http import lazy_aiohttp as web\ndef make():\n    return web.AppRunner(web.Application())\n"
-        "async def main():\n    late = LateServer(make)\n    late.protocol()\n    await late.close()\n"
+        "async def main():\n    late = LazyAiohttpServer(make)\n    late.protocol()\n    await late.close()\n"
         "asyncio.run(main())\n"
         "import aiohttp.connector, sys\nassert sys.modules['ssl'] is ssl\n"
         "print(sum(isinstance(one, ssl.SSLContext) for one in gc.get_objects()))"

@@ -18,7 +18,7 @@ from manager.admin.request_body import read_body
 from manager.admin.services import ServerQuestion, Services
 from manager.folder import CwdProblem
 from manager.http import lazy_aiohttp as web
-from manager.routing.request_heads.admission import DoorRefusal
+from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import HEARTBEAT_S, SUSPECT_AFTER_S
 from protocol.errors import Reason, Refusal
@@ -208,7 +208,7 @@ def _json(status: int, body: Mapping[str, object]) -> web.Response:
 async def _read_object(request: web.Request) -> dict[str, Any] | web.Response:
     """The body as a JSON object, or the refusal. The cap holds whatever the application's own one is."""
     body = await read_body(request, MAX_BODY, BODY_S)
-    if isinstance(body, DoorRefusal):
+    if isinstance(body, AdmissionRefusal):
         return refusal(body.status, _BODY_PROBLEMS[body.status])
     try:
         payload = json.loads(body.decode("utf-8"))

@@ -7,12 +7,14 @@ from typing import Final
 
 from manager.http import lazy_aiohttp as web
 from manager.http.limits import SLOW
-from manager.routing.request_heads.admission import DoorRefusal, body_too_large
+from manager.routing.request_heads.admission import AdmissionRefusal, body_too_large
 
-_BROKEN: Final = DoorRefusal(400, "the body's framing is broken; send Content-Length or well-formed chunks")
+_BROKEN: Final = AdmissionRefusal(
+    400, "the body's framing is broken; send Content-Length or well-formed chunks"
+)
 
 
-async def read_body(request: web.Request, cap: int, deadline: float) -> bytes | DoorRefusal:
+async def read_body(request: web.Request, cap: int, deadline: float) -> bytes | AdmissionRefusal:
     """The whole body, or 413 as soon as it exceeds `cap` bytes, 408 after `deadline` seconds, 400 for broken
     chunks. Never keeps more than the cap and one read.
     """

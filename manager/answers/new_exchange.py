@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from manager.answers.exchange import Exchange
-from manager.routing.request_heads.request_metadata import Arrival
+from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims
 from protocol import jsonrpc, names
@@ -25,9 +25,11 @@ MAX_FOLDER: Final = 16 * 1024
 MAX_WORKSPACE: Final = 256
 
 
-def exchange_of(arrival: Arrival, inbound: Inbound, message: Request, session: Session | None) -> Exchange:
+def exchange_of(
+    metadata: RequestMetadata, inbound: Inbound, message: Request, session: Session | None
+) -> Exchange:
     """The exchange that a request opens."""
-    claims, codex, state = claims_of(arrival, session), _sandbox_cwd(inbound), _answered_workspace(inbound)
+    claims, codex, state = claims_of(metadata, session), _sandbox_cwd(inbound), _answered_workspace(inbound)
     if codex is not None or state is not None:
         claims = replace(claims, codex=codex, state=state)
     if session is not None:
@@ -36,19 +38,19 @@ def exchange_of(arrival: Arrival, inbound: Inbound, message: Request, session: S
         inbound,
         message,
         claims,
-        accepts_json=arrival.accepts_json,
-        accepts_events=arrival.accepts_events,
-        passed_headers=arrival.passed if inbound.era is Era.MODERN else arrival.passed_legacy,
-        passed_query=arrival.passed_query,
+        accepts_json=metadata.accepts_json,
+        accepts_events=metadata.accepts_events,
+        passed_headers=metadata.passed if inbound.era is Era.MODERN else metadata.passed_legacy,
+        passed_query=metadata.passed_query,
         session=session,
     )
 
 
-def claims_of(arrival: Arrival, session: Session | None) -> Claims:
+def claims_of(metadata: RequestMetadata, session: Session | None) -> Claims:
     """What a request says about its workspace outside its body, and what its session stands for."""
     if session is None:
-        return arrival.claims
-    said = arrival.claims
+        return metadata.claims
+    said = metadata.claims
     return Claims(
         path=said.path, query=said.query, header=said.header, session=session.workspace, roots=session.roots
     )

@@ -19,7 +19,7 @@ from manager.endpoints.session_requests import LegacyEndpoint, NoSession
 from manager.endpoints.session_routes import NOT_ALLOWED, SessionRoutes
 from manager.endpoints.stateless import ModernEndpoint
 from manager.http.faults import log_fault
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay import direct_relay
 from manager.relay.direct_relay import Express
 from manager.relay.writer import Writer
@@ -91,36 +91,38 @@ class McpRoutes:
     def _is_busy(self) -> bool:
         return bool(self._busy or self.fast.under_way)
 
-    def serve(self, incoming: Incoming) -> None:
+    def serve(self, http_request: HttpRequest) -> None:
         """Answer a request. Whatever goes wrong, the caller gets an answer, or a connection that breaks."""
         try:
-            match incoming.arrival.method:
+            match http_request.metadata.method:
                 case "POST":
-                    self._post(incoming)
+                    self._post(http_request)
                 case "GET":
-                    incoming.run(self._guarded(incoming, self._of_session.get))
+                    http_request.run(self._guarded(http_request, self._of_session.get))
                 case "DELETE":
-                    incoming.run(self._guarded(incoming, self._of_session.delete))
+                    http_request.run(self._guarded(http_request, self._of_session.delete))
                 case _:
-                    incoming.respond(405, NOT_ALLOWED, {"Allow": ", ".join(METHODS)})
+                    http_request.respond(405, NOT_ALLOWED, {"Allow": ", ".join(METHODS)})
         except Exception as fault:  # noqa: BLE001  the last line of defence
-            self.failed(incoming, fault)
+            self.failed(http_request, fault)
 
-    async def _guarded(self, incoming: Incoming, work: Callable[[Incoming], Awaitable[None]]) -> None:
+    async def _guarded(
+        self, http_request: HttpRequest, work: Callable[[HttpRequest], Awaitable[None]]
+    ) -> None:
         try:
-            await work(incoming)
+            await work(http_request)
         except Exception as fault:  # noqa: BLE001  the last line of defence
-            self.failed(incoming, fault)
+            self.failed(http_request, fault)
 
-    def failed(self, incoming: Incoming, fault: BaseException) -> None:
+    def failed(self, http_request: HttpRequest, fault: BaseException) -> None:
         """Answering went wrong."""
-        if isinstance(fault, ConnectionError) and incoming.is_begun:
+        if isinstance(fault, ConnectionError) and http_request.is_begun:
             return  # the caller is gone
-        log_fault(fault, incoming.arrival.method)
-        if incoming.is_begun:
-            incoming.abort()  # only an unclean end can tell the caller that its answer is not whole
+        log_fault(fault, http_request.metadata.method)
+        if http_request.is_begun:
+            http_request.abort()  # only an unclean end can tell the caller that its answer is not whole
         else:
-            incoming.respond(500, b'{"error": "Internal Server Error"}')
+            http_request.respond(500, b'{"error": "Internal Server Error"}')
 
     def _end(self) -> None:
         """Something ended that a stop waits for."""
@@ -134,78 +136,82 @@ class McpRoutes:
 
     # -- POST ---------------------------------------------------------------------------------------------
 
-    def _post(self, incoming: Incoming) -> None:
+    def _post(self, http_request: HttpRequest) -> None:
         """One message from a client."""
-        body, arrival = incoming.body, incoming.arrival
+        body, metadata = http_request.body, http_request.metadata
         problem = check_json(body)
         inbound = (
             Rejection(400, jsonrpc.PARSE_ERROR, str(problem))
             if problem is not None
-            else classify(arrival.fields, body)
+            else classify(metadata.fields, body)
         )
         if isinstance(inbound, Rejection):
-            incoming.respond(inbound.status, inbound.body())
+            http_request.respond(inbound.status, inbound.body())
             return
         if self.is_draining and isinstance(inbound.message, Request):
-            incoming.respond(503, _STOPPING.as_error(inbound.message.id), {"Retry-After": "1"})
+            http_request.respond(503, _STOPPING.as_error(inbound.message.id), {"Retry-After": "1"})
             return
-        path = arrival.workspace
+        path = metadata.workspace
         if path is not None and self._dispatch.workspaces.get(path) is None:
             known = [workspace.id for workspace in self._dispatch.workspaces]
-            incoming.respond(404, unknown_workspace(path, known).as_error(_id_of(inbound)))
+            http_request.respond(404, unknown_workspace(path, known).as_error(_id_of(inbound)))
         elif inbound.era is Era.MODERN:
-            self._modern_post(incoming, inbound)
+            self._modern_post(http_request, inbound)
         else:
-            self._legacy_post(incoming, inbound)
+            self._legacy_post(http_request, inbound)
 
-    def _modern_post(self, incoming: Incoming, inbound: Inbound) -> None:
+    def _modern_post(self, http_request: HttpRequest, inbound: Inbound) -> None:
         if not isinstance(inbound.message, Request):
-            incoming.respond(202)
+            http_request.respond(202)
             return
-        exchange = exchange_of(incoming.arrival, inbound, inbound.message, None)
-        self._note(exchange, incoming.came)
-        if self._send_at_once(incoming, exchange) is None:
-            self._work(incoming, exchange, partial(self._modern.answer, exchange))
+        exchange = exchange_of(http_request.metadata, inbound, inbound.message, None)
+        self._note(exchange, http_request.received_at)
+        if self._send_at_once(http_request, exchange) is None:
+            self._work(http_request, exchange, partial(self._modern.answer, exchange))
 
-    def _legacy_post(self, incoming: Incoming, inbound: Inbound) -> None:
+    def _legacy_post(self, http_request: HttpRequest, inbound: Inbound) -> None:
         message = inbound.message
-        identity = incoming.session
+        identity = http_request.session
         if not isinstance(message, Request):
             known = self._legacy.session(identity, uses=False)
             if isinstance(known, Session):
                 self._legacy.heard(known, message)
-            incoming.respond(202)
+            http_request.respond(202)
         elif message.method == names.INITIALIZE:
-            exchange = exchange_of(incoming.arrival, inbound, message, None)
-            self._work(incoming, exchange, partial(self._legacy.initialize, exchange))
+            exchange = exchange_of(http_request.metadata, inbound, message, None)
+            self._work(http_request, exchange, partial(self._legacy.initialize, exchange))
         else:
             session = self._legacy.session(identity)
             if isinstance(session, Session):
-                self._in_session(incoming, inbound, message, session)
+                self._in_session(http_request, inbound, message, session)
             else:
-                incoming.run(self._guarded(incoming, partial(self._without_session, inbound, message)))
+                http_request.run(
+                    self._guarded(http_request, partial(self._without_session, inbound, message))
+                )
 
-    async def _without_session(self, inbound: Inbound, message: Request, incoming: Incoming) -> None:
-        session = await self._legacy.session_for(inbound, incoming.session)
+    async def _without_session(self, inbound: Inbound, message: Request, http_request: HttpRequest) -> None:
+        session = await self._legacy.session_for(inbound, http_request.session)
         if isinstance(session, NoSession):
-            incoming.respond(session.status, session.body(message.id))
+            http_request.respond(session.status, session.body(message.id))
         elif isinstance(session, Refusal):
-            incoming.respond(503, session.as_error(message.id), {"Retry-After": "60"})
+            http_request.respond(503, session.as_error(message.id), {"Retry-After": "60"})
         else:
-            self._in_session(incoming, inbound, message, session)
+            self._in_session(http_request, inbound, message, session)
 
-    def _in_session(self, incoming: Incoming, inbound: Inbound, message: Request, session: Session) -> None:
-        exchange = exchange_of(incoming.arrival, inbound, message, session)
+    def _in_session(
+        self, http_request: HttpRequest, inbound: Inbound, message: Request, session: Session
+    ) -> None:
+        exchange = exchange_of(http_request.metadata, inbound, message, session)
         exchange.headers[headers.SESSION] = session.id
-        self._note(exchange, incoming.came)
+        self._note(exchange, http_request.received_at)
         key = jsonrpc.id_key(message.id)
         if key in session.in_flight:
             text = "this id is still being answered in this session; use a new one"
-            incoming.respond(400, jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, text))
+            http_request.respond(400, jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, text))
             return
-        sent = self._send_at_once(incoming, exchange)
+        sent = self._send_at_once(http_request, exchange)
         if sent is None:
-            self._own_work(incoming, exchange, session, partial(self._legacy.answer, exchange, session))
+            self._own_work(http_request, exchange, session, partial(self._legacy.answer, exchange, session))
         else:
             session.in_flight[key] = sent.cancel
 
@@ -216,21 +222,21 @@ class McpRoutes:
 
     # -- the ways to an answer ----------------------------------------------------------------------------
 
-    def _send_at_once(self, incoming: Incoming, exchange: Exchange) -> Express | None:
+    def _send_at_once(self, http_request: HttpRequest, exchange: Exchange) -> Express | None:
         """Send a call without further ado where that can be done (`relay/direct_relay.py`)."""
         sent = self._dispatch.forward_now(exchange) if exchange.accepts_json else None
         if sent is None:
             return None
-        return self.resume(incoming, exchange, sent, direct_relay.PATIENCE_S)
+        return self.resume(http_request, exchange, sent, direct_relay.PATIENCE_S)
 
-    def resume(self, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
+    def resume(self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
         """Wait for the answer to a call that was sent, without a task for so long."""
         self._busy += 1
-        return Express(self, incoming, exchange, sent, patience_s)
+        return Express(self, http_request, exchange, sent, patience_s)
 
-    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+    def learn(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
         """A call is answered in one piece: the next one may take the fast path."""
-        self.fast.learn(incoming, exchange, sent)
+        self.fast.learn(http_request, exchange, sent)
 
     def ended(self, exchange: Exchange) -> None:
         """A call that was sent at once is not under way in this manner any more."""
@@ -238,31 +244,31 @@ class McpRoutes:
         if exchange.session is not None:
             exchange.session.in_flight.pop(jsonrpc.id_key(exchange.message.id), None)
 
-    def go_on(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+    def go_on(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
         """Take a call that was sent at once over where it is."""
         session = exchange.session
         if session is None:
-            task = self._work(incoming, exchange, partial(self._dispatch.arrival, exchange, sent))
+            task = self._work(http_request, exchange, partial(self._dispatch.arrival, exchange, sent))
         else:
             make = partial(self._legacy.arrival, exchange, session, sent)
-            task = self._own_work(incoming, exchange, session, make)
+            task = self._own_work(http_request, exchange, session, make)
         if task is None:
             sent.underway.give_up()
         else:  # one that is cancelled before it has begun gives nothing back by itself
             task.add_done_callback(lambda done: sent.underway.give_up() if done.cancelled() else None)
 
-    def _work(self, incoming: Incoming, exchange: Exchange, make: Make) -> asyncio.Task[None] | None:
+    def _work(self, http_request: HttpRequest, exchange: Exchange, make: Make) -> asyncio.Task[None] | None:
         """Answer in a task that ends when the client leaves."""
-        return incoming.run(self._answer(incoming, self._writer(incoming, exchange), make))
+        return http_request.run(self._answer(http_request, self._writer(http_request, exchange), make))
 
     def _own_work(
-        self, incoming: Incoming, exchange: Exchange, session: Session, make: Make
+        self, http_request: HttpRequest, exchange: Exchange, session: Session, make: Make
     ) -> asyncio.Task[None]:
         """Answer in a task of its own: a disconnect does not end it, a cancellation does."""
-        writer = self._writer(incoming, exchange)
+        writer = self._writer(http_request, exchange)
         key = jsonrpc.id_key(exchange.message.id)
-        task: asyncio.Task[None] = self._own_task(self._answer(incoming, writer, make), "request")
-        incoming.on_gone = None
+        task: asyncio.Task[None] = self._own_task(self._answer(http_request, writer, make), "request")
+        http_request.on_disconnect = None
         session.in_flight[key] = task.cancel
 
         def finished(_: asyncio.Task[None]) -> None:
@@ -273,16 +279,16 @@ class McpRoutes:
         task.add_done_callback(finished)
         return task
 
-    def _writer(self, incoming: Incoming, exchange: Exchange) -> Writer:
+    def _writer(self, http_request: HttpRequest, exchange: Exchange) -> Writer:
         streams = None if exchange.is_modern else self._legacy.keeper.streams
-        return Writer(incoming, exchange, self.settings.response_limit, streams)
+        return Writer(http_request, exchange, self.settings.response_limit, streams)
 
-    async def _answer(self, incoming: Incoming, writer: Writer, make: Make) -> None:
+    async def _answer(self, http_request: HttpRequest, writer: Writer, make: Make) -> None:
         self._busy += 1
         try:
             await writer.answer(make())
         except Exception as fault:  # noqa: BLE001  the last line of defence
-            self.failed(incoming, fault)
+            self.failed(http_request, fault)
         finally:
             self._end()
 

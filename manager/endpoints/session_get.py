@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Final
 
 from manager.http.event_response import EventResponse
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.routing.state.session_table import Session
 from manager.sessions import event_ids
 from manager.sessions.event_ids import EventId
@@ -29,8 +29,8 @@ class _Listener(EventResponse):
 
     __slots__ = ("_keeper", "_session")
 
-    def __init__(self, incoming: Incoming, keeper: Keeper, session: Session) -> None:
-        super().__init__(incoming)
+    def __init__(self, http_request: HttpRequest, keeper: Keeper, session: Session) -> None:
+        super().__init__(http_request)
         self._keeper = keeper
         self._session = session
 
@@ -45,23 +45,23 @@ class _Listener(EventResponse):
         self._keeper.notifier.close_stream(self._session, self)
 
 
-async def serve(incoming: Incoming, keeper: Keeper, session: Session, heard: str | None) -> None:
+async def serve(http_request: HttpRequest, keeper: Keeper, session: Session, heard: str | None) -> None:
     """Serve one GET: to its end, or until it is a standing stream.
 
     Args:
         heard: the workspace that its address means.
     """
-    said = incoming.arrival.fields.get(headers.LAST_EVENT_ID)
+    said = http_request.metadata.fields.get(headers.LAST_EVENT_ID)
     last = None if said is None else event_ids.parse(said)
     if last is None or last.is_standing:
-        _stand(incoming, keeper, session, heard, last, is_again=said is not None)
+        _stand(http_request, keeper, session, heard, last, is_again=said is not None)
         return
-    out = EventResponse(incoming)
+    out = EventResponse(http_request)
     stream = keeper.streams.answering(session, last)
     if stream is not None:
-        await _resume(incoming, out, stream, session, last)
+        await _resume(http_request, out, stream, session, last)
     elif last.request is None:
-        incoming.respond(204)
+        http_request.respond(204)
     else:
         out.open({headers.SESSION: session.id})
         following = EventId(last.stream, last.event + 1)
@@ -70,7 +70,7 @@ async def serve(incoming: Incoming, keeper: Keeper, session: Session, heard: str
 
 
 def _stand(
-    incoming: Incoming,
+    http_request: HttpRequest,
     keeper: Keeper,
     session: Session,
     heard: str | None,
@@ -78,11 +78,11 @@ def _stand(
     *,
     is_again: bool,
 ) -> None:
-    out = _Listener(incoming, keeper, session)
+    out = _Listener(http_request, keeper, session)
     after = keeper.streams.standing(session).followed(last)
     standing = keeper.notifier.open_stream(session, out, heard, takes_over=after is not None)
     if standing is None:
-        incoming.respond(409, _CONFLICT)
+        http_request.respond(409, _CONFLICT)
         return
     if after is None and is_again:
         keeper.notifier.missed_all(session)
@@ -91,16 +91,16 @@ def _stand(
     except ConnectionError:
         out.left()
         raise
-    incoming.on_gone = out.left
-    incoming.forget()
+    http_request.on_disconnect = out.left
+    http_request.release_input()
     standing.begin(out, after)
 
 
 async def _resume(
-    incoming: Incoming, out: EventResponse, stream: Stream, session: Session, last: EventId
+    http_request: HttpRequest, out: EventResponse, stream: Stream, session: Session, last: EventId
 ) -> None:
     if stream.is_ended and last.event >= stream.sent:
-        incoming.respond(204)
+        http_request.respond(204)
         return
     out.open({headers.SESSION: session.id})  # first: from the claim on, events may be written to it
     stream.claim(out)

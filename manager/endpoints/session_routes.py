@@ -13,7 +13,7 @@ from manager.answers.locate import locate
 from manager.answers.new_exchange import claims_of
 from manager.endpoints import session_get
 from manager.endpoints.session_requests import UNKNOWN, LegacyEndpoint, NoSession
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.supervision.workspaces import Workspaces
 from protocol import headers, jsonrpc
 from protocol.versions import LEGACY_REVISIONS
@@ -31,40 +31,40 @@ class SessionRoutes:
         self._workspaces = workspaces
         self._is_draining = is_draining
 
-    async def get(self, incoming: Incoming) -> None:
+    async def get(self, http_request: HttpRequest) -> None:
         """A stream of a legacy session."""
-        arrival = incoming.arrival
-        version = arrival.fields.get(headers.VERSION)
-        if incoming.session is None or (version is not None and version not in LEGACY_REVISIONS):
-            incoming.respond(405, NOT_ALLOWED, {"Allow": "POST"})
+        metadata = http_request.metadata
+        version = metadata.fields.get(headers.VERSION)
+        if http_request.session is None or (version is not None and version not in LEGACY_REVISIONS):
+            http_request.respond(405, NOT_ALLOWED, {"Allow": "POST"})
             return
-        session = self._legacy.session(incoming.session)
+        session = self._legacy.session(http_request.session)
         if isinstance(session, NoSession):
-            incoming.respond(session.status, session.body(None))
+            http_request.respond(session.status, session.body(None))
             return
-        if not arrival.accepts_events:
-            incoming.respond(406, b'{"error":"Not Acceptable: accept text/event-stream"}')
+        if not metadata.accepts_events:
+            http_request.respond(406, b'{"error":"Not Acceptable: accept text/event-stream"}')
             return
-        located = await locate(self._workspaces, claims_of(arrival, session))
+        located = await locate(self._workspaces, claims_of(metadata, session))
         heard = located.workspace.id if isinstance(located, Located) else None
         # asked last: nobody would end a stream that is opened behind the end of its session or of all streams
-        if self._legacy.session(incoming.session) is not session:
-            incoming.respond(UNKNOWN.status, UNKNOWN.body(None))
+        if self._legacy.session(http_request.session) is not session:
+            http_request.respond(UNKNOWN.status, UNKNOWN.body(None))
         elif self._is_draining():
             text = b'{"error":"the manager is stopping; connect again in a moment"}'
-            incoming.respond(503, text, {"Retry-After": "1"})
+            http_request.respond(503, text, {"Retry-After": "1"})
         else:
-            await session_get.serve(incoming, self._legacy.keeper, session, heard)
+            await session_get.serve(http_request, self._legacy.keeper, session, heard)
 
-    async def delete(self, incoming: Incoming) -> None:
+    async def delete(self, http_request: HttpRequest) -> None:
         """The end of a legacy session."""
-        version = incoming.arrival.fields.get(headers.VERSION)
+        version = http_request.metadata.fields.get(headers.VERSION)
         if version is not None and version not in LEGACY_REVISIONS:
-            incoming.respond(405, NOT_ALLOWED, {"Allow": "POST"})
+            http_request.respond(405, NOT_ALLOWED, {"Allow": "POST"})
             return
-        session = self._legacy.session(incoming.session)
+        session = self._legacy.session(http_request.session)
         if isinstance(session, NoSession):
-            incoming.respond(session.status, session.body(None))
+            http_request.respond(session.status, session.body(None))
             return
         await self._legacy.keeper.end(session)
-        incoming.respond(200, jsonrpc.dumps({"ok": True, "deleted": True, "sessionId": session.id}))
+        http_request.respond(200, jsonrpc.dumps({"ok": True, "deleted": True, "sessionId": session.id}))

@@ -23,7 +23,7 @@ class Sink(Protocol):
             Exception: it can take nothing any more; the flow ends with this.
         """
 
-    def when_room(self, call: Callable[[], None]) -> None:
+    def when_writable(self, call: Callable[[], None]) -> None:
         """Call this once when there is room again, or never will be."""
 
 
@@ -65,7 +65,7 @@ class Flow:
             self._end(self._response.failure)
         elif not has_room:
             self._is_held = True
-            self._sink.when_room(self._go_on)
+            self._sink.when_writable(self._go_on)
 
     def _go_on(self) -> None:
         self._is_held = False

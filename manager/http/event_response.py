@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from manager.http.keep_alives import Heartbeats
-from manager.http.request import Incoming
+from manager.http.keep_alives import KeepAlives
+from manager.http.request import HttpRequest
 from manager.routing.request_heads.request_metadata import EVENTS
 from protocol import sse
 
@@ -25,11 +25,11 @@ class EventResponse:
         is_amid: whether a part of an event was written whose rest follows; else comments may come in between.
     """
 
-    __slots__ = ("_incoming", "is_amid")
+    __slots__ = ("_http_request", "is_amid")
 
-    def __init__(self, incoming: Incoming) -> None:
+    def __init__(self, http_request: HttpRequest) -> None:
         self.is_amid = False
-        self._incoming = incoming
+        self._http_request = http_request
 
     def open(self, headers: Mapping[str, str]) -> None:
         """Send the head, with these fields in it.
@@ -37,51 +37,51 @@ class EventResponse:
         Raises:
             ConnectionError: the client is gone; so do `write`, `put` and `close`.
         """
-        self._incoming.start(200, {**headers, **STREAM_FIELDS}, EVENTS)
-        self.heartbeats.note(self)
+        self._http_request.start(200, {**headers, **STREAM_FIELDS}, EVENTS)
+        self.keep_alives.note(self)
 
     @property
-    def heartbeats(self) -> Heartbeats:
+    def keep_alives(self) -> KeepAlives:
         """What fills its silences."""
-        return self._incoming.heartbeats
+        return self._http_request.keep_alives
 
     @property
     def is_full(self) -> bool:
         """Whether the client does not keep up."""
-        return self._incoming.is_full
+        return self._http_request.is_full
 
     async def write(self, data: bytes) -> None:
         """Write whole events; returns when the client keeps up."""
         self.put(data)
-        await self._incoming.room()
+        await self._http_request.drain()
 
     def put(self, data: bytes) -> bool:
         """Write some of an event, or events; whether the client keeps up."""
-        has_room = self._incoming.put(data)
-        self.heartbeats.note(self)
+        has_room = self._http_request.put(data)
+        self.keep_alives.note(self)
         return has_room
 
-    def when_room(self, call: Callable[[], None]) -> None:
+    def when_writable(self, call: Callable[[], None]) -> None:
         """Call this when the client keeps up again, or is gone."""
-        self._incoming.when_room(call)
+        self._http_request.when_writable(call)
 
     def close(self) -> None:
         """End it."""
         self.forget()
-        self._incoming.finish()
+        self._http_request.finish()
 
     def abort(self) -> None:
         """Cut the connection off."""
         self.forget()
-        self._incoming.abort()
+        self._http_request.abort()
 
     def forget(self) -> None:
         """Its silence is nobody's concern any more."""
-        self.heartbeats.forget(self)
+        self.keep_alives.forget(self)
 
     def fill(self) -> None:
         """Break the silence. A client that does not read what it has got gets no more."""
-        if self._incoming.is_gone:
+        if self._http_request.is_disconnected:
             self.forget()
         elif not (self.is_amid or self.is_full):
-            self._incoming.put(sse.KEEP_ALIVE)
+            self._http_request.put(sse.KEEP_ALIVE)

@@ -17,7 +17,7 @@ class Quiet(Protocol):
         """Say something that means nothing."""
 
 
-class Heartbeats:
+class KeepAlives:
     """The streams that want it, the longest silent first."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from manager.routing.request_heads.admission import DoorRefusal
+from manager.routing.request_heads.admission import AdmissionRefusal
 
-LATE: Final = DoorRefusal(408, "the request's head did not arrive in time; send it at once")
-SLOW: Final = DoorRefusal(408, "the body did not arrive in time; send it at once")
-FULL: Final = DoorRefusal(
+LATE: Final = AdmissionRefusal(408, "the request's head did not arrive in time; send it at once")
+SLOW: Final = AdmissionRefusal(408, "the body did not arrive in time; send it at once")
+FULL: Final = AdmissionRefusal(
     503, "too many open connections; close idle ones, then retry", (("Retry-After", "1"),)
 )
 

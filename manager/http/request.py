@@ -17,9 +17,9 @@ from typing import Any, Final, Protocol
 from http_server.backpressure import Room
 from http_server.deadline import Deadline
 from http_server.head import Framing
-from manager.http.keep_alives import Heartbeats
-from manager.routing.request_heads.admission import RequestFacts
-from manager.routing.request_heads.request_metadata import JSON, Arrival
+from manager.http.keep_alives import KeepAlives
+from manager.routing.request_heads.admission import RequestHead
+from manager.routing.request_heads.request_metadata import JSON, RequestMetadata
 from manager.routing.request_heads.response_head import render_head
 from manager.upstream.response import Piece
 
@@ -39,7 +39,7 @@ class Line(Protocol):
     room: Room
 
     @property
-    def heartbeats(self) -> Heartbeats:
+    def keep_alives(self) -> KeepAlives:
         """What fills the silences of event streams."""
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -55,79 +55,79 @@ class Line(Protocol):
         """Cut the connection off."""
 
 
-_FORGOTTEN: Final = Arrival(RequestFacts("GET", "/", ()), None)
+_FORGOTTEN: Final = RequestMetadata(RequestHead("GET", "/", ()), None)
 
 
-class Incoming:
+class HttpRequest:
     """A request and its answer: `respond`, or `start`, `write` and `finish`.
 
     Attributes:
         session: the id of the session that it names.
         body: of the request, whole.
-        heartbeats: what fills its silences, where the answer is an event stream.
-        on_gone: called when the client leaves before its answer is complete.
+        keep_alives: what fills its silences, where the answer is an event stream.
+        on_disconnect: called when the client leaves before its answer is complete.
         is_begun: whether an answer has begun.
-        came: when the request was here as a whole (monotonic).
+        received_at: when the request was here as a whole (monotonic).
     """
 
     __slots__ = (
         "_framing",
         "_is_chunked",
         "_line",
-        "arrival",
         "body",
-        "came",
-        "heartbeats",
         "is_begun",
-        "on_gone",
+        "keep_alives",
+        "metadata",
+        "on_disconnect",
+        "received_at",
         "session",
     )
 
     def __init__(
-        self, line: Line, arrival: Arrival, session: str | None, framing: Framing, body: bytes
+        self, line: Line, metadata: RequestMetadata, session: str | None, framing: Framing, body: bytes
     ) -> None:
-        self.came = time.monotonic()
-        self.arrival = arrival
+        self.received_at = time.monotonic()
+        self.metadata = metadata
         self.session = session
         self.body = body
-        self.heartbeats = line.heartbeats
-        self.on_gone: Callable[[], object] | None = None
+        self.keep_alives = line.keep_alives
+        self.on_disconnect: Callable[[], object] | None = None
         self.is_begun = False
         self._line: Line | None = line
         self._framing = framing
         self._is_chunked = False
 
-    def forget(self) -> None:
+    def release_input(self) -> None:
         """What the request said is of interest to nobody any more: its answer will take long."""
-        self.arrival, self.body = _FORGOTTEN, b""
+        self.metadata, self.body = _FORGOTTEN, b""
 
     @property
     def is_repeatable(self) -> bool:
         """Whether more such requests may follow on the connection, and come without asking first."""
         framing = self._framing
-        is_plain = framing.length is not None and framing.knows_chunks
+        is_plain = framing.length is not None and framing.allows_chunked
         return is_plain and not framing.is_last and not framing.waits
 
     @property
-    def knows_chunks(self) -> bool:
+    def allows_chunked(self) -> bool:
         """Whether the end of an answer can be told whose length is not known when it begins."""
-        return self._framing.knows_chunks
+        return self._framing.allows_chunked
 
     @property
-    def is_gone(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether nobody waits for what would be written now: the client left, or it has its answer."""
         return self._line is None
 
     def left(self) -> None:
         """For the connection: the client is gone."""
         self._line = None
-        if self.on_gone is not None:
-            self.on_gone()
+        if self.on_disconnect is not None:
+            self.on_disconnect()
 
-    def expect(self, seconds: float, on_late: Callable[[], None]) -> None:
+    def set_deadline(self, seconds: float, on_late: Callable[[], None]) -> None:
         """Call this unless it is answered within so many seconds."""
         if self._line is not None:
-            self._line.deadline.expect(seconds, on_late)
+            self._line.deadline.set(seconds, on_late)
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None] | None:
         """Do the work of answering in a task that is cancelled when the client leaves; None where it has."""
@@ -135,7 +135,7 @@ class Incoming:
             work.close()
             return None
         task = self._line.run(work)
-        self.on_gone = task.cancel
+        self.on_disconnect = task.cancel
         return task
 
     # -- answers in one piece ---------------------------------------------------------------------------
@@ -149,7 +149,7 @@ class Incoming:
             ValueError: a field would break the head apart; nothing was written.
         """
         head = self._head(status, kind if body else None, fields or {}, None if status == 204 else len(body))
-        if self.arrival.method == "HEAD":
+        if self.metadata.method == "HEAD":
             body = b""
         line, self._line = self._line, None
         if line is not None:
@@ -176,7 +176,7 @@ class Incoming:
         Raises:
             ConnectionError: the client is gone; so do `write` and `finish`.
         """
-        self._is_chunked = length is None and self._framing.knows_chunks
+        self._is_chunked = length is None and self._framing.allows_chunked
         if self._is_chunked:
             fields = {**fields, "Transfer-Encoding": "chunked"}
         self.is_begun = True
@@ -187,14 +187,14 @@ class Incoming:
     async def write(self, data: bytes) -> None:
         """Write some of the body, which is not empty; returns when the client keeps up."""
         self.put(data)
-        await self.room()
+        await self.drain()
 
     @property
     def is_full(self) -> bool:
         """Whether the client does not keep up."""
         return self._line is not None and self._line.room.is_short
 
-    async def room(self) -> None:
+    async def drain(self) -> None:
         """Return when the client keeps up."""
         await self._here().room.wait()
 
@@ -204,7 +204,7 @@ class Incoming:
         line.send([b"%x\r\n" % sum(map(len, pieces)), *pieces, b"\r\n"] if self._is_chunked else pieces)
         return not line.room.is_short
 
-    def when_room(self, call: Callable[[], None]) -> None:
+    def when_writable(self, call: Callable[[], None]) -> None:
         """Call this when the client keeps up again, or is gone."""
         self._here().room.then(call)
 

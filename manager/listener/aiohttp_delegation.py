@@ -10,7 +10,7 @@ import asyncio
 from typing import Any, cast
 
 
-class HandedOver:
+class DelegatedRequest:
     """One such request.
 
     Attributes:

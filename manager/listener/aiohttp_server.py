@@ -11,20 +11,20 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
 from manager.log import logger
-from manager.routing.request_heads.admission import DoorRefusal
+from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.routing.request_heads.response_head import render_refusal
 from manager.runtime_tuning.imports import absent
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-_BROKEN: Final = DoorRefusal(
+_BROKEN: Final = AdmissionRefusal(
     500,
     "a part of the manager cannot be loaded, maybe since another version was installed; start it anew",
 )
 
 
-class LateServer:
+class LazyAiohttpServer:
     """Makes protocols, as a server does, and the server first where there is none yet."""
 
     def __init__(self, make: Callable[[], web.AppRunner]) -> None:

@@ -18,15 +18,15 @@ from http_server.backpressure import Room
 from http_server.body_reader import Body, ChunkedBody, MeasuredBody
 from http_server.deadline import Deadline
 from http_server.head import Framing
-from manager.http.keep_alives import Heartbeats
+from manager.http.keep_alives import KeepAlives
 from manager.http.limits import FULL, LATE, SLOW
-from manager.http.request import Incoming
-from manager.listener.aiohttp_delegation import HandedOver
-from manager.listener.connection_context import Shared
+from manager.http.request import HttpRequest
+from manager.listener.aiohttp_delegation import DelegatedRequest
+from manager.listener.connection_context import ConnectionContext
 from manager.route_cache.cached_call import FastCall
-from manager.routing.request_heads.admission import DoorRefusal, RequestFacts
+from manager.routing.request_heads.admission import AdmissionRefusal, RequestHead
 from manager.routing.request_heads.reader import Head, Refused
-from manager.routing.request_heads.request_metadata import Arrival
+from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
 from manager.upstream.response import Piece
 
@@ -37,7 +37,7 @@ _HEAD_END: Final = b"\r\n\r\n"
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
-class Front(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """One connection. `_take` is what the next bytes are given to, and says in which state it is."""
 
     __slots__ = (
@@ -47,7 +47,7 @@ class Front(asyncio.Protocol):
         "_framing",
         "_handed",
         "_head",
-        "_incoming",
+        "_http_request",
         "_is_fresh",
         "_is_known",
         "_is_served",
@@ -66,14 +66,14 @@ class Front(asyncio.Protocol):
     _session: str | None
     _body: Body
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, shared: ConnectionContext) -> None:
         self._shared = shared
         self._transport: asyncio.Transport
         self._take: Callable[[bytes], None] = _drop
         self._ahead = b""  # bytes of requests to come
         self._framing: Framing
-        self._incoming: Incoming | None = None
-        self._handed: HandedOver | None = None
+        self._http_request: HttpRequest | None = None
+        self._handed: DelegatedRequest | None = None
         self._is_known = self._is_sorting = self._is_served = False
         self._is_fresh = False  # whether the next bytes begin a request
         self._fast: FastCall | None = None
@@ -81,9 +81,9 @@ class Front(asyncio.Protocol):
         self.room = Room()
 
     @property
-    def heartbeats(self) -> Heartbeats:
+    def keep_alives(self) -> KeepAlives:
         """What fills the silences of event streams."""
-        return self._shared.heartbeats
+        return self._shared.keep_alives
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Start a task that ends with the connections at the latest."""
@@ -99,7 +99,7 @@ class Front(asyncio.Protocol):
             self._refuse(FULL, None)
             return
         self._take = self._take_head
-        self.deadline.expect(self._shared.limits.head_s, self._head_is_late)
+        self.deadline.set(self._shared.limits.head_s, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Release everything."""
@@ -113,9 +113,9 @@ class Front(asyncio.Protocol):
         handed, self._handed = self._handed, None
         if handed is not None:
             handed.server.connection_lost(exc)
-        incoming, self._incoming = self._incoming, None
-        if incoming is not None:
-            incoming.left()
+        http_request, self._http_request = self._http_request, None
+        if http_request is not None:
+            http_request.left()
 
     def data_received(self, data: bytes) -> None:
         """Give the bytes to whom they are for."""
@@ -142,7 +142,7 @@ class Front(asyncio.Protocol):
         self.room.grow()
         if self._handed is not None:
             self._handed.server.resume_writing()
-        elif self._incoming is None and self._take == self._take_head:
+        elif self._http_request is None and self._take == self._take_head:
             self._transport.resume_reading()
             if self._ahead:
                 self._next()
@@ -151,7 +151,7 @@ class Front(asyncio.Protocol):
     def is_idle(self) -> bool:
         """Whether nothing is being answered."""
         is_fast = self._fast is not None and self._fast.is_under_way
-        return self._incoming is None and self._handed is None and not is_fast
+        return self._http_request is None and self._handed is None and not is_fast
 
     @property
     def is_handed_over(self) -> bool:
@@ -210,7 +210,7 @@ class Front(asyncio.Protocol):
             self._refuse(stranger, self._head.facts)
             return
         self._is_known = True  # a verdict about a peer cannot change while the connection lives
-        if self._head.arrival is None or self._shared.serve is None:
+        if self._head.metadata is None or self._shared.serve is None:
             self._hand_over(raw, length)
         else:
             self._raw = raw
@@ -222,16 +222,16 @@ class Front(asyncio.Protocol):
             self._refuse(refusal, None)
         elif is_first:
             limits = self._shared.limits
-            self.deadline.expect(limits.head_s if self._ahead else limits.keepalive_s, self._head_is_late)
+            self.deadline.set(limits.head_s if self._ahead else limits.keepalive_s, self._head_is_late)
 
-    def _refuse(self, refusal: DoorRefusal, facts: RequestFacts | None) -> None:
+    def _refuse(self, refusal: AdmissionRefusal, facts: RequestHead | None) -> None:
         """Say why, and read on for a while: closing at once could destroy the answer on its way."""
         self._take, self._ahead = _drop, b""
         self._shared.log.note(refusal)
         self._transport.write(render_refusal(refusal, facts))
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self.deadline.expect(self._shared.limits.linger_s, self.abort)
+        self.deadline.set(self._shared.limits.linger_s, self.abort)
 
     # -- requests at MCP routes -----------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class Front(asyncio.Protocol):
         self._ahead = b""
         self._body = ChunkedBody(self._shared.rules.body_cap) if length is None else MeasuredBody(length)
         self._take = self._take_body
-        self.deadline.expect(self._shared.limits.body_s, lambda: self._refuse(SLOW, self._head.facts))
+        self.deadline.set(self._shared.limits.body_s, lambda: self._refuse(SLOW, self._head.facts))
         self._take(data)
 
     def _take_body(self, data: bytes) -> None:
@@ -262,37 +262,37 @@ class Front(asyncio.Protocol):
 
     def _serve(self, body: bytes) -> None:
         head, serve = self._head, self._shared.serve
-        arrival, self._framing = head.arrival, head.framing
-        assert arrival is not None  # noqa: S101  narrows the types: `_next` has looked
+        metadata, self._framing = head.metadata, head.framing
+        assert metadata is not None  # noqa: S101  narrows the types: `_next` has looked
         assert serve is not None  # noqa: S101
-        self.deadline.drop()
-        session, goes_fast = self._session, self._goes_fast(arrival, body)
+        self.deadline.clear()
+        session, goes_fast = self._session, self._goes_fast(metadata, body)
         del self._head, self._raw
         if not goes_fast:
-            serve(self.begin(arrival, session, body))
+            serve(self.begin(metadata, session, body))
 
-    def _goes_fast(self, arrival: Arrival, body: bytes) -> bool:
+    def _goes_fast(self, metadata: RequestMetadata, body: bytes) -> bool:
         """Send the request where one like it was served before."""
         path = self._shared.fast
         if path is None or self._ahead:
             return False
-        session, kind = path.known(arrival, self._session)
+        session, kind = path.known(metadata, self._session)
         if kind is None:
             return False
         self._take = self._take_head
         self._fast = self._fast or FastCall(self, self._transport, path)
         return self._fast.take_body(kind, session, self._raw, body)
 
-    def begin(self, arrival: Arrival, session: str | None, body: bytes) -> Incoming:
+    def begin(self, metadata: RequestMetadata, session: str | None, body: bytes) -> HttpRequest:
         """A request is answered the usual way from now on."""
         self._take, self._is_fresh = self._take_ahead, False
-        self._incoming = Incoming(self, arrival, session, self._framing, body)
-        return self._incoming
+        self._http_request = HttpRequest(self, metadata, session, self._framing, body)
+        return self._http_request
 
     def answered_fast(self, now: float) -> None:
         """For the fast path: an answer was written."""
         self._is_fresh = True
-        self.deadline.expect_at(now + self._shared.limits.keepalive_s, self._head_is_late)
+        self.deadline.set_at(now + self._shared.limits.keepalive_s, self._head_is_late)
         if self.room.is_short:
             self._transport.pause_reading()
 
@@ -301,7 +301,7 @@ class Front(asyncio.Protocol):
         if len(self._ahead) > MAX_PIPELINED:
             self.abort()
 
-    # -- answers (`incoming.Line`) ------------------------------------------------------------------------
+    # -- answers (`request.Line`) ----------------------------------------------------------------------------
 
     def send(self, pieces: Sequence[Piece]) -> None:
         """Hand bytes to the transport at once."""
@@ -312,14 +312,14 @@ class Front(asyncio.Protocol):
 
     def answered(self, *, is_last: bool) -> None:
         """The answer is complete; the next request may follow."""
-        self._incoming = None
+        self._http_request = None
         if is_last:
             self._take, self._ahead = _drop, b""
             self._transport.close()
-            self.deadline.expect(self._shared.limits.keepalive_s, self.abort)
+            self.deadline.set(self._shared.limits.keepalive_s, self.abort)
             return
         self._take = self._take_head
-        self.deadline.expect(self._shared.limits.keepalive_s, self._head_is_late)
+        self.deadline.set(self._shared.limits.keepalive_s, self._head_is_late)
         if self.room.is_short:  # it does not read its answers: no more requests until it does
             self._transport.pause_reading()
         elif self._ahead:
@@ -330,10 +330,10 @@ class Front(asyncio.Protocol):
     # -- requests that are the server's ---------------------------------------------------------------------
 
     def _hand_over(self, raw: bytes, length: int | None) -> None:
-        self.deadline.drop()
+        self.deadline.clear()
         data, self._ahead = self._ahead, b""
         self._take = self._take_for_server
-        self._handed = HandedOver(self._shared.server(), self._transport, length)
+        self._handed = DelegatedRequest(self._shared.server(), self._transport, length)
         if self.room.is_short:
             self._handed.server.pause_writing()
         self._handed.server.data_received(raw)
@@ -355,14 +355,14 @@ class Front(asyncio.Protocol):
         if not is_last:
             asyncio.get_running_loop().call_soon(self._dismiss, self._handed)
 
-    def _dismiss(self, handed: HandedOver | None) -> None:
+    def _dismiss(self, handed: DelegatedRequest | None) -> None:
         if handed is None or self._handed is not handed:
             return
         self._handed = None
         handed.dismiss()
         if handed.missing:
             self._body, self._take = MeasuredBody(handed.missing), self._skip_body
-            self.deadline.expect(self._shared.limits.body_s, self.abort)
+            self.deadline.set(self._shared.limits.body_s, self.abort)
         else:
             self._take = self._take_head
             self._next()

@@ -9,20 +9,20 @@ from typing import Any, Final
 
 from http_server.deadline import Deadlines
 from manager.http.faults import log_fault
-from manager.http.keep_alives import Heartbeats
+from manager.http.keep_alives import KeepAlives
 from manager.http.limits import Limits
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.listener.peer_identity import FOREIGN, PeerCheck
 from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import FastPath
-from manager.routing.request_heads.admission import DoorRefusal, DoorRules
+from manager.routing.request_heads.admission import AdmissionRefusal, AdmissionRules
 from manager.routing.request_heads.reader import Heads
 
-_BROKEN: Final = DoorRefusal(500, "Internal Server Error")
+_BROKEN: Final = AdmissionRefusal(500, "Internal Server Error")
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
+class ConnectionContext:
     """Made once for them.
 
     `server` makes a protocol for a request that is not for an MCP route; `serve` answers one that is, and is
@@ -32,20 +32,20 @@ class Shared:
     """
 
     heads: Heads
-    rules: DoorRules
+    rules: AdmissionRules
     limits: Limits
     log: RefusalLog
     peer_check: PeerCheck | None
     server: Callable[[], asyncio.Protocol]
-    serve: Callable[[Incoming], None] | None
+    serve: Callable[[HttpRequest], None] | None
     fast: FastPath | None
     admit: Callable[..., bool]
     forget: Callable[..., None]
     run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
-    heartbeats: Heartbeats
+    keep_alives: KeepAlives
     deadlines: Deadlines
 
-    def stranger(self, transport: asyncio.BaseTransport) -> DoorRefusal | None:
+    def stranger(self, transport: asyncio.BaseTransport) -> AdmissionRefusal | None:
         """Why the peer of a connection is not served; None where it is."""
         try:
             return None if self.peer_check is None or self.peer_check(transport) else FOREIGN

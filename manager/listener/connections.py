@@ -10,15 +10,15 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from http_server.deadline import Deadlines
-from manager.http.keep_alives import Heartbeats
+from manager.http.keep_alives import KeepAlives
 from manager.http.limits import Limits
-from manager.http.request import Incoming
-from manager.listener.connection import Front
-from manager.listener.connection_context import Shared
+from manager.http.request import HttpRequest
+from manager.listener.connection import ClientConnection
+from manager.listener.connection_context import ConnectionContext
 from manager.listener.peer_identity import PeerCheck
 from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import FastPath
-from manager.routing.request_heads.admission import DoorRules
+from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.reader import Heads
 
 
@@ -26,21 +26,21 @@ class Connections:
     """The open connections of one manager, and what holds for all of them."""
 
     def __init__(
-        self, rules: DoorRules, limits: Limits, log: RefusalLog, peer_check: PeerCheck | None = None
+        self, rules: AdmissionRules, limits: Limits, log: RefusalLog, peer_check: PeerCheck | None = None
     ) -> None:
         self.rules = rules
         self.limits = limits
         self.log = log
         self.peer_check = peer_check
-        self.open: set[Front] = set()
+        self.open: set[ClientConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def factory(
         self,
         server: Callable[[], asyncio.Protocol],
-        serve: Callable[[Incoming], None] | None,
+        serve: Callable[[HttpRequest], None] | None,
         fast: FastPath | None = None,
-    ) -> Callable[[], Front]:
+    ) -> Callable[[], ClientConnection]:
         """A protocol factory for connections.
 
         Args:
@@ -49,7 +49,7 @@ class Connections:
             fast: knows which of these requests need not be served.
         """
         loop = asyncio.get_running_loop()
-        shared = Shared(
+        shared = ConnectionContext(
             Heads(self.rules),
             self.rules,
             self.limits,
@@ -61,10 +61,10 @@ class Connections:
             self._admit,
             self.open.discard,
             self._run,
-            Heartbeats(loop),
+            KeepAlives(loop),
             Deadlines(loop),
         )
-        return lambda: Front(shared)
+        return lambda: ClientConnection(shared)
 
     async def close(self) -> None:
         """End all connections but the server's own; what is being answered gets its time first."""
@@ -79,10 +79,10 @@ class Connections:
         for one in self._ours():
             one.abort()
 
-    def _ours(self) -> list[Front]:
+    def _ours(self) -> list[ClientConnection]:
         return [one for one in self.open if not one.is_handed_over]
 
-    def _admit(self, front: Front) -> bool:
+    def _admit(self, front: ClientConnection) -> bool:
         """Take a new connection in, or say that there are too many."""
         if len(self.open) >= self.limits.connections:
             return False

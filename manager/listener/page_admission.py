@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 
 from manager.http import lazy_aiohttp as web
 from manager.http.faults import log_fault
-from manager.listener.connection import Front
+from manager.listener.connection import ClientConnection
 from manager.listener.connections import Connections
 from manager.listener.peer_identity import FOREIGN, PeerCheck
 from manager.routing.request_heads.admission import (
     ANSWER_HEADERS,
-    DoorRefusal,
-    RequestFacts,
+    AdmissionRefusal,
+    RequestHead,
     refusal_body,
     refuse,
 )
@@ -35,7 +35,7 @@ _started: ContextVar[web.StreamResponse | None] = ContextVar("started", default=
 """The answer to this task's request, once its head is out."""
 
 
-def install_door(app: web.Application, connections: Connections) -> None:
+def install_admission(app: web.Application, connections: Connections) -> None:
     """Put the door before everything else in the application; once, before it is set up.
 
     Raises:
@@ -49,7 +49,7 @@ def install_door(app: web.Application, connections: Connections) -> None:
     app.on_response_prepare.append(_prepare)
 
 
-def refusal_response(request: web.Request, refusal: DoorRefusal) -> web.Response:
+def refusal_response(request: web.Request, refusal: AdmissionRefusal) -> web.Response:
     """The refusal as an answer; it closes the connection, because what follows in it cannot be trusted."""
     body = refusal_body(refusal, request.method, request.raw_path)
     response = _json_response(refusal.status, body, dict(refusal.headers))
@@ -71,13 +71,13 @@ def _middleware(connections: Connections) -> Middleware:
     return door
 
 
-def _front(request: web.Request) -> Front | None:
+def _front(request: web.Request) -> ClientConnection | None:
     transport = request.transport
     protocol = transport.get_protocol() if transport is not None else None
-    return protocol if isinstance(protocol, Front) else None
+    return protocol if isinstance(protocol, ClientConnection) else None
 
 
-def _peer_refusal(request: web.Request, peer_check: PeerCheck | None) -> DoorRefusal | None:
+def _peer_refusal(request: web.Request, peer_check: PeerCheck | None) -> AdmissionRefusal | None:
     """The front has asked already; here it is for connections without one. Who is gone is not served."""
     if peer_check is None or _front(request) is not None:
         return None
@@ -94,7 +94,7 @@ async def _send(request: web.Request, response: web.StreamResponse) -> None:
 
 async def _answer(request: web.Request, handler: Handler, connections: Connections) -> web.StreamResponse:
     try:
-        facts = RequestFacts(request.method, request.raw_path, request.raw_headers)
+        facts = RequestHead(request.method, request.raw_path, request.raw_headers)
         refusal = refuse(facts, connections.rules) or _peer_refusal(request, connections.peer_check)
         if refusal is not None:
             connections.log.note(refusal)

@@ -16,7 +16,7 @@ from manager.admin.routes import diagnosis_routes
 from manager.admin.services import Services
 from manager.http import lazy_aiohttp as web
 from manager.listener.connections import Connections
-from manager.listener.page_admission import install_door
+from manager.listener.page_admission import install_admission
 
 
 class OncePerSecond(logging.Filter):
@@ -49,7 +49,7 @@ def port_runner(app: web.Application, connections: Connections) -> web.AppRunner
     Raises:
         ValueError: a route of the application answers HEAD, OPTIONS or every method.
     """
-    install_door(app, connections)
+    install_admission(app, connections)
     rules, limits = connections.rules, connections.limits
     return web.AppRunner(
         app,

@@ -10,12 +10,12 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from manager.routing.request_heads.admission import DoorRefusal
+from manager.routing.request_heads.admission import AdmissionRefusal
 
 PeerCheck = Callable[[asyncio.BaseTransport], bool]
 """Whether the peer of a connection may be served; asked once for each."""
 
-FOREIGN: Final = DoorRefusal(403, "this server serves another user; start your own with lmtb serve")
+FOREIGN: Final = AdmissionRefusal(403, "this server serves another user; start your own with lmtb serve")
 
 Address = tuple[str, int]
 PeerUid = Callable[[Address, Address], int | None]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from manager.log import logger
-from manager.routing.request_heads.admission import DoorRefusal
+from manager.routing.request_heads.admission import AdmissionRefusal
 
 _log = logger()
 
@@ -19,7 +19,7 @@ class RefusalLog:
         self._next = float("-inf")
         self._suppressed = 0
 
-    def note(self, refusal: DoorRefusal) -> None:
+    def note(self, refusal: AdmissionRefusal) -> None:
         """Report this refusal, or only count it when one was reported within the last second."""
         now = self._clock()
         if now < self._next:

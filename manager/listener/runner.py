@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from manager.http.limits import Limits
-from manager.http.request import Incoming
-from manager.listener.aiohttp_server import LateServer
+from manager.http.request import HttpRequest
+from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.connections import Connections
 from manager.listener.pages import port_runner
 from manager.listener.peer_identity import PeerCheck
 from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import FastPath
-from manager.routing.request_heads.admission import DoorRules
+from manager.routing.request_heads.admission import AdmissionRules
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -35,19 +35,19 @@ class Runner:
     def __init__(
         self,
         make_app: Callable[[], web.Application],
-        rules: DoorRules,
+        rules: AdmissionRules,
         *,
         limits: Limits = Limits(),  # noqa: B008  a frozen value
         peer_check: PeerCheck | None = None,
     ) -> None:
         """`make_app` makes the application; called once, in a thread, when a request is for it."""
         self.connections = Connections(rules, limits, RefusalLog(), peer_check)
-        self._late = LateServer(lambda: port_runner(make_app(), self.connections))
+        self._late = LazyAiohttpServer(lambda: port_runner(make_app(), self.connections))
 
     async def listen(
         self,
         sockets: Iterable[socket.socket],
-        serve: Callable[[Incoming], None] | None = None,
+        serve: Callable[[HttpRequest], None] | None = None,
         fast: FastPath | None = None,
     ) -> list[asyncio.Server]:
         """Accept on these bound sockets.

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final
 
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.runtime_tuning import malloc
 from manager.upstream.response import Piece
 
@@ -22,7 +22,7 @@ class Poured(ABC):
     """One such answer.
 
     Args:
-        incoming: gets it, the head too.
+        http_request: gets it, the head too.
         now: a monotonic clock.
 
     Attributes:
@@ -32,11 +32,11 @@ class Poured(ABC):
         on_done: called when the client has all of it, where that is seen before the end of the body.
     """
 
-    __slots__ = ("_incoming", "_now", "at", "held", "on_done", "waited")
+    __slots__ = ("_http_request", "_now", "at", "held", "on_done", "waited")
 
-    def __init__(self, incoming: Incoming, now: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, http_request: HttpRequest, now: Callable[[], float] = time.monotonic) -> None:
         malloc.keep()
-        self._incoming = incoming
+        self._http_request = http_request
         self._now = now
         self.at = 0
         self.waited = 0.0
@@ -56,7 +56,7 @@ class Poured(ABC):
     def finish(self) -> None:
         """The body has come to its end; raises as `put`."""
 
-    def when_room(self, call: Callable[[], None]) -> None:
+    def when_writable(self, call: Callable[[], None]) -> None:
         """Call this when the client keeps up again, or is gone."""
         since = self._now()
 
@@ -64,4 +64,4 @@ class Poured(ABC):
             self.waited += self._now() - since
             call()
 
-        self._incoming.when_room(resume)
+        self._http_request.when_writable(resume)

@@ -18,7 +18,7 @@ from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal_of
 from manager.forwarding.body_flow import Flow
 from manager.forwarding.messages import LINGER_S, answered
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay.body_sink import Poured
 from manager.relay.relay_plan import unread
 from manager.sessions import input_requests
@@ -38,36 +38,36 @@ class Host(Protocol):
 
     settings: Settings
 
-    def go_on(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+    def go_on(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
         """Take a call over where it is."""
 
     def ended(self, exchange: Exchange) -> None:
         """A call is no longer under way here: answered, given up, or about to be taken over."""
 
-    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+    def learn(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
         """A call is about to be answered, by a response in one piece or an event stream."""
 
-    def failed(self, incoming: Incoming, fault: BaseException) -> None:
+    def failed(self, http_request: HttpRequest, fault: BaseException) -> None:
         """Answering went wrong."""
 
 
 class Express:
     """One such call."""
 
-    __slots__ = ("_body", "_exchange", "_host", "_incoming", "_seen", "_sent")
+    __slots__ = ("_body", "_exchange", "_host", "_http_request", "_seen", "_sent")
 
     def __init__(
-        self, host: Host, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float
+        self, host: Host, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
     ) -> None:
         self._host = host
-        self._incoming = incoming
+        self._http_request = http_request
         self._exchange = exchange
         self._sent: Sent | None = sent
         self._body: Poured | None = None  # of an answer that nobody has to read
         self._seen = 0  # bytes of it that had come when it was looked at last
         sent.underway.response.on_news = self._look
-        incoming.on_gone = self._left
-        incoming.expect(min(patience_s, sent.underway.seconds), self._hand_over)
+        http_request.on_disconnect = self._left
+        http_request.set_deadline(min(patience_s, sent.underway.seconds), self._hand_over)
 
     def cancel(self) -> None:
         """The client said that it does not want it any more: nothing more is said.
@@ -76,10 +76,10 @@ class Express:
         """
         if (sent := self._end()) is not None:
             sent.underway.give_up()
-            if self._incoming.is_begun:
-                self._incoming.abort()
+            if self._http_request.is_begun:
+                self._http_request.abort()
             else:
-                self._incoming.respond(202, fields=self._exchange.headers)
+                self._http_request.respond(202, fields=self._exchange.headers)
 
     def _left(self) -> None:
         """The client is gone: that cancels a stateless call, and means nothing in a session.
@@ -100,14 +100,16 @@ class Express:
         if (sent := self._end()) is not None:
             if self._body is not None and self._body.held is not None:
                 sent.underway.response.put_back(self._body.held)
-            self._host.go_on(self._incoming, self._exchange, sent)
+            self._host.go_on(self._http_request, self._exchange, sent)
 
     def _end(self) -> Sent | None:
         """What was sent, for the one who asks first."""
         sent, self._sent = self._sent, None
         if sent is not None:
             sent.underway.response.on_news = None
-            self._incoming.on_gone = None  # no cycle is left behind: that would be work for the collector
+            self._http_request.on_disconnect = (
+                None  # no cycle is left behind: that would be work for the collector
+            )
             if self._body is not None:
                 self._body.on_done = None
             self._host.ended(self._exchange)
@@ -123,7 +125,7 @@ class Express:
         except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
             self._end()
             sent.underway.give_up()
-            self._host.failed(self._incoming, fault)
+            self._host.failed(self._http_request, fault)
 
     def _settle(self, sent: Sent) -> None:
         response = sent.underway.response
@@ -137,14 +139,14 @@ class Express:
             self._pass_on(sent)
             return
         self._end()
-        self._host.learn(self._incoming, self._exchange, sent)
+        self._host.learn(self._http_request, self._exchange, sent)
         status = 200 if self._exchange.session is not None else response.head.status
-        self._incoming.respond(status, body, self._exchange.headers)
+        self._http_request.respond(status, body, self._exchange.headers)
         sent.underway.slot.release("ok", came)
 
     def _pass_on(self, sent: Sent) -> None:
         if sent.underway.response.is_events:
-            self._host.learn(self._incoming, self._exchange, sent)
+            self._host.learn(self._http_request, self._exchange, sent)
         if not (hasattr(sent.underway.response, "head") and self._pour(sent)):
             self._hand_over()
 
@@ -154,13 +156,13 @@ class Express:
         """Let the answer flow to the client as it comes; False where that cannot be."""
         underway = sent.underway
         limit = self._host.settings.response_limit
-        body = self._body = unread(self._incoming, self._exchange, underway.response, limit)
+        body = self._body = unread(self._http_request, self._exchange, underway.response, limit)
         if body is None:
             return False
         left = underway.since + underway.seconds - time.monotonic()
         if body.held is not None:
             left = min(left, PATIENCE_S)
-        self._incoming.expect(max(0.0, left), self._late)
+        self._http_request.set_deadline(max(0.0, left), self._late)
         body.on_done = self._done
         Flow(underway.response, body, self._poured)
         underway.response.lend()
@@ -173,15 +175,15 @@ class Express:
             return
         if body.held is not None:
             self._hand_over()
-        elif not self._incoming.is_full:  # at this moment: what it took before is not the server's
+        elif not self._http_request.is_full:  # at this moment: what it took before is not the server's
             left = sent.underway.since + sent.underway.seconds + body.waited - time.monotonic()
             if left > 0:
-                self._incoming.expect(left, self._late)
+                self._http_request.set_deadline(left, self._late)
             else:
                 self._poured(TimeoutError())
         elif body.at > self._seen:
             self._seen = body.at
-            self._incoming.expect(sent.underway.seconds, self._late)
+            self._http_request.set_deadline(sent.underway.seconds, self._late)
         else:
             self._poured(ConnectionAbortedError("the client does not read"))
 
@@ -200,7 +202,7 @@ class Express:
         sent = self._end()
         if sent is None:
             return
-        slot, incoming = sent.underway.slot, self._incoming
+        slot, http_request = sent.underway.slot, self._http_request
         fault = fault or self._finished()
         if fault is None:
             slot.release("ok")
@@ -208,16 +210,18 @@ class Express:
             refusal = refusal_of(fault, self._host.settings)
             slot.fail(refusal)
             sent.underway.give_up()
-            if incoming.is_begun:
-                incoming.abort()
+            if http_request.is_begun:
+                http_request.abort()
             else:
-                incoming.respond(200, result_format.refusal(self._exchange, refusal), self._exchange.headers)
+                http_request.respond(
+                    200, result_format.refusal(self._exchange, refusal), self._exchange.headers
+                )
         else:
             sent.underway.give_up()
             if isinstance(fault, ConnectionError):  # of the client's, which is gone or as good as that
-                incoming.abort()
+                http_request.abort()
             else:
-                self._host.failed(incoming, fault)
+                self._host.failed(http_request, fault)
 
     def _finished(self) -> Exception | None:
         """Write the end; what kept it from being written."""

@@ -155,6 +155,6 @@ class Passing:
             raise InterruptedAnswerError(too_large(self._limit))
         return has_room
 
-    def when_room(self, call: Callable[[], None]) -> None:
+    def when_writable(self, call: Callable[[], None]) -> None:
         """Call this when the client keeps up again, or is gone."""
-        self._out.when_room(call)
+        self._out.when_writable(call)

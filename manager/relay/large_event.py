@@ -14,7 +14,7 @@ from typing import Final
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, too_large
 from manager.forwarding.messages import unusable
 from manager.http.event_response import STREAM_FIELDS
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay.body_sink import JOINED, Poured
 from manager.routing.json.plain_results import BEGIN, END, in_session, is_plain
 from manager.routing.request_heads.request_metadata import EVENTS, JSON
@@ -31,7 +31,7 @@ class LargeEvent(Poured):
     Where the stream says something else than was promised while it is held, nothing is written of it.
 
     Args:
-        incoming: gets it.
+        http_request: gets it.
         fields: for the head.
         identity: the id of the call as JSON text, which the response has.
         trim: what the server says of it.
@@ -43,7 +43,7 @@ class LargeEvent(Poured):
 
     def __init__(
         self,
-        incoming: Incoming,
+        http_request: HttpRequest,
         fields: Mapping[str, str],
         *,
         identity: bytes,
@@ -51,7 +51,7 @@ class LargeEvent(Poured):
         limit: int,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(incoming, now)
+        super().__init__(http_request, now)
         self.held = []
         self._fields = fields
         self._identity = identity
@@ -123,7 +123,7 @@ class EventAsItIs(LargeEvent):
         if not is_plain(stream, event.start, event.end, self._identity, self._trim):
             return False
         self._start(stream)
-        self._incoming.finish()
+        self._http_request.finish()
         return True
 
     def _begin(self, stream: bytes) -> Piece:
@@ -131,14 +131,14 @@ class EventAsItIs(LargeEvent):
         return memoryview(stream)[JOINED:]
 
     def _start(self, begin: bytes) -> None:
-        self._incoming.start(200, {**self._fields, **STREAM_FIELDS}, EVENTS, None, begin)
+        self._http_request.start(200, {**self._fields, **STREAM_FIELDS}, EVENTS, None, begin)
 
     def _write(self, data: Piece) -> bool:
         self._tail = (self._tail + data[-len(_END) :])[-len(_END) :]
-        return self._incoming.put(data)
+        return self._http_request.put(data)
 
     def _finish(self) -> None:
-        self._incoming.finish()
+        self._http_request.finish()
 
 
 class EventAsJson(LargeEvent):
@@ -149,14 +149,14 @@ class EventAsJson(LargeEvent):
     def _respond(self, stream: bytes, event: sse.Lone) -> bool:
         body = in_session(stream, event.start, event.end, self._identity, self._trim)
         if body is not None:
-            self._incoming.respond(200, body, self._fields)
+            self._http_request.respond(200, body, self._fields)
         return body is not None
 
     def _begin(self, stream: bytes) -> Piece:
         begin = BEGIN % self._identity
         skipped = stream.index(begin) + len(begin) + self._trim.first
         rest = memoryview(stream)[skipped:]
-        self._incoming.start(200, self._fields, JSON, None, b"".join((begin, rest[:JOINED])))
+        self._http_request.start(200, self._fields, JSON, None, b"".join((begin, rest[:JOINED])))
         return rest[JOINED:]
 
     def _write(self, data: Piece) -> bool:
@@ -168,7 +168,7 @@ class EventAsJson(LargeEvent):
             text = self._tail + data
             ready = (text[:-back],)
             self._tail = text[-back:]
-        return self._incoming.put(*ready) if any(ready) else not self._incoming.is_full
+        return self._http_request.put(*ready) if any(ready) else not self._http_request.is_full
 
     def _finish(self) -> None:
-        self._incoming.finish(END)
+        self._http_request.finish(END)

@@ -13,7 +13,7 @@ from typing import Final
 
 from manager.forwarding.answer import InterruptedAnswerError
 from manager.forwarding.messages import unusable
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay.body_sink import JOINED, Poured
 from manager.routing.json.plain_results import END
 from manager.routing.request_heads.request_metadata import JSON
@@ -27,7 +27,7 @@ class LargeBody(Poured):
     """Where the bytes of such an answer go.
 
     Args:
-        incoming: gets the head, too, with the first bytes.
+        http_request: gets the head, too, with the first bytes.
         status: for that head.
         fields: for that head.
         length: of the whole body as it comes, in bytes; more than are collected.
@@ -40,7 +40,7 @@ class LargeBody(Poured):
 
     def __init__(
         self,
-        incoming: Incoming,
+        http_request: HttpRequest,
         status: int,
         fields: Mapping[str, str],
         length: int,
@@ -49,7 +49,7 @@ class LargeBody(Poured):
         trim: Trim = _WHOLE,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(incoming, now)
+        super().__init__(http_request, now)
         self._status = status
         self._fields = fields
         self._length = length
@@ -68,11 +68,11 @@ class LargeBody(Poured):
                 self._held = bytes(data)
                 return True
             kept = self._begun(memoryview(data))
-        return self._incoming.put(*kept) if any(kept) else not self._incoming.is_full
+        return self._http_request.put(*kept) if any(kept) else not self._http_request.is_full
 
     def finish(self) -> None:
         """The body has come to its end."""
-        self._incoming.finish()
+        self._http_request.finish()
 
     def _begun(self, data: memoryview) -> tuple[Piece, ...]:
         """Write the head and the first bytes; what is left of the others."""
@@ -83,7 +83,7 @@ class LargeBody(Poured):
         body = data[len(begin) + first :]
         self.at = len(data) - len(body[JOINED:])
         joined = b"".join((begin, body[:JOINED]))
-        self._incoming.start(self._status, self._fields, JSON, self._length - first - last, joined)
+        self._http_request.start(self._status, self._fields, JSON, self._length - first - last, joined)
         return self._kept(body[JOINED:])
 
     def _kept(self, data: Piece) -> tuple[Piece, ...]:

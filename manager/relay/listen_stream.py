@@ -13,7 +13,7 @@ from manager.forwarding.answer import Answer
 from manager.forwarding.body_flow import Flow
 from manager.forwarding.messages import unusable
 from manager.http.event_response import EventResponse
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay.event_relay import Passing
 from protocol import sse
 from protocol.errors import Refusal
@@ -32,7 +32,7 @@ class ListenStream:
 
     def __init__(
         self,
-        incoming: Incoming,
+        http_request: HttpRequest,
         out: EventResponse,
         ending: Ending,
         identity: bytes,
@@ -47,8 +47,8 @@ class ListenStream:
         self._flow: Flow | None = None
         self._passing: Passing | None = None
         self._end = self._say_farewell  # one object, to be found again
-        incoming.on_gone = self._left
-        incoming.forget()
+        http_request.on_disconnect = self._left
+        http_request.release_input()
         ending.endings.add(self._end)
         if answer is not None and self._answer is not None:
             self._passing = Passing(out, limit)

@@ -9,7 +9,7 @@ from typing import Final
 
 from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay.body_sink import Poured
 from manager.relay.large_event import EventAsItIs, EventAsJson, LargeEvent
 from manager.relay.large_json import LargeBody
@@ -24,7 +24,9 @@ _LOOKED_AT: Final = 2048
 _NOTHING: Final = Trim(0, 0)
 
 
-def unread(incoming: Incoming, exchange: Exchange, response: UpstreamResponse, limit: int) -> Poured | None:
+def unread(
+    http_request: HttpRequest, exchange: Exchange, response: UpstreamResponse, limit: int
+) -> Poured | None:
     """Where an answer's bytes go that nobody has to read; None for any other.
 
     Args:
@@ -32,26 +34,28 @@ def unread(incoming: Incoming, exchange: Exchange, response: UpstreamResponse, l
         limit: bytes of the largest answer.
     """
     if response.is_events:
-        return _event(incoming, exchange, response, limit)
+        return _event(http_request, exchange, response, limit)
     head = response.head
     length, fields = head.content_length or 0, exchange.headers
     if head.content_type != JSON.encode() or not COLLECTED < length <= limit:
         return None
     if exchange.session is None:
-        return LargeBody(incoming, head.status, fields, length)
+        return LargeBody(http_request, head.status, fields, length)
     if head.trim is None or head.status != 200:
         return None
-    return LargeBody(incoming, 200, fields, length, begin=BEGIN % exchange.message.id, trim=head.trim)
+    return LargeBody(http_request, 200, fields, length, begin=BEGIN % exchange.message.id, trim=head.trim)
 
 
 def _event(
-    incoming: Incoming, exchange: Exchange, response: UpstreamResponse, limit: int
+    http_request: HttpRequest, exchange: Exchange, response: UpstreamResponse, limit: int
 ) -> LargeEvent | None:
     first, identity = bytes(response.first[:_LOOKED_AT]), exchange.message.id
     begun = sse.lone_begin(first)
     trim = None if begun is None else Trim.of_comment(begun.comment)
     is_fit = (
-        incoming.knows_chunks and response.head.status == 200 and (response.head.content_length or 0) <= limit
+        http_request.allows_chunked
+        and response.head.status == 200
+        and (response.head.content_length or 0) <= limit
     )
     if begun is None or trim is None or not is_fit:
         return None
@@ -59,7 +63,7 @@ def _event(
     if not first.startswith(begin, begun.start) or len(first) < begun.start + len(begin) + trim.first:
         return None
     if exchange.session is not None:
-        return EventAsJson(incoming, exchange.headers, identity=identity, trim=trim, limit=limit)
+        return EventAsJson(http_request, exchange.headers, identity=identity, trim=trim, limit=limit)
     if not exchange.accepts_events:
-        return EventAsJson(incoming, exchange.headers, identity=identity, trim=_NOTHING, limit=limit)
-    return EventAsItIs(incoming, exchange.headers, identity=identity, trim=trim, limit=limit)
+        return EventAsJson(http_request, exchange.headers, identity=identity, trim=_NOTHING, limit=limit)
+    return EventAsItIs(http_request, exchange.headers, identity=identity, trim=trim, limit=limit)

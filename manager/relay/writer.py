@@ -19,7 +19,7 @@ from manager.forwarding.answer import COLLECTED, Answer, InterruptedAnswerError
 from manager.forwarding.messages import begins_as_result, is_response, response_of, unusable
 from manager.http import keep_alives
 from manager.http.event_response import EventResponse
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay.event_relay import Passing
 from manager.relay.listen_stream import ListenStream
 from manager.routing.request_heads.request_metadata import JSON
@@ -40,9 +40,9 @@ class Writer:
     """
 
     def __init__(
-        self, incoming: Incoming, exchange: Exchange, limit: int, streams: Streams | None = None
+        self, http_request: HttpRequest, exchange: Exchange, limit: int, streams: Streams | None = None
     ) -> None:
-        self._incoming = incoming
+        self._http_request = http_request
         self._exchange = exchange
         self._limit = limit
         self._streams = streams
@@ -63,7 +63,7 @@ class Writer:
     def end(self) -> None:
         """Finish after the work was cancelled: nothing more is said."""
         if self._events is None:
-            self._incoming.respond(202, fields=self._exchange.headers)
+            self._http_request.respond(202, fields=self._exchange.headers)
         else:
             self._finish()
 
@@ -78,7 +78,7 @@ class Writer:
             case Quiet():
                 out = self._opened()
                 out.put(sse.encode(reply.message))
-                ListenStream(self._incoming, out, reply.ending, self._exchange.message.id)
+                ListenStream(self._http_request, out, reply.ending, self._exchange.message.id)
 
     # -- one message -------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class Writer:
         exchange = self._exchange
         is_json = exchange.accepts_json or not exchange.accepts_events or status != 200
         if (is_json or not body) and self._chooses_json():
-            self._incoming.respond(status, body, exchange.headers)
+            self._http_request.respond(status, body, exchange.headers)
             return
         await self._send(body, answers=True)
         self._finish()
@@ -133,14 +133,14 @@ class Writer:
 
     async def _relay_body(self, answer: Answer) -> None:
         """A large JSON body, piece by piece; breaking off closes the connection, the only honest end."""
-        incoming = self._incoming
-        incoming.start(answer.status, self._exchange.headers, JSON, answer.length)
+        http_request = self._http_request
+        http_request.start(answer.status, self._exchange.headers, JSON, answer.length)
         try:
-            await answer.pour(incoming)
+            await answer.pour(http_request)
         except InterruptedAnswerError:
-            incoming.abort()
+            http_request.abort()
         else:
-            incoming.finish()
+            http_request.finish()
 
     async def _relay_events(self, answer: Answer) -> None:
         """An event stream as it is, flushed event by event. One without a response gets one from us."""
@@ -165,7 +165,7 @@ class Writer:
             answer.leave()
             raise
         identity = self._exchange.message.id
-        ListenStream(self._incoming, out, ending, identity, answer=answer, limit=self._limit)
+        ListenStream(self._http_request, out, ending, identity, answer=answer, limit=self._limit)
 
     # -- the form, and the event stream ------------------------------------------------------------
 
@@ -188,7 +188,7 @@ class Writer:
         return self._events
 
     def _open(self) -> EventResponse:
-        out = EventResponse(self._incoming)
+        out = EventResponse(self._http_request)
         session = self._exchange.session
         try:
             out.open(self._exchange.headers)

@@ -12,12 +12,12 @@ import time
 from typing import Protocol
 
 from http_server.deadline import Deadline
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay import direct_relay
 from manager.route_cache.bound_route import Passage
 from manager.route_cache.route_cache import FastPath
 from manager.route_cache.route_group import Kind
-from manager.routing.request_heads.request_metadata import Arrival
+from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.session_table import Session
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
@@ -31,7 +31,7 @@ class Line(Protocol):
 
     deadline: Deadline
 
-    def begin(self, arrival: Arrival, session: str | None, body: bytes) -> Incoming:
+    def begin(self, metadata: RequestMetadata, session: str | None, body: bytes) -> HttpRequest:
         """A request that is answered the usual way from now on."""
 
     def answered_fast(self, now: float) -> None:
@@ -144,7 +144,7 @@ class FastCall:
         self._passage, self._link, self._body, self._identity = passage, link, body, identity
         self.is_under_way = True
         path.begin(route, now)
-        self._line.deadline.expect_at(now + direct_relay.PATIENCE_S, self._is_late)
+        self._line.deadline.set_at(now + direct_relay.PATIENCE_S, self._is_late)
         link.begin_for(self, passage.request(body, found))
         self._sent = _monotonic()
         return True
@@ -174,12 +174,12 @@ class FastCall:
         passage, link = self._passage, self._link
         session = passage.session
         response = UpstreamResponse(link)
-        incoming = self._line.begin(
-            passage.route.arrival, None if session is None else session.id, self._body
+        http_request = self._line.begin(
+            passage.route.metadata, None if session is None else session.id, self._body
         )
         patience_s = direct_relay.PATIENCE_S if self._is_patient else 0.0
         resumed = self._path.resume(
-            incoming, passage, response, begun=self._begun, sent_at=self._sent, patience_s=patience_s
+            http_request, passage, response, begun=self._begun, sent_at=self._sent, patience_s=patience_s
         )
         self._is_patient = True
         if session is not None:

@@ -19,7 +19,7 @@ from manager.forwarding.answer import COLLECTED
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import lasting_lines
 from manager.routing.json import plain_results
-from manager.routing.request_heads.request_metadata import EVENTS, JSON, Arrival
+from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata
 from manager.routing.state.clients import Client, Seen
 from manager.routing.state.session_table import Session
 from manager.supervision.instance import Instance
@@ -81,7 +81,7 @@ class FastRoute:
     """The way of such calls.
 
     Attributes:
-        arrival: what their head says.
+        metadata: what their head says.
         located: their workspace, and how that was found.
         instance: its server.
         folder: the client's text that named the workspace, None where an id did.
@@ -107,7 +107,6 @@ class FastRoute:
         "_source",
         "_stream",
         "_trim",
-        "arrival",
         "client",
         "figures",
         "folder",
@@ -115,6 +114,7 @@ class FastRoute:
         "is_streamed",
         "located",
         "match",
+        "metadata",
         "noted_at",
         "stream_begin",
         "timings",
@@ -124,7 +124,7 @@ class FastRoute:
 
     def __init__(
         self,
-        arrival: Arrival,
+        metadata: RequestMetadata,
         exchange: Exchange,
         located: Located,
         instance: Instance,
@@ -139,7 +139,7 @@ class FastRoute:
         patterns: as the client writes them, and as the server gets them, None where that is the same.
         upstream: the head of its request to the server up to the digits of the length.
         """
-        self.arrival = arrival
+        self.metadata = metadata
         self.located = located
         self.instance = instance
         self.folder = folder

@@ -21,12 +21,12 @@ from manager.answers.new_exchange import claims_of, exchange_of
 from manager.answers.outgoing import outgoing
 from manager.forwarding.forward import Forwarder, Outgoing, Underway
 from manager.forwarding.in_flight import Slot
-from manager.http.request import DateLine, Incoming
+from manager.http.request import DateLine, HttpRequest
 from manager.relay.direct_relay import Express
 from manager.route_cache.bound_route import Passage
 from manager.route_cache.cached_route import NOTED_S, FastRoute, Told
 from manager.route_cache.route_group import Kind
-from manager.routing.request_heads.request_metadata import Arrival
+from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.clients import Clients
 from manager.routing.state.session_table import Session, Sessions
 from manager.routing.workspace.resolution import decisive
@@ -51,7 +51,7 @@ class Host(Protocol):
 
     is_draining: bool
 
-    def resume(self, incoming: Incoming, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
+    def resume(self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
         """Go on with a call that is under way."""
 
     def rested(self) -> None:
@@ -78,7 +78,7 @@ class FastPath:
         forwarder: Forwarder,
         settings: Settings,
     ) -> None:
-        self.kinds: dict[tuple[Arrival, Told | None], Kind] = {}
+        self.kinds: dict[tuple[RequestMetadata, Told | None], Kind] = {}
         self.longest = settings.body_limit
         self.under_way = 0
         self.date = DateLine()
@@ -96,12 +96,12 @@ class FastPath:
 
     # -- a call --------------------------------------------------------------------------------------------
 
-    def known(self, arrival: Arrival, identity: str | None) -> tuple[Session | None, Kind | None]:
+    def known(self, metadata: RequestMetadata, identity: str | None) -> tuple[Session | None, Kind | None]:
         """The session of this id, and what is known of calls with such a head in it."""
         if identity is None:
-            return None, self.kinds.get((arrival, None))
+            return None, self.kinds.get((metadata, None))
         session = self._sessions.peek(identity)
-        return session, None if session is None else self.kinds.get((arrival, Told.by(session)))
+        return session, None if session is None else self.kinds.get((metadata, Told.by(session)))
 
     def passage(self, last: Passage, identity: bytes) -> Passage | None:
         """How a session takes the route of another one, or of itself; None where its route is another.
@@ -166,7 +166,7 @@ class FastPath:
 
     def resume(
         self,
-        incoming: Incoming,
+        http_request: HttpRequest,
         passage: Passage,
         response: UpstreamResponse,
         *,
@@ -176,38 +176,38 @@ class FastPath:
     ) -> Express:
         """Let a call go on the usual way; times are monotonic."""
         route = passage.route
-        exchange = _exchange(route.arrival, incoming.body, passage.session)
+        exchange = _exchange(route.metadata, http_request.body, passage.session)
         assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
         exchange.decided(route.located)
         slot = Slot(route.figures, self._total, is_stream=False, begun=begun, is_counted=True)
         slot.sent = sent_at
         sent = Sent(route.located, Underway(response, slot, sent_at, self._settings.call_timeout_s))
         self.under_way -= 1
-        return self._host.resume(incoming, exchange, sent, patience_s)
+        return self._host.resume(http_request, exchange, sent, patience_s)
 
     # -- routes --------------------------------------------------------------------------------------------
 
-    def learn(self, incoming: Incoming, exchange: Exchange, sent: Sent) -> None:
+    def learn(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
         """A call was answered that could have gone this way, or has."""
-        if not exchange.is_tool_call or not incoming.is_repeatable:
+        if not exchange.is_tool_call or not http_request.is_repeatable:
             return
         session = exchange.session
-        kind = self._kind(incoming.arrival, session)
-        known = next((one for one in kind.routes if one.match(incoming.body) is not None), None)
+        kind = self._kind(http_request.metadata, session)
+        known = next((one for one in kind.routes if one.match(http_request.body) is not None), None)
         if known is not None and self.holds(known, session, time.monotonic()):
             return
         if not kind.is_worth_learning():
             return
-        route = self._route(incoming.arrival, exchange, sent)
+        route = self._route(http_request.metadata, exchange, sent)
         if route is not None:
             if self._learned >= LEARNED:
                 self._forget()
-                self._learned, kind = 0, self._kind(incoming.arrival, session)
+                self._learned, kind = 0, self._kind(http_request.metadata, session)
             kind.learn(route, instead_of=known)
             self._learned += 1
 
-    def _kind(self, arrival: Arrival, session: Session | None) -> Kind:
-        by = arrival, None if session is None else Told.by(session)
+    def _kind(self, metadata: RequestMetadata, session: Session | None) -> Kind:
+        by = metadata, None if session is None else Told.by(session)
         kind = self.kinds.get(by)
         if kind is None:
             if len(self.kinds) >= REMEMBERED:
@@ -219,21 +219,21 @@ class FastPath:
         self.kinds.clear()
         self._recent.clear()
 
-    def _route(self, arrival: Arrival, exchange: Exchange, sent: Sent) -> FastRoute | None:
+    def _route(self, metadata: RequestMetadata, exchange: Exchange, sent: Sent) -> FastRoute | None:
         session, workspace = exchange.session, sent.located.workspace
-        if session is not None and claims_of(arrival, session) != exchange.claims:
+        if session is not None and claims_of(metadata, session) != exchange.claims:
             return None  # it chose another workspace since the call came
         located = located_now(self._workspaces, exchange.claims)
         if located is None or located.workspace is not workspace:
             return None  # the same, of a call that was known: it is read only after it was sent
         instance = self._workspaces.ready_now(workspace, time.monotonic())
         claim = decisive(exchange.claims)
-        patterns = _patterns(arrival, exchange, sent.located)
+        patterns = _patterns(metadata, exchange, sent.located)
         if instance is None or claim is None or patterns is None:
             return None
         request = outgoing(exchange)
         return FastRoute(
-            arrival,
+            metadata,
             exchange,
             sent.located,
             instance,
@@ -245,14 +245,14 @@ class FastPath:
 
 
 def _patterns(
-    arrival: Arrival, exchange: Exchange, located: Located
+    metadata: RequestMetadata, exchange: Exchange, located: Located
 ) -> tuple[Pattern, Pattern | None] | None:
     """How such calls come, and how they are sent on; None where another one shows that this is not so."""
     came = probe_of(exchange.message.body)
     if came is None:
         return None
     pattern, probe = came
-    other = _exchange(arrival, probe, exchange.session)
+    other = _exchange(metadata, probe, exchange.session)
     if other is None or other.claims != exchange.claims:
         return None
     other.decided(located)
@@ -275,11 +275,11 @@ def _but_body(sent: Outgoing) -> tuple[Any, ...]:
     return sent.method, tuple(sent.headers), sent.target, sent.timed
 
 
-def _exchange(arrival: Arrival, body: bytes, session: Session | None) -> Exchange | None:
-    inbound = classify(arrival.fields, body)
+def _exchange(metadata: RequestMetadata, body: bytes, session: Session | None) -> Exchange | None:
+    inbound = classify(metadata.fields, body)
     if not isinstance(inbound, Inbound) or not isinstance(inbound.message, Request):
         return None
-    exchange = exchange_of(arrival, inbound, inbound.message, session)
+    exchange = exchange_of(metadata, inbound, inbound.message, session)
     if session is not None:
         exchange.headers[headers.SESSION] = session.id
     return exchange

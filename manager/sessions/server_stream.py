@@ -99,7 +99,7 @@ class Standing:
                 return
             if sink.is_full:
                 self._is_stirred = True
-                sink.when_room(self._deliver)
+                sink.when_writable(self._deliver)
                 return
             if not self.stream.put(message):
                 return

@@ -38,7 +38,7 @@ class EventSink(Protocol):
     async def write(self, data: bytes) -> None:
         """As `put`; returns when the client keeps up."""
 
-    def when_room(self, call: Callable[[], None]) -> None:
+    def when_writable(self, call: Callable[[], None]) -> None:
         """Call this when the client keeps up again, or is gone."""
 
     def close(self) -> None:

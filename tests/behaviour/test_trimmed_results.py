@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from aiohttp import ClientPayloadError, web
 
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.supervision import workspaces
 from protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON, Client
@@ -195,7 +195,7 @@ async def test_the_time_of_a_call_may_end_in_a_moment_in_which_a_slow_reader_kee
 ) -> None:
     """What the reader took until then is not the server's."""
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)
-    monkeypatch.setattr(Incoming, "is_full", False)  # whenever it is asked
+    monkeypatch.setattr(HttpRequest, "is_full", False)  # whenever it is asked
     async with scene(tmp_path, call_timeout_s=0.4) as play:
         client = play.modern()
         play.upstream.plays["t"] = trimmed({**LARGE, "text": "x" * 20_000_000})

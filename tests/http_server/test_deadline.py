@@ -58,7 +58,7 @@ def deadlines(clock: Clock) -> Deadlines:
 def test_each_is_met_once_in_its_time(clock: Clock, deadlines: Deadlines) -> None:
     met: list[tuple[str, float]] = []
     for name, seconds in (("c", 3.0), ("a", 1.0), ("b", 2.0)):
-        Deadline(deadlines).expect(seconds, lambda name=name: met.append((name, clock.now)))
+        Deadline(deadlines).set(seconds, lambda name=name: met.append((name, clock.now)))
         assert len(clock.pending()) == 1
     clock.pass_(10)
     assert met == [("a", 101.0), ("b", 102.0), ("c", 103.0)]
@@ -67,20 +67,20 @@ def test_each_is_met_once_in_its_time(clock: Clock, deadlines: Deadlines) -> Non
 
 def test_only_the_last_expectation_counts(clock: Clock, deadlines: Deadlines) -> None:
     one, met = Deadline(deadlines), list[str]()
-    one.expect(1, lambda: met.append("early"))
-    one.expect(5, lambda: met.append("late"))
+    one.set(1, lambda: met.append("early"))
+    one.set(5, lambda: met.append("late"))
     clock.pass_(4.9)
     assert met == []
     clock.pass_(0.2)
     assert met == ["late"]
 
 
-@pytest.mark.parametrize("end", [Deadline.drop, Deadline.close])
+@pytest.mark.parametrize("end", [Deadline.clear, Deadline.close])
 def test_what_is_dropped_is_never_met(
     clock: Clock, deadlines: Deadlines, end: Callable[[Deadline], None]
 ) -> None:
     one, met = Deadline(deadlines), list[str]()
-    one.expect(1, lambda: met.append("met"))
+    one.set(1, lambda: met.append("met"))
     end(one)
     clock.pass_(10)
     assert met == []
@@ -89,8 +89,8 @@ def test_what_is_dropped_is_never_met(
 def test_calls_in_quick_succession_need_no_timers(clock: Clock, deadlines: Deadlines) -> None:
     one = Deadline(deadlines)
     for _ in range(100):
-        one.expect(1, lambda: None)
-        one.expect(75, lambda: None)
+        one.set(1, lambda: None)
+        one.set(75, lambda: None)
         clock.now += 0.001
     assert len(clock.timers) == 1
 
@@ -103,10 +103,10 @@ def test_one_that_is_met_may_end_another_and_expect_something_itself(
     def meet(name: str, other: Deadline) -> None:
         met.append(name)
         other.close()
-        (second if other is first else first).expect(1, lambda: met.append("again"))
+        (second if other is first else first).set(1, lambda: met.append("again"))
 
-    first.expect(1, lambda: meet("met", second))
-    second.expect(1, lambda: meet("met", first))
+    first.set(1, lambda: meet("met", second))
+    second.set(1, lambda: meet("met", first))
     clock.pass_(10)
     assert met == ["met", "again"]
 
@@ -117,8 +117,8 @@ def test_a_fault_in_one_is_not_at_the_cost_of_the_others(clock: Clock, deadlines
 
     met: list[int] = []
     for number in range(3):
-        Deadline(deadlines).expect(1, lambda number=number: met.append(number))
-        Deadline(deadlines).expect(1, fail)
+        Deadline(deadlines).set(1, lambda number=number: met.append(number))
+        Deadline(deadlines).set(1, fail)
     for _ in range(10):
         try:
             clock.pass_(1)
@@ -133,7 +133,7 @@ def test_many_that_end_shortly_after_each_other_are_looked_for_together(
     """Looking takes its time where there are thousands."""
     met: list[float] = []
     for number in range(1000):
-        Deadline(deadlines).expect(1 + number / 1000, lambda: met.append(clock.now))
+        Deadline(deadlines).set(1 + number / 1000, lambda: met.append(clock.now))
     clock.pass_(3)
     assert len(met) == 1000
     assert len(set(met)) <= 1 / GRAIN_S + 2

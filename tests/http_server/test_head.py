@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from http_server.head import MALFORMED, RequestFacts, body_length, may_become_head, parse_head
+from http_server.head import MALFORMED, RequestHead, body_length, may_become_head, parse_head
 
 HEAD = b"POST /mcp?cwd=%2Fa HTTP/1.1\r\nHost: h:1\r\nX-Empty:\r\nx-two:  a b \t\r\nx-two: \xc3\xb6\r\n\r\n"
 
 
 def test_head_is_read_in_order_with_duplicates() -> None:
     facts = parse_head(HEAD)
-    assert isinstance(facts, RequestFacts)
+    assert isinstance(facts, RequestHead)
     assert (facts.method, facts.target) == ("POST", "/mcp?cwd=%2Fa")
     assert list(facts.headers) == [
         (b"Host", b"h:1"),
@@ -78,4 +78,4 @@ def test_long_line_of_blanks_is_read_in_linear_time() -> None:
     [([], 0), ([(b"content-Length", b"12")], 12), ([(b"Transfer-Encoding", b"chunked")], None)],
 )
 def test_body_length(headers: list[tuple[bytes, bytes]], expected: int | None) -> None:
-    assert body_length(RequestFacts("POST", "/", headers)) == expected
+    assert body_length(RequestHead("POST", "/", headers)) == expected

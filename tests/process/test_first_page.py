@@ -98,9 +98,9 @@ def test_what_else_is_loaded_then_can_encrypt() -> None:
     """The library is told that there is no encryption; what it takes along serves others, too."""
     program = """
 import pathlib, ssl, sys
-from manager.listener.aiohttp_server import LateServer
+from manager.listener.aiohttp_server import LazyAiohttpServer
 before = set(sys.modules)
-LateServer(lambda: None)._made()
+LazyAiohttpServer(lambda: None)._made()
 assert sys.modules["aiohttp.connector"].ssl is None
 for name, one in sys.modules.items():
     source = pathlib.Path(getattr(one, "__file__", None) or "nowhere")

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from http_server.framing import refuse_framing
-from http_server.head import RequestFacts
-from http_server.refusal import DoorRefusal
+from http_server.head import RequestHead
+from http_server.refusal import AdmissionRefusal
 from protocol import headers, names
 
 MAX_BODY: Final = 16 * 1024 * 1024
@@ -26,14 +26,14 @@ ROUTES: Final[Mapping[str, str]] = {
 """The paths there are, each with its method."""
 _BROWSERS_SEND: Final = (b"origin", b"referer", b"sec-fetch-site")
 _SECRET: Final = headers.SECRET.lower().encode()
-_STRANGER: Final = DoorRefusal(403, "the Host header must be the address of this server")
-_BROWSER: Final = DoorRefusal(403, "requests of web pages are not served")
-_NOT_THE_MANAGER: Final = DoorRefusal(401, "this server works for its manager only")
-_UNREADABLE: Final = DoorRefusal(415, "send the body as application/json, not compressed")
-_NOTHING_HERE: Final = DoorRefusal(404, "there is nothing here")
+_STRANGER: Final = AdmissionRefusal(403, "the Host header must be the address of this server")
+_BROWSER: Final = AdmissionRefusal(403, "requests of web pages are not served")
+_NOT_THE_MANAGER: Final = AdmissionRefusal(401, "this server works for its manager only")
+_UNREADABLE: Final = AdmissionRefusal(415, "send the body as application/json, not compressed")
+_NOTHING_HERE: Final = AdmissionRefusal(404, "there is nothing here")
 
 
-class Door:
+class Admission:
     """The door of one instance.
 
     Args:
@@ -45,7 +45,7 @@ class Door:
         self._host = f"127.0.0.1:{port}".encode()
         self._secret = secret.encode()
 
-    def refuse(self, facts: RequestFacts) -> DoorRefusal | None:
+    def refuse(self, facts: RequestHead) -> AdmissionRefusal | None:
         """The first rule this request breaks, or None when it may go on."""
         fields: dict[bytes, bytes] = {}
         for name, value in facts.headers:
@@ -61,30 +61,30 @@ class Door:
             or refuse_framing(fields, MAX_BODY)
         )
 
-    def _stranger(self, fields: Mapping[bytes, bytes]) -> DoorRefusal | None:
+    def _stranger(self, fields: Mapping[bytes, bytes]) -> AdmissionRefusal | None:
         """A browser, or a name that was made to point at this machine."""
         if fields.get(b"host") != self._host:
             return _STRANGER
         return _BROWSER if any(name in fields for name in _BROWSERS_SEND) else None
 
-    def _unauthorized(self, path: str, fields: Mapping[bytes, bytes]) -> DoorRefusal | None:
+    def _unauthorized(self, path: str, fields: Mapping[bytes, bytes]) -> AdmissionRefusal | None:
         if path == names.HEALTH_PATH:
             return None
         is_known = hmac.compare_digest(fields.get(_SECRET, b""), self._secret)
         return None if is_known else _NOT_THE_MANAGER
 
 
-def _unreadable(method: str, fields: Mapping[bytes, bytes]) -> DoorRefusal | None:
+def _unreadable(method: str, fields: Mapping[bytes, bytes]) -> AdmissionRefusal | None:
     if method != "POST":
         return None
     kind = fields.get(b"content-type", b"").partition(b";")[0].strip().lower()
     return None if kind == b"application/json" and b"content-encoding" not in fields else _UNREADABLE
 
 
-def _misdirected(method: str, path: str) -> DoorRefusal | None:
+def _misdirected(method: str, path: str) -> AdmissionRefusal | None:
     allowed = ROUTES.get(path)
     if allowed is None:
         return _NOTHING_HERE
     if method != allowed:
-        return DoorRefusal(405, f"{method} is not allowed here; use {allowed}", (("Allow", allowed),))
+        return AdmissionRefusal(405, f"{method} is not allowed here; use {allowed}", (("Allow", allowed),))
     return None

@@ -13,12 +13,12 @@ from typing import Any, Final, cast
 from http_server.backpressure import Room
 from http_server.body_reader import Body, ChunkedBody, MeasuredBody
 from http_server.deadline import Deadline, Deadlines
-from http_server.refusal import DoorRefusal
+from http_server.refusal import AdmissionRefusal
 from http_server.response_head import render_head
 from protocol import jsonrpc
 from workspace_server.http.admission import MAX_BODY
 from workspace_server.http.head_reader import Head, Heads, Refused
-from workspace_server.http.request import JSON, Incoming
+from workspace_server.http.request import JSON, HttpRequest
 
 HEAD_S: Final = 10.0
 """From the first byte of a head to its end."""
@@ -33,15 +33,15 @@ MAX_PIPELINED: Final = 64 * 1024
 
 _HEAD_END: Final = b"\r\n\r\n"
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
-_LATE: Final = DoorRefusal(408, "the request did not arrive in time; send it at once")
+_LATE: Final = AdmissionRefusal(408, "the request did not arrive in time; send it at once")
 
 
-class Front(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """One connection. `_take` is what the next bytes are given to, and says in which state it is.
 
     Args:
         heads: reads heads.
-        serve: answers a request; what takes time goes into `Incoming.run`.
+        serve: answers a request; what takes time goes into `HttpRequest.run`.
         is_open: the connections there are.
         tasks: the work of answering that is under way.
         deadlines: those of all connections.
@@ -50,8 +50,8 @@ class Front(asyncio.Protocol):
     def __init__(
         self,
         heads: Heads,
-        serve: Callable[[Incoming], None],
-        is_open: set[Front],
+        serve: Callable[[HttpRequest], None],
+        is_open: set[ClientConnection],
         tasks: set[asyncio.Task[None]],
         deadlines: Deadlines,
     ) -> None:
@@ -65,7 +65,7 @@ class Front(asyncio.Protocol):
         self._ahead = b""  # bytes of requests to come
         self._head: Head
         self._body: Body
-        self._incoming: Incoming | None = None
+        self._http_request: HttpRequest | None = None
         self._task: asyncio.Task[None] | None = None
         self._is_sorting = False
         self._deadline = Deadline(deadlines)
@@ -76,7 +76,7 @@ class Front(asyncio.Protocol):
         # not an isinstance check: uvloop's transports do not inherit from asyncio's
         self._transport = cast("asyncio.Transport", transport)
         self._is_open.add(self)
-        self._deadline.expect(IDLE_S, self._head_is_late)
+        self._deadline.set(IDLE_S, self._head_is_late)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop, once: releases everything."""
@@ -84,9 +84,9 @@ class Front(asyncio.Protocol):
         self._deadline.close()
         self._is_open.discard(self)
         self.room.grow(ConnectionResetError("the caller is gone"))
-        incoming, self._incoming = self._incoming, None
-        if incoming is not None:
-            incoming.left()
+        http_request, self._http_request = self._http_request, None
+        if http_request is not None:
+            http_request.left()
         if self._task is not None:
             self._task.cancel()
 
@@ -101,14 +101,14 @@ class Front(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The caller has caught up."""
         self.room.grow()
-        if self._incoming is None and self._take == self._take_head:
+        if self._http_request is None and self._take == self._take_head:
             self._transport.resume_reading()
             self._next()
 
     @property
     def is_idle(self) -> bool:
         """Whether nothing is being answered."""
-        return self._incoming is None
+        return self._http_request is None
 
     def abort(self) -> None:
         """Cut the connection off."""
@@ -168,7 +168,7 @@ class Front(asyncio.Protocol):
         if refusal is not None:
             self._refuse(refusal)
         elif is_first:
-            self._deadline.expect(HEAD_S if self._ahead else IDLE_S, self._head_is_late)
+            self._deadline.set(HEAD_S if self._ahead else IDLE_S, self._head_is_late)
 
     def _head_is_late(self) -> None:
         if self._ahead:
@@ -176,7 +176,7 @@ class Front(asyncio.Protocol):
         else:
             self._transport.close()
 
-    def _refuse(self, refusal: DoorRefusal, method: str = "") -> None:
+    def _refuse(self, refusal: AdmissionRefusal, method: str = "") -> None:
         """Say why: a JSON-RPC error without an id, as no message was read. The connection ends."""
         self._take, self._ahead = _drop, b""
         body = jsonrpc.error(None, refusal.code, refusal.reason)
@@ -187,7 +187,7 @@ class Front(asyncio.Protocol):
         self._transport.write(head if method == "HEAD" else head + body)
         if self._transport.can_write_eof():
             self._transport.write_eof()
-        self._deadline.expect(LINGER_S, self.abort)
+        self._deadline.set(LINGER_S, self.abort)
 
     # -- requests -----------------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Front(asyncio.Protocol):
         self._ahead = b""
         self._body = ChunkedBody(MAX_BODY) if length is None else MeasuredBody(length)
         self._take = self._take_body
-        self._deadline.expect(BODY_S, lambda: self._refuse(_LATE))
+        self._deadline.set(BODY_S, lambda: self._refuse(_LATE))
         self._take(data)
 
     def _take_body(self, data: bytes) -> None:
@@ -218,16 +218,16 @@ class Front(asyncio.Protocol):
 
     def _begin(self, body: bytes) -> None:
         self._take = self._take_ahead
-        self._deadline.drop()
-        incoming = self._incoming = Incoming(self, self._head, body)
-        self._serve(incoming)
+        self._deadline.clear()
+        http_request = self._http_request = HttpRequest(self, self._head, body)
+        self._serve(http_request)
 
     def _take_ahead(self, data: bytes) -> None:
         self._ahead += data
         if len(self._ahead) > MAX_PIPELINED:
             self.abort()
 
-    # -- answers (`incoming.Line`) ------------------------------------------------------------------------
+    # -- answers (`request.Line`) ----------------------------------------------------------------------------
 
     def run(self, work: Coroutine[Any, Any, None]) -> None:
         """Do the work of answering in a task, which is cancelled when the caller leaves."""
@@ -244,13 +244,13 @@ class Front(asyncio.Protocol):
 
     def answered(self, *, is_last: bool) -> None:
         """The answer is complete; the next request may follow."""
-        self._incoming = self._task = None
+        self._http_request = self._task = None
         if is_last:
             self._take, self._ahead = _drop, b""
             self._transport.close()
             return
         self._take = self._take_head
-        self._deadline.expect(IDLE_S, self._head_is_late)
+        self._deadline.set(IDLE_S, self._head_is_late)
         if self.room.is_short:  # it does not read its answers: no more requests until it does
             self._transport.pause_reading()
         elif self._ahead:

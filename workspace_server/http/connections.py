@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Final
 
 from http_server.deadline import Deadlines
-from workspace_server.http.admission import Door
-from workspace_server.http.connection import Front
+from workspace_server.http.admission import Admission
+from workspace_server.http.connection import ClientConnection
 from workspace_server.http.head_reader import Heads
-from workspace_server.http.request import Incoming
+from workspace_server.http.request import HttpRequest
 
 BACKLOG: Final = 512
 SHUTDOWN_S: Final = 2.0
@@ -24,23 +24,23 @@ class Connections:
 
     Args:
         secret: opens the door.
-        serve: answers a request; what takes time goes into `Incoming.run`.
+        serve: answers a request; what takes time goes into `HttpRequest.run`.
     """
 
-    def __init__(self, secret: str, serve: Callable[[Incoming], None]) -> None:
+    def __init__(self, secret: str, serve: Callable[[HttpRequest], None]) -> None:
         self._secret = secret
         self._serve = serve
-        self._open: set[Front] = set()
+        self._open: set[ClientConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
 
     async def listen(self, sock: socket.socket) -> None:
         """Accept connections on a socket that is bound to 127.0.0.1, until `close`."""
         loop = asyncio.get_running_loop()
-        heads, deadlines = Heads(Door(sock.getsockname()[1], self._secret)), Deadlines(loop)
+        heads, deadlines = Heads(Admission(sock.getsockname()[1], self._secret)), Deadlines(loop)
 
-        def connect() -> Front:
-            return Front(heads, self._serve, self._open, self._tasks, deadlines)
+        def connect() -> ClientConnection:
+            return ClientConnection(heads, self._serve, self._open, self._tasks, deadlines)
 
         self._server = await loop.create_server(connect, sock=sock, backlog=BACKLOG)
 

@@ -17,21 +17,21 @@ from http_server.head import (
     MALFORMED,
     PLAIN_LENGTH,
     Framing,
-    RequestFacts,
+    RequestHead,
     framing,
     may_become_head,
     parse_head,
 )
-from http_server.refusal import DoorRefusal
+from http_server.refusal import AdmissionRefusal
 from protocol import headers
-from workspace_server.http.admission import MAX_BODY, Door
+from workspace_server.http.admission import MAX_BODY, Admission
 
 MAX_HEAD: Final = 64 * 1024
 """Bytes; what the manager lets in is smaller, and it adds little."""
 REMEMBERED: Final = 1024
 LONGEST: Final = 2048
 """Bytes of a head that is remembered."""
-_TOO_LARGE: Final = DoorRefusal(431, f"the head is larger than {MAX_HEAD} bytes")
+_TOO_LARGE: Final = AdmissionRefusal(431, f"the head is larger than {MAX_HEAD} bytes")
 _SINGLE: Final = frozenset({headers.VERSION.lower(), headers.METHOD.lower(), headers.NAME.lower()})
 
 
@@ -64,7 +64,7 @@ class Fields(Mapping[str, str]):
 class Refused:
     """A head that does not get in; `method` where it could be read."""
 
-    refusal: DoorRefusal
+    refusal: AdmissionRefusal
     method: str = ""
 
 
@@ -92,7 +92,7 @@ class Head:
 class Heads:
     """What is known of heads at one door."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: Admission) -> None:
         self._door = door
         self._known: dict[bytes, Head] = {}
         self._same: dict[bytes, tuple[Head, int]] = {}
@@ -127,7 +127,7 @@ class Heads:
         self._known[key] = judged
         return judged, length
 
-    def hopeless(self, begin: bytes) -> DoorRefusal | None:
+    def hopeless(self, begin: bytes) -> AdmissionRefusal | None:
         """Why what has come of a head can never become one that gets in, if so."""
         if len(begin) > MAX_HEAD:
             return _TOO_LARGE
@@ -135,13 +135,13 @@ class Heads:
 
     def _judge(self, raw: bytes) -> Head | Refused:
         facts = _TOO_LARGE if len(raw) > MAX_HEAD else parse_head(raw)
-        if isinstance(facts, DoorRefusal):
+        if isinstance(facts, AdmissionRefusal):
             return Refused(facts)
         refusal = self._door.refuse(facts)
         return _head(raw, facts) if refusal is None else Refused(refusal, facts.method)
 
 
-def _head(raw: bytes, facts: RequestFacts) -> Head:
+def _head(raw: bytes, facts: RequestHead) -> Head:
     sent = [
         (name.decode().lower(), value.decode("utf-8", "surrogateescape")) for name, value in facts.headers
     ]

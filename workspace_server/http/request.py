@@ -42,7 +42,7 @@ class Line(Protocol):
         """Cut the connection off."""
 
 
-class Incoming:
+class HttpRequest:
     """A request and its answer: `respond`, or `start`, `write` and `finish`.
 
     Attributes:
@@ -95,7 +95,7 @@ class Incoming:
         Raises:
             ConnectionError: the caller is gone; so do `write` and `finish`.
         """
-        self._is_chunked = self.head.framing.knows_chunks
+        self._is_chunked = self.head.framing.allows_chunked
         ends = {"Transfer-Encoding": "chunked"} if self._is_chunked else {}
         if self.head.framing.is_last:
             ends["Connection"] = "close"

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from protocol import jsonrpc, sse
 from protocol.internal.result_trim import Trim
-from workspace_server.http.request import Incoming
+from workspace_server.http.request import HttpRequest
 
 EVENT_HEADERS: Final = {
     "Content-Type": "text/event-stream",
@@ -19,10 +19,10 @@ EVENT_HEADERS: Final = {
 class Stream:
     """Becomes a stream of server-sent events with the first thing that is sent; `finish` ends either form."""
 
-    __slots__ = ("_incoming", "_is_finished")
+    __slots__ = ("_http_request", "_is_finished")
 
-    def __init__(self, incoming: Incoming) -> None:
-        self._incoming = incoming
+    def __init__(self, http_request: HttpRequest) -> None:
+        self._http_request = http_request
         self._is_finished = False
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
@@ -36,21 +36,21 @@ class Stream:
     async def finish(self, status: int, body: bytes, trim: Trim | None = None) -> None:
         """Send the JSON-RPC answer; `status` counts only if nothing was sent before."""
         self._is_finished = True
-        if not self._incoming.is_begun:
-            self._incoming.respond(status, body, trim)
+        if not self._http_request.is_begun:
+            self._http_request.respond(status, body, trim)
             return
         comment = None if trim is None else trim.comment
-        await self._incoming.write(sse.encode(sse.single_line(body), comment=comment))
-        self._incoming.finish()
+        await self._http_request.write(sse.encode(sse.single_line(body), comment=comment))
+        self._http_request.finish()
 
     def close(self) -> None:
         """End a stream of comments, which has no result."""
         self._is_finished = True
-        self._incoming.finish()
+        self._http_request.finish()
 
     async def _write(self, data: bytes) -> None:
         if self._is_finished:
             return
-        if not self._incoming.is_begun:
-            self._incoming.start(EVENT_HEADERS)
-        await self._incoming.write(data)
+        if not self._http_request.is_begun:
+            self._http_request.start(EVENT_HEADERS)
+        await self._http_request.write(data)

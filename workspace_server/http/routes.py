@@ -24,7 +24,7 @@ from workspace_server.http import listen
 from workspace_server.http.connections import Connections
 from workspace_server.http.head_reader import Head
 from workspace_server.http.repeated_calls import RepeatedCalls
-from workspace_server.http.request import Incoming
+from workspace_server.http.request import HttpRequest
 from workspace_server.http.response_stream import Stream
 from workspace_server.lifetime import Life
 from workspace_server.methods.inspection import inspection
@@ -54,47 +54,47 @@ class Server:
         self._keep_alive_s = keep_alive_s
         self._methods = Methods(calls, version, int(launch.settings.get("page_size", PAGE_SIZE)))
         self._repeated = RepeatedCalls(self._methods)
-        self._pages: Mapping[str, Callable[[Incoming], Awaitable[None]]] = {
+        self._pages: Mapping[str, Callable[[HttpRequest], Awaitable[None]]] = {
             names.HEALTH_PATH: self._health,
             names.LIFELINE_PATH: self._lifeline,
             names.INSPECT_PATH: self._inspect,
             names.REFRESH_PATH: self._refresh,
         }
 
-    def serve(self, incoming: Incoming) -> None:
+    def serve(self, http_request: HttpRequest) -> None:
         """Answer a request that the door let in; what takes time goes on in a task."""
-        page = self._pages.get(incoming.head.path)
+        page = self._pages.get(http_request.head.path)
         if page is not None:
-            incoming.run(_answered(partial(page, incoming), incoming))
+            http_request.run(_answered(partial(page, http_request), http_request))
             return
-        answer = None if self._life.stopping else self._repeated.answer(incoming.head, incoming.body)
+        answer = None if self._life.stopping else self._repeated.answer(http_request.head, http_request.body)
         if answer is not None:
-            incoming.respond(answer.status, answer.body, answer.trim)
+            http_request.respond(answer.status, answer.body, answer.trim)
             return
-        message = _classify(incoming.head, incoming.body)
+        message = _classify(http_request.head, http_request.body)
         if isinstance(message, Rejection):
-            incoming.respond(message.status, message.body())
+            http_request.respond(message.status, message.body())
         elif not isinstance(message.message, Request):
-            incoming.run(_answered(partial(self._note, message.message, incoming), incoming))
+            http_request.run(_answered(partial(self._note, message.message, http_request), http_request))
         elif self._life.stopping:
             answer = _stopping(message.message)
-            incoming.respond(answer.status, answer.body)
+            http_request.respond(answer.status, answer.body)
         else:
-            self._mcp(message, message.message, incoming)
+            self._mcp(message, message.message, http_request)
 
-    def _mcp(self, message: Inbound, request: Request, incoming: Incoming) -> None:
-        stream = Stream(incoming)
-        head = incoming.head
+    def _mcp(self, message: Inbound, request: Request, http_request: HttpRequest) -> None:
+        stream = Stream(http_request)
+        head = http_request.head
         view = self._methods.view(request.method)
         asked = Asked(request, message, head.fields, head.query, stream.notify, view)
         answer = self._methods.answer_now(asked)
         if answer is None:
-            incoming.run(_answered(partial(self._go_on, asked, stream), incoming))
+            http_request.run(_answered(partial(self._go_on, asked, stream), http_request))
         else:
-            incoming.respond(answer.status, answer.body, answer.trim)
+            http_request.respond(answer.status, answer.body, answer.trim)
             self._repeated.learn(head, asked)
 
-    async def _health(self, incoming: Incoming) -> None:
+    async def _health(self, http_request: HttpRequest) -> None:
         """Who this is and how its sources are; asks nobody, so it always answers at once."""
         state = {
             "ok": not self._life.stopping,
@@ -107,31 +107,31 @@ class Server:
             "sources": self._toolset.sources(),
             "issues": [issue.as_json() for issue in self._toolset.issues()],
         }
-        _show(incoming, state)
+        _show(http_request, state)
 
-    async def _lifeline(self, incoming: Incoming) -> None:
+    async def _lifeline(self, http_request: HttpRequest) -> None:
         """Held open by the manager for as long as it lives; ends when this server stops."""
-        stream = Stream(incoming)
+        stream = Stream(http_request)
         with self._life.held():
             await stream.keep_alive()
             self._toolset.touch()  # so that health can count tools before anybody has listed them
             await listen.until(self._life, stream, self._keep_alive_s)
         stream.close()
 
-    async def _inspect(self, incoming: Incoming) -> None:
+    async def _inspect(self, http_request: HttpRequest) -> None:
         """All tools, the hidden ones with the reason."""
-        _show(incoming, inspection(self._toolset, await self._toolset.current()))
+        _show(http_request, inspection(self._toolset, await self._toolset.current()))
 
-    async def _refresh(self, incoming: Incoming) -> None:
+    async def _refresh(self, http_request: HttpRequest) -> None:
         """Ask one source, or all, to look again."""
-        _show(incoming, {"ok": await self._toolset.refresh(incoming.head.query.get("source"))})
+        _show(http_request, {"ok": await self._toolset.refresh(http_request.head.query.get("source"))})
 
-    async def _note(self, message: Notification | Response, incoming: Incoming) -> None:
+    async def _note(self, message: Notification | Response, http_request: HttpRequest) -> None:
         """A call that waits for its client has no connection to be closed; what names it is its state."""
         if isinstance(message, Notification) and message.method == names.CANCELLED:
             state = jsonrpc.members_of(message.params).get("requestState", b"")
             await self._conversations.let_go(jsonrpc.text_of(state) or "")
-        incoming.respond(202)
+        http_request.respond(202)
 
     async def _go_on(self, asked: Asked, stream: Stream) -> None:
         if asked.request.method == names.LISTEN:
@@ -151,23 +151,23 @@ class Server:
             return Answer(503, refusal.as_error(asked.request.id))
 
 
-async def _answered(work: Callable[[], Awaitable[None]], incoming: Incoming) -> None:
+async def _answered(work: Callable[[], Awaitable[None]], http_request: HttpRequest) -> None:
     """Whatever goes wrong, the caller hears of it, and the connection goes on or ends."""
     try:
         await work()
     except ConnectionError:
         pass  # the caller is gone
     except Exception as fault:  # noqa: BLE001  nobody else would say so
-        log.fault("request_failed", fault, path=incoming.head.path)
-        if incoming.is_begun:
-            incoming.abort()
+        log.fault("request_failed", fault, path=http_request.head.path)
+        if http_request.is_begun:
+            http_request.abort()
         else:
             text = "the workspace server failed; its log says why"
-            incoming.respond(500, jsonrpc.error(None, jsonrpc.INTERNAL_ERROR, text))
+            http_request.respond(500, jsonrpc.error(None, jsonrpc.INTERNAL_ERROR, text))
 
 
-def _show(incoming: Incoming, value: Any) -> None:
-    incoming.respond(200, jsonrpc.dumps(value))
+def _show(http_request: HttpRequest, value: Any) -> None:
+    http_request.respond(200, jsonrpc.dumps(value))
 
 
 def _stopping(request: Request) -> Answer:

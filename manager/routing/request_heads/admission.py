@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from http_server.framing import refuse_framing
-from http_server.head import RequestFacts
-from http_server.refusal import DoorRefusal, body_too_large
+from http_server.head import RequestHead
+from http_server.refusal import AdmissionRefusal, body_too_large
 from manager.routing.json.scan import check_json
 from protocol import jsonrpc
 
 __all__ = [
     "ANSWER_HEADERS",
     "HEADER_MISMATCH",
-    "DoorRefusal",
-    "DoorRules",
-    "RequestFacts",
+    "AdmissionRefusal",
+    "AdmissionRules",
+    "RequestHead",
     "body_too_large",
     "check_json",
     "is_mcp_target",
@@ -61,7 +61,7 @@ _SINGLETONS: Final = _MODERN_ROUTING | {
 
 
 @dataclass(frozen=True, slots=True)
-class DoorRules:
+class AdmissionRules:
     """What is allowed in. Sizes in bytes; `hosts` and `origins` in lower case."""
 
     hosts: frozenset[bytes]
@@ -71,7 +71,7 @@ class DoorRules:
     field_cap: int = 100
 
     @classmethod
-    def for_ports(cls, ports: Iterable[int], *, body_cap: int = 16 * 1024 * 1024) -> DoorRules:
+    def for_ports(cls, ports: Iterable[int], *, body_cap: int = 16 * 1024 * 1024) -> AdmissionRules:
         """The rules of a manager that listens on these loopback ports.
 
         The only origins let in are the manager's own pages, on any method: browsers send `Origin` with a
@@ -84,22 +84,24 @@ class DoorRules:
         return cls(encoded, frozenset(b"http://" + host for host in encoded), body_cap=body_cap)
 
     @property
-    def head_too_large(self) -> DoorRefusal:
+    def head_too_large(self) -> AdmissionRefusal:
         """The refusal of a head over either cap."""
         limit = f"{self.head_cap // 1024} KiB or {self.field_cap} fields"
-        return DoorRefusal(431, f"the request's head is larger than {limit}; send fewer or shorter headers")
+        return AdmissionRefusal(
+            431, f"the request's head is larger than {limit}; send fewer or shorter headers"
+        )
 
 
 @dataclass(slots=True)
 class _Head:
-    facts: RequestFacts
+    facts: RequestHead
     fields: dict[bytes, bytes]
     duplicates: list[bytes]
     size: int
     count: int
 
 
-def refuse(facts: RequestFacts, rules: DoorRules) -> DoorRefusal | None:
+def refuse(facts: RequestHead, rules: AdmissionRules) -> AdmissionRefusal | None:
     """The first rule this request breaks, or None when it may go on."""
     head = _read(facts)
     for rule in _LADDER:
@@ -115,14 +117,14 @@ def is_mcp_target(target: str) -> bool:
     return path == "/mcp" or (path.startswith("/w/") and path.endswith("/mcp"))
 
 
-def refusal_body(refusal: DoorRefusal, method: str, target: str) -> bytes:
+def refusal_body(refusal: AdmissionRefusal, method: str, target: str) -> bytes:
     """The JSON body: a JSON-RPC error without id for a message to an MCP door, else `{"error": text}`."""
     if method == "POST" and is_mcp_target(target):
         return jsonrpc.error(None, refusal.code, refusal.reason)
     return json.dumps({"error": refusal.reason}).encode()
 
 
-def _read(facts: RequestFacts) -> _Head:
+def _read(facts: RequestHead) -> _Head:
     fields: dict[bytes, bytes] = {}
     duplicates: list[bytes] = []
     size = len(facts.method) + len(facts.target) + 14
@@ -140,79 +142,83 @@ def _read(facts: RequestFacts) -> _Head:
     return _Head(facts, fields, duplicates, size, count)
 
 
-def _target(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+def _target(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     if head.facts.method == "CONNECT" or not head.facts.target.startswith("/"):
-        return DoorRefusal(400, "this is not a proxy; send the path alone as the request target")
+        return AdmissionRefusal(400, "this is not a proxy; send the path alone as the request target")
     return None
 
 
-def _host(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+def _host(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     host = head.fields.get(b"host")
     if host is None or b"host" in head.duplicates:
-        return DoorRefusal(400, "send exactly one Host header")
+        return AdmissionRefusal(400, "send exactly one Host header")
     if host.lower() not in rules.hosts:
-        return DoorRefusal(421, "unknown Host; address this server as 127.0.0.1 or localhost with its port")
+        return AdmissionRefusal(
+            421, "unknown Host; address this server as 127.0.0.1 or localhost with its port"
+        )
     return None
 
 
-def _origin(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+def _origin(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     origin = head.fields.get(b"origin")
     if origin is not None and origin.lower() not in rules.origins:
-        return DoorRefusal(403, "requests from web pages are refused; send no Origin header")
+        return AdmissionRefusal(403, "requests from web pages are refused; send no Origin header")
     return None
 
 
-def _referer(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+def _referer(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     referer = head.fields.get(b"referer")
     if referer is None:
         return None
     origin = b"/".join(referer.lower().split(b"/", 3)[:3]).partition(b"?")[0]
     if origin not in rules.origins or b"referer" in head.duplicates:
-        return DoorRefusal(403, "requests that come from another page are refused; send no Referer header")
+        return AdmissionRefusal(
+            403, "requests that come from another page are refused; send no Referer header"
+        )
     return None
 
 
-def _fetch_site(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+def _fetch_site(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     if head.fields.get(b"sec-fetch-site", b"none").lower() not in (b"none", b"same-origin"):
-        return DoorRefusal(403, "cross-site requests are refused; open this address directly")
+        return AdmissionRefusal(403, "cross-site requests are refused; open this address directly")
     return None
 
 
-def _duplicates(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+def _duplicates(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     for name in head.duplicates:
         if name in _SINGLETONS:
             code = HEADER_MISMATCH if name in _MODERN_ROUTING else jsonrpc.INVALID_REQUEST
-            return DoorRefusal(400, f"send the header {name.decode()} once", code=code)
+            return AdmissionRefusal(400, f"send the header {name.decode()} once", code=code)
     return None
 
 
-def _head_size(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+def _head_size(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     if head.size > rules.head_cap or head.count > rules.field_cap:
         return rules.head_too_large
     return None
 
 
-def _content_type(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+def _content_type(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     if head.facts.method != "POST" or head.fields.get(b"content-type") == b"application/json":
         return None
     kind, *parameters = head.fields.get(b"content-type", b"").lower().split(b";")
     charsets = {parameter.strip().replace(b'"', b"") for parameter in parameters}
     if kind.strip() != b"application/json" or charsets - {b"charset=utf-8"}:
-        return DoorRefusal(415, "send the body as Content-Type: application/json in UTF-8")
+        return AdmissionRefusal(415, "send the body as Content-Type: application/json in UTF-8")
     return None
 
 
-def _content_encoding(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+def _content_encoding(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     if head.fields.get(b"content-encoding", b"identity").lower() != b"identity":
-        return DoorRefusal(415, "send the body uncompressed, without Content-Encoding")
+        return AdmissionRefusal(415, "send the body uncompressed, without Content-Encoding")
     return None
 
 
-def _framing(head: _Head, rules: DoorRules) -> DoorRefusal | None:
+def _framing(head: _Head, rules: AdmissionRules) -> AdmissionRefusal | None:
     return refuse_framing(head.fields, rules.body_cap)
 
 
-_LADDER: Final[tuple[Callable[[_Head, DoorRules], DoorRefusal | None], ...]] = (
+_LADDER: Final[tuple[Callable[[_Head, AdmissionRules], AdmissionRefusal | None], ...]] = (
     _target,
     _host,
     _origin,

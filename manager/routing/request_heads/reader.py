@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from http_server.head import MALFORMED, PLAIN_LENGTH, Framing, framing, may_become_head, parse_head
-from manager.routing.request_heads.admission import DoorRefusal, DoorRules, RequestFacts, refuse
-from manager.routing.request_heads.request_metadata import Arrival, arrival
+from manager.routing.request_heads.admission import AdmissionRefusal, AdmissionRules, RequestHead, refuse
+from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata
 from protocol import headers
 
 REMEMBERED: Final = 1024
@@ -28,22 +28,22 @@ SESSION: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\
 class Refused:
     """A head that does not get in; `facts` where it could be read."""
 
-    refusal: DoorRefusal
-    facts: RequestFacts | None = None
+    refusal: AdmissionRefusal
+    facts: RequestHead | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A head that may go on; `arrival` where it is for an MCP route, without the session that it names."""
+    """A head that may go on; `metadata` where it is for an MCP route, without the session that it names."""
 
-    facts: RequestFacts
+    facts: RequestHead
     framing: Framing
-    arrival: Arrival | None
+    metadata: RequestMetadata | None
 
     @property
     def session(self) -> str | None:
         """The id of a session that was read with it."""
-        return None if self.arrival is None else self.arrival.fields.get(headers.SESSION)
+        return None if self.metadata is None else self.metadata.fields.get(headers.SESSION)
 
 
 class Read(NamedTuple):
@@ -57,7 +57,7 @@ class Read(NamedTuple):
 class Heads:
     """What is known of heads under some rules."""
 
-    def __init__(self, rules: DoorRules) -> None:
+    def __init__(self, rules: AdmissionRules) -> None:
         self._rules = rules
         self._known: dict[bytes, Head] = {}
 
@@ -87,7 +87,7 @@ class Heads:
         self._known[key] = judged
         return judged
 
-    def hopeless(self, begin: bytes) -> DoorRefusal | None:
+    def hopeless(self, begin: bytes) -> AdmissionRefusal | None:
         """Why what has come of a head can never become one that gets in, if so."""
         if len(begin) > self._rules.head_cap:
             return self._rules.head_too_large
@@ -96,12 +96,12 @@ class Heads:
 
     def _judge(self, raw: bytes) -> Head | Refused:
         facts = self._rules.head_too_large if len(raw) > self._rules.head_cap else parse_head(raw)
-        if isinstance(facts, DoorRefusal):
+        if isinstance(facts, AdmissionRefusal):
             return Refused(facts)
         refusal = refuse(facts, self._rules)
         if refusal is not None:
             return Refused(refusal, facts)
-        return Head(facts, framing(raw, facts), arrival(facts))
+        return Head(facts, framing(raw, facts), read_metadata(facts))
 
 
 def _without(text: bytes, found: re.Match[bytes]) -> bytes:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 from urllib.parse import parse_qsl, unquote, urlencode
 
-from manager.routing.request_heads.admission import RequestFacts
+from manager.routing.request_heads.admission import RequestHead
 from manager.routing.workspace.resolution import Claims
 from protocol import headers
 
@@ -47,7 +47,7 @@ def _fields(sent: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     return found
 
 
-class Arrival:
+class RequestMetadata:
     """One head at an MCP route.
 
     Attributes:
@@ -74,7 +74,7 @@ class Arrival:
         "workspace",
     )
 
-    def __init__(self, facts: RequestFacts, workspace: str | None) -> None:
+    def __init__(self, facts: RequestHead, workspace: str | None) -> None:
         sent = list(facts.headers)
         query = _query(facts.target)
         self.method = facts.method
@@ -87,12 +87,12 @@ class Arrival:
         self.passed_query = _passed_query(query)
 
 
-def arrival(facts: RequestFacts) -> Arrival | None:
+def read_metadata(facts: RequestHead) -> RequestMetadata | None:
     """What a head says, where it is one for an MCP route, whatever its method."""
     found = _PATH.fullmatch(facts.target.partition("?")[0])
     if found is None:
         return None
-    return Arrival(facts, None if found[1] is None else unquote(found[1]))
+    return RequestMetadata(facts, None if found[1] is None else unquote(found[1]))
 
 
 def _query(target: str) -> dict[str, str]:

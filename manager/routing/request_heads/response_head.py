@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from http_server import response_head
-from http_server.head import RequestFacts
-from manager.routing.request_heads.admission import ANSWER_HEADERS, DoorRefusal, refusal_body
+from http_server.head import RequestHead
+from manager.routing.request_heads.admission import ANSWER_HEADERS, AdmissionRefusal, refusal_body
 
 
-def render_refusal(refusal: DoorRefusal, facts: RequestFacts | None) -> bytes:
+def render_refusal(refusal: AdmissionRefusal, facts: RequestHead | None) -> bytes:
     """The whole answer as bytes; it announces that the connection closes. HEAD gets no body."""
     method, target = (facts.method, facts.target) if facts else ("", "")
     body = refusal_body(refusal, method, target)

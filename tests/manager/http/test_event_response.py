@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientError, ClientResponse, ClientSession
 
 from manager.http.event_response import EventResponse
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from protocol import sse
 from support.http.served_connection import served_by
 from support.processes.timeouts import within
@@ -22,8 +22,8 @@ EVENT = b"data: 1\n\n"
 async def serving(work: Callable[[EventResponse], Awaitable[None]]) -> AsyncIterator[ClientResponse]:
     """The client's side of a stream that was opened, and on which `work` is done."""
 
-    async def answer(incoming: Incoming) -> None:
-        out = EventResponse(incoming)
+    async def answer(http_request: HttpRequest) -> None:
+        out = EventResponse(http_request)
         out.open({"X-Own": "1"})
         await work(out)
 
@@ -53,12 +53,12 @@ async def test_each_silence_is_filled_until_the_end(monkeypatch: pytest.MonkeyPa
     gates, ended = [asyncio.Event(), asyncio.Event()], asyncio.Event()
 
     async def work(out: EventResponse) -> None:
-        heartbeats = out.heartbeats
+        keep_alives = out.keep_alives
         await gates[0].wait()
         await out.write(EVENT)
         await gates[1].wait()
         out.close()
-        assert len(heartbeats) == 0
+        assert len(keep_alives) == 0
         ended.set()
 
     async with serving(work) as response:
@@ -80,10 +80,10 @@ async def test_who_is_cut_off_notices(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def work(out: EventResponse) -> None:
         nonlocal is_told
-        heartbeats = out.heartbeats
+        keep_alives = out.keep_alives
         await gate.wait()
         out.abort()
-        assert len(heartbeats) == 0
+        assert len(keep_alives) == 0
         with pytest.raises(ConnectionError):
             await out.write(EVENT)
         is_told = True

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from manager.http import keep_alives
-from manager.http.keep_alives import Heartbeats
+from manager.http.keep_alives import KeepAlives
 
 SILENCE_S = keep_alives.SILENCE_S
 
@@ -52,11 +52,11 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def beats(clock: Clock) -> Heartbeats:
-    return Heartbeats(clock)  # type: ignore[arg-type]  # as much of a loop as is needed
+def beats(clock: Clock) -> KeepAlives:
+    return KeepAlives(clock)  # type: ignore[arg-type]  # as much of a loop as is needed
 
 
-def test_every_silence_is_filled_in_its_time(clock: Clock, beats: Heartbeats) -> None:
+def test_every_silence_is_filled_in_its_time(clock: Clock, beats: KeepAlives) -> None:
     early, late = Speaker(clock), Speaker(clock)
     beats.note(early)
     clock.now = 5.0
@@ -67,7 +67,7 @@ def test_every_silence_is_filled_in_its_time(clock: Clock, beats: Heartbeats) ->
     assert late.filled == [SILENCE_S + 5, 2 * SILENCE_S + 5]
 
 
-def test_who_speaks_is_not_silent(clock: Clock, beats: Heartbeats) -> None:
+def test_who_speaks_is_not_silent(clock: Clock, beats: KeepAlives) -> None:
     busy, idle = Speaker(clock), Speaker(clock)
     beats.note(busy)
     beats.note(idle)
@@ -79,7 +79,7 @@ def test_who_speaks_is_not_silent(clock: Clock, beats: Heartbeats) -> None:
     assert busy.filled == [10.0 + SILENCE_S]
 
 
-def test_where_nobody_is_left_there_is_no_timer(clock: Clock, beats: Heartbeats) -> None:
+def test_where_nobody_is_left_there_is_no_timer(clock: Clock, beats: KeepAlives) -> None:
     one = Speaker(clock)
     beats.note(one)
     beats.forget(one)
@@ -94,7 +94,7 @@ def test_where_nobody_is_left_there_is_no_timer(clock: Clock, beats: Heartbeats)
 async def test_it_runs_on_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keep_alives, "SILENCE_S", 0.01)
     spoken = asyncio.Event()
-    beats = Heartbeats(asyncio.get_running_loop())
+    beats = KeepAlives(asyncio.get_running_loop())
 
     class One:
         def fill(self) -> None:

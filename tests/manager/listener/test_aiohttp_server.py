@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from manager.http.request import Incoming
-from manager.listener.aiohttp_server import LateServer
+from manager.http.request import HttpRequest
+from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.runner import Runner
-from manager.routing.request_heads.admission import DoorRules
+from manager.routing.request_heads.admission import AdmissionRules
 from support.http.admission_cases import Reply, exchange, parse_reply, request
 from support.http.served_connection import QUICK
 
@@ -45,8 +45,8 @@ async def echo(request: web.Request) -> web.Response:
     return web.Response(body=b"<" + await request.read() + b">")
 
 
-def serve(incoming: Incoming) -> None:
-    incoming.respond(200, b"{}")
+def serve(http_request: HttpRequest) -> None:
+    http_request.respond(200, b"{}")
 
 
 @asynccontextmanager
@@ -54,7 +54,7 @@ async def port_of(loading: Loading) -> AsyncIterator[int]:
     """The port of a manager whose other routes are still being loaded."""
     sock = socket.create_server(("127.0.0.1", 0))
     port = int(sock.getsockname()[1])
-    runner = Runner(loading.make, DoorRules.for_ports([port]), limits=QUICK)
+    runner = Runner(loading.make, AdmissionRules.for_ports([port]), limits=QUICK)
     servers = await runner.listen([sock], serve)
     try:
         yield port
@@ -168,7 +168,7 @@ async def test_who_waits_at_the_end_is_still_answered() -> None:
 @asynccontextmanager
 async def socket_of(loading: Loading, folder: Path) -> AsyncIterator[str]:
     """A unix socket on which the server itself is accepted for."""
-    late, path = LateServer(loading.runner), str(folder / "late.sock")
+    late, path = LazyAiohttpServer(loading.runner), str(folder / "late.sock")
     server = await asyncio.get_running_loop().create_unix_server(late.protocol, path)
     try:
         yield path

@@ -11,12 +11,12 @@ import pytest
 from aiohttp import web
 
 from manager.http.limits import Limits
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.routing.request_heads.admission import ANSWER_HEADERS
 from support.http.admission_cases import BODY, exchange, parse_reply, request
 from support.http.served_connection import QUICK, fronting
 
-Serve = Callable[[Incoming], None]
+Serve = Callable[[HttpRequest], None]
 
 
 class Served:
@@ -49,9 +49,9 @@ class Served:
 def echo(served: Served) -> Serve:
     """At once."""
 
-    def serve(incoming: Incoming) -> None:
-        served.seen.append(incoming.body)
-        incoming.respond(200, incoming.body or b"{}")
+    def serve(http_request: HttpRequest) -> None:
+        served.seen.append(http_request.body)
+        http_request.respond(200, http_request.body or b"{}")
 
     return serve
 
@@ -60,11 +60,11 @@ def later(served: Served) -> Serve:
     """From a task."""
     at_once = echo(served)
 
-    async def work(incoming: Incoming) -> None:
+    async def work(http_request: HttpRequest) -> None:
         await asyncio.sleep(0)
-        at_once(incoming)
+        at_once(http_request)
 
-    return lambda incoming: incoming.run(work(incoming))
+    return lambda http_request: http_request.run(work(http_request))
 
 
 @asynccontextmanager
@@ -136,9 +136,9 @@ async def test_trailers_say_nothing() -> None:
     sessions: list[str | None] = []
 
     def make(served: Served) -> Serve:
-        def serve(incoming: Incoming) -> None:
-            sessions.append(incoming.session)
-            incoming.respond(200, b"{}")
+        def serve(http_request: HttpRequest) -> None:
+            sessions.append(http_request.session)
+            http_request.respond(200, b"{}")
 
         return serve
 
@@ -164,7 +164,7 @@ async def test_a_client_that_asks_first_is_told_to_go_on_and_not_before_the_door
 
 async def test_other_methods_are_the_routes_own_matter() -> None:
     def make(served: Served) -> Serve:
-        return lambda incoming: incoming.respond(405, b'{"error":"no"}', {"Allow": "POST"})
+        return lambda http_request: http_request.respond(405, b'{"error":"no"}', {"Allow": "POST"})
 
     async with serving(make) as served:
         reply = await exchange(served.port, request("HEAD", "/mcp", served.host, "Connection: close"))
@@ -173,12 +173,12 @@ async def test_other_methods_are_the_routes_own_matter() -> None:
 
 async def test_an_answer_of_unknown_length_comes_in_chunks_or_ends_with_the_connection() -> None:
     def make(served: Served) -> Serve:
-        async def work(incoming: Incoming) -> None:
-            incoming.start(200, {"X-Own": "1"}, "text/event-stream")
-            await incoming.write(b"data: 1\n\n")
-            incoming.finish()
+        async def work(http_request: HttpRequest) -> None:
+            http_request.start(200, {"X-Own": "1"}, "text/event-stream")
+            await http_request.write(b"data: 1\n\n")
+            http_request.finish()
 
-        return lambda incoming: incoming.run(work(incoming))
+        return lambda http_request: http_request.run(work(http_request))
 
     async with serving(make) as served:
         new = await exchange(served.port, served.post("Connection: close"))
@@ -194,12 +194,12 @@ async def test_a_field_that_would_break_the_head_is_never_sent() -> None:
     faults: list[Exception] = []
 
     def make(served: Served) -> Serve:
-        def serve(incoming: Incoming) -> None:
+        def serve(http_request: HttpRequest) -> None:
             try:
-                incoming.respond(200, b"{}", {"X-Own": "a\r\nSet-Cookie: b"})
+                http_request.respond(200, b"{}", {"X-Own": "a\r\nSet-Cookie: b"})
             except ValueError as fault:
                 faults.append(fault)
-                incoming.respond(500, b"{}")
+                http_request.respond(500, b"{}")
 
         return serve
 
@@ -212,14 +212,14 @@ async def test_a_client_that_leaves_ends_the_work() -> None:
     began, ended = asyncio.Event(), asyncio.Event()
 
     def make(served: Served) -> Serve:
-        async def work(_: Incoming) -> None:
+        async def work(_: HttpRequest) -> None:
             began.set()
             try:
                 await asyncio.Event().wait()
             finally:
                 ended.set()
 
-        return lambda incoming: incoming.run(work(incoming))
+        return lambda http_request: http_request.run(work(http_request))
 
     async with serving(make) as served:
         _, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -234,15 +234,15 @@ async def test_a_client_that_does_not_read_is_waited_for() -> None:
     written = 0
 
     def make(served: Served) -> Serve:
-        async def work(incoming: Incoming) -> None:
+        async def work(http_request: HttpRequest) -> None:
             nonlocal written
-            incoming.start(200, {}, "application/json", 200 * 65536)
+            http_request.start(200, {}, "application/json", 200 * 65536)
             for _ in range(200):
-                await incoming.write(b" " * 65536)
+                await http_request.write(b" " * 65536)
                 written += 1
-            incoming.finish()
+            http_request.finish()
 
-        return lambda incoming: incoming.run(work(incoming))
+        return lambda http_request: http_request.run(work(http_request))
 
     async with serving(make) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port, limit=1024)

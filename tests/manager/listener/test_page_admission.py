@@ -26,7 +26,12 @@ from manager.listener.pages import OncePerSecond, port_runner
 from manager.listener.peer_identity import PeerCheck, SameUser, lookup_works
 from manager.listener.refusal_log import RefusalLog
 from manager.listener.runner import Runner
-from manager.routing.request_heads.admission import ANSWER_HEADERS, DoorRefusal, DoorRules, check_json
+from manager.routing.request_heads.admission import (
+    ANSWER_HEADERS,
+    AdmissionRefusal,
+    AdmissionRules,
+    check_json,
+)
 from protocol import jsonrpc
 from support.http.admission_cases import (
     BODY,
@@ -68,24 +73,24 @@ class Served:
 
 
 def sample_app(executed: list[str], cap: int, body_s: float) -> web.Application:
-    async def message(incoming: web.Request) -> web.StreamResponse:
-        body = await read_body(incoming, cap, body_s)
-        if isinstance(body, DoorRefusal):
-            return refusal_response(incoming, body)
+    async def message(http_request: web.Request) -> web.StreamResponse:
+        body = await read_body(http_request, cap, body_s)
+        if isinstance(body, AdmissionRefusal):
+            return refusal_response(http_request, body)
         problem = check_json(body)
         if problem is not None:
-            return refusal_response(incoming, DoorRefusal(400, problem, code=jsonrpc.PARSE_ERROR))
+            return refusal_response(http_request, AdmissionRefusal(400, problem, code=jsonrpc.PARSE_ERROR))
         parsed = jsonrpc.parse(body)
         if isinstance(parsed, jsonrpc.Malformed):
-            return refusal_response(incoming, DoorRefusal(400, parsed.message, code=parsed.code))
-        executed.append(f"{incoming.method} {incoming.path}")
+            return refusal_response(http_request, AdmissionRefusal(400, parsed.message, code=parsed.code))
+        executed.append(f"{http_request.method} {http_request.path}")
         return web.json_response({"served": len(body)})
 
-    async def page(incoming: web.Request) -> web.StreamResponse:
-        executed.append(f"{incoming.method} {incoming.path}")
+    async def page(http_request: web.Request) -> web.StreamResponse:
+        executed.append(f"{http_request.method} {http_request.path}")
         return web.json_response({"ok": True})
 
-    async def fault(incoming: web.Request) -> web.StreamResponse:
+    async def fault(http_request: web.Request) -> web.StreamResponse:
         raise RuntimeError("secret-canary")
 
     async def slow(_: web.Request) -> web.StreamResponse:
@@ -95,13 +100,13 @@ def sample_app(executed: list[str], cap: int, body_s: float) -> web.Application:
         finally:
             executed.append("ended")
 
-    async def stream_and_break(incoming: web.Request) -> web.StreamResponse:
+    async def stream_and_break(http_request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
-        await response.prepare(incoming)
+        await response.prepare(http_request)
         await response.write(b"begun")
         raise RuntimeError("secret-canary")
 
-    async def too_large(incoming: web.Request) -> web.StreamResponse:
+    async def too_large(http_request: web.Request) -> web.StreamResponse:
         raise web.HTTPRequestEntityTooLarge(max_size=1, actual_size=2)
 
     app = web.Application()
@@ -126,7 +131,7 @@ async def serving(
     served = Served(sample_app(executed, cap, limits.body_s), executed)
     sock = socket.create_server(("127.0.0.1", 0))
     served.port = sock.getsockname()[1]
-    rules = DoorRules.for_ports([served.port], body_cap=cap)
+    rules = AdmissionRules.for_ports([served.port], body_cap=cap)
     runner = Runner(lambda: served.app, rules, limits=limits, peer_check=peer_check)
     served.connections = runner.connections
     servers = await runner.listen([sock])
@@ -469,7 +474,7 @@ def test_route_that_would_escape_the_405_cannot_be_served(method: str) -> None:
     app = web.Application()
     app.router.add_route(method, "/", page)
     with pytest.raises(ValueError, match="name its methods"):
-        port_runner(app, Connections(DoorRules.for_ports([1]), NORMAL, RefusalLog()))
+        port_runner(app, Connections(AdmissionRules.for_ports([1]), NORMAL, RefusalLog()))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs uvloop")
@@ -521,7 +526,7 @@ async def test_door_holds_without_the_gate(case: Case) -> None:
     sock = socket.create_server(("127.0.0.1", 0))
     port = sock.getsockname()[1]
     limits = Limits(keepalive_s=0.2, linger_s=0.2)
-    runner = port_runner(app, Connections(DoorRules.for_ports([port]), limits, RefusalLog()))
+    runner = port_runner(app, Connections(AdmissionRules.for_ports([port]), limits, RefusalLog()))
     await runner.setup()
     await web.SockSite(runner, sock).start()
     try:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay.large_event import EventAsItIs, EventAsJson, LargeEvent
 from protocol import sse
 from protocol.internal import result_trim
@@ -25,7 +25,7 @@ LARGE = 300_000
 
 
 class Client:
-    """What a client got, as far as an `Incoming` is needed for it."""
+    """What a client got, as far as an `HttpRequest` is needed for it."""
 
     def __init__(self) -> None:
         self.heads: list[tuple[Any, ...]] = []
@@ -56,7 +56,7 @@ class Client:
         self.heads.append((status, fields, kind))
         self.got, self.has_all = body, True
 
-    def when_room(self, call: Callable[[], None]) -> None:
+    def when_writable(self, call: Callable[[], None]) -> None:
         self.waiting = call
 
 
@@ -75,7 +75,7 @@ def stream_of(size: int) -> tuple[bytes, bytes, Trim]:
 
 def sink(client: Client, said: Trim, *, is_json: bool = True) -> LargeEvent:
     form = EventAsJson if is_json else EventAsItIs
-    return form(cast("Incoming", client), FIELDS, identity=b"7", trim=said, limit=LIMIT)
+    return form(cast("HttpRequest", client), FIELDS, identity=b"7", trim=said, limit=LIMIT)
 
 
 def poured(stream: bytes, made: LargeEvent, cuts: list[int]) -> LargeEvent:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manager.forwarding.answer import InterruptedAnswerError
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay.large_json import LargeBody
 from manager.routing.json import plain_results
 from protocol.internal import result_trim
@@ -29,7 +29,7 @@ FIELDS = {"X-A": "b"}
 
 
 class Client:
-    """What a client got, as far as an `Incoming` is needed for it."""
+    """What a client got, as far as an `HttpRequest` is needed for it."""
 
     def __init__(self) -> None:
         self.started: list[tuple[Any, ...]] = []
@@ -41,7 +41,7 @@ class Client:
         *head, self.got = said
         self.started.append(tuple(head))
 
-    def when_room(self, call: Callable[[], None]) -> None:
+    def when_writable(self, call: Callable[[], None]) -> None:
         self.waiting = call
 
     def put(self, *pieces: bytes) -> bool:
@@ -53,15 +53,15 @@ class Client:
 
 def sink(client: Client, said: Trim, body: bytes = BODY) -> LargeBody:
     begin = plain_results.BEGIN % b"7"
-    return LargeBody(cast("Incoming", client), 200, FIELDS, len(body), begin=begin, trim=said)
+    return LargeBody(cast("HttpRequest", client), 200, FIELDS, len(body), begin=begin, trim=said)
 
 
 def test_the_time_that_the_client_takes_is_told_from_that_of_the_server() -> None:
     client, clock = Client(), iter([10.0, 13.0, 20.0, 20.5])
-    body = LargeBody(cast("Incoming", client), 200, FIELDS, len(BODY), now=clock.__next__)
+    body = LargeBody(cast("HttpRequest", client), 200, FIELDS, len(BODY), now=clock.__next__)
     resumed: list[int] = []
     for number in range(2):
-        body.when_room(lambda number=number: resumed.append(number))  # type: ignore[misc]
+        body.when_writable(lambda number=number: resumed.append(number))  # type: ignore[misc]
         client.waiting()
     assert resumed == [0, 1]
     assert body.waited == pytest.approx(3.5)

@@ -12,7 +12,7 @@ import pytest
 from aiohttp import ClientSession
 
 from manager.answers.exchange import Events, Exchange, Plain, Reply
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.relay.writer import Writer
 from manager.sessions.streams import Streams
 from protocol import jsonrpc, names, sse
@@ -40,8 +40,8 @@ async def written(exchange: Exchange, make: Make) -> Answer:
     """What a client gets of a reply."""
     streams = None if exchange.is_modern else Streams(time.monotonic)
 
-    async def answer(incoming: Incoming) -> None:
-        await Writer(incoming, exchange, 10_000, streams).answer(make())
+    async def answer(http_request: HttpRequest) -> None:
+        await Writer(http_request, exchange, 10_000, streams).answer(make())
 
     async with served_by(answer) as url, ClientSession() as http, http.post(url, json={}) as response:
         return Answer(response.status, response.headers, await response.read())
@@ -119,8 +119,8 @@ async def test_after_a_cancellation_nothing_more_is_said(begun: bool) -> None:
     async def make() -> Reply:
         return Events(endless())
 
-    async def cancelled(incoming: Incoming) -> None:
-        writer = Writer(incoming, exchange, 10_000, Streams(time.monotonic))
+    async def cancelled(http_request: HttpRequest) -> None:
+        writer = Writer(http_request, exchange, 10_000, Streams(time.monotonic))
         task: asyncio.Task[Any] = asyncio.create_task(writer.answer(make()))
         await at_work.wait()
         task.cancel()

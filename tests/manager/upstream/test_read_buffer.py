@@ -45,7 +45,7 @@ class Line(asyncio.Protocol):
         self.transport.write(data)
         return not self.is_full
 
-    def when_room(self, call) -> None:
+    def when_writable(self, call) -> None:
         self._then = call
 
 

@@ -38,7 +38,7 @@ class Recorder:
         if self.gone:
             raise ConnectionResetError
 
-    def when_room(self, call: Callable[[], None]) -> None:
+    def when_writable(self, call: Callable[[], None]) -> None:
         async def wait() -> None:
             assert self.gate is not None
             await self.gate.wait()

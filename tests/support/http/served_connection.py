@@ -10,21 +10,21 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from manager.http.limits import Limits
-from manager.http.request import Incoming
+from manager.http.request import HttpRequest
 from manager.listener.runner import Runner
-from manager.routing.request_heads.admission import DoorRules
+from manager.routing.request_heads.admission import AdmissionRules
 
 QUICK = Limits(linger_s=0.3, shutdown_s=0.5)
 
 
 @asynccontextmanager
 async def fronting(
-    serve: Callable[[Incoming], None], app: web.Application | None = None, limits: Limits = QUICK
+    serve: Callable[[HttpRequest], None], app: web.Application | None = None, limits: Limits = QUICK
 ) -> AsyncIterator[int]:
     """The port of a front whose MCP routes `serve` answers; all others are the application's."""
     sock = socket.create_server(("127.0.0.1", 0))
     port = int(sock.getsockname()[1])
-    runner = Runner(lambda: app or web.Application(), DoorRules.for_ports([port]), limits=limits)
+    runner = Runner(lambda: app or web.Application(), AdmissionRules.for_ports([port]), limits=limits)
     servers = await runner.listen([sock], serve)
     try:
         yield port
@@ -38,15 +38,15 @@ async def fronting(
 
 
 @asynccontextmanager
-async def served_by(work: Callable[[Incoming], Awaitable[None]]) -> AsyncIterator[str]:
+async def served_by(work: Callable[[HttpRequest], Awaitable[None]]) -> AsyncIterator[str]:
     """The URL of an MCP route whose requests are each answered in a task."""
 
-    def serve(incoming: Incoming) -> None:
-        incoming.run(_awaited(work, incoming))
+    def serve(http_request: HttpRequest) -> None:
+        http_request.run(_awaited(work, http_request))
 
     async with fronting(serve) as port:
         yield f"http://127.0.0.1:{port}/mcp"
 
 
-async def _awaited(work: Callable[[Incoming], Awaitable[None]], incoming: Incoming) -> None:
-    await work(incoming)
+async def _awaited(work: Callable[[HttpRequest], Awaitable[None]], http_request: HttpRequest) -> None:
+    await work(http_request)

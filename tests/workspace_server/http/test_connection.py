@@ -11,16 +11,16 @@ import pytest
 
 from protocol import headers
 from workspace_server.http.connections import Connections
-from workspace_server.http.request import Incoming
+from workspace_server.http.request import HttpRequest
 
 SECRET = "s3cret"
 BODY = b'{"a":1}'
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-Serve = Callable[[Incoming], None]
+Serve = Callable[[HttpRequest], None]
 
 
-def echo(incoming: Incoming) -> None:
-    incoming.respond(200, incoming.body)
+def echo(http_request: HttpRequest) -> None:
+    http_request.respond(200, http_request.body)
 
 
 class Peer:
@@ -85,7 +85,7 @@ async def test_requests_are_found_however_they_are_cut(step: int, is_known: bool
 
 
 async def test_a_request_waits_for_the_answer_before_it() -> None:
-    served: list[Incoming] = []
+    served: list[HttpRequest] = []
     async with connections(served.append) as (_, peer):
         peer.writer.write(peer.request(b"1") + peer.request(b"2"))
         while not served:
@@ -121,7 +121,7 @@ async def test_the_last_answer_says_so_and_ends_the_connection(lines: list[str])
     [b"\x16\x03\x01", b"GET /mcp HTTP/2.0\r\n\r\n", b"POST /mcp\r\n\r\n", b'{"jsonrpc":"2.0"}'],
 )
 async def test_what_is_no_request_is_refused_and_nothing_is_served(sent: bytes) -> None:
-    served: list[Incoming] = []
+    served: list[HttpRequest] = []
     async with connections(served.append) as (_, peer):
         peer.writer.write(sent)
         assert (await peer.rest()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
@@ -129,7 +129,7 @@ async def test_what_is_no_request_is_refused_and_nothing_is_served(sent: bytes) 
 
 
 async def test_a_broken_chunk_ends_the_connection_before_anything_is_served() -> None:
-    served: list[Incoming] = []
+    served: list[HttpRequest] = []
     async with connections(served.append) as (_, peer):
         peer.writer.write(peer.head("Transfer-Encoding: chunked") + b"zz\r\n" + peer.request())
         answer = await peer.rest()
@@ -137,13 +137,13 @@ async def test_a_broken_chunk_ends_the_connection_before_anything_is_served() ->
 
 
 async def test_an_answer_that_comes_is_in_chunks_for_those_who_know_them() -> None:
-    async def stream(incoming: Incoming) -> None:
-        incoming.start({"Content-Type": "text/event-stream"})
-        await incoming.write(b"one")
-        await incoming.write(b"two")
-        incoming.finish()
+    async def stream(http_request: HttpRequest) -> None:
+        http_request.start({"Content-Type": "text/event-stream"})
+        await http_request.write(b"one")
+        await http_request.write(b"two")
+        http_request.finish()
 
-    async with connections(lambda incoming: incoming.run(stream(incoming))) as (_, peer):
+    async with connections(lambda http_request: http_request.run(stream(http_request))) as (_, peer):
         peer.writer.write(peer.request())
         assert b"\r\nTransfer-Encoding: chunked\r\n" in await peer.reader.readuntil(b"\r\n\r\n")
         assert await peer.reader.readuntil(b"0\r\n\r\n") == b"3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
@@ -155,17 +155,17 @@ async def test_an_answer_that_comes_is_in_chunks_for_those_who_know_them() -> No
 async def test_a_caller_that_does_not_read_is_waited_for() -> None:
     blocked = asyncio.Event()
 
-    async def stream(incoming: Incoming) -> None:
-        incoming.start({"Content-Type": "text/event-stream"})
+    async def stream(http_request: HttpRequest) -> None:
+        http_request.start({"Content-Type": "text/event-stream"})
         for _ in range(400):
-            writing = asyncio.ensure_future(incoming.write(bytes(65_536)))
+            writing = asyncio.ensure_future(http_request.write(bytes(65_536)))
             await asyncio.sleep(0)
             if not writing.done():
                 blocked.set()
             await writing
-        incoming.finish()
+        http_request.finish()
 
-    async with connections(lambda incoming: incoming.run(stream(incoming))) as (_, peer):
+    async with connections(lambda http_request: http_request.run(stream(http_request))) as (_, peer):
         peer.writer.write(peer.request())
         await asyncio.wait_for(blocked.wait(), 5)
         come = b""
@@ -178,12 +178,12 @@ async def test_the_end_waits_for_answers_under_way_and_for_nobody_else() -> None
     release = asyncio.Event()
     begun = asyncio.Event()
 
-    async def slow(incoming: Incoming) -> None:
+    async def slow(http_request: HttpRequest) -> None:
         begun.set()
         await release.wait()
-        incoming.respond(200, b"late")
+        http_request.respond(200, b"late")
 
-    async with connections(lambda incoming: incoming.run(slow(incoming))) as (made, peer):
+    async with connections(lambda http_request: http_request.run(slow(http_request))) as (made, peer):
         idle, other = await asyncio.open_connection("127.0.0.1", peer.port)
         peer.writer.write(peer.request())
         await asyncio.wait_for(begun.wait(), 5)

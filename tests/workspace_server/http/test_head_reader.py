@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from http_server.refusal import DoorRefusal
+from http_server.refusal import AdmissionRefusal
 from protocol import headers
-from workspace_server.http.admission import MAX_BODY, Door
+from workspace_server.http.admission import MAX_BODY, Admission
 from workspace_server.http.head_reader import MAX_HEAD, REMEMBERED, Head, Heads, Refused
 
 SECRET = "s3cret"
@@ -20,7 +20,7 @@ LINES = [
 
 
 def heads() -> Heads:
-    return Heads(Door(7, SECRET))
+    return Heads(Admission(7, SECRET))
 
 
 def raw(*more: str, lines: list[str] = LINES) -> bytes:
@@ -33,7 +33,7 @@ def read(text: bytes, known: Heads | None = None) -> tuple[Head, int | None]:
     return found
 
 
-def refusal(text: bytes, known: Heads | None = None) -> DoorRefusal:
+def refusal(text: bytes, known: Heads | None = None) -> AdmissionRefusal:
     found = (known or heads()).read(text)
     assert isinstance(found, Refused)
     return found.refusal

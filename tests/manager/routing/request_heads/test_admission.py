@@ -8,21 +8,21 @@ import pytest
 
 from manager.routing.request_heads.admission import (
     HEADER_MISMATCH,
-    DoorRules,
-    RequestFacts,
+    AdmissionRules,
+    RequestHead,
     is_mcp_target,
     refusal_body,
     refuse,
 )
 
-RULES = DoorRules.for_ports([47200, 47201], body_cap=1000)
+RULES = AdmissionRules.for_ports([47200, 47201], body_cap=1000)
 HOST = ("Host", "127.0.0.1:47200")
 JSON = ("Content-Type", "application/json")
 
 
-def status(method: str, target: str, *headers: tuple[str, str], rules: DoorRules = RULES) -> int:
+def status(method: str, target: str, *headers: tuple[str, str], rules: AdmissionRules = RULES) -> int:
     pairs = [(name.encode(), value.encode()) for name, value in headers]
-    refusal = refuse(RequestFacts(method, target, pairs), rules)
+    refusal = refuse(RequestHead(method, target, pairs), rules)
     return 200 if refusal is None else refusal.status
 
 
@@ -55,7 +55,7 @@ def test_only_our_own_addresses_are_answered(host: str, expected: int) -> None:
 
 
 def test_host_without_port_means_port_80() -> None:
-    rules = DoorRules.for_ports([80])
+    rules = AdmissionRules.for_ports([80])
     assert status("GET", "/", ("Host", "localhost"), rules=rules) == 200
     assert status("GET", "/", ("Host", "localhost:80"), rules=rules) == 200
     assert status("GET", "/", ("Host", "localhost:47200"), rules=rules) == 421
@@ -150,7 +150,7 @@ def test_fetch_of_another_site_is_refused(site: str, expected: int) -> None:
 )
 def test_header_that_decides_is_sent_once(name: str, code: int) -> None:
     pairs = [(b"Host", b"localhost:47200"), (name.encode(), b"1"), (name.lower().encode(), b"1")]
-    refusal = refuse(RequestFacts("GET", "/mcp", pairs), RULES)
+    refusal = refuse(RequestHead("GET", "/mcp", pairs), RULES)
     assert refusal is not None
     assert (refusal.status, refusal.code) == (400, code)
 
@@ -245,7 +245,7 @@ def test_where_the_request_comes_from_is_judged_before_what_it_carries() -> None
 )
 def test_message_doors_get_json_rpc_errors_and_others_plain_ones(target: str, expected: bool) -> None:
     assert is_mcp_target(target) is expected
-    refusal = refuse(RequestFacts("POST", target, []), RULES)
+    refusal = refuse(RequestHead("POST", target, []), RULES)
     assert refusal is not None
     error = json.loads(refusal_body(refusal, "POST", target))
     if expected:

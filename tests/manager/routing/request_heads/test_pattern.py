@@ -6,13 +6,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from manager.routing.request_heads.admission import DoorRules
+from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.pattern import HeadPattern
 from manager.routing.request_heads.reader import Heads, Refused
-from manager.routing.request_heads.request_metadata import Arrival
+from manager.routing.request_heads.request_metadata import RequestMetadata
 
 CAP = 4000
-RULES = DoorRules.for_ports([4000], body_cap=CAP)
+RULES = AdmissionRules.for_ports([4000], body_cap=CAP)
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'
 FIELDS = (
     b"Host: 127.0.0.1:4000\r\nContent-Type: application/json\r\nContent-Length: %b\r\n"
@@ -35,20 +35,20 @@ class Reader:
     def __init__(self, fields: bytes = FIELDS) -> None:
         self.heads = Heads(RULES)
         first = head(b"%d" % len(BODY), fields)
-        self.arrival = (self.of(first) or (None, None, 0))[0]
+        self.metadata = (self.of(first) or (None, None, 0))[0]
         self.names_session = b"s-1" in fields
         self.pattern = HeadPattern(first, CAP)
 
-    def of(self, raw: bytes) -> tuple[Arrival | None, str | None, int | None] | None:
+    def of(self, raw: bytes) -> tuple[RequestMetadata | None, str | None, int | None] | None:
         """What a head says, its session, and the length of its body; None where it does not get in."""
         read = self.heads.read(raw)
-        return None if isinstance(read, Refused) else (read.head.arrival, read.session, read.length)
+        return None if isinstance(read, Refused) else (read.head.metadata, read.session, read.length)
 
     def match(self, data: bytes) -> tuple[int, bytes] | None:
         """What `HeadPattern.match` should say at most."""
         end = data.find(ENDS) + len(ENDS)
         said = self.of(data[:end]) if end >= len(ENDS) else None
-        if said is None or (said[0], said[2]) != (self.arrival, len(data) - end):
+        if said is None or (said[0], said[2]) != (self.metadata, len(data) - end):
             return None
         if self.names_session and not said[1]:
             return None

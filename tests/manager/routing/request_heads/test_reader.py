@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from manager.routing.request_heads import reader
-from manager.routing.request_heads.admission import DoorRules
+from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.reader import Heads, Read, Refused
 
-RULES = DoorRules.for_ports([4000], body_cap=5_000_000)
+RULES = AdmissionRules.for_ports([4000], body_cap=5_000_000)
 
 
 def head(*lines: str, length: str | None = "12", target: str = "/mcp", method: str = "POST") -> bytes:
@@ -121,4 +121,4 @@ def test_a_client_says_which_request_is_its_last(line: str, is_last: bool) -> No
 
 def test_an_old_client_gets_neither_chunks_nor_a_second_answer() -> None:
     found = read(Heads(RULES), head("Expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0"))[0].framing
-    assert (found.is_last, found.knows_chunks, found.waits) == (True, False, False)
+    assert (found.is_last, found.allows_chunked, found.waits) == (True, False, False)

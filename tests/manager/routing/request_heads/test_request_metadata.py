@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from http_server.head import RequestFacts
-from manager.routing.request_heads.request_metadata import Arrival, arrival
+from http_server.head import RequestHead
+from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata
 from protocol import headers
 
 
-def arrived(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST") -> Arrival:
-    found = arrival(RequestFacts(method, target, [(name.encode(), value.encode()) for name, value in fields]))
+def arrived(target: str = "/mcp", *fields: tuple[str, str], method: str = "POST") -> RequestMetadata:
+    found = read_metadata(
+        RequestHead(method, target, [(name.encode(), value.encode()) for name, value in fields])
+    )
     assert found is not None
     return found
 
@@ -34,7 +36,7 @@ def test_mcp_routes(target: str, workspace: str | None) -> None:
     ["/", "/mcp/status", "/mcpx", "/MCP", "//mcp", "/w/mcp", "/w//mcp", "/w/a/b/mcp", "/w/a/mcp/", "/%6dcp"],
 )
 def test_all_other_routes_are_somebody_elses(target: str) -> None:
-    assert arrival(RequestFacts("POST", target, ())) is None
+    assert read_metadata(RequestHead("POST", target, ())) is None
 
 
 @pytest.mark.parametrize(

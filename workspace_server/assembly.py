@@ -13,12 +13,12 @@ from protocol.internal.launch import Folders, Launch
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.gates.approvals import Approvals
-from workspace_server.calls.gates.gate import Guard
+from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.calls.request_state import RequestStates
-from workspace_server.calls.suspended_calls import Conversations
-from workspace_server.calls.toolbox import OwnTools
-from workspace_server.catalog.active_sources import Sources
+from workspace_server.calls.suspended_calls import SuspendedCalls
+from workspace_server.calls.toolbox import InternalToolbox
+from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.files import private_files
@@ -46,7 +46,7 @@ class Parts:
     """The parts a server closes; the others are reached through them. `open_channel` makes the channel."""
 
     calls: Calls
-    sources: Sources | None = None
+    sources: ActiveSources | None = None
     open_channel: Callable[[str], Channel] | None = None
     _channel: Channel | None = None
     _opening: asyncio.Task[None] | None = None
@@ -94,12 +94,12 @@ def assemble(launch: Launch, environ: Mapping[str, str]) -> Parts:
     around = _surroundings(launch, launch.folders, workspace, environ)
     secrets = open_store(around.state_dir, environ)
     registry = Registry()
-    sources = Sources(registry, around, [builtin], Making(around, secrets))
+    sources = ActiveSources(registry, around, [builtin], Making(around, secrets))
     states = RequestStates(around.workspace, around.state_dir)
-    gate = Guard(Approvals(states), RateLimiter())
+    gate = CallGate(Approvals(states), RateLimiter())
     tasks = Tasks(around.workspace, Store(around.state_dir / TASKS / around.workspace))
     calls = Calls(
-        Toolset(registry, sources.configure, sources.configure_now), gate, Conversations(states), tasks
+        Toolset(registry, sources.configure, sources.configure_now), gate, SuspendedCalls(states), tasks
     )
     return Parts(calls, sources, partial(_channel, around, workspace, secrets, calls))
 
@@ -132,7 +132,7 @@ def _channel(
         state_dir=around.state_dir,
         runtime_dir=around.runtime_dir,
         store=secrets,
-        toolbox=OwnTools(calls.toolset, calls.run),
+        toolbox=InternalToolbox(calls.toolset, calls.run),
         version=around.version,
         prefix=prefix,
     )

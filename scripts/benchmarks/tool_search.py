@@ -14,7 +14,7 @@ import time
 
 from workspace_server.tool_search.index import Index, Searchable
 from workspace_server.tool_search.scoring import read_query
-from workspace_server.tool_search.tool import SearchTool, answer, find
+from workspace_server.tool_search.search_tool import SearchTool, answer, find
 
 ROUNDS = 15
 SERVICES = (

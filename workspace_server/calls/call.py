@@ -9,8 +9,8 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol import headers, names
-from workspace_server.calls.request import Asked
-from workspace_server.catalog.registry import Offered
+from workspace_server.calls.request import McpRequest
+from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
 from workspace_server.source import CallContext, Tool, never_parked, nobody
 
@@ -26,7 +26,7 @@ class Call(msgspec.Struct, frozen=True):
     the context of the one that did; whoever called that one is told and asked.
     """
 
-    asked: Asked
+    asked: McpRequest
     view: View
     name: str
     arguments: msgspec.Raw
@@ -38,7 +38,7 @@ class Call(msgspec.Struct, frozen=True):
         """The call of another tool that this one stands for."""
         return replace(self, name=name, arguments=arguments, is_direct=False)
 
-    def offered(self) -> Offered | None:
+    def offered(self) -> OfferedTool | None:
         """The tool, if it can be called.
 
         One that a source does not list and may run all the same is among them; only the source can
@@ -52,9 +52,9 @@ class Call(msgspec.Struct, frozen=True):
             return None
         source, own = found
         tool = Tool(own, {"name": self.name, "inputSchema": {"type": "object"}})
-        return Offered(self.name, tool, source, tool.definition)
+        return OfferedTool(self.name, tool, source, tool.definition)
 
-    def longest_s(self, offered: Offered) -> float:
+    def longest_s(self, offered: OfferedTool) -> float:
         """How many seconds it may take at most, if this is its tool."""
         return offered.tool.timeout_s or self.view.configuration.call_timeout_s
 

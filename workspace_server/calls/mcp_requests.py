@@ -18,8 +18,8 @@ from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call
 from workspace_server.calls.deadline import Deadline
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.request import Asked, Outcome
-from workspace_server.calls.request_state import Bound
+from workspace_server.calls.request import McpRequest, Outcome
+from workspace_server.calls.request_state import StateBinding
 from workspace_server.catalog.view import View
 from workspace_server.source import CallContext, CallOutcome, RpcError, Source
 
@@ -30,7 +30,7 @@ _OF_A_ROUND: Final = ("inputResponses", "requestState")
 
 async def relay(
     calls: Calls,
-    asked: Asked,
+    asked: McpRequest,
     view: View,
     source: Source,
     params: Mapping[str, msgspec.Raw],
@@ -66,11 +66,11 @@ async def relay(
     if method not in _WITH_ROUNDS:
         return await work(context)
     arguments: Any = {key: msgspec.json.decode(raw) for key, raw in given.items()}
-    bound = Bound(method, asked.inbound.name or "", arguments, source.id, context.caller)
+    bound = StateBinding(method, asked.inbound.name or "", arguments, source.id, context.caller)
     return await calls.conversations.run(bound, context, work)
 
 
-def answer(asked: Asked, outcome: CallOutcome) -> Outcome:
+def answer(asked: McpRequest, outcome: CallOutcome) -> Outcome:
     """The outcome as its caller gets it; no tool is concerned, so whatever failed is an error."""
     match outcome:
         case msgspec.Raw():

@@ -13,7 +13,7 @@ from workspace_server import naming
 from workspace_server.catalog.view import View
 from workspace_server.source import Source
 from workspace_server.tool_search.definitions import MAX_RESULTS
-from workspace_server.tool_search.nested import Hit, read_hits
+from workspace_server.tool_search.hits import Hit, read_hits
 
 DEADLINE_S: Final = 2.0
 

@@ -17,14 +17,14 @@ from protocol.issues import Issue
 from workspace_server import log
 from workspace_server.calls.call import Call
 from workspace_server.calls.request import Outcome
-from workspace_server.catalog.registry import Offered
+from workspace_server.catalog.registry import OfferedTool
 from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.source import CallOutcome, RpcError, ToolError, ToolResult
 
 Note = Callable[[Issue], None]
 
 
-def answer(identity: bytes, offered: Offered, outcome: CallOutcome, note: Note) -> Outcome:
+def answer(identity: bytes, offered: OfferedTool, outcome: CallOutcome, note: Note) -> Outcome:
     """What the caller gets.
 
     Args:
@@ -55,7 +55,7 @@ def rejection(error: RpcError, identity: bytes) -> Rejection:
     return Rejection(status, error.code, error.message, identity, error.data)
 
 
-def _look_over(offered: Offered, result: msgspec.Raw, note: Note) -> None:
+def _look_over(offered: OfferedTool, result: msgspec.Raw, note: Note) -> None:
     """A third party's result that breaks its promise is passed on, and reported."""
     if "outputSchema" not in offered.definition:
         return
@@ -71,7 +71,7 @@ def _look_over(offered: Offered, result: msgspec.Raw, note: Note) -> None:
         note(issue)
 
 
-def _broken_promise(offered: Offered, structured: Any, *, required: bool) -> bool:
+def _broken_promise(offered: OfferedTool, structured: Any, *, required: bool) -> bool:
     """Whether structured content does not fit the output schema of its tool, where there is one."""
     try:
         promised = offered.results
@@ -82,7 +82,7 @@ def _broken_promise(offered: Offered, structured: Any, *, required: bool) -> boo
     return required if structured is None else bool(promised.check(structured))
 
 
-def trace(call: Call, offered: Offered, outcome: CallOutcome, seconds: float) -> None:
+def trace(call: Call, offered: OfferedTool, outcome: CallOutcome, seconds: float) -> None:
     """One line per call where the user asked for it; arguments and output as far as they asked."""
     level = call.view.configuration.debug
     if level == "off":

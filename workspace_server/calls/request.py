@@ -15,13 +15,13 @@ from protocol.versions import LATEST_MODERN
 from workspace_server.catalog.view import View
 from workspace_server.source import Notify, unheard
 
-OWN_CLIENT: Final = "lm-tools-bridge-internal"
+INTERNAL_CLIENT: Final = "lm-tools-bridge-internal"
 
 Outcome = Mapping[str, Any] | msgspec.Raw | Rejection
 """Members of a result that we author, a third party's whole result as its bytes, or an error."""
 
 
-class Asked(msgspec.Struct, frozen=True):
+class McpRequest(msgspec.Struct, frozen=True):
     """A request whose envelope is in order.
 
     `inbound` holds the members of the parameters as the bytes that came. `header` is case-insensitive.
@@ -55,9 +55,9 @@ class Asked(msgspec.Struct, frozen=True):
         return Rejection(200, refusal.reason.code, refusal.text, self.request.id, members)
 
 
-def own_request(tool: str) -> Asked:
+def internal_request(tool: str) -> McpRequest:
     """A call that came over no client's connection: nobody hears what it tells before its result."""
-    meta = inbound.modern_meta(msgspec.Raw(b"{}"), jsonrpc.raw({"name": OWN_CLIENT, "version": "1"}))
+    meta = inbound.modern_meta(msgspec.Raw(b"{}"), jsonrpc.raw({"name": INTERNAL_CLIENT, "version": "1"}))
     body = jsonrpc.request(b"1", names.TOOLS_CALL, {"name": tool, "_meta": meta})
     header = {
         headers.VERSION: LATEST_MODERN,
@@ -67,4 +67,4 @@ def own_request(tool: str) -> Asked:
     message = inbound.classify(header, body)
     assert isinstance(message, Inbound)  # noqa: S101  narrows the type: we wrote it
     assert isinstance(message.message, Request)  # noqa: S101  the same
-    return Asked(message.message, message, header, {}, unheard)
+    return McpRequest(message.message, message, header, {}, unheard)

@@ -38,7 +38,7 @@ _HEAD: Final = struct.Struct("!d?")
 
 
 @dataclass(frozen=True)
-class Bound:
+class StateBinding:
     """What a state is for.
 
     Attributes:
@@ -95,14 +95,14 @@ class RequestStates:
         kind = state.removeprefix(self._prefix).partition(".")[0]
         return kind if state.startswith(self._prefix) and kind in _KINDS else None
 
-    def seal(self, kind: str, bound: Bound, now: float, inner: str | None = None) -> str:
+    def seal(self, kind: str, bound: StateBinding, now: float, inner: str | None = None) -> str:
         """A new state, good from `now` on."""
         nonce = os.urandom(_NONCE_BYTES)
         plain = _HEAD.pack(now + self.ttl_s, inner is not None) + (inner or "").encode()
         sealed = self._cipher().encrypt(nonce, plain, self._said(kind, bound))
         return f"{self._prefix}{kind}.{_text(nonce + sealed)}"
 
-    def open(self, state: str, bound: Bound, now: float) -> Opened | None:
+    def open(self, state: str, bound: StateBinding, now: float) -> Opened | None:
         """What a state says; None unless it was sealed for exactly this and is still good."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415  as in `_cipher`
 
@@ -144,7 +144,7 @@ class RequestStates:
             return True
         return is_first
 
-    def _said(self, kind: str, bound: Bound) -> bytes:
+    def _said(self, kind: str, bound: StateBinding) -> bytes:
         """What is not inside, and sealed all the same."""
         return f"{self._prefix}{kind}.".encode() + bound.text
 

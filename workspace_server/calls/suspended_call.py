@@ -23,11 +23,11 @@ from protocol import inbound, jsonrpc, names
 from protocol import input_requests as asking
 from workspace_server.source import CALL_ENDED, CallContext, CallOutcome, RpcError, nobody
 
-MOMENT_S: Final = 0.01
+GATHER_S: Final = 0.01
 """What a source gets to ask more before its first question goes out."""
-MAX_TOLD: Final = 64
+MAX_QUEUED: Final = 64
 """Notifications between two rounds that the next one delivers; older ones are dropped."""
-MAX_KEPT: Final = 64 * 1024
+MAX_QUEUED_BYTES: Final = 64 * 1024
 """Bytes of one such notification; longer ones are not kept."""
 
 _CANCELLED: Final = RpcError(jsonrpc.INTERNAL_ERROR, "the call this is about was cancelled")
@@ -46,7 +46,7 @@ class _Question:
         return request | {"params": self.params} if jsonrpc.bytes_of(self.params) else request
 
 
-class Conversation:
+class SuspendedCall:
     """A call under way, in a task of its own.
 
     Attributes:
@@ -59,7 +59,7 @@ class Conversation:
         self.failure: RpcError | None = None
         self._context = context
         self._is_attended = False
-        self._told: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=MAX_TOLD)
+        self._told: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=MAX_QUEUED)
         self._questions: dict[str, _Question] = {}
         self._numbers = count(1)
         self._alarm: asyncio.Future[None] | None = None
@@ -119,7 +119,7 @@ class Conversation:
                 self._alarm = asyncio.get_running_loop().create_future()
                 await self._alarm
                 continue
-            await asyncio.wait([self._task], timeout=MOMENT_S)
+            await asyncio.wait([self._task], timeout=GATHER_S)
             if self._questions:  # the source may have taken them back
                 return
 
@@ -158,7 +158,7 @@ class Conversation:
             self.failure = RpcError(inbound.MISSING_CAPABILITY, text, data)
             self._task.cancel()
             # the source is told before its question is answered, or it would finish a call nobody waits for
-            await asyncio.wait([self._task], timeout=MOMENT_S)
+            await asyncio.wait([self._task], timeout=GATHER_S)
         return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method} is not offered by the client of this call")
 
     def _is_parked(self) -> bool:
@@ -167,7 +167,7 @@ class Conversation:
     async def _notify(self, method: str, params: Mapping[str, Any]) -> None:
         if self._is_attended:
             await self._tell(method, params)
-        elif len(jsonrpc.dumps(params)) <= MAX_KEPT:
+        elif len(jsonrpc.dumps(params)) <= MAX_QUEUED_BYTES:
             self._told.append((method, params))
 
     async def _tell(self, method: str, params: Mapping[str, Any]) -> None:

@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from protocol import inbound, input_requests, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.internal import request_state
-from workspace_server.calls.request_state import HELD, OPEN, RUN, Bound, RequestStates
-from workspace_server.calls.suspended_call import Conversation, Work
+from workspace_server.calls.request_state import HELD, OPEN, RUN, RequestStates, StateBinding
+from workspace_server.calls.suspended_call import SuspendedCall, Work
 from workspace_server.source import CallContext, CallOutcome, RpcError
 
-MAX_HELD: Final = 64
+MAX_SUSPENDED: Final = 64
 """Calls that wait for their clients at once."""
 URL_REQUIRED: Final = -32042
 """A code of 2025-11-25: the call can be made once its user has opened a page."""
@@ -35,7 +35,7 @@ _LOST: Final = RpcError(
 _ANSWERS: Final = ("requestState", "inputResponses")
 
 
-class Conversations:
+class SuspendedCalls:
     """The calls that are under way.
 
     Args:
@@ -45,12 +45,12 @@ class Conversations:
     """
 
     def __init__(
-        self, states: RequestStates, *, wall: Callable[[], float] = time.time, most: int = MAX_HELD
+        self, states: RequestStates, *, wall: Callable[[], float] = time.time, most: int = MAX_SUSPENDED
     ) -> None:
         self._states = states
         self._wall = wall
         self._most = most
-        self._held: dict[str, tuple[Conversation, asyncio.TimerHandle]] = {}
+        self._held: dict[str, tuple[SuspendedCall, asyncio.TimerHandle]] = {}
         self._ends: set[asyncio.Task[None]] = set()
 
     @property
@@ -58,7 +58,7 @@ class Conversations:
         """How many calls wait for their clients."""
         return len(self._held)
 
-    async def run(self, bound: Bound, context: CallContext, work: Work) -> CallOutcome:
+    async def run(self, bound: StateBinding, context: CallContext, work: Work) -> CallOutcome:
         """One round of a call: its outcome, or a result that asks the client for input.
 
         Cancelling it cancels the call; between rounds nothing is cancelled for as long as a state is good.
@@ -71,13 +71,13 @@ class Conversations:
         """
         state = state_of(context)
         if state is None:
-            return await self._round(Conversation(context, work), bound, context)
+            return await self._round(SuspendedCall(context, work), bound, context)
         if self._states.kind_of(state) == HELD:
             conversation = await self._find(bound, state)
             return _LOST if conversation is None else await self._round(conversation, bound, context)
         again = await self._reopened(bound, context, state)
         if isinstance(again, CallContext):
-            return await self._round(Conversation(again, work), bound, again)
+            return await self._round(SuspendedCall(again, work), bound, again)
         return again
 
     async def let_go(self, state: str) -> None:
@@ -95,7 +95,9 @@ class Conversations:
             timer.cancel()
         await asyncio.gather(*(conversation.end() for conversation, _ in held.values()), *self._ends)
 
-    async def _round(self, conversation: Conversation, bound: Bound, context: CallContext) -> CallOutcome:
+    async def _round(
+        self, conversation: SuspendedCall, bound: StateBinding, context: CallContext
+    ) -> CallOutcome:
         await conversation.round(context)
         if conversation.failure is not None:
             await conversation.end()
@@ -107,7 +109,7 @@ class Conversations:
             return Refusal(Reason.WORKSPACE_SERVER_DIED, text, delivered="unknown")
         return await self._settled(bound, context, conversation.outcome())
 
-    async def _hold(self, conversation: Conversation, bound: Bound) -> CallOutcome:
+    async def _hold(self, conversation: SuspendedCall, bound: StateBinding) -> CallOutcome:
         if len(self._held) >= self._most:
             await conversation.end()
             text = f"{self._most} calls of this workspace wait for answers of their users already"
@@ -123,7 +125,7 @@ class Conversations:
             raise
         return _input_required(conversation.questions(), conversation.state)
 
-    async def _find(self, bound: Bound, state: str) -> Conversation | None:
+    async def _find(self, bound: StateBinding, state: str) -> SuspendedCall | None:
         """The call that goes on with this state, which is good for that once."""
         opened = await asyncio.to_thread(self._states.open, state, bound, self._wall())
         held = None if opened is None or opened.inner is None else self._held.get(opened.inner)
@@ -134,13 +136,15 @@ class Conversations:
         conversation.state = ""
         return conversation
 
-    def _expire(self, conversation: Conversation) -> None:
+    def _expire(self, conversation: SuspendedCall) -> None:
         self._held.pop(conversation.id, None)
         task = asyncio.create_task(conversation.end(), name="held-call-expired")
         self._ends.add(task)
         task.add_done_callback(self._ends.discard)
 
-    async def _reopened(self, bound: Bound, context: CallContext, state: str) -> CallContext | CallOutcome:
+    async def _reopened(
+        self, bound: StateBinding, context: CallContext, state: str
+    ) -> CallContext | CallOutcome:
         """The context with which a call is made anew that ended with questions."""
         now = self._wall()
         opened = await asyncio.to_thread(self._states.open, state, bound, now)
@@ -158,7 +162,7 @@ class Conversations:
             return Refusal(Reason.APPROVAL_DENIED, text, delivered="no")
         return without_answers(context)
 
-    async def _settled(self, bound: Bound, context: CallContext, outcome: CallOutcome) -> CallOutcome:
+    async def _settled(self, bound: StateBinding, context: CallContext, outcome: CallOutcome) -> CallOutcome:
         """An outcome as its client gets it: the state of a source that asks goes inside ours."""
         if isinstance(outcome, RpcError) and outcome.code == URL_REQUIRED and not context.caller:
             return await self._to_open(bound, context, outcome)
@@ -169,7 +173,7 @@ class Conversations:
         state = await self._seal(RUN, bound, inner)
         return jsonrpc.raw({**members, "requestState": jsonrpc.raw(state)})
 
-    async def _to_open(self, bound: Bound, context: CallContext, outcome: RpcError) -> CallOutcome:
+    async def _to_open(self, bound: StateBinding, context: CallContext, outcome: RpcError) -> CallOutcome:
         """2026-07-28 has no such error: the pages are questions, and the call is made anew after them."""
         pages = _pages(outcome)
         if not pages:
@@ -180,7 +184,7 @@ class Conversations:
         asked = {f"q{n}": {"method": names.ELICIT, "params": page} for n, page in enumerate(pages, 1)}
         return _input_required(asked, await self._seal(OPEN, bound, None))
 
-    async def _seal(self, kind: str, bound: Bound, inner: str | None) -> str:
+    async def _seal(self, kind: str, bound: StateBinding, inner: str | None) -> str:
         return await asyncio.to_thread(self._states.seal, kind, bound, self._wall(), inner)
 
 

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from protocol import jsonrpc
 from protocol.inbound import Rejection
 from workspace_server.calls.call import Call
-from workspace_server.calls.request import Outcome, own_request
+from workspace_server.calls.request import Outcome, internal_request
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Mode, mode_of
 from workspace_server.source import CallContext
@@ -19,7 +19,7 @@ from workspace_server.source import CallContext
 Run = Callable[[Call], Awaitable[Outcome]]
 
 
-class OwnTools:
+class InternalToolbox:
     """For a program of the user's own, on the internal channel."""
 
     def __init__(self, toolset: Toolset, run: Run) -> None:
@@ -34,11 +34,11 @@ class OwnTools:
         """See `source.Toolbox`."""
         view = await self._toolset.current()
         return _plain(
-            await self._run(Call(own_request(name), view, name, jsonrpc.raw(arguments), is_direct=False))
+            await self._run(Call(internal_request(name), view, name, jsonrpc.raw(arguments), is_direct=False))
         )
 
 
-class CallersTools:
+class NestedToolbox:
     """For a script: with the view and the rights of whoever called it."""
 
     def __init__(self, call: Call, context: CallContext, run: Run) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Rejection
 from workspace_server.calls.call import Call
-from workspace_server.calls.request import Asked, Outcome
+from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import Kind, View
 from workspace_server.results import clean_text, encode_result, refusal_result
 from workspace_server.source import Source, Tool
@@ -24,7 +24,7 @@ def answer(call: Call) -> Outcome:
     return encode_result(refusal_result(_nothing(call.name), refusal))
 
 
-def unknown_prompt(asked: Asked, view: View, name: str) -> Rejection:
+def unknown_prompt(asked: McpRequest, view: View, name: str) -> Rejection:
     """The answer to a name that no prompt has, or none yet."""
     refusal = _not_now(view, name, "prompts")
     return asked.invalid(f"Unknown prompt: {name}") if refusal is None else asked.refuse(refusal)
@@ -54,7 +54,7 @@ def _not_yet(source: Source, kind: Kind) -> Refusal:
     return Refusal(Reason.SOURCE_UNAVAILABLE, text, step, "no", RETRY_MS, details)
 
 
-def unknown_tool(asked: Asked, view: View, name: str, uri: str | None = None) -> Rejection:
+def unknown_tool(asked: McpRequest, view: View, name: str, uri: str | None = None) -> Rejection:
     """The answer to a name that no callable tool has; `uri` where it was named in one."""
     nearest = view.nearest(name)
     step = Reason.TOOL_NOT_FOUND.next_step

@@ -35,7 +35,7 @@ UNRESOLVED: Final = "CONFIG_UNRESOLVED_VARIABLE"
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class FileState:
     """What the files said: the configuration, what of it is trusted (by item key), and what else is wrong."""
 
     configuration: Configuration
@@ -44,7 +44,7 @@ class Looked:
 
 
 @runtime_checkable
-class Followed(Protocol):
+class FileBackedSource(Protocol):
     """A source that looks at files, which happens in one go with the configuration."""
 
     def look(self, glance: Glance) -> None:
@@ -52,7 +52,7 @@ class Followed(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SourceSpec:
     """A source there should be: its key, what it is made from (another value: another source), its maker."""
 
     key: str
@@ -60,7 +60,7 @@ class Wanted:
     make: Callable[[], Source]
 
 
-class Sources:
+class ActiveSources:
     """The sources of one workspace. The registry owns and closes them.
 
     Args:
@@ -99,7 +99,7 @@ class Sources:
         self._knows_shell = False
         self._folders = (self._root, around.config_dir, around.state_dir)
         self._fresh = Fresh(self._look)
-        self._looked: Looked | None = None
+        self._looked: FileState | None = None
         self._in_force = Configuration()
         self._made: dict[str, tuple[object, Source]] = {}
         self._looks: list[Callable[[Glance], None]] = []
@@ -133,7 +133,7 @@ class Sources:
         """What of these items, given by digest, the user trusts. Blocks."""
         return self._store.verdicts(self._root, digests)
 
-    def _look(self) -> Looked:
+    def _look(self) -> FileState:
         glance = self._glance
         if self._looked is not None and glance.is_same():
             return self._looked
@@ -146,7 +146,7 @@ class Sources:
         glance.end(begun)
         return looked
 
-    def _look_closely(self, glance: Glance) -> Looked:
+    def _look_closely(self, glance: Glance) -> FileState:
         configuration = self._configurations.current(glance)
         for look in self._looks:
             look(glance)
@@ -158,7 +158,7 @@ class Sources:
             glance.saw(path)
         if issue is not None:
             glance.doubt()
-        return Looked(configuration, verdicts, issue)
+        return FileState(configuration, verdicts, issue)
 
     def _learn(self, environ: Mapping[str, str]) -> None:
         """What the user's login shell sets gives placeholders a value and programs a path."""
@@ -167,7 +167,7 @@ class Sources:
         self._configurations.forget()
         self._glance.forget()
 
-    def _apply(self, looked: Looked) -> None:
+    def _apply(self, looked: FileState) -> None:
         self._glance.forget()
         configuration, issues = looked.configuration, [looked.issue] if looked.issue is not None else []
         waiting = looked.verdicts.get(SETTINGS_KEY)
@@ -185,24 +185,24 @@ class Sources:
             made[one.key] = known if known is not None and is_same else (one.spec, one.make())
         self._made = made
         sources = [source for _, source in made.values()]
-        self._looks = [source.look for source in sources if isinstance(source, Followed)]
+        self._looks = [source.look for source in sources if isinstance(source, FileBackedSource)]
         scripts = configuration.scripts
         elsewhere = (*scripts.tools_path, *scripts.libraries_path)
         self._fresh.may_be_quick = are_local((*self._folders, *elsewhere))
         self._registry.replace([*(self._fixed if configuration.builtin else ()), *sources])
 
-    def _wanted(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[Wanted]:
+    def _wanted(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[SourceSpec]:
         """The sources in the order of their entries."""
         scripts = configuration.scripts
         for identity in naming.SCRIPT_SOURCES:
-            yield Wanted(identity, scripts, partial(self._make.script, identity, scripts, self.trusts))
+            yield SourceSpec(identity, scripts, partial(self._make.script, identity, scripts, self.trusts))
         if scripts.execute_code:
-            yield Wanted("execute_code", None, self._make.code)
+            yield SourceSpec("execute_code", None, self._make.code)
         servers: list[StdioServer | RemoteServer] = [*configuration.stdio, *configuration.remote]
         for entry in servers:
             key = server_key(entry)
             verdict = verdicts.get(key, "never") if entry.origin.scope == "workspace" else "trusted"
-            yield Wanted(key, (entry, verdict), partial(self._server, entry, verdict))
+            yield SourceSpec(key, (entry, verdict), partial(self._server, entry, verdict))
 
     def _server(self, entry: StdioServer | RemoteServer, verdict: Verdict) -> Source:
         if not entry.enabled:

@@ -15,7 +15,7 @@ _OURS: Final = frozenset({"builtin", "script"})
 """Kinds of sources that are there whether they offer anything or not."""
 
 
-def sole_server(view: View) -> Source | None:
+def pass_through_server(view: View) -> Source | None:
     """The only server of a view, if its tools keep their names and nobody changed what it offers.
 
     Servers that are switched off do not count, and neither do built-ins and folders of scripts that offer

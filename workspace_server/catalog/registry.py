@@ -27,7 +27,7 @@ CLOSE_S: Final = 10.0
 
 
 @dataclass(frozen=True)
-class Offered:
+class OfferedTool:
     """One tool as it is offered: its name here, its definition under that name, and who runs it.
 
     `defaults` are values for arguments that a caller leaves out; the definition shows them. What holds
@@ -88,15 +88,15 @@ class Snapshot:
         withheld: names of tools that wait for trust, and the path to trust.
     """
 
-    tools: tuple[Offered, ...] = ()
+    tools: tuple[OfferedTool, ...] = ()
     sources: tuple[Source, ...] = ()
     issues: tuple[Issue, ...] = ()
     filtered: Mapping[str, Source] = field(default_factory=dict)
     withheld: Mapping[str, str] = field(default_factory=dict)
-    by_name: Mapping[str, Offered] = field(default_factory=dict)
+    by_name: Mapping[str, OfferedTool] = field(default_factory=dict)
     offerings: Offerings = field(default_factory=Offerings)
 
-    def get(self, name: str) -> Offered | None:
+    def get(self, name: str) -> OfferedTool | None:
         """The tool of exactly this name."""
         return self.by_name.get(name)
 
@@ -239,8 +239,8 @@ def _validator(schema: Mapping[str, Any]) -> Validator:
     return validator_for(schema)
 
 
-def _offer(entry: naming.Named[Tool]) -> Offered:
+def _offer(entry: naming.Named[Tool]) -> OfferedTool:
     definition = entry.item.definition
     if definition.get("name") != entry.name:
         definition = {**definition, "name": entry.name}
-    return Offered(entry.name, entry.item, entry.source, definition)
+    return OfferedTool(entry.name, entry.item, entry.source, definition)

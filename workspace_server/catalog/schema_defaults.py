@@ -10,12 +10,12 @@ from dataclasses import replace
 from typing import Any
 
 from protocol.issues import Issue
-from workspace_server.catalog.registry import Offered
+from workspace_server.catalog.registry import OfferedTool
 
 
 def apply(
-    tools: Sequence[Offered], entries: Iterable[tuple[str, str, Any]]
-) -> tuple[Sequence[Offered], list[Issue]]:
+    tools: Sequence[OfferedTool], entries: Iterable[tuple[str, str, Any]]
+) -> tuple[Sequence[OfferedTool], list[Issue]]:
     """The tools with these (tool, parameter, value) entries, and a warning per entry that does not fit.
 
     An entry about a tool that is not there says nothing: it may come back.
@@ -33,7 +33,7 @@ def apply(
     return applied, issues
 
 
-def fill(offered: Offered, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+def fill(offered: OfferedTool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """The arguments with the defaults that the caller left out; the same object when there are none."""
     if not offered.defaults:
         return arguments
@@ -41,7 +41,7 @@ def fill(offered: Offered, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**arguments, **missing} if missing else arguments
 
 
-def _with_defaults(offered: Offered, wanted: Mapping[str, Any], issues: list[Issue]) -> Offered:
+def _with_defaults(offered: OfferedTool, wanted: Mapping[str, Any], issues: list[Issue]) -> OfferedTool:
     schema = offered.schema
     properties = schema.get("properties")
     properties = dict(properties) if isinstance(properties, Mapping) else {}

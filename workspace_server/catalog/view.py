@@ -17,7 +17,7 @@ from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import schema_defaults
 from workspace_server.catalog.listing import is_wanted
-from workspace_server.catalog.registry import Offered, Snapshot
+from workspace_server.catalog.registry import OfferedTool, Snapshot
 from workspace_server.config import policy
 from workspace_server.config.model import Configuration
 from workspace_server.source import Source, Visibility
@@ -60,12 +60,12 @@ class View:
 
     snapshot: Snapshot = field(default_factory=Snapshot)
     configuration: Configuration = field(default_factory=Configuration)
-    tools: tuple[Offered, ...] = ()
-    by_name: Mapping[str, Offered] = field(default_factory=dict)
+    tools: tuple[OfferedTool, ...] = ()
+    by_name: Mapping[str, OfferedTool] = field(default_factory=dict)
     hidden: Mapping[str, str] = field(default_factory=dict)
     issues: tuple[Issue, ...] = ()
 
-    def get(self, name: str) -> Offered | None:
+    def get(self, name: str) -> OfferedTool | None:
         """The callable tool of exactly this name."""
         return self.by_name.get(name)
 
@@ -195,7 +195,7 @@ def look(snapshot: Snapshot, configuration: Configuration) -> View:
     )
 
 
-def counts(tools: Sequence[Offered]) -> dict[str, int]:
+def counts(tools: Sequence[OfferedTool]) -> dict[str, int]:
     """How many of these tools each source has, by source id."""
     found: dict[str, int] = {}
     for offered in tools:

@@ -14,7 +14,7 @@ import msgspec
 from protocol import jsonrpc, names
 from protocol.inbound import Rejection
 from protocol.tasks import CHANGED
-from workspace_server.calls.request import Asked
+from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Kind, View
 from workspace_server.http.response_stream import Stream
@@ -67,7 +67,7 @@ class _Pending:
 
 
 async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
-    asked: Asked, stream: Stream, toolset: Toolset, tasks: TaskMethods, life: Life, keep_alive_s: float
+    asked: McpRequest, stream: Stream, toolset: Toolset, tasks: TaskMethods, life: Life, keep_alive_s: float
 ) -> None:
     """Answer one listen request; returns when the server stops, and is cancelled when the caller leaves."""
     try:

@@ -11,8 +11,8 @@ from typing import Final
 from protocol import inbound
 from protocol.call_pattern import Pattern, probe_of
 from protocol.inbound import Inbound
-from workspace_server.calls.request import Asked
-from workspace_server.catalog.registry import Offered
+from workspace_server.calls.request import McpRequest
+from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
 from workspace_server.http.head_reader import REMEMBERED, Head
 from workspace_server.methods.table import Answer, Methods
@@ -38,7 +38,7 @@ class _Known:
 
     __slots__ = ("offered", "others", "patterns", "view")
 
-    def __init__(self, view: View, offered: Offered) -> None:
+    def __init__(self, view: View, offered: OfferedTool) -> None:
         self.view = view
         self.offered = offered
         self.patterns: tuple[Pattern, ...] = ()
@@ -67,7 +67,7 @@ class RepeatedCalls:
                 return self._methods.answer_again(known.view, known.offered, found[0], found[1])
         return None
 
-    def learn(self, head: Head, asked: Asked) -> None:
+    def learn(self, head: Head, asked: McpRequest) -> None:
         """Know calls like this one again, which was answered at once; only if its head has come before."""
         repeatable = self._methods.repeatable(asked) if head.is_known else None
         if repeatable is None:
@@ -83,7 +83,7 @@ class RepeatedCalls:
             known.patterns = known.patterns if pattern is None else (*known.patterns[1 - MOST :], pattern)
 
 
-def _pattern(head: Head, asked: Asked) -> Pattern | None:
+def _pattern(head: Head, asked: McpRequest) -> Pattern | None:
     """The pattern of a call, if it has one and reading others of it finds nothing else that counts."""
     found = probe_of(asked.request.body)
     if found is None:

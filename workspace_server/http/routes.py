@@ -19,7 +19,7 @@ from protocol.jsonrpc import Notification, Request, Response
 from protocol.versions import MODERN_REVISIONS, Era
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.request import Asked
+from workspace_server.calls.request import McpRequest
 from workspace_server.http import listen
 from workspace_server.http.connections import Connections
 from workspace_server.http.head_reader import Head
@@ -86,7 +86,7 @@ class Server:
         stream = Stream(http_request)
         head = http_request.head
         view = self._methods.view(request.method)
-        asked = Asked(request, message, head.fields, head.query, stream.notify, view)
+        asked = McpRequest(request, message, head.fields, head.query, stream.notify, view)
         answer = self._methods.answer_now(asked)
         if answer is None:
             http_request.run(_answered(partial(self._go_on, asked, stream), http_request))
@@ -133,7 +133,7 @@ class Server:
             await self._conversations.let_go(jsonrpc.text_of(state) or "")
         http_request.respond(202)
 
-    async def _go_on(self, asked: Asked, stream: Stream) -> None:
+    async def _go_on(self, asked: McpRequest, stream: Stream) -> None:
         if asked.request.method == names.LISTEN:
             told = self._toolset, self._methods.tasks
             await listen.serve(asked, stream, *told, self._life, self._keep_alive_s)
@@ -141,7 +141,7 @@ class Server:
         answer = await self._answer(asked)
         await stream.finish(answer.status, answer.body, answer.trim)
 
-    async def _answer(self, asked: Asked) -> Answer:
+    async def _answer(self, asked: McpRequest) -> Answer:
         try:
             with self._life.call():
                 return await self._methods.answer(asked)

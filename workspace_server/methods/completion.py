@@ -13,7 +13,7 @@ import msgspec
 from protocol import jsonrpc, names
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.request import Asked, Outcome
+from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View
 from workspace_server.methods import tool_resources
 from workspace_server.source import RpcError, Source
@@ -22,7 +22,7 @@ _OWN: Final = frozenset({names.TEMPLATE_TOOL, names.TEMPLATE_SCHEMA})
 _NOTHING: Final[Mapping[str, Any]] = {"completion": {"values": [], "total": 0, "hasMore": False}}
 
 
-async def complete(calls: Calls, asked: Asked, view: View) -> Outcome:
+async def complete(calls: Calls, asked: McpRequest, view: View) -> Outcome:
     """The answer; nothing to propose where the source completes nothing."""
     ref, argument = asked.value("ref"), asked.value("argument")
     if not (isinstance(ref, dict) and isinstance(argument, dict)):

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from protocol import jsonrpc
-from workspace_server.catalog.registry import Offered
+from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Mode, View
 from workspace_server.config.policy import BUILT_IN_DISABLED
@@ -48,7 +48,7 @@ def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     }
 
 
-def _row(offered: Offered, listed: set[str]) -> dict[str, Any]:
+def _row(offered: OfferedTool, listed: set[str]) -> dict[str, Any]:
     return {
         "name": offered.name,
         "source": offered.source.id,

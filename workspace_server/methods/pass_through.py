@@ -21,9 +21,9 @@ from workspace_server import naming
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.call import Call
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.request import Asked, Outcome
-from workspace_server.catalog.pass_through import sole_server
-from workspace_server.catalog.registry import Offered
+from workspace_server.calls.request import McpRequest, Outcome
+from workspace_server.catalog.pass_through import pass_through_server
+from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import Mode, View, mode_of
 from workspace_server.config import policy
 from workspace_server.source import Greeting, Source, Tool
@@ -42,14 +42,14 @@ _OLDER_TASKS: Final = "tasks"
 """A capability of 2025-11-25 whose methods mean something else than those of the extension after it."""
 
 
-class Transparent:
+class PassThrough:
     """Answers for the one server of a workspace, where there is only one."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._seen: tuple[View, Source | None] = (View(), None)
 
-    async def answer(self, asked: Asked) -> Outcome | None:
+    async def answer(self, asked: McpRequest) -> Outcome | None:
         """The server's own answer; None where the workspace has to answer as what it gathered.
 
         Raises:
@@ -74,16 +74,16 @@ class Transparent:
             outcome = mcp_requests.answer(asked, found)
         return await _finished(outcome, source)
 
-    def may_answer(self, asked: Asked, view: View) -> bool:
+    def may_answer(self, asked: McpRequest, view: View) -> bool:
         """Whether `answer` is to be asked about a call under this view."""
         return self._sole(view) is not None and _means_one_server(asked)
 
     def _sole(self, view: View) -> Source | None:
         if view is not self._seen[0]:
-            self._seen = view, sole_server(view)
+            self._seen = view, pass_through_server(view)
         return self._seen[1]
 
-    async def _discover(self, asked: Asked, view: View, source: Source) -> Outcome | None:
+    async def _discover(self, asked: McpRequest, view: View, source: Source) -> Outcome | None:
         """What the server says of itself, but for the revisions, which are those spoken here."""
         try:
             async with asyncio.timeout(GREETING_S):
@@ -98,7 +98,7 @@ class Transparent:
             said = jsonrpc.members_of(found) if isinstance(found, msgspec.Raw) else said
         return jsonrpc.raw({**said, "supportedVersions": list(MODERN_REVISIONS)})
 
-    async def _call(self, asked: Asked, view: View, source: Source) -> Outcome | None:
+    async def _call(self, asked: McpRequest, view: View, source: Source) -> Outcome | None:
         name = asked.inbound.name or ""
         arguments = asked.inbound.params.get("arguments", msgspec.Raw(b"{}"))
         if jsonrpc.bytes_of(arguments)[:1] != b"{":
@@ -109,13 +109,13 @@ class Transparent:
         return await self._calls.pass_on(Call(asked, view, name, arguments), offered)
 
 
-def _means_one_server(asked: Asked) -> bool:
+def _means_one_server(asked: McpRequest) -> bool:
     if headers.AS_IS not in asked.header or asked.request.method in names.LEGACY_ONLY:
         return False
     return mode_of(asked.header, asked.query) is Mode.NORMAL
 
 
-def _known(view: View, name: str) -> Offered | None:
+def _known(view: View, name: str) -> OfferedTool | None:
     """The tool that the server itself calls so."""
     offered = view.get(name)
     if offered is not None and offered.tool.name == name:
@@ -123,7 +123,7 @@ def _known(view: View, name: str) -> Offered | None:
     return next((one for one in view.tools if one.tool.name == name), None)
 
 
-def _unlisted(view: View, source: Source, name: str) -> Offered | None:
+def _unlisted(view: View, source: Source, name: str) -> OfferedTool | None:
     """A name it does not list, which is for it to refuse or not; None for one that nobody may call here."""
     configuration = view.configuration
     if naming.is_internal_tool(name, configuration.internal_prefix):
@@ -131,7 +131,7 @@ def _unlisted(view: View, source: Source, name: str) -> Offered | None:
     if policy.hidden({name: source.default}, configuration.deltas):
         return None
     tool = Tool(name, {"name": name, "inputSchema": {"type": "object"}}, timeout_s=source.timeout_s)
-    return Offered(name, tool, source, tool.definition)
+    return OfferedTool(name, tool, source, tool.definition)
 
 
 def _said(greeting: Greeting) -> dict[str, Any]:

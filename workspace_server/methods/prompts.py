@@ -8,7 +8,7 @@ from typing import Any
 from protocol import jsonrpc
 from workspace_server.calls import mcp_requests, unknown_tool
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.request import Asked, Outcome
+from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View
 
 
@@ -17,7 +17,7 @@ def entries(view: View) -> list[Mapping[str, Any]]:
     return [one.definition for one in view.snapshot.offerings.prompts]
 
 
-async def get(calls: Calls, asked: Asked, view: View) -> Outcome:
+async def get(calls: Calls, asked: McpRequest, view: View) -> Outcome:
     """The answer to `prompts/get`: its source's, which knows the prompt by its own name."""
     name = asked.inbound.name or ""
     offered = view.snapshot.offerings.prompt(name)

@@ -16,7 +16,7 @@ from protocol.errors import Refusal
 from workspace_server import naming
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.request import Asked, Outcome
+from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View
 from workspace_server.methods import tool_resources
 from workspace_server.source import CallOutcome, RpcError, Source
@@ -46,7 +46,7 @@ def order(uri: str) -> tuple[bool, str, str]:
     return (not uri.startswith(names.OWN_SCHEME), *naming.sort_key(uri))
 
 
-async def read(calls: Calls, asked: Asked, view: View) -> Outcome:
+async def read(calls: Calls, asked: McpRequest, view: View) -> Outcome:
     """The answer to `resources/read`.
 
     A URI that no source lists goes to those with a template that fits, then to the others: results link to
@@ -79,7 +79,7 @@ def _is_failure(outcome: CallOutcome) -> bool:
     return isinstance(outcome, Refusal)
 
 
-def _none_has_it(asked: Asked, uri: str, failures: list[CallOutcome]) -> Outcome:
+def _none_has_it(asked: McpRequest, uri: str, failures: list[CallOutcome]) -> Outcome:
     told = [one for one in failures if not isinstance(one, RpcError) or one.code not in _NOT_FOUND]
     if not told and "requestState" in asked.inbound.params:
         told = failures  # who asked its client something is the one that had it

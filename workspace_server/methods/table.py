@@ -17,12 +17,12 @@ from protocol.internal.result_trim import Trim
 from protocol.versions import MODERN_REVISIONS
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.request import Asked, Outcome
-from workspace_server.catalog.registry import Offered
+from workspace_server.calls.request import McpRequest, Outcome
+from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View, mode_of
 from workspace_server.methods import completion, paging, prompts, resources
-from workspace_server.methods.loop_turn import ThisTurn
-from workspace_server.methods.pass_through import Transparent
+from workspace_server.methods.loop_cache import LoopIterationCache
+from workspace_server.methods.pass_through import PassThrough
 from workspace_server.methods.tasks import TaskMethods
 from workspace_server.naming import sort_key
 
@@ -65,8 +65,8 @@ class Methods:
     def __init__(self, calls: Calls, version: str, page_size: int = paging.PAGE_SIZE) -> None:
         self._toolset = calls.toolset
         self._calls = calls
-        self._transparent = Transparent(calls)
-        self._view = ThisTurn(self._toolset.current_now)
+        self._transparent = PassThrough(calls)
+        self._view = LoopIterationCache(self._toolset.current_now)
         self._page_size = page_size
         self._signature = {
             names.META_SERVER: jsonrpc.raw({"name": names.WORKSPACE_SERVER, "version": version})
@@ -74,7 +74,7 @@ class Methods:
         meta = len(trims.META) + len(jsonrpc.dumps(self._signature))
         self._trim = Trim(len(trims.TYPE), meta)
         self.tasks = TaskMethods(calls, self._finished)
-        self._table: Mapping[str, Callable[[Asked], Awaitable[Outcome]]] = {
+        self._table: Mapping[str, Callable[[McpRequest], Awaitable[Outcome]]] = {
             names.DISCOVER: self._discover,
             names.TOOLS_LIST: self._tools_list,
             names.TOOLS_CALL: self._calls.call,
@@ -87,7 +87,7 @@ class Methods:
             **self.tasks.table,
         }
 
-    async def answer(self, asked: Asked) -> Answer:
+    async def answer(self, asked: McpRequest) -> Answer:
         """The answer to one request; a fault of ours becomes -32603 and a log line."""
         try:
             outcome = await self._transparent.answer(asked)
@@ -104,7 +104,7 @@ class Methods:
         except Exception:  # noqa: BLE001  whoever asks everybody hears of it
             return None
 
-    def answer_now(self, asked: Asked) -> Answer | None:
+    def answer_now(self, asked: McpRequest) -> Answer | None:
         """As `answer`, for a call that waits for nothing; None where it has to be awaited."""
         if asked.view is None or self._transparent.may_answer(asked, asked.view):
             return None
@@ -114,7 +114,7 @@ class Methods:
             outcome = _failed(asked, fault)
         return None if outcome is None else self._written(asked.request.id, outcome)
 
-    def repeatable(self, asked: Asked) -> tuple[View, Offered] | None:
+    def repeatable(self, asked: McpRequest) -> tuple[View, OfferedTool] | None:
         """Under which view `answer_again` is right for calls that differ in id and arguments alone."""
         view = asked.view
         if view is None or self._transparent.may_answer(asked, view):
@@ -122,7 +122,9 @@ class Methods:
         offered = self._calls.repeatable(asked, view)
         return None if offered is None else (view, offered)
 
-    def answer_again(self, view: View, offered: Offered, identity: bytes, arguments: bytes) -> Answer | None:
+    def answer_again(
+        self, view: View, offered: OfferedTool, identity: bytes, arguments: bytes
+    ) -> Answer | None:
         """What `answer_now` gives for such a call; None where that has to be asked."""
         try:
             if self._view.get() is not view:
@@ -146,7 +148,7 @@ class Methods:
         is_object = isinstance(outcome.get("structuredContent", _NO_MEMBERS), Mapping)
         return self._trim if is_object and "content" in outcome and _UNUSUAL.isdisjoint(outcome) else None
 
-    async def _gathered(self, asked: Asked) -> Outcome:
+    async def _gathered(self, asked: McpRequest) -> Outcome:
         """The answer of the workspace as what it gathered."""
         method = self._table.get(asked.request.method)
         if method is None:
@@ -162,11 +164,11 @@ class Methods:
         meta = {**own, **self._signature} if own else self._signature
         return {"resultType": "complete", **outcome, "_meta": meta}
 
-    async def _discover(self, asked: Asked) -> Outcome:
+    async def _discover(self, asked: McpRequest) -> Outcome:
         said = {"capabilities": _CAPABILITIES, "instructions": INSTRUCTIONS}
         return {"supportedVersions": list(MODERN_REVISIONS), **said, **_UNCACHED}
 
-    async def _tools_list(self, asked: Asked) -> Outcome:
+    async def _tools_list(self, asked: McpRequest) -> Outcome:
         view = await self._toolset.current()
         definitions = view.listed(mode_of(asked.header, asked.query))
         result = self._page(asked, "tools", definitions, "name")
@@ -175,29 +177,29 @@ class Methods:
             result["_meta"] = {names.META_ISSUES: [issue.as_json() for issue in issues]}
         return result
 
-    async def _resources_list(self, asked: Asked) -> Outcome:
+    async def _resources_list(self, asked: McpRequest) -> Outcome:
         entries = resources.entries(await self._toolset.current())
         return self._page(asked, "resources", entries, "uri", resources.order)
 
-    async def _templates_list(self, asked: Asked) -> Outcome:
+    async def _templates_list(self, asked: McpRequest) -> Outcome:
         entries = resources.templates(await self._toolset.current())
         return self._page(asked, "resourceTemplates", entries, "uriTemplate", resources.order)
 
-    async def _resources_read(self, asked: Asked) -> Outcome:
+    async def _resources_read(self, asked: McpRequest) -> Outcome:
         outcome = await resources.read(self._calls, asked, await self._toolset.current())
         return {**outcome, **_UNCACHED} if isinstance(outcome, Mapping) else outcome
 
-    async def _prompts_list(self, asked: Asked) -> Outcome:
+    async def _prompts_list(self, asked: McpRequest) -> Outcome:
         return self._page(asked, "prompts", prompts.entries(await self._toolset.current()), "name")
 
-    async def _prompts_get(self, asked: Asked) -> Outcome:
+    async def _prompts_get(self, asked: McpRequest) -> Outcome:
         return await prompts.get(self._calls, asked, await self._toolset.current())
 
-    async def _complete(self, asked: Asked) -> Outcome:
+    async def _complete(self, asked: McpRequest) -> Outcome:
         return await completion.complete(self._calls, asked, await self._toolset.current())
 
     def _page(
-        self, asked: Asked, member: str, entries: Any, key: str, order: paging.Order = sort_key
+        self, asked: McpRequest, member: str, entries: Any, key: str, order: paging.Order = sort_key
     ) -> Outcome:
         cursor = asked.value("cursor")
         found = paging.page(
@@ -210,7 +212,7 @@ class Methods:
         return result if following is None else {**result, "nextCursor": following}
 
 
-def _failed(asked: Asked, fault: Exception) -> Rejection:
+def _failed(asked: McpRequest, fault: Exception) -> Rejection:
     if isinstance(fault, msgspec.DecodeError):
         return asked.invalid(f"params cannot be read: {fault}")
     log.fault("method_failed", fault, method=asked.request.method)

@@ -15,10 +15,10 @@ from protocol.inbound import Rejection
 from protocol.versions import Era
 from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.request import Asked, Outcome
+from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View
 from workspace_server.source import CallOutcome, RpcError, Source
-from workspace_server.tasks.archive import Seen
+from workspace_server.tasks.archive import TaskSnapshot
 from workspace_server.tasks.tasks import Tasks
 
 MAX_ASKED: Final = 8
@@ -32,13 +32,13 @@ Finish = Callable[[Mapping[str, Any]], Mapping[str, Any] | msgspec.Raw]
 """Completes a result of our own as its caller would have got it."""
 
 
-def declared(asked: Asked) -> bool:
+def declared(asked: McpRequest) -> bool:
     """Whether the client declared the extension for this request."""
     capabilities = msgspec.json.decode(asked.inbound.meta[names.META_CAPABILITIES])
     return tasks.declared(capabilities)
 
 
-def detailed(seen: Seen, finish: Finish) -> dict[str, Any]:
+def detailed(seen: TaskSnapshot, finish: Finish) -> dict[str, Any]:
     """All members of a task, with its result exactly as the caller that waited would have got it."""
     told = dict(seen.members)
     if seen.requests:
@@ -52,7 +52,7 @@ def detailed(seen: Seen, finish: Finish) -> dict[str, Any]:
     return told
 
 
-class Followed:
+class TaskSubscription:
     """The tasks that one listen stream tells of.
 
     Attributes:
@@ -92,13 +92,15 @@ class TaskMethods:
         self._calls = calls
         self._tasks = calls.tasks
         self._finish = finish
-        self.table: Mapping[str, Callable[[Asked], Awaitable[Outcome]]] = {
+        self.table: Mapping[str, Callable[[McpRequest], Awaitable[Outcome]]] = {
             tasks.GET: self._get,
             tasks.UPDATE: self._update,
             tasks.CANCEL: self._cancel,
         }
 
-    async def follow(self, asked: Asked, wake: Callable[[], None]) -> Followed | Rejection | None:
+    async def follow(
+        self, asked: McpRequest, wake: Callable[[], None]
+    ) -> TaskSubscription | Rejection | None:
         """What a listen request wants to hear of tasks; None for nothing.
 
         Args:
@@ -115,15 +117,15 @@ class TaskMethods:
         except msgspec.DecodeError:
             return asked.invalid(f"params.notifications.{FILTER} must be a list of strings")
         known = [task for task in dict.fromkeys(ids) if await self._tasks.get(task) is not None]
-        return Followed(self._tasks, known, self._finish, wake)
+        return TaskSubscription(self._tasks, known, self._finish, wake)
 
-    async def _get(self, asked: Asked) -> Outcome:
+    async def _get(self, asked: McpRequest) -> Outcome:
         if not declared(asked):
             return tasks.missing(asked.request.id, tasks.GET)
         seen = await self._tasks.get(asked.inbound.name or "")
         return await self._elsewhere(asked) if seen is None else detailed(seen, self._finish)
 
-    async def _update(self, asked: Asked) -> Outcome:
+    async def _update(self, asked: McpRequest) -> Outcome:
         if not declared(asked):
             return tasks.missing(asked.request.id, tasks.UPDATE)
         responses = asked.inbound.params.get("inputResponses")
@@ -132,13 +134,13 @@ class TaskMethods:
         known = await self._tasks.answer(asked.inbound.name or "", jsonrpc.members_of(responses))
         return {} if known else await self._elsewhere(asked)
 
-    async def _cancel(self, asked: Asked) -> Outcome:
+    async def _cancel(self, asked: McpRequest) -> Outcome:
         if not declared(asked):
             return tasks.missing(asked.request.id, tasks.CANCEL)
         known = await self._tasks.cancel(asked.inbound.name or "")
         return {} if known else await self._elsewhere(asked)
 
-    async def _elsewhere(self, asked: Asked) -> Outcome:
+    async def _elsewhere(self, asked: McpRequest) -> Outcome:
         """What the source says that made a task; after a restart, any that could have made it."""
         task, foreign = asked.inbound.name or "", self._tasks.foreign
         view = await self._calls.toolset.current()

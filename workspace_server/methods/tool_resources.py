@@ -12,8 +12,8 @@ from urllib.parse import quote, unquote
 from protocol import jsonrpc, names
 from protocol.inbound import Rejection
 from workspace_server.calls import unknown_tool
-from workspace_server.calls.request import Asked, Outcome
-from workspace_server.catalog.registry import Offered
+from workspace_server.calls.request import McpRequest, Outcome
+from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
 
 MIME: Final = "application/json"
@@ -48,7 +48,7 @@ def entries(view: View) -> list[dict[str, Any]]:
     return listed
 
 
-def read(asked: Asked, view: View) -> Outcome:
+def read(asked: McpRequest, view: View) -> Outcome:
     """The result of `resources/read` of one of these, or -32602 with the URI in its data."""
     uri = asked.inbound.name or ""
     if uri == names.URI_NAMES:
@@ -65,7 +65,7 @@ def read(asked: Asked, view: View) -> Outcome:
     return not_found(asked, uri)
 
 
-def not_found(asked: Asked, uri: str) -> Rejection:
+def not_found(asked: McpRequest, uri: str) -> Rejection:
     """The answer to a URI that nobody has a resource for."""
     data = {"uri": uri, "details": {"uri": uri}}
     return Rejection(200, jsonrpc.INVALID_PARAMS, f"Resource not found: {uri}", asked.request.id, data)
@@ -96,11 +96,11 @@ def _uri(prefix: str, name: str) -> str:
     return prefix + quote(name, safe="")
 
 
-def _schema(offered: Offered) -> dict[str, Any]:
+def _schema(offered: OfferedTool) -> dict[str, Any]:
     return {"name": offered.name, "inputSchema": offered.definition["inputSchema"]}
 
 
-def _tool(offered: Offered) -> dict[str, Any]:
+def _tool(offered: OfferedTool) -> dict[str, Any]:
     definition = offered.definition
     optional = {key: definition[key] for key in ("outputSchema", "annotations") if key in definition}
     return {
@@ -117,7 +117,7 @@ def _tool(offered: Offered) -> dict[str, Any]:
     }
 
 
-def _hint(offered: Offered) -> dict[str, Any]:
+def _hint(offered: OfferedTool) -> dict[str, Any]:
     said = f"{offered.name}\n{offered.named_tool().description}".lower()
     avoid = any(phrase in said for phrase in _AVOID)
     reason = (

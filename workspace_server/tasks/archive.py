@@ -19,7 +19,7 @@ from protocol.errors import Reason, Refusal
 from workspace_server import log
 from workspace_server.files import private_files
 from workspace_server.tasks.record import Ending, Holds, Record, wire
-from workspace_server.tasks.running import Running
+from workspace_server.tasks.running_task import RunningTask
 from workspace_server.tasks.store import Store
 from workspace_server.tasks.table import Entry, Table
 
@@ -30,7 +30,7 @@ _LOST: Final = "the result of this task cannot be read any more"
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TaskSnapshot:
     """A task as it is now: the members all states have, what is asked by key, and what it holds."""
 
     members: Mapping[str, Any]
@@ -60,7 +60,7 @@ class Archive:
         self._loading = asyncio.Lock()
         self._is_loaded = False
 
-    async def enter(self, key: str, ttl_s: int, running: Running) -> Entry | None:
+    async def enter(self, key: str, ttl_s: int, running: RunningTask) -> Entry | None:
         """A new task, on disk when this returns; None where there is no room or the disk does not take it."""
         await self._load()
         if self._table.is_full:
@@ -87,12 +87,12 @@ class Archive:
         await self._load()
         return self._table.get(key)
 
-    async def seen(self, entry: Entry) -> Seen:
+    async def seen(self, entry: Entry) -> TaskSnapshot:
         """A task as a client sees it."""
         record, running = entry.record, entry.running
         if running is not None:
             record = replace(record, status=running.status, message=running.message)
-            return Seen(wire(record, self._workspace), running.requests)
+            return TaskSnapshot(wire(record, self._workspace), running.requests)
         body = entry.body
         if body is None and record.holds:
             body = await asyncio.to_thread(self._store.body, record)
@@ -100,7 +100,7 @@ class Archive:
             text = record.message if record.status == "failed" and record.message else _LOST
             body = jsonrpc.dumps({"code": jsonrpc.INTERNAL_ERROR, "message": text})
             record = replace(record, status="failed", message=text, holds="error")
-        return Seen(wire(record, self._workspace), {}, record.holds, body or b"")
+        return TaskSnapshot(wire(record, self._workspace), {}, record.holds, body or b"")
 
     async def end(self, entry: Entry, ending: Ending | None) -> None:
         """Keep how a task ended; None for cancelled."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from workspace_server.tasks.record import Record
-from workspace_server.tasks.running import Running
+from workspace_server.tasks.running_task import RunningTask
 
 MAX_TASKS: Final = 256
 
@@ -28,7 +28,7 @@ class Entry:
 
     record: Record
     until: float
-    running: Running | None = None
+    running: RunningTask | None = None
     body: bytes | None = None
 
 
@@ -46,7 +46,7 @@ class Table:
         """Whether no task can be added."""
         return len(self._entries) >= MAX_TASKS
 
-    def add(self, record: Record, now: float, left_s: float, running: Running | None = None) -> Entry:
+    def add(self, record: Record, now: float, left_s: float, running: RunningTask | None = None) -> Entry:
         """Enter a task that can be asked about for `left_s` seconds."""
         entry = self._entries[record.key] = Entry(record, now + left_s, running)
         return entry

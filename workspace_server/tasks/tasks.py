@@ -21,10 +21,10 @@ from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
 from workspace_server import log
 from workspace_server.source import CallContext, CallOutcome
-from workspace_server.tasks.archive import KEEP_S, Archive, Seen, failed
-from workspace_server.tasks.foreign import ForeignTasks
+from workspace_server.tasks.archive import KEEP_S, Archive, TaskSnapshot, failed
 from workspace_server.tasks.record import Ending, created
-from workspace_server.tasks.running import Running, Work
+from workspace_server.tasks.running_task import RunningTask, Work
+from workspace_server.tasks.source_tasks import SourceTasks
 from workspace_server.tasks.store import MAX_BODY, Store
 from workspace_server.tasks.table import Entry
 
@@ -76,9 +76,9 @@ class Tasks:
         self._workspace = workspace
         self._archive = None if store is None else Archive(workspace, store, wall, now)
         self._moment_s = moment_s
-        self._watches: dict[asyncio.Task[None], Running] = {}
+        self._watches: dict[asyncio.Task[None], RunningTask] = {}
         self._is_closed = False
-        self.foreign = ForeignTasks()
+        self.foreign = SourceTasks()
 
     @property
     def running(self) -> int:
@@ -95,7 +95,7 @@ class Tasks:
         if archive is None:
             return await work(context)
         key = secrets.token_hex(16)
-        running = Running(context, partial(archive.changed, key))
+        running = RunningTask(context, partial(archive.changed, key))
         call = running.work = asyncio.ensure_future(work(running.context))
         entry: Entry | None = None
         try:
@@ -108,7 +108,7 @@ class Tasks:
                 call.cancel()
                 await asyncio.wait({call})
 
-    async def get(self, task: str) -> Seen | None:
+    async def get(self, task: str) -> TaskSnapshot | None:
         """A task as it is now; None for one that does not exist, or does not any more."""
         entry = await self._find(task)
         return None if entry is None or self._archive is None else await self._archive.seen(entry)
@@ -141,7 +141,7 @@ class Tasks:
     async def _find(self, task: str) -> Entry | None:
         return None if self._archive is None else await self._archive.find(task)
 
-    async def _moment(self, running: Running, call: asyncio.Future[CallOutcome]) -> None:
+    async def _moment(self, running: RunningTask, call: asyncio.Future[CallOutcome]) -> None:
         """Wait a moment for the call, and for as long as its client is being asked something."""
         is_asked = True
         while is_asked and not call.done():
@@ -149,7 +149,7 @@ class Tasks:
             is_asked = running.is_asking
 
     async def _enter(
-        self, archive: Archive, key: str, job: Job, running: Running, work: Work
+        self, archive: Archive, key: str, job: Job, running: RunningTask, work: Work
     ) -> Entry | None:
         with running.becoming_task() as become:
             entry = await archive.enter(key, math.ceil(job.longest_s) + KEEP_S, running)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from protocol.internal import request_state
-from workspace_server.calls.request_state import HELD, RUN, Bound, RequestStates
+from workspace_server.calls.request_state import HELD, RUN, RequestStates, StateBinding
 
 NOW = 1_800_000_000.0
-CALL = Bound("tools/call", "run", {"a": 1}, "f1", "somebody")
+CALL = StateBinding("tools/call", "run", {"a": 1}, "f1", "somebody")
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_a_state_is_for_its_workspace_only(tmp_path: Path) -> None:
 
 def test_the_order_of_members_is_no_difference() -> None:
     states = RequestStates("w")
-    state = states.seal(RUN, Bound("m", "n", {"a": 1, "b": 2}), NOW)
-    assert states.open(state, Bound("m", "n", {"b": 2, "a": 1}), NOW) is not None
+    state = states.seal(RUN, StateBinding("m", "n", {"a": 1, "b": 2}), NOW)
+    assert states.open(state, StateBinding("m", "n", {"b": 2, "a": 1}), NOW) is not None
 
 
 def test_what_is_inside_cannot_be_read_and_the_workspace_can() -> None:

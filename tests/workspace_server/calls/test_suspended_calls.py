@@ -19,12 +19,12 @@ from mcp_types import InputRequiredResult
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from support.processes.timeouts import within
-from workspace_server.calls.request_state import ASK, HELD, Bound, RequestStates
-from workspace_server.calls.suspended_call import MAX_KEPT
-from workspace_server.calls.suspended_calls import Conversations
+from workspace_server.calls.request_state import ASK, HELD, RequestStates, StateBinding
+from workspace_server.calls.suspended_call import MAX_QUEUED_BYTES
+from workspace_server.calls.suspended_calls import SuspendedCalls
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
 
-BOUND = Bound("tools/call", "t", {"a": 1})
+BOUND = StateBinding("tools/call", "t", {"a": 1})
 ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}
 FORM = jsonrpc.raw({"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}})
 SAMPLE = jsonrpc.raw({"messages": [], "maxTokens": 1})
@@ -36,9 +36,9 @@ Work = Callable[[CallContext], Awaitable[CallOutcome]]
 class Client:
     """One client of one call: each `round` is a request, with the state of the one before."""
 
-    conversations: Conversations
+    conversations: SuspendedCalls
     work: Work
-    bound: Bound = BOUND
+    bound: StateBinding = BOUND
     capabilities: dict[str, Any] = field(default_factory=lambda: ALL)
     caller: str = ""
     state: str | None = None
@@ -75,12 +75,12 @@ async def asks_who(context: CallContext) -> CallOutcome:
 
 
 @pytest.fixture
-def conversations() -> Conversations:
-    return Conversations(RequestStates("w"), wall=lambda: 1e9)
+def conversations() -> SuspendedCalls:
+    return SuspendedCalls(RequestStates("w"), wall=lambda: 1e9)
 
 
 async def test_a_question_goes_out_and_its_answer_comes_back_byte_for_byte(
-    conversations: Conversations,
+    conversations: SuspendedCalls,
 ) -> None:
     client = Client(conversations, asks_who)
     await client.round()
@@ -91,7 +91,7 @@ async def test_a_question_goes_out_and_its_answer_comes_back_byte_for_byte(
 
 
 async def test_questions_of_one_moment_go_out_together_and_missing_answers_are_asked_for_again(
-    conversations: Conversations,
+    conversations: SuspendedCalls,
 ) -> None:
     """Facts 2.6."""
 
@@ -115,7 +115,7 @@ async def test_questions_of_one_moment_go_out_together_and_missing_answers_are_a
     assert await client.round({"q2": {"n": 2}, "q3": {"n": 3}}) == ToolResult('{"n":1} {"n":2} {"n":3}')
 
 
-async def test_questions_one_after_the_other_take_rounds(conversations: Conversations) -> None:
+async def test_questions_one_after_the_other_take_rounds(conversations: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         for _ in range(3):
             await context.ask(names.ELICIT, FORM)
@@ -130,7 +130,7 @@ async def test_questions_one_after_the_other_take_rounds(conversations: Conversa
 
 
 async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_back(
-    conversations: Conversations,
+    conversations: SuspendedCalls,
 ) -> None:
     """Half an answer brings the client back, too; it goes away again with the rest."""
     seen: list[bool] = []
@@ -169,7 +169,7 @@ async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_
         {"bound": replace(BOUND, caller="thief")},
     ],
 )
-async def test_a_state_of_another_call_runs_nothing(conversations: Conversations, other: Any) -> None:
+async def test_a_state_of_another_call_runs_nothing(conversations: SuspendedCalls, other: Any) -> None:
     """And the call it belongs to goes on."""
     client = Client(conversations, asks_who)
     await client.round()
@@ -187,7 +187,7 @@ async def test_a_state_of_another_call_runs_nothing(conversations: Conversations
     assert await client.round({"q1": {"n": 1}}) == ToolResult('{"n":1}')
 
 
-async def test_a_state_is_good_once(conversations: Conversations) -> None:
+async def test_a_state_is_good_once(conversations: SuspendedCalls) -> None:
     """Replayed before the end, at the same time, and after it."""
 
     async def twice(context: CallContext) -> CallOutcome:
@@ -219,7 +219,7 @@ async def test_a_state_is_good_once(conversations: Conversations) -> None:
         "\u00fc",
     ],
 )
-async def test_a_made_up_state_runs_nothing(conversations: Conversations, made_up: str) -> None:
+async def test_a_made_up_state_runs_nothing(conversations: SuspendedCalls, made_up: str) -> None:
     outcome = await Client(conversations, asks_who, state=made_up).round({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
@@ -229,7 +229,7 @@ async def test_a_made_up_state_runs_nothing(conversations: Conversations, made_u
 async def test_a_state_that_is_not_for_going_on_runs_nothing(kind: str) -> None:
     """A question about an approval, and a call that is not there any more."""
     states = RequestStates("w")
-    client = Client(Conversations(states), asks_who)
+    client = Client(SuspendedCalls(states), asks_who)
     client.state = states.seal(kind, BOUND, time.time(), "nobody")
     outcome = await client.round({"q1": {}})
     assert isinstance(outcome, RpcError)
@@ -241,7 +241,7 @@ async def test_a_client_that_leaves_while_its_question_is_sealed_ends_its_call(
 ) -> None:
     """And the place of the call is free."""
     states = RequestStates("w")
-    conversations = Conversations(states, most=1)
+    conversations = SuspendedCalls(states, most=1)
     sealing, gate, ended = threading.Event(), threading.Event(), asyncio.Event()
     seal = states.seal
 
@@ -273,9 +273,9 @@ async def test_a_client_that_leaves_while_its_question_is_sealed_ends_its_call(
 async def test_another_run_of_the_server_says_to_call_again() -> None:
     """A call is lost with the process it ran in, never half of it."""
     states = RequestStates("w")
-    client = Client(Conversations(states), asks_who)
+    client = Client(SuspendedCalls(states), asks_who)
     await client.round()
-    before, client.conversations = client.conversations, Conversations(states)
+    before, client.conversations = client.conversations, SuspendedCalls(states)
     outcome = await client.round({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert "call again" in outcome.message
@@ -283,7 +283,7 @@ async def test_another_run_of_the_server_says_to_call_again() -> None:
 
 
 async def test_a_client_that_never_returns_ends_its_call() -> None:
-    conversations = Conversations(RequestStates("w", ttl_s=0.05))
+    conversations = SuspendedCalls(RequestStates("w", ttl_s=0.05))
     heard: list[Any] = []
 
     async def work(context: CallContext) -> CallOutcome:
@@ -304,7 +304,7 @@ async def test_a_client_that_never_returns_ends_its_call() -> None:
 
 
 async def test_so_many_calls_wait_and_no_more() -> None:
-    conversations = Conversations(RequestStates("w"), most=2)
+    conversations = SuspendedCalls(RequestStates("w"), most=2)
     clients = [Client(conversations, asks_who) for _ in range(3)]
     outcomes = [await client.round() for client in clients]
     assert isinstance(outcomes[2], Refusal)
@@ -315,14 +315,14 @@ async def test_so_many_calls_wait_and_no_more() -> None:
 
 
 async def test_calls_that_come_to_wait_at_the_same_time_are_counted_too() -> None:
-    conversations = Conversations(RequestStates("w"), most=2)
+    conversations = SuspendedCalls(RequestStates("w"), most=2)
     clients = [Client(conversations, asks_who) for _ in range(6)]
     outcomes = await asyncio.gather(*(client.round() for client in clients))
     assert sum(isinstance(one, Refusal) for one in outcomes) == 4
     await conversations.close()
 
 
-async def test_only_the_state_itself_lets_a_call_go(conversations: Conversations) -> None:
+async def test_only_the_state_itself_lets_a_call_go(conversations: SuspendedCalls) -> None:
     client = Client(conversations, asks_who)
     await client.round()
     for stranger in ("", "lmtb2.w.held.AAAA", f"{client.state}A"):
@@ -342,7 +342,7 @@ def test_answers_reach_their_own_call_in_any_order(order: list[int], callers: li
     """Two callers at once never get each other's answer."""
 
     async def run() -> None:
-        conversations = Conversations(RequestStates("w"))
+        conversations = SuspendedCalls(RequestStates("w"))
         clients = [
             Client(conversations, asks_who, replace(BOUND, caller=caller), caller=caller)
             for caller in callers
@@ -358,7 +358,7 @@ def test_answers_reach_their_own_call_in_any_order(order: list[int], callers: li
 
 
 async def test_a_client_that_leaves_during_a_round_cancels_and_between_rounds_does_not(
-    conversations: Conversations,
+    conversations: SuspendedCalls,
 ) -> None:
     cancelled = asyncio.Event()
 
@@ -383,7 +383,7 @@ async def test_a_client_that_leaves_during_a_round_cancels_and_between_rounds_do
 
 
 async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_token(
-    conversations: Conversations,
+    conversations: SuspendedCalls,
 ) -> None:
     """The last 64; log messages only to a request that wants them."""
     go_on, said = asyncio.Event(), asyncio.Event()
@@ -410,12 +410,12 @@ async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_tok
     assert later[-1] == (names.PROGRESS, {"progressToken": "second", "progress": 100})
 
 
-async def test_what_is_told_at_length_between_rounds_is_not_kept(conversations: Conversations) -> None:
+async def test_what_is_told_at_length_between_rounds_is_not_kept(conversations: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         answering = asyncio.ensure_future(asks_who(context))
         while not context.is_parked():
             await asyncio.sleep(0)
-        for size in (10, MAX_KEPT):
+        for size in (10, MAX_QUEUED_BYTES):
             await context.notify(names.MESSAGE, {"level": "info", "data": "x" * size})
         return await answering
 
@@ -426,7 +426,7 @@ async def test_what_is_told_at_length_between_rounds_is_not_kept(conversations: 
 
 
 async def test_an_outcome_that_comes_between_rounds_waits_for_the_client(
-    conversations: Conversations,
+    conversations: SuspendedCalls,
 ) -> None:
     """A source that dies, or takes its question back."""
     over = asyncio.Event()
@@ -444,7 +444,7 @@ async def test_an_outcome_that_comes_between_rounds_waits_for_the_client(
     assert isinstance(outcome, Refusal)
 
 
-async def test_the_end_of_the_server_ends_calls_that_wait(conversations: Conversations) -> None:
+async def test_the_end_of_the_server_ends_calls_that_wait(conversations: SuspendedCalls) -> None:
     ended = asyncio.Event()
 
     async def work(context: CallContext) -> CallOutcome:
@@ -463,7 +463,7 @@ async def test_the_end_of_the_server_ends_calls_that_wait(conversations: Convers
     await conversations.close()
 
 
-async def test_a_call_that_is_ended_while_its_client_waits_says_so(conversations: Conversations) -> None:
+async def test_a_call_that_is_ended_while_its_client_waits_says_so(conversations: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         raise asyncio.CancelledError
 
@@ -472,7 +472,7 @@ async def test_a_call_that_is_ended_while_its_client_waits_says_so(conversations
     assert (outcome.reason, outcome.delivered) == (Reason.WORKSPACE_SERVER_DIED, "unknown")
 
 
-async def test_a_question_after_the_end_reaches_nobody(conversations: Conversations) -> None:
+async def test_a_question_after_the_end_reaches_nobody(conversations: SuspendedCalls) -> None:
     """A source that goes on talking about a call whose result is out."""
     kept: list[CallContext] = []
 
@@ -500,7 +500,7 @@ async def test_a_question_after_the_end_reaches_nobody(conversations: Conversati
     ],
 )
 async def test_a_stateless_client_without_the_capability_learns_which_and_the_call_ends(
-    conversations: Conversations, method: str, params: msgspec.Raw, required: Any
+    conversations: SuspendedCalls, method: str, params: msgspec.Raw, required: Any
 ) -> None:
     """The source is told that the call is over, and then gets an error, too."""
     happened: list[Any] = []
@@ -528,13 +528,13 @@ async def test_a_stateless_client_without_the_capability_learns_which_and_the_ca
     assert isinstance(happened[1], RpcError)
 
 
-async def test_in_a_session_the_source_decides_what_to_do_without(conversations: Conversations) -> None:
+async def test_in_a_session_the_source_decides_what_to_do_without(conversations: SuspendedCalls) -> None:
     outcome = await Client(conversations, asks_who, capabilities={}, caller="a session").round()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32601
 
 
-async def test_nothing_but_the_three_questions_can_be_asked(conversations: Conversations) -> None:
+async def test_nothing_but_the_three_questions_can_be_asked(conversations: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         answer = await context.ask("tasks/get", msgspec.Raw(b"{}"))
         assert isinstance(answer, RpcError)
@@ -548,7 +548,7 @@ async def test_nothing_but_the_three_questions_can_be_asked(conversations: Conve
 # -- sources of the newer era, and pages to open -----------------------------------------------------------
 
 
-async def test_a_third_partys_state_travels_inside_ours(conversations: Conversations) -> None:
+async def test_a_third_partys_state_travels_inside_ours(conversations: SuspendedCalls) -> None:
     theirs = 'st\u00e4te "." \\ lmtb2.'
     result = jsonrpc.raw(
         {"resultType": "input_required", "inputRequests": {"q": {"a": 1.50}}, "requestState": theirs}
@@ -581,7 +581,7 @@ PAGES = RpcError(
 
 
 async def test_a_page_that_has_to_be_opened_first_is_a_question_and_the_call_is_made_anew(
-    conversations: Conversations,
+    conversations: SuspendedCalls,
 ) -> None:
     """The code is not of this era."""
     seen: list[CallContext] = []
@@ -599,7 +599,7 @@ async def test_a_page_that_has_to_be_opened_first_is_a_question_and_the_call_is_
 
 
 @pytest.mark.parametrize("answer", [{"action": "decline"}, {"action": "cancel"}, {}, 1])
-async def test_a_page_that_was_not_opened_makes_no_call(conversations: Conversations, answer: Any) -> None:
+async def test_a_page_that_was_not_opened_makes_no_call(conversations: SuspendedCalls, answer: Any) -> None:
     calls: list[None] = []
 
     async def work(context: CallContext) -> CallOutcome:
@@ -623,7 +623,7 @@ async def test_a_page_that_was_not_opened_makes_no_call(conversations: Conversat
     ],
 )
 async def test_a_page_is_no_question_for_others(
-    conversations: Conversations, error: RpcError, client: Any, code: int
+    conversations: SuspendedCalls, error: RpcError, client: Any, code: int
 ) -> None:
     """Clients with sessions know the code; those who cannot show pages learn that; others use the number."""
 
@@ -636,7 +636,7 @@ async def test_a_page_is_no_question_for_others(
     assert (outcome == error) is (code == -32042)
 
 
-async def test_what_the_work_raises_is_raised(conversations: Conversations) -> None:
+async def test_what_the_work_raises_is_raised(conversations: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         raise ValueError("a fault")
 

@@ -13,18 +13,18 @@ import pytest
 from protocol import jsonrpc, names
 from support.servers.tool_source import PlayedSource, tool
 from workspace_server.calls.dispatch import Calls
-from workspace_server.calls.toolbox import OwnTools
+from workspace_server.calls.toolbox import InternalToolbox
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
 
 
 @asynccontextmanager
-async def toolbox(source: PlayedSource) -> AsyncIterator[OwnTools]:
+async def toolbox(source: PlayedSource) -> AsyncIterator[InternalToolbox]:
     toolset = Toolset(Registry([source]))
     calls = Calls(toolset)
     try:
-        yield OwnTools(toolset, calls.run)
+        yield InternalToolbox(toolset, calls.run)
     finally:
         await calls.close()
         await toolset.close()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from support.servers.tool_source import PlayedSource, tool
-from workspace_server.catalog.active_sources import Sources
+from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust_items import all_items
 from workspace_server.config.model import RemoteServer, Scripts, StdioServer
@@ -56,7 +56,7 @@ class Scene:
         self.making = PlayedMaking()
         self.builtin = PlayedSource([tool("b")], identity="builtin")
         self.builtin.kind = "builtin"
-        self.sources = Sources(self.registry, self.around, [self.builtin], self.making)
+        self.sources = ActiveSources(self.registry, self.around, [self.builtin], self.making)
 
     def servers(self, **entries: Any) -> None:
         (self.root / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))
@@ -144,7 +144,7 @@ async def test_what_the_user_denies_stays_denied_when_their_file_is_broken_at_a_
     assert (await scene.sources.configure()).approvals == {"deploy": "deny"}
     for broken in ("oops =", f"x = {'9' * 5000}"):
         scene.user(broken)
-        later = Sources(Registry(), scene.around, [scene.builtin], PlayedMaking())
+        later = ActiveSources(Registry(), scene.around, [scene.builtin], PlayedMaking())
         found = await later.configure()
         assert found.approvals == {"deploy": "deny"}
         assert found.deltas.disabled == ("b",)

@@ -10,7 +10,7 @@ import pytest
 
 from protocol import names
 from support.servers.tool_source import PlayedSource, tool
-from workspace_server.catalog.pass_through import sole_server
+from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import look
 from workspace_server.config.model import Approval, Configuration, Deltas, Origin, StdioServer
@@ -30,7 +30,7 @@ def server(*tools: Tool, namespace: str | None = None, **members: Any) -> Played
 
 async def is_sole(one: PlayedSource, *others: PlayedSource, **configured: Any) -> bool:
     view = look(await Registry([one, *others]).snapshot(), Configuration(**configured))
-    found = sole_server(view)
+    found = pass_through_server(view)
     assert found in (None, one)
     return found is one
 

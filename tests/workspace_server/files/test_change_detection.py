@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from workspace_server.assembly import open_store
-from workspace_server.catalog.active_sources import Sources
+from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust_items import all_items
 from workspace_server.files.change_detection import AGAIN_S, Glance
@@ -48,7 +48,7 @@ class Place:
         steps = itertools.count()
         self.glance = Glance(clock=lambda: next(steps) * AGAIN_S)
         making = Making(around, open_store(self.state, self.environ))
-        self.sources = Sources(Registry(), around, [], making, self.glance)
+        self.sources = ActiveSources(Registry(), around, [], making, self.glance)
 
     def servers(self, entries: object) -> None:
         (self.root / ".mcp.json").write_text(json.dumps({"mcpServers": entries}))

@@ -16,7 +16,7 @@ from support.clients.stateless_requests import body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import PlayedSource, tool
 from workspace_server.calls.gates.approvals import Approvals
-from workspace_server.calls.gates.gate import Guard
+from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.catalog.registry import Registry
@@ -36,7 +36,7 @@ async def both(folder: Path, **configured: Any) -> AsyncIterator[tuple[Serving, 
     states = RequestStates("w")
     ways = []
     for at_once in (True, False):
-        source, gate = BuiltinSource(Workspace.of(folder)), Guard(Approvals(states), RateLimiter())
+        source, gate = BuiltinSource(Workspace.of(folder)), CallGate(Approvals(states), RateLimiter())
         ways.append(serving([source], configuration=configuration, gate=gate, at_once=at_once))
     async with ways[0] as short, ways[1] as long:
         for one in (short, long):

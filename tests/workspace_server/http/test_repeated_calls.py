@@ -16,7 +16,7 @@ from support.clients.stateless_requests import META, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import PlayedSource, tool
 from workspace_server.calls.gates.approvals import Approvals
-from workspace_server.calls.gates.gate import Guard
+from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Configuration
@@ -69,7 +69,7 @@ async def warm(served: Serving, body: bytes | None = None, *, name: str = "calcu
 async def calculators(folder: Path, count: int = 1, **configured: Any) -> AsyncIterator[list[Serving]]:
     """So many servers, of which the first knows the call of a sum."""
     configuration = Configuration(**configured)
-    gate = Guard(Approvals(RequestStates("w")), RateLimiter())
+    gate = CallGate(Approvals(RequestStates("w")), RateLimiter())
     sources = [BuiltinSource(Workspace.of(folder)) for _ in range(count)]
     made = [serving([one], configuration=configuration, gate=gate) for one in sources]
     served = [await one.__aenter__() for one in made]

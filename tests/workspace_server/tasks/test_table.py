@@ -5,7 +5,7 @@ from __future__ import annotations
 from workspace_server.source import CallContext
 from workspace_server.tasks import table as tables
 from workspace_server.tasks.record import Record
-from workspace_server.tasks.running import Running
+from workspace_server.tasks.running_task import RunningTask
 from workspace_server.tasks.table import Table
 
 
@@ -24,7 +24,7 @@ def test_task_is_known_until_its_time_is_over() -> None:
 
 async def test_task_that_runs_is_not_forgotten_whatever_the_time() -> None:
     table = Table()
-    entry = table.add(record(), now=0.0, left_s=1.0, running=Running(CallContext(), lambda: None))
+    entry = table.add(record(), now=0.0, left_s=1.0, running=RunningTask(CallContext(), lambda: None))
     assert table.expire(100.0) == []
     entry.running = None
     assert table.expire(100.0) == ["k"]

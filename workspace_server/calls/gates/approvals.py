@@ -17,7 +17,7 @@ import msgspec
 
 from protocol import input_requests, jsonrpc, names
 from protocol.errors import Reason, Refusal
-from workspace_server.calls.request_state import ASK, Bound, RequestStates
+from workspace_server.calls.request_state import ASK, RequestStates, StateBinding
 from workspace_server.calls.suspended_calls import state_of, without_answers
 from workspace_server.config.model import Approval
 from workspace_server.results import clean_text
@@ -48,20 +48,20 @@ class Admitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ApprovalRequest:
     """The result that asks the client's user; the client then repeats the call with the answer."""
 
     result: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class BadAnswer:
+class InvalidAnswer:
     """What the client brought belongs to no question about this call (-32602). Nothing runs."""
 
     message: str
 
 
-Decision = Admitted | Question | Refusal | BadAnswer
+Decision = Admitted | ApprovalRequest | Refusal | InvalidAnswer
 
 
 def policy(name: str, tool: Tool, approvals: Mapping[str, Approval]) -> Approval:
@@ -85,13 +85,13 @@ class _Call:
     now: float
 
     @property
-    def bound(self) -> Bound:
+    def bound(self) -> StateBinding:
         return bound(self.name, self.tool, self.arguments, self.context)
 
 
-def bound(name: str, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> Bound:
+def bound(name: str, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> StateBinding:
     """What a state of such a call is for; `name` is the tool's offered name."""
-    return Bound(names.TOOLS_CALL, name, arguments, tool.fingerprint, context.caller)
+    return StateBinding(names.TOOLS_CALL, name, arguments, tool.fingerprint, context.caller)
 
 
 class Approvals:
@@ -134,7 +134,7 @@ class Approvals:
         if self.goes_on(context):
             return Admitted(context)
         if decided == "ask" and _repeats_a_member(context.arguments):
-            return BadAnswer("the arguments name a member twice, so nobody could tell what would run")
+            return InvalidAnswer("the arguments name a member twice, so nobody could tell what would run")
         call = _Call(name, tool, arguments, context, now)
         state = state_of(context)
         if state is not None and self._state.kind_of(state) == ASK:
@@ -142,7 +142,7 @@ class Approvals:
         if decided == "allow":
             return Admitted(context)
         if state is not None:
-            return BadAnswer("requestState does not belong to this call")
+            return InvalidAnswer("requestState does not belong to this call")
         return await self._ask(call)
 
     async def _ask(self, call: _Call) -> Decision:
@@ -151,26 +151,28 @@ class Approvals:
             step = f"ask the user to run: lmtb tools allow {call.name}"
             return Refusal(Reason.APPROVAL_REQUIRED, text, step, delivered="no")
         sealed = await asyncio.to_thread(self._state.seal, ASK, call.bound, call.now)
-        message = question(call.name, call.tool, call.arguments)
+        message = approval_message(call.name, call.tool, call.arguments)
         params = {"mode": "form", "message": message, "requestedSchema": _SCHEMA}
         asked = {ANSWER: {"method": names.ELICIT, "params": params}}
-        return Question({"resultType": "input_required", "inputRequests": asked, "requestState": sealed})
+        return ApprovalRequest(
+            {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
+        )
 
     async def _answered(self, call: _Call, decided: Approval, state: str) -> Decision:
         opened = await asyncio.to_thread(self._state.open, state, call.bound, call.now)
         if opened is None:
-            return BadAnswer("requestState is not of this call, or has expired; call again without it")
+            return InvalidAnswer("requestState is not of this call, or has expired; call again without it")
         answer = _answer_of(call.context)
         if answer is None:
             return Admitted(without_answers(call.context)) if decided == "allow" else await self._ask(call)
         if not await asyncio.to_thread(self._state.spend, opened, call.now):
-            return BadAnswer("requestState was used before; call again without it")
+            return InvalidAnswer("requestState was used before; call again without it")
         if not _is_yes(answer):
             return Refusal(Reason.APPROVAL_DENIED, f"User denied execution of {call.name}", delivered="no")
         return Admitted(without_answers(call.context))
 
 
-def question(name: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
+def approval_message(name: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
     """What a person reads: the tool and everything it is called with, nothing invisible left invisible."""
     hidden = _hidden_members(tool)
     lines = [f"Run {name}?"]

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from workspace_server.calls.gates import approvals, rate_limit
 from workspace_server.calls.gates.approvals import Admitted, Approvals, Decision
 from workspace_server.calls.gates.rate_limit import RateLimiter
-from workspace_server.catalog.registry import Offered
+from workspace_server.catalog.registry import OfferedTool
 from workspace_server.config.model import Configuration
 from workspace_server.source import CallContext
 
@@ -17,12 +17,12 @@ from workspace_server.source import CallContext
 class Gate(Protocol):
     """Decides about one call just before it runs."""
 
-    def is_open(self, offered: Offered, configuration: Configuration) -> bool:
+    def is_open(self, offered: OfferedTool, configuration: Configuration) -> bool:
         """Whether all calls of a tool are let through that bring no answers, whoever makes them, and when."""
 
     async def admit(
         self,
-        offered: Offered,
+        offered: OfferedTool,
         arguments: Mapping[str, Any],
         context: CallContext,
         configuration: Configuration,
@@ -33,13 +33,13 @@ class Gate(Protocol):
 class OpenGate:
     """Lets everything through."""
 
-    def is_open(self, offered: Offered, configuration: Configuration) -> bool:
+    def is_open(self, offered: OfferedTool, configuration: Configuration) -> bool:
         """See `Gate`."""
         return True
 
     async def admit(
         self,
-        offered: Offered,
+        offered: OfferedTool,
         arguments: Mapping[str, Any],
         context: CallContext,
         configuration: Configuration,
@@ -48,7 +48,7 @@ class OpenGate:
         return Admitted(context)
 
 
-class Guard:
+class CallGate:
     """The gate of a real server.
 
     Args:
@@ -71,14 +71,14 @@ class Guard:
         self._now = now
         self._wall = wall
 
-    def is_open(self, offered: Offered, configuration: Configuration) -> bool:
+    def is_open(self, offered: OfferedTool, configuration: Configuration) -> bool:
         """See `Gate`."""
         tool = offered.tool
         return not tool.rated and approvals.policy(offered.name, tool, configuration.approvals) == "allow"
 
     async def admit(
         self,
-        offered: Offered,
+        offered: OfferedTool,
         arguments: Mapping[str, Any],
         context: CallContext,
         configuration: Configuration,

@@ -18,12 +18,12 @@ from protocol.errors import Refusal
 from workspace_server.calls.gates.approvals import (
     MAX_SHOWN,
     Admitted,
+    ApprovalRequest,
     Approvals,
-    BadAnswer,
     Decision,
-    Question,
+    InvalidAnswer,
+    approval_message,
     policy,
-    question,
 )
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Approval
@@ -75,7 +75,7 @@ async def decide(
 
 async def asked(approvals: Approvals, context: CallContext | None = None, **other: Any) -> str:
     decision = await decide(approvals, context or context_of(), **other)
-    assert isinstance(decision, Question)
+    assert isinstance(decision, ApprovalRequest)
     return str(decision.result["requestState"])
 
 
@@ -113,7 +113,7 @@ async def test_allowed_tool_is_not_asked_about_and_a_third_partys_state_passes(a
 
 async def test_question_is_an_elicitation_that_the_official_models_accept(approvals: Approvals) -> None:
     decision = await decide(approvals, context_of())
-    assert isinstance(decision, Question)
+    assert isinstance(decision, ApprovalRequest)
     assert set(decision.result) == {"resultType", "inputRequests", "requestState"}
     params = decision.result["inputRequests"]["approval"]["params"]
     assert params["message"] == "Run run?\npath: a b\nn: 1"
@@ -135,7 +135,7 @@ async def test_client_that_cannot_show_forms_is_refused_with_the_command_that_he
     approvals: Approvals, capabilities: Mapping[str, Any], can: bool
 ) -> None:
     decision = await decide(approvals, context_of(capabilities=capabilities))
-    assert isinstance(decision, Question if can else Refusal)
+    assert isinstance(decision, ApprovalRequest if can else Refusal)
     if isinstance(decision, Refusal):
         assert decision.reason.code == 47120
         assert decision.text.endswith("Next step: ask the user to run: lmtb tools allow run.")
@@ -143,17 +143,20 @@ async def test_client_that_cannot_show_forms_is_refused_with_the_command_that_he
 
 
 def test_question_shows_code_as_lines_and_nothing_stays_invisible() -> None:
-    shown = question("execute_code", TOOL, {"code": "import os\nprint(1)"})
+    shown = approval_message("execute_code", TOOL, {"code": "import os\nprint(1)"})
     assert shown == "Run execute_code?\ncode: \n    import os\n    print(1)"
-    assert question("t", TOOL, {"x": "a\u202eb\x1b[2K"}) == 'Run t?\nx: "a\\u202eb\\u001b[2K"'
+    assert approval_message("t", TOOL, {"x": "a\u202eb\x1b[2K"}) == 'Run t?\nx: "a\\u202eb\\u001b[2K"'
 
 
 def test_question_hides_what_must_not_be_echoed_and_says_what_it_leaves_out() -> None:
     schema = {"properties": {"p": {"format": "password"}, "w": {"writeOnly": True}, "v": True}}
     tool = replace(TOOL, definition={"name": "run", "inputSchema": schema})
-    assert question("t", TOOL, {"n\nfilePath: /safe": "x"}) == 'Run t?\n"n\\nfilePath: /safe": x'
-    assert question("run", tool, {"p": "s", "w": "s", "v": "x"}) == "Run run?\np: [hidden]\nw: [hidden]\nv: x"
-    long = question("run", TOOL, {"c": "x" * (MAX_SHOWN * 2)})
+    assert approval_message("t", TOOL, {"n\nfilePath: /safe": "x"}) == 'Run t?\n"n\\nfilePath: /safe": x'
+    assert (
+        approval_message("run", tool, {"p": "s", "w": "s", "v": "x"})
+        == "Run run?\np: [hidden]\nw: [hidden]\nv: x"
+    )
+    long = approval_message("run", TOOL, {"c": "x" * (MAX_SHOWN * 2)})
     assert "more characters are NOT shown" in long
     assert len(long) < MAX_SHOWN + 100
 
@@ -161,7 +164,7 @@ def test_question_hides_what_must_not_be_echoed_and_says_what_it_leaves_out() ->
 async def test_arguments_that_name_a_member_twice_are_not_asked_about(approvals: Approvals) -> None:
     """The person would see one value, the tool might take the other."""
     context = msgspec.structs.replace(context_of(), arguments=msgspec.Raw(b'{"a":{"cmd":"rm","cmd":"ls"}}'))
-    assert isinstance(await decide(approvals, context, arguments={"a": {"cmd": "ls"}}), BadAnswer)
+    assert isinstance(await decide(approvals, context, arguments={"a": {"cmd": "ls"}}), InvalidAnswer)
 
 
 # answers ----------------------------------------------------------------------------------------------------
@@ -174,7 +177,7 @@ async def test_yes_runs_the_call_once_without_our_answer_in_it(approvals: Approv
     assert isinstance(decision, Admitted), "the order of members is no difference"
     assert set(decision.context.params) == {"_meta"}
     again = await decide(approvals, context)
-    assert isinstance(again, BadAnswer)
+    assert isinstance(again, InvalidAnswer)
     assert "used before" in again.message
 
 
@@ -198,7 +201,7 @@ async def test_anything_but_yes_is_no(approvals: Approvals, answer: Any) -> None
     assert isinstance(decision, Refusal)
     assert decision.reason.code == 47121
     assert decision.message == "User denied execution of run"
-    assert isinstance(await decide(approvals, context_of(state=state, answer=YES)), BadAnswer)
+    assert isinstance(await decide(approvals, context_of(state=state, answer=YES)), InvalidAnswer)
 
 
 async def test_without_an_answer_the_question_is_asked_again(approvals: Approvals) -> None:
@@ -224,7 +227,7 @@ async def test_an_approval_is_for_this_call_only_and_for_ten_minutes(
     state = await asked(approvals)
     caller = changed.pop("caller", "")
     context = context_of(changed.get("arguments", ARGUMENTS), state, YES, caller=caller)
-    assert isinstance(await decide(approvals, context, **changed), BadAnswer)
+    assert isinstance(await decide(approvals, context, **changed), InvalidAnswer)
     just_in_time = await decide(approvals, context_of(state=state, answer=YES), now=NOW + 599)
     assert isinstance(just_in_time, Admitted), "a try that does not fit does not use it up"
 
@@ -246,9 +249,9 @@ async def test_no_change_of_a_state_is_accepted(approvals: Approvals) -> None:
         "",
     ]
     for one in forged:
-        assert isinstance(await decide(approvals, context_of(state=one, answer=YES)), BadAnswer), one
+        assert isinstance(await decide(approvals, context_of(state=one, answer=YES)), InvalidAnswer), one
     not_text = msgspec.structs.replace(context_of(answer=YES), params={"requestState": msgspec.Raw(b"5")})
-    assert isinstance(await decide(approvals, not_text), BadAnswer)
+    assert isinstance(await decide(approvals, not_text), InvalidAnswer)
 
 
 async def test_of_many_answers_at_once_one_runs(approvals: Approvals) -> None:
@@ -262,9 +265,9 @@ async def test_a_restart_between_question_and_answer_changes_nothing(tmp_path: P
     runs = [Approvals(RequestStates("w", tmp_path)) for _ in range(3)]
     context = context_of(state=await asked(runs[0]), answer=YES)
     assert isinstance(await decide(runs[1], context), Admitted)
-    assert isinstance(await decide(runs[2], context), BadAnswer), "and it still counts once"
+    assert isinstance(await decide(runs[2], context), InvalidAnswer), "and it still counts once"
     other = Approvals(RequestStates("another", tmp_path))
-    assert isinstance(await decide(other, context_of(state=await asked(runs[0]), answer=YES)), BadAnswer)
+    assert isinstance(await decide(other, context_of(state=await asked(runs[0]), answer=YES)), InvalidAnswer)
 
 
 async def test_used_states_are_forgotten_when_they_expire_and_files_are_private(tmp_path: Path) -> None:
@@ -282,7 +285,7 @@ async def test_without_a_disk_one_run_still_asks_and_counts_once(tmp_path: Path)
     approvals = Approvals(RequestStates("w", tmp_path))
     context = context_of(state=await asked(approvals), answer=YES)
     assert isinstance(await decide(approvals, context), Admitted)
-    assert isinstance(await decide(approvals, context), BadAnswer)
+    assert isinstance(await decide(approvals, context), InvalidAnswer)
 
 
 async def test_a_decision_for_good_between_question_and_answer_counts(approvals: Approvals) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 from protocol import jsonrpc
 from protocol.errors import Refusal
 from support.servers.tool_source import PlayedSource
-from workspace_server.calls.gates.approvals import Admitted, Approvals, BadAnswer, Question
-from workspace_server.calls.gates.gate import Guard
+from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, Approvals, InvalidAnswer
+from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.calls.request_state import RequestStates
-from workspace_server.catalog.registry import Offered
+from workspace_server.catalog.registry import OfferedTool
 from workspace_server.config.model import Configuration
 from workspace_server.source import CallContext, Tool
 
@@ -23,10 +23,10 @@ async def test_a_call_that_must_wait_uses_up_no_approval_and_a_question_counts_a
     tmp_path: Path,
 ) -> None:
     tool = Tool("run", {"name": "run", "inputSchema": {"type": "object"}}, asks=True, rated=True)
-    offered = Offered("run", tool, PlayedSource([tool]), tool.definition)
+    offered = OfferedTool("run", tool, PlayedSource([tool]), tool.definition)
     now = [0.0]
     approvals = Approvals(RequestStates("w", tmp_path))
-    guard = Guard(approvals, RateLimiter(per_s=1, burst=1), now=lambda: now[0], wall=lambda: 1e9)
+    guard = CallGate(approvals, RateLimiter(per_s=1, burst=1), now=lambda: now[0], wall=lambda: 1e9)
 
     async def admit(state: str | None = None) -> Any:
         params = (
@@ -36,8 +36,8 @@ async def test_a_call_that_must_wait_uses_up_no_approval_and_a_question_counts_a
         return await guard.admit(offered, {}, context, Configuration())
 
     first, second = await admit(), await admit()
-    assert isinstance(first, Question)
-    assert isinstance(second, Question)
+    assert isinstance(first, ApprovalRequest)
+    assert isinstance(second, ApprovalRequest)
     assert isinstance(await admit(first.result["requestState"]), Admitted)
     refused = await admit(second.result["requestState"])
     assert isinstance(refused, Refusal)
@@ -45,4 +45,4 @@ async def test_a_call_that_must_wait_uses_up_no_approval_and_a_question_counts_a
     now[0] = 1.0
     assert isinstance(await admit(second.result["requestState"]), Admitted)
     now[0] = 2.0
-    assert isinstance(await admit(second.result["requestState"]), BadAnswer)
+    assert isinstance(await admit(second.result["requestState"]), InvalidAnswer)

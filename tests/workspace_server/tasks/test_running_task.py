@@ -11,7 +11,7 @@ import pytest
 
 from protocol import jsonrpc, names, tasks
 from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
-from workspace_server.tasks.running import Running, Work
+from workspace_server.tasks.running_task import RunningTask, Work
 
 CAPABLE: dict[str, Any] = {"elicitation": {}, "extensions": {tasks.EXTENSION: {}, "other": {}}}
 QUESTION = msgspec.Raw(b'{"message":"name?","requestedSchema":{"type":"object"}}')
@@ -38,16 +38,16 @@ class Client:
         )
 
 
-def running(context: CallContext, work: Work | None = None) -> tuple[Running, list[str]]:
+def running(context: CallContext, work: Work | None = None) -> tuple[RunningTask, list[str]]:
     """A call, and what was told to be new about it."""
     news: list[str] = []
-    one = Running(context, lambda: news.append(one.status))
+    one = RunningTask(context, lambda: news.append(one.status))
     if work is not None:
         one.work = asyncio.ensure_future(work(one.context))
     return one, news
 
 
-def become_task(one: Running) -> None:
+def become_task(one: RunningTask) -> None:
     with one.becoming_task() as become:
         become()
 
@@ -219,7 +219,7 @@ async def test_source_that_asks_with_its_result_is_called_again_with_all_answers
 
 
 async def test_source_that_never_has_enough_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("workspace_server.tasks.running.PAUSE_S", 0)
+    monkeypatch.setattr("workspace_server.tasks.running_task.PAUSE_S", 0)
 
     async def work(context: CallContext) -> CallOutcome:
         return jsonrpc.raw({"resultType": "input_required", "requestState": "again"})

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from protocol import jsonrpc
-from workspace_server.tool_search.execute import (
+from workspace_server.tool_search.execute_tool import (
     Misfit,
     NoName,
     Problem,

@@ -12,7 +12,7 @@ from protocol import jsonrpc, tasks
 MAX_REMEMBERED: Final = 1024
 
 
-class ForeignTasks:
+class SourceTasks:
     """The last `MAX_REMEMBERED` tasks of sources."""
 
     def __init__(self) -> None:

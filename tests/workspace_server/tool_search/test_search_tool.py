@@ -12,8 +12,8 @@ import pytest
 
 from workspace_server.source import ToolResult
 from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
-from workspace_server.tool_search.nested import Hit
-from workspace_server.tool_search.tool import Searchable, SearchTool
+from workspace_server.tool_search.hits import Hit
+from workspace_server.tool_search.search_tool import Searchable, SearchTool
 
 SCHEMA = {"type": "object", "properties": {"to": {"type": "string", "pattern": "a\u200db"}}}
 

@@ -6,11 +6,11 @@ import asyncio
 import socket
 from itertools import count
 
-from workspace_server.methods.loop_turn import ThisTurn
+from workspace_server.methods.loop_cache import LoopIterationCache
 
 
 async def test_it_is_asked_once_in_a_turn_and_again_in_the_next() -> None:
-    turn = ThisTurn(count().__next__)
+    turn = LoopIterationCache(count().__next__)
     assert [turn.get(), turn.get()] == [0, 0]
     await asyncio.sleep(0)
     assert [turn.get(), turn.get()] == [1, 1]
@@ -33,7 +33,7 @@ def test_nobody_gets_what_was_found_before_they_asked() -> None:
 async def _asked_again_and_again() -> None:
     world = 0
     loop = asyncio.get_running_loop()
-    turn = ThisTurn(lambda: world)
+    turn = LoopIterationCache(lambda: world)
     ends = [socket.socketpair() for _ in range(4)]
     seen: list[tuple[int, int]] = []
     done = loop.create_future()

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class ThisTurn(Generic[T]):
+class LoopIterationCache(Generic[T]):
     """Asks once in a turn. For what is called by the loop when something was read, and not from tasks.
 
     Args:

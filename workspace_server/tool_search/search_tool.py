@@ -15,8 +15,8 @@ from protocol import jsonrpc
 from workspace_server.source import ToolResult
 from workspace_server.tool_search import definitions
 from workspace_server.tool_search.definitions import DEFAULT_RESULTS, MAX_RESULTS
+from workspace_server.tool_search.hits import Found, Hit, merge
 from workspace_server.tool_search.index import Index, Searchable
-from workspace_server.tool_search.nested import Found, Hit, merge
 from workspace_server.tool_search.scoring import Query, read_query
 
 __all__ = ["SearchTool", "Searchable"]

@@ -38,7 +38,7 @@ class _Question:
     answer: asyncio.Future[msgspec.Raw]
 
 
-class Running:
+class RunningTask:
     """One call at work.
 
     Args:

@@ -17,16 +17,16 @@ from protocol.inbound import Rejection
 from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call
 from workspace_server.calls.outcomes import Note
-from workspace_server.calls.request import OWN_CLIENT
+from workspace_server.calls.request import INTERNAL_CLIENT
 from workspace_server.calls.suspended_calls import URL_REQUIRED
-from workspace_server.catalog.registry import Offered
+from workspace_server.catalog.registry import OfferedTool
 from workspace_server.source import CallContext, CallOutcome
 from workspace_server.tasks.record import Ending
-from workspace_server.tasks.running import Work
+from workspace_server.tasks.running_task import Work
 from workspace_server.tasks.tasks import Job, Tasks
 
 
-def missing(call: Call, offered: Offered) -> Rejection | None:
+def missing(call: Call, offered: OfferedTool) -> Rejection | None:
     """The answer to a client without tasks, for a tool that has no other way; None where all is well.
 
     Programs of our own wait as long as it takes.
@@ -34,18 +34,18 @@ def missing(call: Call, offered: Offered) -> Rejection | None:
     if offered.tool.task != "required" or call.within is not None:
         return None
     context = call.context()
-    if context.client == OWN_CLIENT or _knows_tasks(context):
+    if context.client == INTERNAL_CLIENT or _knows_tasks(context):
         return None
     return tasks.missing(call.asked.request.id, offered.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Deferral:
+class TaskCreation:
     """The work of one call that may become a task. `note` hears of a third party that breaks its promise."""
 
     tasks: Tasks
     call: Call
-    offered: Offered
+    offered: OfferedTool
     note: Note
     work: Work
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from workspace_server.tool_search.nested import Hit, merge, read_hits
+from workspace_server.tool_search.hits import Hit, merge, read_hits
 
 SCHEMA = {"type": "object", "properties": {}}
 

@@ -15,10 +15,10 @@ from manager.admin.measures import Measures
 from manager.admin.status import Status
 from manager.answers.catalog import Catalog
 from manager.answers.dispatch import Dispatch
-from manager.answers.greeting import Greetings
 from manager.answers.handshake import Handshakes
 from manager.answers.lists import Lists
-from manager.answers.roots import Roots
+from manager.answers.roots import RootsRequests
+from manager.answers.server_discover import ServerDiscover
 from manager.endpoints.mcp import McpRoutes, OwnTask
 from manager.endpoints.session_requests import LegacyEndpoint
 from manager.endpoints.stateless import ModernEndpoint
@@ -28,8 +28,8 @@ from manager.http.stream_endings import Endings
 from manager.paths import Paths
 from manager.routing.state.clients import Clients
 from manager.sessions.preferences import Preferences
-from manager.sessions.session_manager import Keeper
-from manager.sessions.upstream_subscriptions import Listening
+from manager.sessions.session_manager import SessionManager
+from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.settings import Settings
 from manager.store import Store
 from manager.supervision.dependencies import Surroundings
@@ -47,8 +47,8 @@ class Parts:
     externals: ExternalServers
     templates: Templates
     workspaces: Workspaces
-    keeper: Keeper
-    listening: Listening
+    session_manager: SessionManager
+    upstream_subscriptions: UpstreamSubscriptions
     routes: McpRoutes
     control: ControlPlane
     status: Status
@@ -82,20 +82,20 @@ def assemble(
     examiner = FolderExaminer()
     externals = ExternalServers(around, examiner)
     workspaces = Workspaces(around, examiner, externals, home=_home(), windows=sys.platform == "win32")
-    keeper = Keeper(settings, store)
+    session_manager = SessionManager(settings, store)
     forwarder = Forwarder(workspaces, settings)
     catalog = Catalog(forwarder, settings)
-    handshakes = Handshakes(workspaces, catalog, keeper, around)
-    roots = Roots(os.urandom(32), time.time)
+    handshakes = Handshakes(workspaces, catalog, session_manager, around)
+    roots = RootsRequests(os.urandom(32), time.time)
     dispatch = Dispatch(workspaces, forwarder, Lists(forwarder, catalog, settings), handshakes, roots)
-    greetings = Greetings(workspaces, catalog)
+    server_discover = ServerDiscover(workspaces, catalog)
     clients = Clients()
-    listening = Listening(keeper.notifier, workspaces, externals)
-    preferences = Preferences(keeper, workspaces, listening)
+    upstream_subscriptions = UpstreamSubscriptions(session_manager.notifier, workspaces, externals)
+    preferences = Preferences(session_manager, workspaces, upstream_subscriptions)
     routes = McpRoutes(
         dispatch,
-        LegacyEndpoint(keeper, dispatch, greetings, preferences, settings),
-        ModernEndpoint(dispatch, greetings, streams_end),
+        LegacyEndpoint(session_manager, dispatch, server_discover, preferences, settings),
+        ModernEndpoint(dispatch, server_discover, streams_end),
         settings,
         own_task=own_task,
         clients=clients,
@@ -105,12 +105,12 @@ def assemble(
         externals,
         templates,
         workspaces,
-        keeper,
-        listening,
+        session_manager,
+        upstream_subscriptions,
         routes,
         ControlPlane(port, workspaces, externals, stop, os.environ.get("PATH")),
-        Status(workspaces, externals, keeper, clients, store, address),
-        Measures(workspaces, keeper),
+        Status(workspaces, externals, session_manager, clients, store, address),
+        Measures(workspaces, session_manager),
     )
 
 

@@ -35,7 +35,7 @@ from manager.paths import Paths, UnsafePathError, make_private
 from manager.peer import peer_uid
 from manager.port import PortTaken, bind_fixed, private_socket
 from manager.routing.request_heads.admission import AdmissionRules
-from manager.sessions.session_manager import Keeper
+from manager.sessions.session_manager import SessionManager
 from manager.settings import Settings
 from manager.supervision.workspaces import Workspaces
 
@@ -171,10 +171,10 @@ class Daemon:
         servers, runner = await self._open_port(parts, shown, listener, port)
         self._handle_signals()
         self.own(parts.externals.run(), "external servers")
-        self.own(parts.listening.run(), "listening")
+        self.own(parts.upstream_subscriptions.run(), "upstream subscriptions")
         self.own(parts.templates.run(), "template")
         self.own(parts.measures.run(), "measures")
-        self.own(self._keep_house(parts.keeper, parts.workspaces), "housekeeping")
+        self.own(self._keep_house(parts.session_manager, parts.workspaces), "housekeeping")
         self._log.info("ready", address=address, pid=os.getpid(), version=__version__)
         systemd.notify(READY=1, STATUS=f"serving {address}")
         if self._on_ready is not None:
@@ -192,8 +192,8 @@ class Daemon:
         stack.push_async_callback(self._cancel_tasks)
         stack.push_async_callback(parts.externals.close)
         await parts.workspaces.restore(loaded)
-        parts.keeper.restore(loaded.sessions)
-        stack.push_async_callback(parts.keeper.flush)
+        parts.session_manager.restore(loaded.sessions)
+        stack.push_async_callback(parts.session_manager.flush)
 
     async def _open_control(self, parts: Parts, shown: Show, stack: contextlib.AsyncExitStack) -> None:
         if sys.platform == "win32":
@@ -261,14 +261,16 @@ class Daemon:
             with contextlib.suppress(NotImplementedError):  # not on every platform's loop
                 loop.add_signal_handler(number, self.ask_to_stop, number.name)
 
-    async def _keep_house(self, keeper: Keeper, workspaces: Workspaces) -> None:
+    async def _keep_house(self, session_manager: SessionManager, workspaces: Workspaces) -> None:
         idle_s = self._settings.workspace_idle_s
         pause = min(HOUSEKEEPING_S, systemd.watchdog_interval() or HOUSEKEEPING_S)
         while True:
             systemd.notify(WATCHDOG=1)
-            await keeper.housekeep()
-            await workspaces.stop_idle(keeper.active_workspaces(idle_s))
-            keeper.notifier.incomplete_no_more({one.id for one in workspaces if one.supervisor.is_serving})
+            await session_manager.housekeep()
+            await workspaces.stop_idle(session_manager.active_workspaces(idle_s))
+            session_manager.notifier.incomplete_no_more(
+                {one.id for one in workspaces if one.supervisor.is_serving}
+            )
             await asyncio.sleep(pause)
 
     # -- release ------------------------------------------------------------------------------------------
@@ -277,16 +279,16 @@ class Daemon:
         """Stop in order; what cannot finish ends with an answer, because its server ends first."""
         parts.status.is_draining = True
         systemd.notify(STOPPING=1)
-        await self._drain(parts.routes, parts.keeper)
+        await self._drain(parts.routes, parts.session_manager)
         await parts.externals.close()
         await parts.workspaces.close(keep=self._keep_servers)
         await parts.routes.settled(FLUSH_ANSWERS_S)
 
-    async def _drain(self, routes: McpRoutes, keeper: Keeper) -> None:
+    async def _drain(self, routes: McpRoutes, session_manager: SessionManager) -> None:
         """Refuse what is new, end the streams, wait for calls in flight unless the stop is forced."""
         routes.is_draining = True
-        keeper.streams.close_all()
-        keeper.abandon_questions()
+        session_manager.streams.close_all()
+        session_manager.abandon_pending_requests()
         self._streams_end.end_all()
         settled = self.own(routes.settled(self._settings.drain_s), "calls in flight")
         forced = self.own(self._stop_forced.wait(), "forced stop")

@@ -17,7 +17,7 @@ import msgspec
 
 from manager import __version__
 from manager.routing.state.timings import Histogram
-from manager.sessions.session_manager import Keeper
+from manager.sessions.session_manager import SessionManager
 from manager.supervision.workspaces import Workspace, Workspaces
 
 MAX_WORKSPACES: Final = 50
@@ -62,9 +62,9 @@ Take = Callable[[], Measured]
 class Measures:
     """Takes them, and looks once a second how late the loop is."""
 
-    def __init__(self, workspaces: Workspaces, keeper: Keeper) -> None:
+    def __init__(self, workspaces: Workspaces, session_manager: SessionManager) -> None:
         self._workspaces = workspaces
-        self._keeper = keeper
+        self._session_manager = session_manager
         self._loop_lag = Histogram()
 
     def taken(self) -> Measured:
@@ -74,8 +74,8 @@ class Measures:
             __version__,
             tuple(_of(one) for one in told),
             len(self._workspaces) - len(told),
-            len(self._keeper.sessions),
-            len(self._keeper.streams),
+            len(self._session_manager.sessions),
+            len(self._session_manager.streams),
             self._loop_lag.copy(),
         )
 

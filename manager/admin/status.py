@@ -19,7 +19,7 @@ from manager.routing.state.registrations import Registration
 from manager.routing.state.session_table import Session
 from manager.routing.state.timings import Percentiles, percentiles, summed
 from manager.routing.workspace.workspace_id import workspace_id
-from manager.sessions.session_manager import Keeper
+from manager.sessions.session_manager import SessionManager
 from manager.store import Store
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.process import tail
@@ -35,14 +35,14 @@ class Status:
         self,
         workspaces: Workspaces,
         externals: ExternalServers,
-        keeper: Keeper,
+        session_manager: SessionManager,
         clients: Clients,
         store: Store,
         address: str,
     ) -> None:
         self._workspaces = workspaces
         self._externals = externals
-        self._keeper = keeper
+        self._session_manager = session_manager
         self._clients = clients
         self._store = store
         self._address = address
@@ -71,9 +71,9 @@ class Status:
             "workspaces": len(self._workspaces),
             "workspaceDetails": [self._workspace(one) for one in self._workspaces],
             "figures": _figures(*(one.supervisor.figures for one in self._workspaces)),
-            "sessions": len(self._keeper.sessions),
-            "sessionDetails": [self._session(one, clock) for one in self._keeper.sessions],
-            "streams": len(self._keeper.streams),
+            "sessions": len(self._session_manager.sessions),
+            "sessionDetails": [self._session(one, clock) for one in self._session_manager.sessions],
+            "streams": len(self._session_manager.streams),
             "clients": [_client(one, requests, clock) for one, requests in self._clients],
             "reservations": [
                 {

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from manager.answers.outgoing import own_request
+from manager.answers.upstream_request import manager_request
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload as found
@@ -65,8 +65,8 @@ class Catalog:
         params: Mapping[str, Any],
         on_behalf: Sequence[tuple[bytes, bytes]] = (),
     ) -> Mapping[str, msgspec.Raw] | Failure:
-        """One request as `own_request` makes it: the members of its result, or why there is none."""
-        request = own_request(method, params, f"manager-{next(self._ids)}", on_behalf)
+        """One request as `manager_request` makes it: the members of its result, or why there is none."""
+        request = manager_request(method, params, f"manager-{next(self._ids)}", on_behalf)
         answer = await self._forwarder.send(workspace, request)
         body = answer if isinstance(answer, Refusal) else await response_of(answer, self._limit)
         if isinstance(body, Refusal):

@@ -20,7 +20,7 @@ def _info(name: str | None, version: str | None) -> bytes:
     return jsonrpc.dumps({"name": name, "version": version})
 
 
-def sighting(exchange: Exchange, now: float) -> tuple[Client, Seen]:
+def client_record(exchange: Exchange, now: float) -> tuple[Client, Seen]:
     """The row of the table of clients, and the request, at monotonic time `now`."""
     session = exchange.session
     if session is None:

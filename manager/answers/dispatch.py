@@ -19,9 +19,9 @@ from manager.answers.call_tool import unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
 from manager.answers.handshake import Handshakes
 from manager.answers.lists import LIST_METHODS, Lists, own_list, read_own
-from manager.answers.locate import locate, located_now, not_set
-from manager.answers.outgoing import cancelled, outgoing
-from manager.answers.roots import Roots
+from manager.answers.roots import RootsRequests
+from manager.answers.upstream_request import cancelled_notification, upstream_request
+from manager.answers.workspace_lookup import look_up_cached, look_up_workspace, workspace_not_set
 from manager.forwarding.answer import Answer
 from manager.forwarding.forward import Forwarder, Underway
 from manager.supervision.workspaces import Workspace, Workspaces
@@ -51,7 +51,7 @@ class Dispatch:
         forwarder: Forwarder,
         lists: Lists,
         handshakes: Handshakes,
-        roots: Roots,
+        roots: RootsRequests,
     ) -> None:
         self.workspaces = workspaces
         self.forwarder = forwarder
@@ -71,7 +71,7 @@ class Dispatch:
             return await self._call_tool(exchange)
         if exchange.message.method in TASK_METHODS:
             return await self._about_task(exchange)
-        located = await locate(self.workspaces, exchange.claims)
+        located = await look_up_workspace(self.workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
         exchange.decided(located)
@@ -92,7 +92,7 @@ class Dispatch:
         call = unwrap(exchange)
         if isinstance(call, Refusal):
             return result_format.refuse(exchange, call)
-        located = await locate(self.workspaces, call.claims)
+        located = await look_up_workspace(self.workspaces, call.claims)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
         exchange.decided(located)
@@ -104,7 +104,9 @@ class Dispatch:
         """Tasks of 2026-07-28 only: those of older revisions were something else."""
         if not exchange.is_modern:
             return result_format.method_not_found(exchange)
-        located = tasks.owner(exchange, self.workspaces) or await locate(self.workspaces, exchange.claims)
+        located = tasks.owner(exchange, self.workspaces) or await look_up_workspace(
+            self.workspaces, exchange.claims
+        )
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
         exchange.decided(located)
@@ -130,14 +132,16 @@ class Dispatch:
         elif exchange.is_modern and method not in KNOWN_METHODS:
             return result_format.method_not_found(exchange)
         else:
-            reply = self._roots.question(exchange) or result_format.refuse(exchange, not_set(located))
+            reply = self._roots.question(exchange) or result_format.refuse(
+                exchange, workspace_not_set(located)
+            )
         return replace(reply, lacks_workspace=True)
 
     async def forward(
         self, exchange: Exchange, located: Located, params: dict[str, msgspec.Raw] | None = None
     ) -> Reply:
         """Send the request to its workspace, with other parameters where a call was unwrapped."""
-        answer = await self.forwarder.send(located.workspace, outgoing(exchange, params))
+        answer = await self.forwarder.send(located.workspace, upstream_request(exchange, params))
         return self._relayed(exchange, located, answer, params)
 
     def forward_now(self, exchange: Exchange) -> Sent | None:
@@ -151,11 +155,11 @@ class Dispatch:
             return None
         if exchange.is_tool_call and inbound.name in names.MANAGER_TOOL_NAMES:
             return None
-        located = located_now(self.workspaces, exchange.claims)
+        located = look_up_cached(self.workspaces, exchange.claims)
         if located is None:
             return None
         exchange.decided(located)
-        underway = self.forwarder.send_now(located.workspace, outgoing(exchange))
+        underway = self.forwarder.send_now(located.workspace, upstream_request(exchange))
         return None if underway is None else Sent(located, underway)
 
     async def arrival(self, exchange: Exchange, sent: Sent) -> Reply:
@@ -184,12 +188,12 @@ class Dispatch:
         more: Mapping[str, msgspec.Raw],
     ) -> Answer | Refusal:
         exchange.begun = time.monotonic()  # until now the client was asked
-        return await self.forwarder.send(workspace, outgoing(exchange, {**params, **more}))
+        return await self.forwarder.send(workspace, upstream_request(exchange, {**params, **more}))
 
     async def _give_up(self, workspace: Workspace, state: msgspec.Raw) -> None:
         """Nothing is started for it: a server that is gone holds no call open."""
         if workspace.supervisor.is_serving:
-            answer = await self.forwarder.send(workspace, cancelled(state))
+            answer = await self.forwarder.send(workspace, cancelled_notification(state))
             if not isinstance(answer, Refusal):
                 await answer.aclose("ok")
 

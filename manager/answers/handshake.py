@@ -18,7 +18,7 @@ from manager.answers import result_format
 from manager.answers.catalog import Catalog
 from manager.answers.exchange import Events, Exchange, Located, Reply
 from manager.answers.lists import fingerprint
-from manager.answers.locate import conflicting
+from manager.answers.workspace_lookup import conflicting
 from manager.log import logger, short
 from manager.routing.discovery import handshake_result as wording
 from manager.routing.discovery.payload import Entry
@@ -65,11 +65,11 @@ class Handshakes:
     """Performs handshakes of both eras."""
 
     def __init__(
-        self, workspaces: Workspaces, catalog: Catalog, keeper: Sessionkeeper, around: Surroundings
+        self, workspaces: Workspaces, catalog: Catalog, session_manager: Sessionkeeper, around: Surroundings
     ) -> None:
         self._workspaces = workspaces
         self._catalog = catalog
-        self._keeper = keeper
+        self._session_manager = session_manager
         self._around = around
 
     async def answer(self, exchange: Exchange, cwd: object, *, bare: bool = False) -> Reply:
@@ -113,7 +113,7 @@ class Handshakes:
     async def _in_turn(self, exchange: Exchange, cwd: object) -> Success | Refusal:
         if exchange.session is None:
             return await self._perform(exchange, cwd)
-        async with self._keeper.handshake_lock(exchange.session):
+        async with self._session_manager.handshake_lock(exchange.session):
             return await self._perform(exchange, cwd)
 
     async def _perform(self, exchange: Exchange, cwd: object) -> Success | Refusal:
@@ -126,7 +126,7 @@ class Handshakes:
         folder = await self._workspaces.real_folder(cwd) or workspace.root
         exchange.decided(Located(workspace, Source.ARGUMENT))
         if exchange.session is not None:
-            await self._keeper.bind(exchange.session, workspace.id, folder)
+            await self._session_manager.bind(exchange.session, workspace.id, folder)
         discovery, entries = await self._catalog.discovery(workspace, instance)
         logger().info(
             "handshake.ok",
@@ -207,13 +207,13 @@ class Handshakes:
         if (session.shown or fingerprint([])) == now_shown:
             return
         hold = self._around.settings.announce_hold_s
-        self._keeper.expect_listing(session)
-        if self._keeper.announce(session):
-            await self._keeper.relisted(session, hold)
+        self._session_manager.expect_listing(session)
+        if self._session_manager.announce(session):
+            await self._session_manager.relisted(session, hold)
         elif exchange.accepts_events:
             for method in names.LISTS_CHANGED:
                 yield jsonrpc.notification(method)
-            await self._keeper.relisted(session, hold)
+            await self._session_manager.relisted(session, hold)
         else:
             session.unannounced = True
 

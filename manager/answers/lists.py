@@ -15,7 +15,7 @@ import msgspec
 from manager.answers import result_format
 from manager.answers.catalog import Catalog
 from manager.answers.exchange import Exchange, Located, Plain
-from manager.answers.outgoing import outgoing
+from manager.answers.upstream_request import upstream_request
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload as found
@@ -67,7 +67,7 @@ class Lists:
 
     async def merged(self, exchange: Exchange, located: Located) -> Plain:
         """The manager's entries first, then the workspace's in its order."""
-        answer = await self._forwarder.send(located.workspace, outgoing(exchange))
+        answer = await self._forwarder.send(located.workspace, upstream_request(exchange))
         body = answer if isinstance(answer, Refusal) else await response_of(answer, self._limit)
         if isinstance(body, Refusal):
             return self._without_workspace(exchange, located, body.message)

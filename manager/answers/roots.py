@@ -3,7 +3,7 @@
 A stateless client is asked with the answer itself: `input_required`, and it repeats its call with its roots
 and a signed state that says what was asked. Only `tools/call` is asked about so: lists must not differ.
 How a client with a session is asked is `sessions/roots.py`. Which workspace the roots mean is decided in
-`locate.py`.
+`workspace_lookup.py`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def declares_roots(capabilities: bytes | msgspec.Raw) -> bool:
     return "roots" in jsonrpc.members_of(capabilities)
 
 
-class Roots:
+class RootsRequests:
     """Asks stateless clients.
 
     Args:

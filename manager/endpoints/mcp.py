@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final
 
-from manager.answers.client_record import sighting
+from manager.answers.client_record import client_record
 from manager.answers.dispatch import Dispatch, Sent, unknown_workspace
 from manager.answers.exchange import AnyReply, Exchange
 from manager.answers.new_exchange import exchange_of
@@ -68,7 +68,7 @@ class McpRoutes:
         self.fast = FastPath(
             self,
             workspaces=dispatch.workspaces,
-            sessions=legacy.keeper.sessions,
+            sessions=legacy.session_manager.sessions,
             clients=clients,
             forwarder=dispatch.forwarder,
             settings=settings,
@@ -217,7 +217,7 @@ class McpRoutes:
 
     def _note(self, exchange: Exchange, came: float) -> None:
         exchange.begun = came
-        client, exchange.seen = sighting(exchange, came)
+        client, exchange.seen = client_record(exchange, came)
         self._clients.note(client, exchange.seen)
 
     # -- the ways to an answer ----------------------------------------------------------------------------
@@ -280,7 +280,7 @@ class McpRoutes:
         return task
 
     def _writer(self, http_request: HttpRequest, exchange: Exchange) -> Writer:
-        streams = None if exchange.is_modern else self._legacy.keeper.streams
+        streams = None if exchange.is_modern else self._legacy.session_manager.streams
         return Writer(http_request, exchange, self.settings.response_limit, streams)
 
     async def _answer(self, http_request: HttpRequest, writer: Writer, make: Make) -> None:

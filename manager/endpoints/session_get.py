@@ -16,7 +16,7 @@ from manager.http.request import HttpRequest
 from manager.routing.state.session_table import Session
 from manager.sessions import event_ids
 from manager.sessions.event_ids import EventId
-from manager.sessions.session_manager import Keeper
+from manager.sessions.session_manager import SessionManager
 from manager.sessions.stream import Stream, lost_answer
 from protocol import headers, sse
 
@@ -27,11 +27,11 @@ _LOST: Final = "the connection broke, and the answer is not here any more"
 class _Listener(EventResponse):
     """The connection of a session's standing stream. No task waits for it: what happens to it comes here."""
 
-    __slots__ = ("_keeper", "_session")
+    __slots__ = ("_session", "_session_manager")
 
-    def __init__(self, http_request: HttpRequest, keeper: Keeper, session: Session) -> None:
+    def __init__(self, http_request: HttpRequest, session_manager: SessionManager, session: Session) -> None:
         super().__init__(http_request)
-        self._keeper = keeper
+        self._session_manager = session_manager
         self._session = session
 
     def close(self) -> None:
@@ -42,10 +42,12 @@ class _Listener(EventResponse):
     def left(self) -> None:
         """Nothing can be written any more."""
         self.forget()
-        self._keeper.notifier.close_stream(self._session, self)
+        self._session_manager.notifier.close_stream(self._session, self)
 
 
-async def serve(http_request: HttpRequest, keeper: Keeper, session: Session, heard: str | None) -> None:
+async def serve(
+    http_request: HttpRequest, session_manager: SessionManager, session: Session, heard: str | None
+) -> None:
     """Serve one GET: to its end, or until it is a standing stream.
 
     Args:
@@ -54,10 +56,10 @@ async def serve(http_request: HttpRequest, keeper: Keeper, session: Session, hea
     said = http_request.metadata.fields.get(headers.LAST_EVENT_ID)
     last = None if said is None else event_ids.parse(said)
     if last is None or last.is_standing:
-        _stand(http_request, keeper, session, heard, last, is_again=said is not None)
+        _stand(http_request, session_manager, session, heard, last, is_again=said is not None)
         return
     out = EventResponse(http_request)
-    stream = keeper.streams.answering(session, last)
+    stream = session_manager.streams.request_stream(session, last)
     if stream is not None:
         await _resume(http_request, out, stream, session, last)
     elif last.request is None:
@@ -71,21 +73,21 @@ async def serve(http_request: HttpRequest, keeper: Keeper, session: Session, hea
 
 def _stand(
     http_request: HttpRequest,
-    keeper: Keeper,
+    session_manager: SessionManager,
     session: Session,
     heard: str | None,
     last: EventId | None,
     *,
     is_again: bool,
 ) -> None:
-    out = _Listener(http_request, keeper, session)
-    after = keeper.streams.standing(session).followed(last)
-    standing = keeper.notifier.open_stream(session, out, heard, takes_over=after is not None)
+    out = _Listener(http_request, session_manager, session)
+    after = session_manager.streams.server_stream(session).followed(last)
+    standing = session_manager.notifier.open_stream(session, out, heard, takes_over=after is not None)
     if standing is None:
         http_request.respond(409, _CONFLICT)
         return
     if after is None and is_again:
-        keeper.notifier.missed_all(session)
+        session_manager.notifier.missed_all(session)
     try:
         out.open({headers.SESSION: session.id})
     except ConnectionError:

@@ -14,17 +14,17 @@ from typing import Final
 
 import msgspec
 
-from manager.answers import outgoing, result_format
+from manager.answers import result_format, upstream_request
 from manager.answers.dispatch import Dispatch, Sent
 from manager.answers.exchange import Events, Exchange, Plain, Relayed, Reply
-from manager.answers.greeting import Greetings, initialized
+from manager.answers.server_discover import ServerDiscover, initialize_result
 from manager.log import logger, short
 from manager.routing.state.session_table import Session, is_well_formed
-from manager.sessions.input_requests import Rounds
 from manager.sessions.preferences import METHODS as PREFERENCES
 from manager.sessions.preferences import Preferences
 from manager.sessions.roots import SessionRoots
-from manager.sessions.session_manager import Keeper
+from manager.sessions.round_trips import RoundTrips
+from manager.sessions.session_manager import SessionManager
 from manager.settings import Settings
 from protocol import headers, jsonrpc, names
 from protocol.errors import Reason, Refusal
@@ -66,17 +66,17 @@ class LegacyEndpoint:
 
     def __init__(
         self,
-        keeper: Keeper,
+        session_manager: SessionManager,
         dispatch: Dispatch,
-        greetings: Greetings,
+        server_discover: ServerDiscover,
         preferences: Preferences,
         settings: Settings,
     ) -> None:
-        self.keeper = keeper
+        self.session_manager = session_manager
         self._dispatch = dispatch
-        self._greetings = greetings
+        self._server_discover = server_discover
         self._preferences = preferences
-        self._roots = SessionRoots(keeper, settings.roots_wait_s)
+        self._roots = SessionRoots(session_manager, settings.roots_wait_s)
         self._limit = settings.response_limit
 
     # -- whose request it is ------------------------------------------------------------------------------
@@ -85,7 +85,7 @@ class LegacyEndpoint:
         """The session a header names."""
         if identity is None:
             return MISSING
-        return self.keeper.get(identity, uses=uses) or UNKNOWN
+        return self.session_manager.get(identity, uses=uses) or UNKNOWN
 
     async def session_for(self, inbound: Inbound, identity: str | None) -> Session | NoSession | Refusal:
         """The session of a request; a handshake recovers a lost one.
@@ -98,11 +98,11 @@ class LegacyEndpoint:
             return known
         own_id = identity if identity is not None and is_well_formed(identity) else None
         revision = inbound.revision if inbound.revision in LEGACY_REVISIONS else ASSUMED_LEGACY
-        session = await self.keeper.open(revision or ASSUMED_LEGACY, b"", b"{}", own_id)
+        session = await self.session_manager.open(revision or ASSUMED_LEGACY, b"", b"{}", own_id)
         if session is None:
             return too_many()
         logger().info("session.recover", session=short(session.id))
-        self.keeper.get(session.id)  # the handshake that brought it back is its first use
+        self.session_manager.get(session.id)  # the handshake that brought it back is its first use
         return session
 
     # -- requests -----------------------------------------------------------------------------------------
@@ -113,15 +113,15 @@ class LegacyEndpoint:
         requested = jsonrpc.text_of(params["protocolVersion"]) if "protocolVersion" in params else None
         client = params.get("clientInfo", msgspec.Raw(b"{}"))
         capabilities = jsonrpc.bytes_of(params.get("capabilities", msgspec.Raw(b"{}")))
-        mode = tuple(outgoing.mode_headers(exchange).items())
-        said = await self._greetings.said(exchange)
-        session = await self.keeper.open(negotiate(requested), client, capabilities, mode=mode)
+        mode = tuple(upstream_request.mode_headers(exchange).items())
+        said = await self._server_discover.said(exchange)
+        session = await self.session_manager.open(negotiate(requested), client, capabilities, mode=mode)
         if session is None:
             return result_format.refuse(exchange, too_many())
         exchange.session = session
         exchange.headers[headers.SESSION] = session.id
         if said is not None:
-            return Plain(jsonrpc.result(exchange.message.id, initialized(session.revision, said)))
+            return Plain(jsonrpc.result(exchange.message.id, initialize_result(session.revision, said)))
         value = {
             "protocolVersion": session.revision,
             "capabilities": _CAPABILITIES,
@@ -170,11 +170,11 @@ class LegacyEndpoint:
     def _translated(self, exchange: Exchange, session: Session, reply: Reply) -> Plain | Events:
         """The reply as this era knows it: questions in the middle, and a response in its words."""
         if exchange.message.method == names.TOOLS_LIST:
-            self.keeper.note_listed(session)
+            self.session_manager.note_listed(session)
         if not isinstance(reply, Relayed):
             return reply
-        questions = self.keeper.questions(session)
-        return Events(Rounds(exchange, questions, self._limit).messages(reply))
+        questions = self.session_manager.pending_requests(session)
+        return Events(RoundTrips(exchange, questions, self._limit).messages(reply))
 
     def heard(self, session: Session, message: Notification | Response) -> None:
         """Take what wants no answer: answers to questions of ours, cancellations, news of the client's roots.
@@ -182,7 +182,7 @@ class LegacyEndpoint:
         All are of this session only; anything else is dropped.
         """
         if isinstance(message, Response):
-            self.keeper.questions(session).settle(message)
+            self.session_manager.pending_requests(session).resolve(message)
         elif message.method == names.CANCELLED:
             self._cancel(session, message)
         elif message.method == names.ROOTS_CHANGED:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from manager.answers.exchange import Located
-from manager.answers.locate import locate
 from manager.answers.new_exchange import claims_of
+from manager.answers.workspace_lookup import look_up_workspace
 from manager.endpoints import session_get
 from manager.endpoints.session_requests import UNKNOWN, LegacyEndpoint, NoSession
 from manager.http.request import HttpRequest
@@ -45,7 +45,7 @@ class SessionRoutes:
         if not metadata.accepts_events:
             http_request.respond(406, b'{"error":"Not Acceptable: accept text/event-stream"}')
             return
-        located = await locate(self._workspaces, claims_of(metadata, session))
+        located = await look_up_workspace(self._workspaces, claims_of(metadata, session))
         heard = located.workspace.id if isinstance(located, Located) else None
         # asked last: nobody would end a stream that is opened behind the end of its session or of all streams
         if self._legacy.session(http_request.session) is not session:
@@ -54,7 +54,7 @@ class SessionRoutes:
             text = b'{"error":"the manager is stopping; connect again in a moment"}'
             http_request.respond(503, text, {"Retry-After": "1"})
         else:
-            await session_get.serve(http_request, self._legacy.keeper, session, heard)
+            await session_get.serve(http_request, self._legacy.session_manager, session, heard)
 
     async def delete(self, http_request: HttpRequest) -> None:
         """The end of a legacy session."""
@@ -66,5 +66,5 @@ class SessionRoutes:
         if isinstance(session, NoSession):
             http_request.respond(session.status, session.body(None))
             return
-        await self._legacy.keeper.end(session)
+        await self._legacy.session_manager.end(session)
         http_request.respond(200, jsonrpc.dumps({"ok": True, "deleted": True, "sessionId": session.id}))

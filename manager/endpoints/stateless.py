@@ -24,9 +24,9 @@ from manager.answers.exchange import (
     Relayed,
     Reply,
 )
-from manager.answers.greeting import Greetings
-from manager.answers.locate import locate
+from manager.answers.server_discover import ServerDiscover
 from manager.answers.tasks import undeclared
+from manager.answers.workspace_lookup import look_up_workspace
 from manager.http.stream_endings import Endings
 from protocol import jsonrpc, names, tasks
 from protocol.errors import Refusal
@@ -45,9 +45,9 @@ _KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged
 class ModernEndpoint:
     """The modern side of the MCP endpoint."""
 
-    def __init__(self, dispatch: Dispatch, greetings: Greetings, endings: Endings) -> None:
+    def __init__(self, dispatch: Dispatch, server_discover: ServerDiscover, endings: Endings) -> None:
         self._dispatch = dispatch
-        self._greetings = greetings
+        self._server_discover = server_discover
         self._endings = endings
 
     async def answer(self, exchange: Exchange) -> AnyReply:
@@ -63,7 +63,7 @@ class ModernEndpoint:
 
     async def _discover(self, exchange: Exchange) -> Reply:
         """What the workspace says of itself, else what we do: a probe must not fail, nor wait long."""
-        said = await self._greetings.said(exchange)
+        said = await self._server_discover.said(exchange)
         if said is not None:
             return Plain(jsonrpc.result(exchange.message.id, said))
         value: dict[str, Any] = {
@@ -75,7 +75,7 @@ class ModernEndpoint:
 
     async def _listen(self, exchange: Exchange) -> AnyReply:
         """A workspace's own stream at a pure door; at the fixed door lists never change."""
-        located = await locate(self._dispatch.workspaces, exchange.claims)
+        located = await look_up_workspace(self._dispatch.workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
         exchange.decided(located)

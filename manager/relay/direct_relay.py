@@ -3,7 +3,7 @@
 A large answer that nobody has to read flows to its client from here. Whatever needs more than that (a stream,
 a question, an answer that is late or missing, a client that leaves) goes on by the way of all other requests,
 from the point where it is. Nothing is decided here: where a call
-goes and what is sent says `answers/dispatch.py`, how a response reads `sessions/input_requests.py`.
+goes and what is sent says `answers/dispatch.py`, how a response reads `sessions/round_trips.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from manager.forwarding.messages import LINGER_S, answered
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import Poured
 from manager.relay.relay_plan import unread
-from manager.sessions import input_requests
+from manager.sessions import round_trips
 from manager.settings import Settings
 from manager.upstream.response import ResponseHead, UpstreamFailure, UpstreamResponse
 
@@ -237,7 +237,7 @@ class Express:
         body = response.whole()
         if body is None or not _is_small_json(response.head) or (found := answered(body)) is None:
             return None
-        return body if self._exchange.session is None else input_requests.at_once(self._exchange, found)
+        return body if self._exchange.session is None else round_trips.final_response(self._exchange, found)
 
 
 def _is_to_be_passed_on(response: UpstreamResponse) -> bool:

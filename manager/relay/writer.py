@@ -105,7 +105,7 @@ class Writer:
                     await self._send(message)
         raise AssertionError("a reply ends in a response")
 
-    # -- a workspace server's answer as it comes; for sessions it is read in `sessions/input_requests.py`
+    # -- a workspace server's answer as it comes; for sessions it is read in `sessions/round_trips.py`
     # --------
 
     async def _relay(self, reply: Relayed) -> None:

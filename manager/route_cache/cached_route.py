@@ -14,7 +14,7 @@ import msgspec
 
 from manager.answers.exchange import Exchange, Located
 from manager.answers.new_exchange import sent_cwd
-from manager.answers.outgoing import caller
+from manager.answers.upstream_request import caller_header
 from manager.forwarding.answer import COLLECTED
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import lasting_lines
@@ -251,7 +251,7 @@ class FastRoute:
 
 def _caller(session: Session) -> bytes:
     """The line for the server that says whose call it is."""
-    return b"%b: %b\r\n" % caller(session.id)
+    return b"%b: %b\r\n" % caller_header(session.id)
 
 
 def _name(session: Session) -> bytes:

@@ -13,12 +13,12 @@ from __future__ import annotations
 import time
 from typing import Any, Final, Protocol
 
-from manager.answers.client_record import sighting
+from manager.answers.client_record import client_record
 from manager.answers.dispatch import Sent
 from manager.answers.exchange import Exchange, Located
-from manager.answers.locate import located_now
 from manager.answers.new_exchange import claims_of, exchange_of
-from manager.answers.outgoing import outgoing
+from manager.answers.upstream_request import upstream_request
+from manager.answers.workspace_lookup import look_up_cached
 from manager.forwarding.forward import Forwarder, Outgoing, Underway
 from manager.forwarding.in_flight import Slot
 from manager.http.request import DateLine, HttpRequest
@@ -223,7 +223,7 @@ class FastPath:
         session, workspace = exchange.session, sent.located.workspace
         if session is not None and claims_of(metadata, session) != exchange.claims:
             return None  # it chose another workspace since the call came
-        located = located_now(self._workspaces, exchange.claims)
+        located = look_up_cached(self._workspaces, exchange.claims)
         if located is None or located.workspace is not workspace:
             return None  # the same, of a call that was known: it is read only after it was sent
         instance = self._workspaces.ready_now(workspace, time.monotonic())
@@ -231,7 +231,7 @@ class FastPath:
         patterns = _patterns(metadata, exchange, sent.located)
         if instance is None or claim is None or patterns is None:
             return None
-        request = outgoing(exchange)
+        request = upstream_request(exchange)
         return FastRoute(
             metadata,
             exchange,
@@ -239,7 +239,7 @@ class FastPath:
             instance,
             patterns=patterns,
             upstream=self._forwarder.head(instance, request),
-            client=sighting(exchange, time.monotonic())[0],
+            client=client_record(exchange, time.monotonic())[0],
             folder=None if claim.is_id else str(claim.text),
         )
 
@@ -256,7 +256,7 @@ def _patterns(
     if other is None or other.claims != exchange.claims:
         return None
     other.decided(located)
-    sent, other_sent = outgoing(exchange), outgoing(other)
+    sent, other_sent = upstream_request(exchange), upstream_request(other)
     if _but_body(sent) != _but_body(other_sent):
         return None
     if sent.body == exchange.message.body and other_sent.body == probe:

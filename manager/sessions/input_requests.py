@@ -1,141 +1,179 @@
-"""What a legacy client gets of a workspace server's answer: questions become requests on the same stream.
+"""One round of questions to a legacy client: out on the stream of its request, and what came back.
 
-A modern server that needs something from the client ends its answer with `input_required`, and wants the
-request once more with the answers. A legacy client is asked in the middle instead: each question goes out as
-a request, its answer comes as a POST, and the original request is repeated here. Several rounds may follow;
-one of them is `input_request.py`. How a response reads in this era is `routing/json/legacy_result.py`.
+Answers are passed on as they came. A client that answers with an error has no place for it in the repeated
+request: a call that is held open inside gets it in a form of ours, any other request ends with it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing, suppress
-from itertools import count
-from typing import Final
+import uuid
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, Final
 
 import msgspec
 
-from manager.answers import result_format
-from manager.answers.exchange import Exchange, Relayed
-from manager.forwarding.answer import Answer
-from manager.forwarding.messages import Answered, messages_of, unusable
-from manager.routing.json import legacy_result
-from manager.sessions.input_request import PATIENCE_S, Members, Round, unanswered
-from manager.sessions.pending_requests import Questions
+from manager.answers.exchange import Exchange
+from manager.answers.upstream_request import capabilities_of
+from manager.sessions.pending_requests import PendingRequest, PendingRequests
 from protocol import input_requests, jsonrpc
-from protocol.errors import Refusal
+from protocol.errors import Reason, Refusal
 from protocol.internal import request_state
+from protocol.jsonrpc import Response
 
-MAX_ROUNDS: Final = 10
-GIVE_UP_S: Final = 2.0
+MAX_INPUT_REQUESTS: Final = 32
+PATIENCE_S: Final = 600.0
+"""How long the answers of one round are waited for: people give them."""
+PAUSE_S: Final = 0.25
+"""Before a request is repeated whose server asked for nothing but that."""
+_URL: Final = b'"url"'
+
+Members = Mapping[str, msgspec.Raw]
 
 
-class Rounds:
-    """The rounds of one request.
+def unanswered(message: str, details: Mapping[str, Any] | None = None, state: str = "") -> Refusal:
+    """The refusal for a request whose server asked something that was not answered.
 
     Args:
-        exchange: the client's request; notifications and questions go out on its own stream.
-        questions: those of its session.
-        limit: largest event in bytes.
-        patience_s: how long the answers of one round are waited for.
+        state: the `requestState` that came with the question.
+    """
+    if request_state.has_not_begun(state):
+        step = "call again when its question can be answered"
+        return Refusal(Reason.QUESTION_UNANSWERED, message, step, delivered="no", details=details)
+    return Refusal(Reason.QUESTION_UNANSWERED, message, delivered="unknown", details=details)
+
+
+class InputRequests:
+    """The questions of one `input_required` result.
+
+    Attributes:
+        outcome: after the last message, what the request is to be repeated with, or why it ends here.
     """
 
     def __init__(
-        self, exchange: Exchange, questions: Questions, limit: int, patience_s: float = PATIENCE_S
+        self, exchange: Exchange, questions: PendingRequests, asked: Members, patience_s: float
     ) -> None:
+        self.outcome: Members | Refusal = {}
         self._exchange = exchange
         self._questions = questions
-        self._limit = limit
         self._patience_s = patience_s
-        self._answer: Answer | Refusal = unusable(0)
-        self._response: Answered | Refusal = unusable(0)
+        self._state = {name: raw for name, raw in asked.items() if name == "requestState"}
+        entries = jsonrpc.members_of(asked.get("inputRequests", b"{}"))
+        self._asked = {key: jsonrpc.members_of(entry) for key, entry in entries.items()}
+        self._out: dict[str, PendingRequest] = {}
 
-    async def messages(self, relayed: Relayed) -> AsyncGenerator[bytes]:
-        """The messages for the client: notifications and questions as they come, and last the response."""
-        self._answer = relayed.answer
-        for rounds in count():
-            async with aclosing(self._heard()) as notifications:
-                async for message in notifications:
-                    yield message
-            asked = _asked(self._response)
-            if asked is None:
-                break
-            async with aclosing(self._round(relayed, asked, rounds)) as questions:
-                async for message in questions:
-                    yield message
-        if rounds and _is_lost(self._response):
-            self._response = unanswered("the call ended while its client was being asked")
-        yield self._worded(self._response)
+    async def messages(self) -> AsyncGenerator[bytes]:
+        """The questions, and behind them what takes those back that need no answer any more."""
+        problem = self._problem()
+        if problem is not None:
+            self.outcome = problem
+        elif not self._asked:
+            await asyncio.sleep(PAUSE_S)
+            self.outcome = self._state
+        else:
+            async for message in self._questioning():
+                yield message
 
-    async def _heard(self) -> AsyncGenerator[bytes]:
-        """The notifications of one answer; `_response` is how it ended."""
-        if isinstance(self._answer, Refusal):
-            self._response = self._answer
-            return
-        async with aclosing(messages_of(self._answer, self._limit)) as messages:
-            async for message in messages:
-                if isinstance(message, bytes):
-                    yield message
-                else:
-                    self._response = message
+    def _problem(self) -> Refusal | None:
+        """Why nothing is asked: a server that breaks the rules, or a client that cannot be asked this."""
+        if not self._asked and not self._state:
+            return _broken("it asks for input, but for none in particular")
+        if len(self._asked) > MAX_INPUT_REQUESTS:
+            return _broken(f"it asks {len(self._asked)} questions at once")
+        declared = {
+            name: jsonrpc.members_of(parts)
+            for name, parts in jsonrpc.members_of(capabilities_of(self._exchange)).items()
+        }
+        for entry in self._asked.values():
+            method = _method_of(entry)
+            needed = input_requests.required(method, entry.get("params", b""))
+            if needed is None:
+                return _broken(f"it asks with {method[:100]!r}")
+            if not input_requests.declares(declared, needed):
+                spelt = input_requests.spelt(needed)
+                text = f"the server asks with {method}, which this client does not offer: {spelt}"
+                return self._unanswered(text, {"requiredCapabilities": needed})
+        return None
 
-    async def _round(self, relayed: Relayed, asked: Members, rounds: int) -> AsyncGenerator[bytes]:
-        """The questions of one round; `_answer` is that of the repeated request, or why there is none."""
-        outcome: Members | Refusal = unanswered(
-            f"the server asked again after {MAX_ROUNDS} rounds of answers"
-        )
+    # -- questions and answers ----------------------------------------------------------------------------
+
+    async def _questioning(self) -> AsyncGenerator[bytes]:
+        for key, entry in self._asked.items():
+            params = jsonrpc.bytes_of(entry.get("params", msgspec.Raw(b"")))
+            self._out[key] = self._questions.put(_method_of(entry), _with_elicitation_id(params))
         try:
-            if rounds < MAX_ROUNDS:
-                round_ = Round(self._exchange, self._questions, asked, self._patience_s)
-                async with aclosing(round_.messages()) as messages:
-                    async for message in messages:
-                        yield message
-                outcome = round_.outcome
+            for question in self._out.values():
+                yield question.message
+            self.outcome = await self._answers()
+        except asyncio.CancelledError:
+            for message in self._taken_back():
+                yield message
+            raise
         finally:
-            if isinstance(outcome, Refusal):
-                await _give_up(relayed, asked)
-        self._answer = outcome if isinstance(outcome, Refusal) else await relayed.again(outcome)
+            taken_back = self._taken_back()
+        for message in taken_back:
+            yield message
 
-    def _worded(self, response: Answered | Refusal) -> bytes:
-        if isinstance(response, Refusal):
-            return result_format.refusal(self._exchange, response)
-        return _in_words(self._exchange, response)
+    def _taken_back(self) -> list[bytes]:
+        """What tells the client of the questions that are still out."""
+        told = [self._questions.withdraw(question) for question in self._out.values()]
+        return [message for message in told if message is not None]
+
+    async def _answers(self) -> Members | Refusal:
+        keys = {question.answer: key for key, question in self._out.items()}
+        answers: dict[str, msgspec.Raw] = {}
+        waiting = set(keys)
+        loop = asyncio.get_running_loop()
+        end = loop.time() + self._patience_s
+        while waiting:
+            done, waiting = await asyncio.wait(
+                waiting, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED
+            )
+            if not done:
+                return self._unanswered(
+                    f"nobody answered the server's question within {self._patience_s:g} s"
+                )
+            for one in done:
+                answer = self._answer(one.result())
+                if isinstance(answer, Refusal):
+                    return answer
+                answers[keys[one]] = answer
+        return {**self._state, "inputResponses": jsonrpc.raw({key: answers[key] for key in self._out})}
+
+    def _unanswered(self, message: str, details: Mapping[str, Any] | None = None) -> Refusal:
+        return unanswered(message, details, self._state_text)
+
+    @property
+    def _state_text(self) -> str:
+        return jsonrpc.text_of(self._state.get("requestState", b'""')) or ""
+
+    def _answer(self, response: Response | None) -> msgspec.Raw | Refusal:
+        if response is None:
+            return self._unanswered("the manager is stopping, and cannot wait for the client's answer")
+        members = jsonrpc.members_of(response.body)
+        if "result" in members:
+            return members["result"]
+        error = members["error"]
+        if request_state.is_held(self._state_text):
+            return input_requests.failed(error)
+        said = jsonrpc.text_of(jsonrpc.members_of(error).get("message", b'""')) or "an error"
+        return self._unanswered(
+            f"the client did not answer the server's question: {said[:500]}", {"error": error}
+        )
 
 
-def at_once(exchange: Exchange, response: Answered) -> bytes | None:
-    """A response as the client gets it, None where it asks for something first."""
-    return _in_words(exchange, response) if _asked(response) is None else None
+def _broken(how: str) -> Refusal:
+    text = f"the workspace server's answer breaks the protocol: {how}"
+    return Refusal(Reason.INVALID_UPSTREAM_ANSWER, text, delivered="unknown")
 
 
-def _in_words(exchange: Exchange, response: Answered) -> bytes:
-    return legacy_result.response(exchange.message.method, response.body, response.members, response.result)
+def _method_of(entry: Members) -> str:
+    return (jsonrpc.text_of(entry["method"]) if "method" in entry else None) or ""
 
 
-def _asked(response: Answered | Refusal) -> Members | None:
-    """The members of a result that asks for input, None for any other response."""
-    if isinstance(response, Refusal):
-        return None
-    if response.result is not None:
-        return response.result if input_requests.is_interim(response.result) else None
-    if b'"input_required"' not in response.body:
-        return None
-    return input_requests.interim(response.members.get("result"))
-
-
-def _is_lost(response: Answered | Refusal) -> bool:
-    """Whether the call was not found again by its state, which this era knows nothing of."""
-    if isinstance(response, Refusal):
-        return False
-    error = jsonrpc.members_of(response.members.get("error", b"{}"))
-    data = jsonrpc.members_of(error.get("data", b"{}"))
-    return jsonrpc.text_of(data.get("reason", b"")) == request_state.LOST
-
-
-async def _give_up(relayed: Relayed, asked: Members) -> None:
-    """Tell a workspace server of ours that its call is held open for nothing; nobody waits long for that."""
-    state = asked.get("requestState", msgspec.Raw(b'""'))
-    if request_state.is_held(jsonrpc.text_of(state) or ""):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(GIVE_UP_S):
-                await relayed.give_up(state)
+def _with_elicitation_id(params: bytes) -> bytes:
+    """The parameters; a page to open has an id in this era (2025-11-25), in the next one it has none."""
+    members = jsonrpc.members_of(params) if _URL in params else {}
+    if jsonrpc.bytes_of(members.get("mode", msgspec.Raw(b""))) != _URL or "elicitationId" in members:
+        return params
+    return jsonrpc.dumps({**members, "elicitationId": str(uuid.uuid4())})

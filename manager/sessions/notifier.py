@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from manager.routing.state.session_table import Session, Sessions, heard_by
-from manager.sessions.server_stream import Standing
+from manager.sessions.server_stream import ServerStream
 from manager.sessions.stream import EventSink
 from manager.sessions.streams import Streams
 from protocol import jsonrpc, names
@@ -51,7 +51,7 @@ class Notifier:
         told = tuple(methods)
         for session in self._sessions:
             if session.hears(workspace):
-                self._streams.standing(session).announce_lists(told)
+                self._streams.server_stream(session).announce_lists(told)
 
     def resource_updated(self, workspace: str, uri: str, message: bytes) -> None:
         """A resource of a workspace changed: tell those who subscribed it, or what it is part of."""
@@ -60,7 +60,7 @@ class Notifier:
                 home == workspace and _covers(subscribed, uri)
                 for subscribed, home in session.subscriptions.items()
             ):
-                self._streams.standing(session).tell(uri, message)
+                self._streams.server_stream(session).tell(uri, message)
 
     def anything_changed(self, workspace: str) -> None:
         """Nobody knows what happened in a workspace while nobody listened."""
@@ -70,35 +70,39 @@ class Notifier:
 
     def missed_all(self, session: Session) -> None:
         """Nobody knows what a session did not hear."""
-        self._streams.standing(session).announce_lists()
+        self._streams.server_stream(session).announce_lists()
         for workspace in set(session.subscriptions.values()):
             self._tell_of_subscriptions(session, workspace)
 
     def incomplete_no_more(self, serving: Collection[str]) -> None:
         """Tell sessions whose lists were incomplete while their workspace was in trouble."""
         for session in self._sessions:
-            if session.unannounced and session.workspace in serving and self._streams.listening(session):
+            if (
+                session.unannounced
+                and session.workspace in serving
+                and self._streams.open_server_stream(session)
+            ):
                 session.unannounced = False
-                self._streams.standing(session).announce_lists()
+                self._streams.server_stream(session).announce_lists()
 
     def _tell_of_subscriptions(self, session: Session, workspace: str) -> None:
         for uri, home in session.subscriptions.items():
             if home == workspace:
                 message = jsonrpc.notification(names.RESOURCE_UPDATED, {"uri": uri})
-                self._streams.standing(session).tell(uri, message)
+                self._streams.server_stream(session).tell(uri, message)
 
     # -- streams ------------------------------------------------------------------------------------------
 
     def open_stream(
         self, session: Session, sink: EventSink, heard: str | None = None, *, takes_over: bool = False
-    ) -> Standing | None:
+    ) -> ServerStream | None:
         """Give the session's standing stream to a connection; None when another one has it.
 
         Args:
             heard: the workspace that the connection's own address means.
             takes_over: whether it comes for just this stream, so that the other one must be dead.
         """
-        standing = self._streams.standing(session)
+        standing = self._streams.server_stream(session)
         if standing.is_open and not takes_over:
             return None
         standing.stream.claim(sink)

@@ -17,7 +17,7 @@ from protocol.jsonrpc import Response
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Question:
+class PendingRequest:
     """One request to the client: the whole `message`, and its `answer`, None when none can come any more."""
 
     id: str
@@ -25,16 +25,16 @@ class Question:
     answer: asyncio.Future[Response | None]
 
 
-class Questions:
+class PendingRequests:
     """The questions of one session that are out."""
 
     def __init__(self) -> None:
-        self._out: dict[str, Question] = {}
+        self._out: dict[str, PendingRequest] = {}
 
     def __len__(self) -> int:
         return len(self._out)
 
-    def put(self, method: str, params: bytes = b"") -> Question:
+    def put(self, method: str, params: bytes = b"") -> PendingRequest:
         """A new question, under an id that no other question ever had.
 
         Args:
@@ -43,11 +43,11 @@ class Questions:
         identity = f"lmtb-{secrets.token_urlsafe(12)}"
         message = {"jsonrpc": "2.0", "id": identity, "method": method}
         body = jsonrpc.dumps(message | ({"params": msgspec.Raw(params)} if params else {}))
-        question = Question(identity, body, asyncio.get_running_loop().create_future())
+        question = PendingRequest(identity, body, asyncio.get_running_loop().create_future())
         self._out[identity] = question
         return question
 
-    def settle(self, response: Response) -> bool:
+    def resolve(self, response: Response) -> bool:
         """Take a client's answer; False where it answers nothing that is out in this session."""
         question = self._out.pop(jsonrpc.text_of(response.id) or "", None)
         if question is None or question.answer.done():
@@ -61,7 +61,7 @@ class Questions:
             if not question.answer.done():
                 question.answer.set_result(None)
 
-    def withdraw(self, question: Question) -> bytes | None:
+    def withdraw(self, question: PendingRequest) -> bytes | None:
         """Take a question back: the notification that tells the client so, None where it was answered."""
         question.answer.cancel()
         if self._out.pop(question.id, None) is None:

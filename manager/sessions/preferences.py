@@ -1,7 +1,7 @@
-"""What a client with a session wants to hear of: its log level, and the resources it subscribes.
+"""Answers a session's `logging/setLevel`, `resources/subscribe` and `resources/unsubscribe` requests.
 
-Both are kept durably with the session, and are put into the words of the modern era elsewhere: the level in
-`answers/outgoing.py`, with each request; the subscriptions in `upstream_listener.py`, with the listen stream.
+Both preferences are saved with the session. `answers/upstream_request.py` sends the log level with each
+request; `upstream_listener.py` sends the subscriptions with the listen stream.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Final
 
 from manager.answers import result_format
 from manager.answers.exchange import Exchange, Located, Plain
-from manager.answers.locate import locate, not_set
+from manager.answers.workspace_lookup import look_up_workspace, workspace_not_set
 from manager.routing.state.session_table import Session
-from manager.sessions.session_manager import MAX_SUBSCRIPTIONS, Keeper
-from manager.sessions.upstream_subscriptions import Listening
+from manager.sessions.session_manager import MAX_SUBSCRIPTIONS, SessionManager
+from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names
 from protocol.errors import Refusal
@@ -28,8 +28,10 @@ MAX_URI: Final = 4096
 class Preferences:
     """Answers the requests of a session in `METHODS`."""
 
-    def __init__(self, keeper: Keeper, workspaces: Workspaces, listening: Listening) -> None:
-        self._keeper = keeper
+    def __init__(
+        self, session_manager: SessionManager, workspaces: Workspaces, listening: UpstreamSubscriptions
+    ) -> None:
+        self._session_manager = session_manager
         self._workspaces = workspaces
         self._listening = listening
 
@@ -41,7 +43,7 @@ class Preferences:
         if uri is None or not 0 < len(uri) <= MAX_URI:
             return _invalid(exchange, f"expected uri, a string of at most {MAX_URI} characters")
         if exchange.message.method == names.UNSUBSCRIBE:
-            await self._keeper.unsubscribe(session, uri)
+            await self._session_manager.unsubscribe(session, uri)
             return _done(exchange)
         return await self._subscribe(exchange, session, uri)
 
@@ -51,24 +53,24 @@ class Preferences:
             return _invalid(exchange, f"expected level, one of {', '.join(names.LOG_LEVELS)}")
         if level != session.log_level:
             session.log_level = level
-            await self._keeper.save(session)
+            await self._session_manager.save(session)
         return _done(exchange)
 
     async def _subscribe(self, exchange: Exchange, session: Session, uri: str) -> Plain:
         """Answered when the workspace server listens for it: nothing that happens from then on is missed."""
-        located = await locate(self._workspaces, exchange.claims)
+        located = await look_up_workspace(self._workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
         exchange.decided(located)
         if not isinstance(located, Located):
-            return replace(result_format.refuse(exchange, not_set(located)), lacks_workspace=True)
+            return replace(result_format.refuse(exchange, workspace_not_set(located)), lacks_workspace=True)
         instance = await self._workspaces.ready(located.workspace)
         if isinstance(instance, Refusal):
             return result_format.refuse(exchange, instance)
-        if not await self._keeper.subscribe(session, uri, located.workspace.id):
+        if not await self._session_manager.subscribe(session, uri, located.workspace.id):
             return _invalid(exchange, f"a session can subscribe {MAX_SUBSCRIPTIONS} resources, not more")
         if await self._listening.honours(located.workspace.id, uri, CONFIRM_S) is False:
-            await self._keeper.unsubscribe(session, uri)
+            await self._session_manager.unsubscribe(session, uri)
             return _invalid(exchange, f"this resource cannot be subscribed: {uri[:200]}")
         return _done(exchange)
 

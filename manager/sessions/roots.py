@@ -3,7 +3,7 @@
 It is asked once, with a request on the stream of the first answer that would be another one if the workspace
 were known: a call, and lists, too, whose client then sees the tools of its workspace without a handshake. The
 session keeps them until the client says that they changed. How clients without a session are asked is
-`answers/roots.py`; which workspace the roots mean is decided in `answers/locate.py`.
+`answers/roots.py`; which workspace the roots mean is decided in `answers/workspace_lookup.py`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from manager.answers.exchange import Exchange, Plain, Reply
 from manager.answers.roots import declares_roots, roots_in
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Source
-from manager.sessions.pending_requests import Question
-from manager.sessions.session_manager import Keeper
+from manager.sessions.pending_requests import PendingRequest
+from manager.sessions.session_manager import SessionManager
 from protocol import headers, jsonrpc, names
 
 
 class SessionRoots:
     """Asks the clients of sessions. `patience_s` is how long an answer is waited for: no person gives it."""
 
-    def __init__(self, keeper: Keeper, patience_s: float) -> None:
-        self._keeper = keeper
+    def __init__(self, session_manager: SessionManager, patience_s: float) -> None:
+        self._session_manager = session_manager
         self._patience_s = patience_s
 
     def may_help(self, exchange: Exchange, session: Session, reply: Reply) -> bool:
@@ -42,7 +42,7 @@ class SessionRoots:
         Requests that come while another one asks wait for its answer.
         """
         exchange.headers[headers.WORKSPACE_SOURCE] = Source.ROOTS.value
-        async with self._keeper.roots_lock(session):
+        async with self._session_manager.roots_lock(session):
             if session.roots is None:
                 async with aclosing(self._question(session)) as messages:
                     async for message in messages:
@@ -52,11 +52,11 @@ class SessionRoots:
     def forget(self, session: Session) -> None:
         """They changed: the client is asked again when it matters, and lists again where they counted."""
         session.roots = None
-        if session.source == Source.ROOTS.value and not self._keeper.announce(session):
+        if session.source == Source.ROOTS.value and not self._session_manager.announce(session):
             session.unannounced = True
 
     async def _question(self, session: Session) -> AsyncGenerator[bytes]:
-        questions = self._keeper.questions(session)
+        questions = self._session_manager.pending_requests(session)
         question = questions.put(names.ROOTS_LIST)
         taken_back: bytes | None = None
         try:
@@ -67,7 +67,7 @@ class SessionRoots:
         if taken_back is not None:
             yield taken_back
 
-    async def _answer(self, question: Question) -> tuple[str, ...]:
+    async def _answer(self, question: PendingRequest) -> tuple[str, ...]:
         await asyncio.wait({question.answer}, timeout=self._patience_s)
         response = question.answer.result() if question.answer.done() else None
         members = jsonrpc.members_of(response.body) if response is not None else {}

@@ -20,7 +20,7 @@ MAX_NEWS: Final = 256
 _CHANGED: Final = {method: jsonrpc.notification(method) for method in names.LISTS_CHANGED}
 
 
-class Standing:
+class ServerStream:
     """The one standing stream of a session, with or without a connection.
 
     Nobody waits for news here: they are written when they come, by whom they come from. A client that does

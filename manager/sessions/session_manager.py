@@ -18,7 +18,7 @@ import msgspec
 from manager.log import logger, short
 from manager.routing.state.session_table import Session, Sessions, heard_by
 from manager.sessions.notifier import Notifier
-from manager.sessions.pending_requests import Questions
+from manager.sessions.pending_requests import PendingRequests
 from manager.sessions.streams import Streams
 from manager.settings import Settings
 from manager.store import SessionRow, Store
@@ -43,10 +43,10 @@ class _Runtime:
     handshake: asyncio.Lock = field(default_factory=asyncio.Lock)
     roots: asyncio.Lock = field(default_factory=asyncio.Lock)
     relisted: asyncio.Event = field(default_factory=asyncio.Event)
-    questions: Questions = field(default_factory=Questions)
+    pending_requests: PendingRequests = field(default_factory=PendingRequests)
 
 
-class Keeper:
+class SessionManager:
     """The one owner of legacy sessions."""
 
     def __init__(
@@ -170,7 +170,7 @@ class Keeper:
 
     def announce(self, session: Session) -> bool:
         """Tell the session's open stream that lists changed; False where there is no stream."""
-        standing = self.streams.listening(session)
+        standing = self.streams.open_server_stream(session)
         if standing is None:
             return False
         standing.announce_lists()
@@ -193,14 +193,14 @@ class Keeper:
         if session.id in self._runtimes:
             self._runtimes[session.id].relisted.set()
 
-    def questions(self, session: Session) -> Questions:
+    def pending_requests(self, session: Session) -> PendingRequests:
         """What the session's client is being asked."""
-        return self._of(session).questions
+        return self._of(session).pending_requests
 
-    def abandon_questions(self) -> None:
+    def abandon_pending_requests(self) -> None:
         """The manager stops: calls that wait for their client's answer end now."""
         for runtime in self._runtimes.values():
-            runtime.questions.abandon()
+            runtime.pending_requests.abandon()
 
     def handshake_lock(self, session: Session) -> asyncio.Lock:
         """One handshake of a session after the other."""

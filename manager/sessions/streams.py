@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from manager.routing.state.session_table import Session
 from manager.sessions.event_ids import STANDING, EventId, stream_name
 from manager.sessions.replay import Replay
-from manager.sessions.server_stream import Standing
+from manager.sessions.server_stream import ServerStream
 from manager.sessions.stream import EventSink, Stream
 
 
@@ -20,7 +20,7 @@ class Streams:
         self._epoch = secrets.token_urlsafe(4)  # so that no id means something to the next manager, too
         self._numbers = itertools.count(STANDING + 1)
         self._replay = Replay(now)
-        self._standing: dict[str, Standing] = {}
+        self._standing: dict[str, ServerStream] = {}
         self._answering: dict[str, dict[str, Stream]] = {}
 
     def __len__(self) -> int:
@@ -29,16 +29,16 @@ class Streams:
 
     # -- standing streams ---------------------------------------------------------------------------------
 
-    def standing(self, session: Session) -> Standing:
+    def server_stream(self, session: Session) -> ServerStream:
         """The session's standing stream, whether somebody listens or not."""
         known = self._standing.get(session.id)
         if known is None:
             name = stream_name(self._epoch, STANDING)
-            known = Standing(Stream(session.id, name, session.revision, self._replay))
+            known = ServerStream(Stream(session.id, name, session.revision, self._replay))
             self._standing[session.id] = known
         return known
 
-    def listening(self, session: Session) -> Standing | None:
+    def open_server_stream(self, session: Session) -> ServerStream | None:
         """The session's standing stream if somebody listens."""
         standing = self._standing.get(session.id)
         return standing if standing is not None and standing.is_open else None
@@ -57,7 +57,7 @@ class Streams:
         self._answering.setdefault(session.id, {})[name] = stream
         return stream
 
-    def answering(self, session: Session, event: EventId) -> Stream | None:
+    def request_stream(self, session: Session, event: EventId) -> Stream | None:
         """The stream of a request that an event belongs to; None where what followed is not here any more."""
         stream = self._answering.get(session.id, {}).get(event.stream)
         if stream is not None and stream.is_ended and event.event < stream.sent == stream.lost:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from manager.answers.outgoing import own_request
+from manager.answers.upstream_request import manager_request
 from manager.log import logger
 from manager.supervision.instance import Instance
 from manager.upstream.response import UpstreamFailure
@@ -26,7 +26,7 @@ EVENTS: Final = b"text/event-stream"
 _LISTS: Final = {"toolsListChanged": True, "resourcesListChanged": True, "promptsListChanged": True}
 
 
-class Listener:
+class UpstreamListener:
     """Listens for changed lists and for updates of some resources. Run it in a task; cancelling that ends it.
 
     Args:
@@ -53,7 +53,7 @@ class Listener:
         self.is_over = False
         self._named = sorted(uris, key=lambda uri: (uri not in promised, uri))
 
-    async def run(self, told: Callable[[Listener, str, dict[str, msgspec.Raw]], None]) -> None:
+    async def run(self, told: Callable[[UpstreamListener, str, dict[str, msgspec.Raw]], None]) -> None:
         """Listen until the stream ends, and then wait a while: one that ends is not begun anew at once.
 
         Args:
@@ -69,10 +69,10 @@ class Listener:
             self.decided.set()
         await asyncio.sleep(AGAIN_S if is_offered else REFUSED_S)
 
-    async def _listen(self, told: Callable[[Listener, str, dict[str, msgspec.Raw]], None]) -> bool:
+    async def _listen(self, told: Callable[[UpstreamListener, str, dict[str, msgspec.Raw]], None]) -> bool:
         """Listen until the stream ends; False where there is none."""
         wanted = {**_LISTS, **({"resourceSubscriptions": self._named} if self._named else {})}
-        request = own_request(names.LISTEN, {"notifications": wanted}, f"listen-{self.workspace}")
+        request = manager_request(names.LISTEN, {"notifications": wanted}, f"listen-{self.workspace}")
         head = (*request.headers, self.instance.credentials())
         response = await self.instance.pool.request(b"POST", request.target, head, request.body)
         decoder = sse.Decoder()
@@ -89,7 +89,9 @@ class Listener:
         finally:
             await response.aclose()
 
-    def _heard(self, data: bytes, told: Callable[[Listener, str, dict[str, msgspec.Raw]], None]) -> None:
+    def _heard(
+        self, data: bytes, told: Callable[[UpstreamListener, str, dict[str, msgspec.Raw]], None]
+    ) -> None:
         match jsonrpc.parse(data):
             case jsonrpc.Notification(method, params):
                 members = jsonrpc.members_of(params)

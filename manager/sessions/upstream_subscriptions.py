@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from manager.sessions.notifier import Notifier
-from manager.sessions.upstream_listener import Listener
+from manager.sessions.upstream_listener import UpstreamListener
 from manager.supervision.instance import Instance
 from manager.supervision.registered_servers import ExternalServers
 from manager.supervision.workspaces import Workspaces
@@ -27,16 +27,16 @@ SETTLE_S: Final = 0.05
 """Least time between looks for new interests: each asks all sessions, and thousands may come at once."""
 
 
-class Listening:
+class UpstreamSubscriptions:
     """The listen streams of the manager itself. Run it in one task; cancelling that ends them all."""
 
     def __init__(self, notifier: Notifier, workspaces: Workspaces, externals: ExternalServers) -> None:
         self._notifier = notifier
         self._workspaces = workspaces
         self._externals = externals
-        self._listeners: dict[str, list[Listener]] = {}
+        self._listeners: dict[str, list[UpstreamListener]] = {}
         """By workspace, the newest last. It is the only one once it was acknowledged."""
-        self._tasks: dict[Listener, asyncio.Task[None]] = {}
+        self._tasks: dict[UpstreamListener, asyncio.Task[None]] = {}
         self._known: set[str] = set()
         self._interrupted: set[str] = set()
         self._stirred = asyncio.Event()
@@ -112,7 +112,7 @@ class Listening:
         listeners = self._listeners[workspace]
         promised = {uri for one in listeners for uri in one.honoured or ()}
         self._drop([one for one in listeners if one.is_over or one.honoured is None])
-        listener = Listener(workspace, instance, uris, promised)
+        listener = UpstreamListener(workspace, instance, uris, promised)
         task = asyncio.create_task(listener.run(self._told), name=f"listen {workspace}")
         task.add_done_callback(lambda _: self._tasks.pop(listener, None))
         self._tasks[listener] = task
@@ -125,7 +125,7 @@ class Listening:
             del self._listeners[workspace]
             self._interrupted.add(workspace)
 
-    def _drop(self, listeners: Collection[Listener]) -> None:
+    def _drop(self, listeners: Collection[UpstreamListener]) -> None:
         """End these; what was said since a stream ended by itself was missed."""
         for listener in listeners:
             self._listeners[listener.workspace].remove(listener)
@@ -137,7 +137,7 @@ class Listening:
 
     # -- what they bring ----------------------------------------------------------------------------------
 
-    def _told(self, listener: Listener, method: str, params: dict[str, msgspec.Raw]) -> None:
+    def _told(self, listener: UpstreamListener, method: str, params: dict[str, msgspec.Raw]) -> None:
         if method == names.ACKNOWLEDGED:
             self._acknowledged(listener)
         elif method in names.LISTS_CHANGED:
@@ -147,7 +147,7 @@ class Listening:
             if uri is not None:
                 self._notifier.resource_updated(listener.workspace, uri, _updated(params))
 
-    def _acknowledged(self, listener: Listener) -> None:
+    def _acknowledged(self, listener: UpstreamListener) -> None:
         self._drop([one for one in self._listeners.get(listener.workspace, []) if one is not listener])
         if listener.workspace in self._interrupted:
             self._interrupted.discard(listener.workspace)

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from manager.stdio_bridge.http_requests import modern_notification, revision_of
-from manager.stdio_bridge.manager_link import Link, Unreachable
+from manager.stdio_bridge.manager_connection import ManagerConnection, Unreachable
 from manager.stdio_bridge.request_relay import Relay, Waiting
 from manager.stdio_bridge.responses import Lost, body_of
 from manager.stdio_bridge.session import Session
@@ -35,10 +35,10 @@ _INSIST_S: Final = (0.5, 2.0)
 _FULL: Final = Refusal(Reason.OVERLOADED, "too many requests at once", delivered="no", retry_after_ms=1000)
 
 
-class Shim:
+class Bridge:
     """One client's messages, on their way to the manager and back."""
 
-    def __init__(self, link: Link, write: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(self, link: ManagerConnection, write: Callable[[bytes], Awaitable[None]]) -> None:
         """`write` takes messages for the client, each on one line."""
         self._link = link
         self._write = write

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from manager.stdio_bridge.manager_link import Header, Message
+from manager.stdio_bridge.manager_connection import Header, Message
 from protocol import headers, jsonrpc, names
 from protocol.jsonrpc import Request
 from protocol.param_headers import ANNOTATION, Mirrored, annotated, mirror

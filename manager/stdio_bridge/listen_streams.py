@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from manager.stdio_bridge.manager_link import Link, Message, Unreachable
+from manager.stdio_bridge.manager_connection import ManagerConnection, Message, Unreachable
 from manager.stdio_bridge.responses import Lost, is_stream, messages_of
 from manager.upstream.response import UpstreamFailure, UpstreamResponse
 from protocol import jsonrpc, names
@@ -29,7 +29,10 @@ _CHANGED: Final = {
 
 
 async def listen(
-    link: Link, message: Message, first: UpstreamResponse, write: Callable[[bytes], Awaitable[None]]
+    link: ManagerConnection,
+    message: Message,
+    first: UpstreamResponse,
+    write: Callable[[bytes], Awaitable[None]],
 ) -> None:
     """Pass on what comes on a listen stream, for ever; returns only if it never was acknowledged.
 

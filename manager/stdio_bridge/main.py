@@ -7,8 +7,8 @@ import signal
 
 from manager.client import Control
 from manager.paths import Paths
-from manager.stdio_bridge.bridge import Shim
-from manager.stdio_bridge.manager_link import Link, folder_query
+from manager.stdio_bridge.bridge import Bridge
+from manager.stdio_bridge.manager_connection import ManagerConnection, folder_query
 from manager.stdio_bridge.manager_start import Starter
 from manager.stdio_bridge.stdio import Output, read_lines
 
@@ -25,8 +25,8 @@ async def _serve(paths: Paths, folder: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
     output = Output(_STDOUT)
-    link = Link(Control(paths.control_socket), Starter(paths), folder_query(folder))
-    shim = Shim(link, output.write)
+    link = ManagerConnection(Control(paths.control_socket), Starter(paths), folder_query(folder))
+    shim = Bridge(link, output.write)
     ends = {
         asyncio.create_task(work, name=name)
         for work, name in (

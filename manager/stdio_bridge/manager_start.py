@@ -1,7 +1,7 @@
-"""Starts the user's manager where none runs: as the systemd service if there is one, else in the background.
+"""Starts the user's manager if none runs: as the systemd service if there is one, else in the background.
 
-Whether it serves already is seen on the control socket by whoever asked (`manager_link.py`). However many do
-this at once, one manager serves: the others find its lock held and leave.
+The caller (`manager_connection.py`) has seen on the control socket that none runs. If several bridges start
+one at the same time, one manager gets the lock and serves; the others exit.
 """
 
 from __future__ import annotations

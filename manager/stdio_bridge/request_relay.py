@@ -16,7 +16,7 @@ import msgspec
 
 from manager.stdio_bridge import listen_streams
 from manager.stdio_bridge.http_requests import ModernRequests
-from manager.stdio_bridge.manager_link import PATIENCE_S, Link, Message, Unreachable
+from manager.stdio_bridge.manager_connection import PATIENCE_S, ManagerConnection, Message, Unreachable
 from manager.stdio_bridge.responses import Lost, is_stream, messages_of, own_words, response_in, wait_of
 from manager.stdio_bridge.session import OWN_ID, Opened, RefusedError, Session
 from manager.upstream.response import UpstreamFailure, UpstreamResponse
@@ -53,7 +53,9 @@ class Waiting:
 class Relay:
     """Takes requests to the manager."""
 
-    def __init__(self, link: Link, session: Session, write: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(
+        self, link: ManagerConnection, session: Session, write: Callable[[bytes], Awaitable[None]]
+    ) -> None:
         self._link = link
         self._session = session
         self._write = write

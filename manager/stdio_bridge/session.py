@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from manager.stdio_bridge.http_requests import legacy_head
-from manager.stdio_bridge.manager_link import Link, Message, Unreachable
+from manager.stdio_bridge.manager_connection import ManagerConnection, Message, Unreachable
 from manager.stdio_bridge.responses import Lost, body_of, events_of, is_stream, own_words, response_in
 from manager.upstream.response import UpstreamFailure, UpstreamResponse
 from protocol import headers, jsonrpc, names, sse
@@ -56,7 +56,7 @@ class Opened:
 class Session:
     """What a legacy client takes for its one session."""
 
-    def __init__(self, link: Link, write: Write) -> None:
+    def __init__(self, link: ManagerConnection, write: Write) -> None:
         self._link = link
         self._write = write
         self._params = b""

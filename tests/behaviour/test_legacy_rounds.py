@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 from aiohttp import ClientResponse, web
 
-from manager.sessions.input_request import MAX_QUESTIONS
-from manager.sessions.input_requests import MAX_ROUNDS
+from manager.sessions.input_requests import MAX_INPUT_REQUESTS
+from manager.sessions.round_trips import MAX_ROUND_TRIPS
 from protocol import jsonrpc, names, sse
 from protocol.internal import request_state
 from support.clients.raw_clients import EVENTS, JSON, Answer, LegacyClient
@@ -353,7 +353,7 @@ async def test_a_client_that_takes_no_events_promises_nothing_and_is_asked_nothi
         asking({}, None),
         asking({"a": {"method": "ping"}}),
         asking({"a": {}}),
-        asking({str(number): ROOTS for number in range(MAX_QUESTIONS + 1)}),
+        asking({str(number): ROOTS for number in range(MAX_INPUT_REQUESTS + 1)}),
     ],
     ids=["nothing", "no questions", "a strange method", "no method", "too many"],
 )
@@ -366,11 +366,11 @@ async def test_a_server_that_asks_against_the_rules_is_refused(play: Scene, aske
 async def test_a_server_that_never_stops_asking_is_stopped(play: Scene) -> None:
     play.upstream.plays["ask"] = result(asking({"a": ROOTS}))
     async with calling_tool(await askable(play)) as call:
-        for _ in range(MAX_ROUNDS):
+        for _ in range(MAX_ROUND_TRIPS):
             await call.answer(await call.next(), b'{"roots":[]}')
         (response,) = await call.rest()
     assert response["result"]["structuredContent"]["error"]["reason"] == "question_unanswered"
-    assert len(play.upstream.called("ask")) == MAX_ROUNDS + 1
+    assert len(play.upstream.called("ask")) == MAX_ROUND_TRIPS + 1
 
 
 # Cancelling and leaving -----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """How a modern response reads in the era of sessions: members it does not know go, codes are the older ones.
 
 Everything else stays as the bytes that came. The other direction, for legacy servers, is settled where those
-are spoken to, in the workspace server. What a response *asks for* is `manager/sessions/input_requests.py`.
+are spoken to, in the workspace server. What a response *asks for* is `manager/sessions/round_trips.py`.
 """
 
 from __future__ import annotations

@@ -10,11 +10,11 @@ import pytest
 from manager.admin.measures import LOOKS, MAX_WORKSPACES, Measures
 from manager.routing.state.lifecycle import Life
 from manager.routing.state.timings import BOUNDS
-from manager.sessions.session_manager import Keeper
+from manager.sessions.session_manager import SessionManager
 from manager.supervision.instance import Figures
 from manager.supervision.workspaces import Workspaces
 
-KEEPER = cast(Keeper, SimpleNamespace(sessions=["a", "b"], streams=["c"]))
+SESSION_MANAGER = cast(SessionManager, SimpleNamespace(sessions=["a", "b"], streams=["c"]))
 
 
 def workspace(number: int) -> Any:
@@ -23,7 +23,7 @@ def workspace(number: int) -> Any:
 
 
 def measures(*workspaces: Any) -> Measures:
-    return Measures(cast(Workspaces, list(workspaces)), KEEPER)
+    return Measures(cast(Workspaces, list(workspaces)), SESSION_MANAGER)
 
 
 def test_so_many_workspaces_are_told_apart_those_used_last() -> None:
@@ -34,7 +34,7 @@ def test_so_many_workspaces_are_told_apart_those_used_last() -> None:
 
 def test_a_workspace_that_is_gone_is_told_no_more() -> None:
     listed = [workspace(1), workspace(2)]
-    all_of_them = Measures(cast(Workspaces, listed), KEEPER)
+    all_of_them = Measures(cast(Workspaces, listed), SESSION_MANAGER)
     assert len(all_of_them.taken().workspaces) == 2
     listed.pop()
     assert [one.id for one in all_of_them.taken().workspaces] == ["ws-1"]

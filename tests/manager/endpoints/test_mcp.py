@@ -54,7 +54,7 @@ async def test_no_stream_is_opened_for_a_session_that_ends_meanwhile(
                 assert ended.status == 200
             return Unlocated()
 
-        monkeypatch.setattr(session_routes, "locate", while_it_ends)
+        monkeypatch.setattr(session_routes, "look_up_workspace", while_it_ends)
         async with client.stream() as response:
             assert response.status == 404
 

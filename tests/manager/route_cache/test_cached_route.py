@@ -8,9 +8,9 @@ from unittest.mock import Mock
 
 import pytest
 
-from manager.answers.client_record import sighting
+from manager.answers.client_record import client_record
 from manager.answers.exchange import Located
-from manager.answers.outgoing import caller
+from manager.answers.upstream_request import caller_header
 from manager.route_cache.bound_route import Passage
 from manager.route_cache.cached_route import FastRoute, Told
 from manager.routing.request_heads.pattern import HeadPattern
@@ -29,7 +29,7 @@ def route(session: Session | None) -> FastRoute:
     exchange = exchanges.legacy(BODY, headers=fields, accepts_events=True, session=session)
     found = probe_of(BODY)
     assert found is not None
-    own = b"" if session is None else b"%b: %b\r\n" % caller(session.id)
+    own = b"" if session is None else b"%b: %b\r\n" % caller_header(session.id)
     nowhere = cast("Any", Mock())
     return FastRoute(
         nowhere,
@@ -38,7 +38,7 @@ def route(session: Session | None) -> FastRoute:
         nowhere,
         patterns=(found[0], None),
         upstream=b"POST /mcp HTTP/1.1\r\n%bContent-Length: " % own,
-        client=sighting(exchange, 0.0)[0],
+        client=client_record(exchange, 0.0)[0],
         folder=None,
     )
 
@@ -70,7 +70,7 @@ def test_what_is_written_for_one_session_names_no_other() -> None:
         made, alone = (Passage(each, session, HeadPattern(b"", 0)) for each in (shared, route(session)))
         assert made.request(BODY, found) == alone.request(BODY, found)
         assert made.answer(response(RESULT), b"1", DATE) == alone.answer(response(RESULT), b"1", DATE)
-        assert caller(session.id)[1] in made.request(BODY, found)
+        assert caller_header(session.id)[1] in made.request(BODY, found)
         assert f"\r\nMcp-Session-Id: {session.id}\r\n".encode() in (
             made.answer(response(RESULT), b"1", DATE) or b""
         )

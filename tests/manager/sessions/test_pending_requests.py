@@ -1,4 +1,4 @@
-"""Questions to a legacy client: their ids, their answers, and taking them back."""
+"""PendingRequests to a legacy client: their ids, their answers, and taking them back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from manager.sessions.pending_requests import Questions
+from manager.sessions.pending_requests import PendingRequests
 from protocol import jsonrpc, names
 from protocol.jsonrpc import Request, Response
 
@@ -19,7 +19,7 @@ def answer(identity: str, result: str = "{}") -> Response:
 
 
 async def test_a_question_is_a_request_with_the_parameters_as_they_came() -> None:
-    questions = Questions()
+    questions = PendingRequests()
     put = questions.put(names.ELICIT, b'{"message":"?","n":1.10}')
     message = jsonrpc.parse(put.message)
     assert isinstance(message, Request)
@@ -30,59 +30,59 @@ async def test_a_question_is_a_request_with_the_parameters_as_they_came() -> Non
 
 async def test_no_two_questions_share_an_id_not_even_of_two_runs() -> None:
     """An answer to a question of an earlier manager must not answer another one."""
-    ids = {Questions().put(names.ROOTS_LIST).id for _ in range(100)}
+    ids = {PendingRequests().put(names.ROOTS_LIST).id for _ in range(100)}
     assert len(ids) == 100
     assert min(map(len, ids)) >= 20
 
 
 async def test_an_answer_settles_its_question_once() -> None:
-    questions = Questions()
+    questions = PendingRequests()
     first, second = questions.put(names.ROOTS_LIST), questions.put(names.ROOTS_LIST)
     response = answer(second.id, '{"roots":[]}')
-    assert questions.settle(response)
+    assert questions.resolve(response)
     assert second.answer.result() is response
     assert not first.answer.done()
-    assert not questions.settle(answer(second.id)), "it is out no more"
+    assert not questions.resolve(answer(second.id)), "it is out no more"
     assert len(questions) == 1
 
 
 @pytest.mark.parametrize("identity", ["1", '"lmtb-"', '"another"', "-5"])
 async def test_an_answer_to_nothing_is_dropped(identity: str) -> None:
-    questions = Questions()
+    questions = PendingRequests()
     put = questions.put(names.ROOTS_LIST)
     parsed = jsonrpc.parse(f'{{"jsonrpc":"2.0","id":{identity},"result":{{}}}}'.encode())
     assert isinstance(parsed, Response)
-    assert not questions.settle(parsed)
+    assert not questions.resolve(parsed)
     assert not put.answer.done()
 
 
 async def test_an_answer_is_for_its_own_session_only() -> None:
-    ours, theirs = Questions(), Questions()
+    ours, theirs = PendingRequests(), PendingRequests()
     put = ours.put(names.ROOTS_LIST)
-    assert not theirs.settle(answer(put.id))
+    assert not theirs.resolve(answer(put.id))
     assert not put.answer.done()
 
 
 async def test_a_question_that_is_taken_back_says_so_and_can_be_answered_no_more() -> None:
-    questions = Questions()
+    questions = PendingRequests()
     put, answered = questions.put(names.ELICIT), questions.put(names.ELICIT)
-    questions.settle(answer(answered.id))
+    questions.resolve(answer(answered.id))
     told = questions.withdraw(put)
     assert told is not None
     assert json.loads(told)["method"] == names.CANCELLED
     assert json.loads(told)["params"] == {"requestId": put.id}
     assert questions.withdraw(put) is None, "it is told once"
     assert questions.withdraw(answered) is None, "what was answered needs no taking back"
-    assert not questions.settle(answer(put.id))
+    assert not questions.resolve(answer(put.id))
     with pytest.raises(asyncio.CancelledError):
         await put.answer
 
 
 async def test_at_the_managers_stop_nobody_waits_any_more() -> None:
-    questions = Questions()
+    questions = PendingRequests()
     put, answered = questions.put(names.ELICIT), questions.put(names.ELICIT)
     response = answer(answered.id)
-    questions.settle(response)
+    questions.resolve(response)
     questions.abandon()
     assert (put.answer.result(), answered.answer.result()) == (None, response)
-    assert not questions.settle(answer(put.id)), "it comes too late"
+    assert not questions.resolve(answer(put.id)), "it comes too late"

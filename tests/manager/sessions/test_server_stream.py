@@ -10,7 +10,7 @@ import pytest
 
 from manager.sessions.event_ids import EventId
 from manager.sessions.replay import MAX_EVENTS, Replay
-from manager.sessions.server_stream import MAX_NEWS, Standing
+from manager.sessions.server_stream import MAX_NEWS, ServerStream
 from manager.sessions.stream import Stream
 from support.http.event_sinks import Recorder
 
@@ -21,12 +21,12 @@ ORDER = [
 ]
 
 
-def standing_of(revision: str = "2025-11-25") -> Standing:
-    return Standing(Stream("s", "e.0", revision, Replay(lambda: 0.0)))
+def standing_of(revision: str = "2025-11-25") -> ServerStream:
+    return ServerStream(Stream("s", "e.0", revision, Replay(lambda: 0.0)))
 
 
 @contextlib.asynccontextmanager
-async def listener(standing: Standing, after: int | None = None) -> AsyncIterator[Recorder]:
+async def listener(standing: ServerStream, after: int | None = None) -> AsyncIterator[Recorder]:
     """A client with the stream, which then goes away."""
     sink = Recorder()
     standing.stream.claim(sink)

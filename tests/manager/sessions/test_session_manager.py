@@ -1,4 +1,4 @@
-"""Legacy sessions in the hands of their keeper: clocks, the cap, the disk."""
+"""Legacy sessions in the hands of their session_manager: clocks, the cap, the disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from manager.routing.state.session_table import Session, is_well_formed
-from manager.sessions.session_manager import FLUSH_S, MAX_SUBSCRIPTIONS, Keeper
+from manager.sessions.session_manager import FLUSH_S, MAX_SUBSCRIPTIONS, SessionManager
 from manager.settings import Settings
 from manager.store import SessionRow, Store
 from support.http.event_sinks import Recorder
@@ -35,15 +35,15 @@ class Clock:
 
 @dataclass
 class Desk:
-    """A keeper on a state file, and its successors on the same file."""
+    """A session_manager on a state file, and its successors on the same file."""
 
     path: Path
     clock: Clock
-    keeper: Keeper
+    session_manager: SessionManager
     store: Store
 
     async def restart(self, **settings: Any) -> None:
-        """As after a kill: a new keeper reads what is on the disk; its monotonic clock began anew."""
+        """As after a kill: a new session_manager reads what is on the disk; its monotonic clock began anew."""
         await self.store.close()
         self.clock.now = 5.0
         await self.begin(**settings)
@@ -51,13 +51,13 @@ class Desk:
     async def begin(self, **settings: Any) -> None:
         self.store = Store(self.path, set_aside_name=lambda: "x")
         loaded = await self.store.open()
-        self.keeper = Keeper(
+        self.session_manager = SessionManager(
             Settings(**settings), self.store, now=lambda: self.clock.now, wall=lambda: self.clock.wall
         )
-        self.keeper.restore(loaded.sessions)
+        self.session_manager.restore(loaded.sessions)
 
     async def open(self, identity: str | None = None) -> Session:
-        session = await self.keeper.open("2025-11-25", CLIENT, b'{"roots":{}}', identity)
+        session = await self.session_manager.open("2025-11-25", CLIENT, b'{"roots":{}}', identity)
         assert session is not None
         return session
 
@@ -98,7 +98,7 @@ async def test_the_client_is_remembered_as_far_as_it_said_who_it_is(desk: Desk) 
 
 @pytest.mark.parametrize("client", [b"", b"{}", b"[]", b'"x"', b'{"name":7,"version":null}'])
 async def test_a_client_without_a_name_has_none(desk: Desk, client: bytes) -> None:
-    session = await desk.keeper.open("2025-11-25", client, b"{}")
+    session = await desk.session_manager.open("2025-11-25", client, b"{}")
     assert session is not None
     assert (session.client_name, session.client_version) == (None, None)
 
@@ -112,16 +112,16 @@ async def test_a_session_is_on_disk_before_its_id_is_given_out(desk: Desk) -> No
 async def test_a_client_may_take_up_its_own_id_again(desk: Desk) -> None:
     session = await desk.open("my-own-id")
     assert session.id == "my-own-id"
-    assert desk.keeper.get("my-own-id") is session
+    assert desk.session_manager.get("my-own-id") is session
 
 
 async def test_one_session_over_the_limit_is_refused(desk: Desk) -> None:
     await desk.restart(session_limit=2)
     first, _ = await desk.open(), await desk.open()
-    assert await desk.keeper.open("2025-11-25", CLIENT, b"{}") is None
+    assert await desk.session_manager.open("2025-11-25", CLIENT, b"{}") is None
     assert len(await desk.saved()) == 2
-    await desk.keeper.end(first)
-    assert await desk.keeper.open("2025-11-25", CLIENT, b"{}") is not None
+    await desk.session_manager.end(first)
+    assert await desk.session_manager.open("2025-11-25", CLIENT, b"{}") is not None
 
 
 async def test_expired_sessions_make_room_and_leave_the_disk(desk: Desk) -> None:
@@ -131,7 +131,7 @@ async def test_expired_sessions_make_room_and_leave_the_disk(desk: Desk) -> None
     desk.clock.pass_(UNUSED)
     await desk.open("a")
     assert set(await desk.saved()) == {"a"}
-    assert [one.id for one in desk.keeper.sessions] == ["a"]
+    assert [one.id for one in desk.session_manager.sessions] == ["a"]
 
 
 # Ending ------------------------------------------------------------------------------------------------------
@@ -140,17 +140,17 @@ async def test_expired_sessions_make_room_and_leave_the_disk(desk: Desk) -> None
 async def test_expiry_by_the_monotonic_clock(desk: Desk) -> None:
     """5 h used, 15 min never used."""
     unused, used = await desk.open(), await desk.open()
-    desk.keeper.get(used.id)
+    desk.session_manager.get(used.id)
     desk.clock.pass_(UNUSED - 1)
-    await desk.keeper.housekeep()
-    assert len(desk.keeper.sessions) == 2
+    await desk.session_manager.housekeep()
+    assert len(desk.session_manager.sessions) == 2
     desk.clock.pass_(1)
-    await desk.keeper.housekeep()
-    assert [one.id for one in desk.keeper.sessions] == [used.id]
+    await desk.session_manager.housekeep()
+    assert [one.id for one in desk.session_manager.sessions] == [used.id]
     assert set(await desk.saved()) == {used.id}
-    assert desk.keeper.get(unused.id) is None
+    assert desk.session_manager.get(unused.id) is None
     desk.clock.pass_(IDLE - UNUSED)
-    await desk.keeper.housekeep()
+    await desk.session_manager.housekeep()
     assert await desk.saved() == {}
 
 
@@ -158,8 +158,8 @@ async def test_expiry_by_the_monotonic_clock(desk: Desk) -> None:
 async def test_a_jump_of_the_wall_clock_expires_nothing(desk: Desk, jump: float) -> None:
     session = await desk.open()
     desk.clock.wall += jump
-    await desk.keeper.housekeep()
-    assert desk.keeper.get(session.id) is session
+    await desk.session_manager.housekeep()
+    assert desk.session_manager.get(session.id) is session
 
 
 async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk: Desk) -> None:
@@ -167,27 +167,27 @@ async def test_the_end_of_a_session_cancels_its_calls_and_closes_its_stream(desk
     cancelled: list[int] = []
     session.in_flight = {b"1": lambda: cancelled.append(1), b'"x"': lambda: cancelled.append(2)}
     sink = Recorder()
-    standing = desk.keeper.notifier.open_stream(session, sink)
+    standing = desk.session_manager.notifier.open_stream(session, sink)
     assert standing is not None
     standing.begin(sink)
-    await desk.keeper.end(session)
+    await desk.session_manager.end(session)
     assert cancelled == [1, 2]
     assert sink.closed
-    assert desk.keeper.get(session.id) is None
+    assert desk.session_manager.get(session.id) is None
     assert await desk.saved() == {}
 
 
 async def test_an_open_stream_keeps_a_session_and_its_end_begins_the_time(desk: Desk) -> None:
     session = await desk.open()
     sink = Recorder()
-    desk.keeper.notifier.open_stream(session, sink)
+    desk.session_manager.notifier.open_stream(session, sink)
     desk.clock.pass_(10 * IDLE)
-    assert desk.keeper.sweep() == []
-    desk.keeper.notifier.close_stream(session, sink)
+    assert desk.session_manager.sweep() == []
+    desk.session_manager.notifier.close_stream(session, sink)
     desk.clock.pass_(UNUSED - 1)
-    assert desk.keeper.sweep() == []
+    assert desk.session_manager.sweep() == []
     desk.clock.pass_(1)
-    assert desk.keeper.sweep() == [session]
+    assert desk.session_manager.sweep() == [session]
 
 
 # Survival ----------------------------------------------------------------------------------------------------
@@ -195,18 +195,18 @@ async def test_an_open_stream_keeps_a_session_and_its_end_begins_the_time(desk: 
 
 async def test_a_binding_is_on_disk_when_bind_returns(desk: Desk) -> None:
     session = await desk.open()
-    await desk.keeper.bind(session, "proj-3f9a2c1b", "/srv/proj")
+    await desk.session_manager.bind(session, "proj-3f9a2c1b", "/srv/proj")
     row = (await desk.saved())[session.id]
     assert (row.workspace, row.cwd) == ("proj-3f9a2c1b", "/srv/proj")
 
 
 async def test_after_a_restart_the_same_id_goes_on_bound_as_before(desk: Desk) -> None:
     session = await desk.open()
-    desk.keeper.get(session.id)
-    await desk.keeper.bind(session, "w", "/srv/proj")
+    desk.session_manager.get(session.id)
+    await desk.session_manager.bind(session, "w", "/srv/proj")
     desk.clock.pass_(60)
     await desk.restart()
-    again = desk.keeper.get(session.id)
+    again = desk.session_manager.get(session.id)
     assert again is not None
     assert again is not session
     same = ("id", "revision", "client_name", "client_version", "capabilities", "workspace", "cwd", "used")
@@ -220,11 +220,11 @@ async def test_after_a_restart_the_same_id_goes_on_bound_as_before(desk: Desk) -
 async def test_the_mode_a_session_began_with_outlives_the_manager(
     desk: Desk, mode: tuple[tuple[str, str], ...]
 ) -> None:
-    session = await desk.keeper.open("2025-11-25", CLIENT, b"{}", mode=mode)
+    session = await desk.session_manager.open("2025-11-25", CLIENT, b"{}", mode=mode)
     assert session is not None
     assert session.mode == mode
     await desk.restart()
-    again = desk.keeper.get(session.id)
+    again = desk.session_manager.get(session.id)
     assert again is not None
     assert again.mode == mode
 
@@ -232,13 +232,13 @@ async def test_the_mode_a_session_began_with_outlives_the_manager(
 async def test_what_a_client_wants_to_hear_of_outlives_the_manager(desk: Desk) -> None:
     session = await desk.open()
     session.log_level = "warning"
-    await desk.keeper.save(session)
+    await desk.session_manager.save(session)
     for uri in ("file:///a", 'x:\u00e9"', "gone"):
-        assert await desk.keeper.subscribe(session, uri, "w")
-    await desk.keeper.unsubscribe(session, "gone")
-    await desk.keeper.unsubscribe(session, "never there")
+        assert await desk.session_manager.subscribe(session, uri, "w")
+    await desk.session_manager.unsubscribe(session, "gone")
+    await desk.session_manager.unsubscribe(session, "never there")
     await desk.restart()
-    again = desk.keeper.get(session.id)
+    again = desk.session_manager.get(session.id)
     assert again is not None
     assert (again.log_level, again.subscriptions) == ("warning", {"file:///a": "w", 'x:\u00e9"': "w"})
 
@@ -246,21 +246,21 @@ async def test_what_a_client_wants_to_hear_of_outlives_the_manager(desk: Desk) -
 async def test_what_changed_while_no_manager_ran_is_announced(desk: Desk) -> None:
     """To sessions that may have seen a list."""
     used, unused = await desk.open(), await desk.open()
-    desk.keeper.get(used.id)
-    await desk.keeper.bind(used, "w", "/")
+    desk.session_manager.get(used.id)
+    await desk.session_manager.bind(used, "w", "/")
     await desk.restart()
-    announced = {one.id: one.unannounced for one in desk.keeper.sessions}
+    announced = {one.id: one.unannounced for one in desk.session_manager.sessions}
     assert announced == {used.id: True, unused.id: False}
 
 
 async def test_resources_that_may_have_changed_while_no_manager_ran_are_announced(desk: Desk) -> None:
     """Also to a client that does not say which event was its last."""
     session, sink = await desk.open(), Recorder()
-    await desk.keeper.subscribe(session, "a:b", "w")
+    await desk.session_manager.subscribe(session, "a:b", "w")
     await desk.restart()
-    again = desk.keeper.get(session.id)
+    again = desk.session_manager.get(session.id)
     assert again is not None
-    standing = desk.keeper.notifier.open_stream(again, sink)
+    standing = desk.session_manager.notifier.open_stream(again, sink)
     assert standing is not None
     standing.begin(sink)
     await sink.count(4)
@@ -270,19 +270,19 @@ async def test_resources_that_may_have_changed_while_no_manager_ran_are_announce
 async def test_a_session_subscribes_so_many_resources_and_no_more(desk: Desk) -> None:
     session = await desk.open()
     session.subscriptions = dict.fromkeys(map(str, range(MAX_SUBSCRIPTIONS)), "w")
-    assert not await desk.keeper.subscribe(session, "one more", "w")
-    assert await desk.keeper.subscribe(session, "0", "v")
+    assert not await desk.session_manager.subscribe(session, "one more", "w")
+    assert await desk.session_manager.subscribe(session, "0", "v")
     assert len(session.subscriptions) == MAX_SUBSCRIPTIONS
 
 
 async def test_who_goes_to_another_workspace_leaves_its_subscriptions(desk: Desk) -> None:
     session = await desk.open()
-    await desk.keeper.bind(session, "w", "/w")
+    await desk.session_manager.bind(session, "w", "/w")
     for uri, home in (("a", "w"), ("b", "elsewhere")):
-        await desk.keeper.subscribe(session, uri, home)
-    await desk.keeper.bind(session, "w", "/w/sub")
+        await desk.session_manager.subscribe(session, uri, home)
+    await desk.session_manager.bind(session, "w", "/w/sub")
     assert set(session.subscriptions) == {"a", "b"}
-    await desk.keeper.bind(session, "v", "/v")
+    await desk.session_manager.bind(session, "v", "/v")
     assert set(session.subscriptions) == {"b"}
 
 
@@ -296,35 +296,35 @@ async def test_no_restart_expires_a_session_whatever_the_wall_clock_says(
     """Only awake time counts."""
     session = await desk.open()
     session.used = used
-    await desk.keeper.bind(session, "w", "/srv/proj")
+    await desk.session_manager.bind(session, "w", "/srv/proj")
     desk.clock.wall += away
     await desk.restart()
-    await desk.keeper.housekeep()
-    assert [one.id for one in desk.keeper.sessions] == [session.id]
+    await desk.session_manager.housekeep()
+    assert [one.id for one in desk.session_manager.sessions] == [session.id]
 
 
 async def test_time_before_a_restart_counts_up_to_half(desk: Desk) -> None:
     """So that a session nobody uses ends in spite of restarts."""
     session = await desk.open()
-    desk.keeper.get(session.id)
-    await desk.keeper.bind(session, "w", "/")
+    desk.session_manager.get(session.id)
+    await desk.session_manager.bind(session, "w", "/")
     desk.clock.pass_(IDLE / 4)
     await desk.restart()
     desk.clock.pass_(IDLE * 3 / 4 - 1)
-    assert desk.keeper.sweep() == []
+    assert desk.session_manager.sweep() == []
     desk.clock.pass_(1)
-    assert [one.id for one in desk.keeper.sweep()] == [session.id]
+    assert [one.id for one in desk.session_manager.sweep()] == [session.id]
 
 
 async def test_when_sessions_were_last_seen_is_saved_now_and_then(desk: Desk) -> None:
     session, quiet = await desk.open(), await desk.open()
     before = (await desk.saved())[quiet.id].seen
     desk.clock.pass_(FLUSH_S - 1)
-    desk.keeper.get(session.id)
-    await desk.keeper.housekeep()
+    desk.session_manager.get(session.id)
+    await desk.session_manager.housekeep()
     assert (await desk.saved())[session.id].seen == before, "too early"
     desk.clock.pass_(1)
-    await desk.keeper.housekeep()
+    await desk.session_manager.housekeep()
     rows = await desk.saved()
     assert (rows[session.id].seen, rows[session.id].used) == (before + FLUSH_S - 1, True)
     assert rows[quiet.id].seen == before
@@ -335,29 +335,29 @@ async def test_when_sessions_were_last_seen_is_saved_now_and_then(desk: Desk) ->
 
 async def test_without_a_stream_there_is_nowhere_to_announce_it(desk: Desk) -> None:
     session = await desk.open()
-    assert desk.keeper.announce(session) is False
-    desk.keeper.notifier.open_stream(session, Recorder())
-    assert desk.keeper.announce(session) is True
+    assert desk.session_manager.announce(session) is False
+    desk.session_manager.notifier.open_stream(session, Recorder())
+    assert desk.session_manager.announce(session) is True
 
 
 async def test_waiting_for_a_listing_ends_with_the_listing_or_the_time(desk: Desk) -> None:
     session = await desk.open()
-    desk.keeper.expect_listing(session)
+    desk.session_manager.expect_listing(session)
     async with asyncio.timeout(5):
-        await desk.keeper.relisted(session, 0.001)
-    waiting = asyncio.create_task(desk.keeper.relisted(session, 3600.0))
+        await desk.session_manager.relisted(session, 0.001)
+    waiting = asyncio.create_task(desk.session_manager.relisted(session, 3600.0))
     await asyncio.sleep(0)
-    desk.keeper.note_listed(session)
+    desk.session_manager.note_listed(session)
     async with asyncio.timeout(5):
         await waiting
 
 
 async def test_a_listing_before_the_change_does_not_count(desk: Desk) -> None:
     session = await desk.open()
-    desk.keeper.expect_listing(session)
-    desk.keeper.note_listed(session)
-    desk.keeper.expect_listing(session)
-    waiting = asyncio.create_task(desk.keeper.relisted(session, 0.05))
+    desk.session_manager.expect_listing(session)
+    desk.session_manager.note_listed(session)
+    desk.session_manager.expect_listing(session)
+    waiting = asyncio.create_task(desk.session_manager.relisted(session, 0.05))
     await asyncio.sleep(0)
     assert not waiting.done()
     await waiting
@@ -365,8 +365,8 @@ async def test_a_listing_before_the_change_does_not_count(desk: Desk) -> None:
 
 async def test_handshakes_of_one_session_take_turns(desk: Desk) -> None:
     one, other = await desk.open(), await desk.open()
-    assert desk.keeper.handshake_lock(one) is desk.keeper.handshake_lock(one)
-    assert desk.keeper.handshake_lock(one) is not desk.keeper.handshake_lock(other)
+    assert desk.session_manager.handshake_lock(one) is desk.session_manager.handshake_lock(one)
+    assert desk.session_manager.handshake_lock(one) is not desk.session_manager.handshake_lock(other)
 
 
 @pytest.mark.parametrize(("streaming", "age"), list(itertools.product([True, False], [0.0, 899.0, 900.0])))
@@ -378,9 +378,9 @@ async def test_a_workspace_is_active_while_a_session_of_it_is(
     setattr(session, "workspace" if streaming else "heard", "w")
     unbound.streaming = True
     if streaming:
-        desk.keeper.notifier.open_stream(session, Recorder())
+        desk.session_manager.notifier.open_stream(session, Recorder())
     desk.clock.pass_(age)
-    assert desk.keeper.active_workspaces(900.0) == ({"w"} if streaming or age < 900 else set())
+    assert desk.session_manager.active_workspaces(900.0) == ({"w"} if streaming or age < 900 else set())
 
 
 async def test_sessions_can_be_opened_while_the_disk_fails(desk: Desk) -> None:
@@ -388,19 +388,21 @@ async def test_sessions_can_be_opened_while_the_disk_fails(desk: Desk) -> None:
     await work()
     desk.store = Store(desk.path.parent / "no" / "such" / "folder", set_aside_name=lambda: "x")
     await desk.store.open()
-    keeper = Keeper(Settings(), desk.store, now=lambda: desk.clock.now, wall=lambda: desk.clock.wall)
-    session = await keeper.open("2025-11-25", CLIENT, b"{}")
+    session_manager = SessionManager(
+        Settings(), desk.store, now=lambda: desk.clock.now, wall=lambda: desk.clock.wall
+    )
+    session = await session_manager.open("2025-11-25", CLIENT, b"{}")
     assert session is not None
-    await keeper.bind(session, "w", "/")
-    await keeper.flush()
-    assert keeper.get(session.id) is session
+    await session_manager.bind(session, "w", "/")
+    await session_manager.flush()
+    assert session_manager.get(session.id) is session
 
 
 async def test_what_a_client_says_of_itself_takes_little_room(desk: Desk) -> None:
     """Ten thousand sessions share our memory, and a body may hold 16 MiB."""
     long = b"x" * 100_000
     client = b'{"name":"' + long + b'","version":"' + long + b'"}'
-    session = await desk.keeper.open("2025-11-25", client, b'{"roots":{"' + long + b'":1}}')
+    session = await desk.session_manager.open("2025-11-25", client, b'{"roots":{"' + long + b'":1}}')
     assert session is not None
     kept = (session.client_name or "") + (session.client_version or "")
     assert kept and len(kept) + len(session.capabilities) < 1000

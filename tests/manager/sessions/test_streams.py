@@ -27,7 +27,7 @@ async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager()
     one, ids = session_of("s"), []
     for _ in range(2):
         streams = Streams(Clock())
-        for stream in (streams.standing(one).stream, streams.begin(one, b"1"), streams.begin(one, b"1")):
+        for stream in (streams.server_stream(one).stream, streams.begin(one, b"1"), streams.begin(one, b"1")):
             sink = Recorder()
             stream.claim(sink)
             stream.begin(sink)
@@ -43,14 +43,14 @@ async def test_a_stream_is_found_in_its_own_session_until_its_events_are_old() -
     event = EventId(stream.name, 0)
     await stream.send(b"{}", answers=True)
     streams.expire()
-    assert streams.answering(mine, event) is stream
-    assert streams.answering(other, event) is None
+    assert streams.request_stream(mine, event) is stream
+    assert streams.request_stream(other, event) is None
     clock.now += MAX_AGE_S
     streams.expire()
-    assert streams.answering(mine, event) is stream, "it has not ended"
+    assert streams.request_stream(mine, event) is stream, "it has not ended"
     stream.end()
     streams.expire()
-    assert streams.answering(mine, event) is None
+    assert streams.request_stream(mine, event) is None
     assert event.request == b"1"
 
 
@@ -60,21 +60,21 @@ async def test_an_answer_that_had_to_make_room_is_as_lost_as_an_old_one() -> Non
     stream, other = streams.begin(session, b"1"), streams.begin(session, b"2")
     await stream.send(b"{}", answers=True)
     stream.end()
-    assert streams.answering(session, EventId(stream.name, 0)) is stream
+    assert streams.request_stream(session, EventId(stream.name, 0)) is stream
     for _ in range(MAX_EVENTS):
         await other.send(b"{}")
-    assert streams.answering(session, EventId(stream.name, 0)) is None
-    assert streams.answering(session, EventId(stream.name, 1)) is stream
-    assert streams.answering(session, EventId(other.name, 0)) is other
+    assert streams.request_stream(session, EventId(stream.name, 0)) is None
+    assert streams.request_stream(session, EventId(stream.name, 1)) is stream
+    assert streams.request_stream(session, EventId(other.name, 0)) is other
 
 
 async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
     streams, session = Streams(Clock()), session_of("s")
-    standing = streams.standing(session)
-    assert (len(streams), streams.listening(session)) == (0, None)
+    standing = streams.server_stream(session)
+    assert (len(streams), streams.open_server_stream(session)) == (0, None)
     sink = Recorder()
     standing.stream.claim(sink)
-    assert (len(streams), streams.listening(session)) == (1, standing)
+    assert (len(streams), streams.open_server_stream(session)) == (1, standing)
     assert streams.leave(session, sink)
     assert len(streams) == 0
     assert not streams.leave(session_of("never there"), sink)
@@ -82,7 +82,7 @@ async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
 
 async def test_a_session_that_is_over_leaves_nothing() -> None:
     streams, session = Streams(Clock()), session_of("s")
-    streams.standing(session).announce_lists()
+    streams.server_stream(session).announce_lists()
     stream = streams.begin(session, b"1")
     await stream.send(b"{}")
     streams.forget(session)
@@ -94,7 +94,7 @@ async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
     """Ten thousand idle sessions."""
     streams = Streams(Clock())
     for number in range(100):
-        streams.standing(session_of(str(number)))
+        streams.server_stream(session_of(str(number)))
     streams.expire()
     assert streams._standing == {}
 
@@ -102,4 +102,6 @@ async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
 async def test_the_names_can_be_read_back() -> None:
     streams, session = Streams(Clock()), session_of("s")
     assert all(parse(f"{Streams(Clock()).begin(session, b'1').name}-1") for _ in range(200))
-    assert streams.standing(session).followed(EventId(streams.standing(session).stream.name, 0)) == 0
+    assert (
+        streams.server_stream(session).followed(EventId(streams.server_stream(session).stream.name, 0)) == 0
+    )

@@ -17,7 +17,7 @@ from manager.routing.state.session_table import Session, Sessions
 from manager.sessions import upstream_listener as listeners
 from manager.sessions.notifier import Notifier
 from manager.sessions.streams import Streams
-from manager.sessions.upstream_subscriptions import Listening
+from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.supervision.instance import Instance
 from protocol import jsonrpc, names, sse
 
@@ -58,13 +58,13 @@ class Desk:
 
     server: Server
     session: Session
-    listening: Listening
+    listening: UpstreamSubscriptions
     notifier: Notifier
     streams: Streams
 
     def heard(self) -> set[str]:
         """What waits for the session."""
-        standing = self.streams.standing(self.session)
+        standing = self.streams.server_stream(self.session)
         said, standing._news = standing._news or {}, None
         return set(said)
 
@@ -95,7 +95,7 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     session = Session("s", "2025-11-25", None, None, b"{}", 0.0, workspace="w")
     sessions.add(session)
     notifier = Notifier(sessions, streams, lambda: 0.0)
-    listening = Listening(notifier, known, nobody)
+    listening = UpstreamSubscriptions(notifier, known, nobody)
     running = asyncio.create_task(listening.run())
     yield Desk(server, session, listening, notifier, streams)
     running.cancel()

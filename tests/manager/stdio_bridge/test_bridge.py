@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from manager.stdio_bridge import listen_streams, session
-from manager.stdio_bridge import manager_link as links
-from manager.stdio_bridge.bridge import Shim
-from manager.stdio_bridge.manager_link import Link
+from manager.stdio_bridge import manager_connection as links
+from manager.stdio_bridge.bridge import Bridge
+from manager.stdio_bridge.manager_connection import ManagerConnection
 from manager.stdio_bridge.stdio import TooLong
 from protocol import names
 from support.servers.scripted_manager import ScriptedManager, in_session
@@ -72,8 +72,8 @@ class Client:
         self.starter = NobodyStarts()
         self.got: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._numbers = itertools.count()
-        link = Link(manager, self.starter, "cwd=/a%20b")  # type: ignore[arg-type]  # both are only asked
-        self.shim = Shim(link, self._write)
+        link = ManagerConnection(manager, self.starter, "cwd=/a%20b")  # type: ignore[arg-type]  # both are only asked
+        self.shim = Bridge(link, self._write)
 
     async def _write(self, line: bytes) -> None:
         assert b"\n" not in line

@@ -11,7 +11,7 @@ import pytest
 
 from manager.forwarding.messages import answered
 from manager.routing.json import plain_results
-from manager.sessions import input_requests
+from manager.sessions import round_trips
 from protocol import headers, names, sse
 from protocol.internal.result_trim import Trim
 from support.clients import exchanges
@@ -72,7 +72,7 @@ async def test_who_cuts_a_result_as_the_header_says_gets_what_a_reader_gets(name
     found = answered(body)
     assert found is not None
     identity = json.dumps(json.loads(body)["id"]).encode()
-    read = input_requests.at_once(EXCHANGE, found)
+    read = round_trips.final_response(EXCHANGE, found)
     assert read is not None
     assert plain_results.in_session(body, 0, len(body), identity, trim) == read
     assert b"complete" not in read
@@ -121,5 +121,5 @@ async def test_the_event_that_an_answer_is_says_it_in_a_comment() -> None:
     assert trim is not None
     assert found is not None
     identity = json.dumps(json.loads(message)["id"]).encode()
-    read = input_requests.at_once(EXCHANGE, found)
+    read = round_trips.final_response(EXCHANGE, found)
     assert plain_results.in_session(stream, event.start, event.end, identity, trim) == read

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from manager.forwarding.messages import answered
 from manager.routing.json import plain_results
-from manager.sessions import input_requests
+from manager.sessions import round_trips
 from protocol import names
 from protocol.internal import result_trim
 from protocol.internal.result_trim import Trim
@@ -25,7 +25,7 @@ META = {names.META_SERVER: SERVER}
 def by_reading(body: bytes) -> bytes | None:
     """What a client of the era of sessions gets of it the usual way."""
     found = answered(body)
-    return None if found is None else input_requests.at_once(EXCHANGE, found)
+    return None if found is None else round_trips.final_response(EXCHANGE, found)
 
 
 def in_session(body: bytes, identity: bytes = b"1") -> bytes | None:

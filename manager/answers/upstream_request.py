@@ -32,7 +32,7 @@ _UNMIRRORED: Final = (headers.UNMIRRORED.encode(), b"1")
 _AS_IS: Final = (headers.AS_IS.encode(), b"1")
 
 
-def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = None) -> Outgoing:
+def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = None) -> Outgoing:
     """The request for the workspace server.
 
     Args:
@@ -62,7 +62,7 @@ def outgoing(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = N
     return Outgoing(method, (_ACCEPT, _JSON, *passed), body, target, method != names.LISTEN, begun)
 
 
-def own_request(
+def manager_request(
     method: str, params: Mapping[str, object], identity: str, on_behalf: Sequence[tuple[bytes, bytes]] = ()
 ) -> Outgoing:
     """A request the manager makes for itself, with an id that is never null.
@@ -84,7 +84,7 @@ def address_headers(exchange: Exchange) -> Sequence[tuple[bytes, bytes]]:
     return [*mode, _AS_IS] if exchange.is_as_is else mode
 
 
-def cancelled(state: msgspec.Raw) -> Outgoing:
+def cancelled_notification(state: msgspec.Raw) -> Outgoing:
     """The notification that the call with this `requestState` will not be repeated.
 
     Such a call has no connection that could be closed, and no id: the state is all that is known of it.
@@ -170,13 +170,13 @@ def _of_session(exchange: Exchange) -> tuple[tuple[bytes, bytes], ...]:
     if session is None:
         return ()
     if not session.mode:
-        return (caller(session.id),)
+        return (caller_header(session.id),)
     said = mode_headers(exchange)
     own = [(name, value) for name, value in session.mode if name not in said]
-    return (*((name.encode(), value.encode("latin-1")) for name, value in own), caller(session.id))
+    return (*((name.encode(), value.encode("latin-1")) for name, value in own), caller_header(session.id))
 
 
-def caller(session: str) -> tuple[bytes, bytes]:
+def caller_header(session: str) -> tuple[bytes, bytes]:
     """What tells a workspace server which calls belong together, without telling it the session's id."""
     return headers.CALLER.encode(), hashlib.sha256(session.encode()).hexdigest()[:32].encode()
 

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from manager.answers.exchange import Located, Unlocated
-from manager.answers.locate import locate, not_set
+from manager.answers.workspace_lookup import look_up_workspace, workspace_not_set
 from manager.filesystem import FolderExaminer
 from manager.routing.workspace.resolution import Claims, Source
 from manager.settings import Settings
@@ -37,7 +37,7 @@ class Land:
         return found.id
 
     async def ask(self, **claims: Any) -> Located | Unlocated | Refusal:
-        return await locate(self.workspaces, replace(Claims(), **claims))
+        return await look_up_workspace(self.workspaces, replace(Claims(), **claims))
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ async def test_an_ambient_placeholder_is_silence(land: Land, text: str) -> None:
 async def test_a_hopeless_ambient_folder_is_named_by_the_refusal_that_follows(land: Land) -> None:
     outcome = await land.ask(query="/no/such/folder", header="also/bad")
     assert isinstance(outcome, Unlocated)
-    refusal = not_set(outcome)
+    refusal = workspace_not_set(outcome)
     assert refusal.reason is Reason.INVALID_CWD
     assert "/no/such/folder" in refusal.message
 
@@ -153,7 +153,7 @@ async def test_a_hopeless_ambient_folder_is_named_by_the_refusal_that_follows(la
 async def test_silence_everywhere_is_no_workspace(land: Land) -> None:
     outcome = await land.ask()
     assert outcome == Unlocated(None)
-    refusal = not_set(Unlocated(None))
+    refusal = workspace_not_set(Unlocated(None))
     assert (refusal.reason, refusal.message) == (Reason.WORKSPACE_NOT_SET, "workspace not set")
 
 

@@ -11,7 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from manager.answers.outgoing import cancelled, mode_headers, outgoing, own_request
+from manager.answers.upstream_request import (
+    cancelled_notification,
+    manager_request,
+    mode_headers,
+    upstream_request,
+)
 from manager.forwarding.forward import Outgoing
 from protocol import headers, names
 from protocol.inbound import Inbound, classify
@@ -41,7 +46,7 @@ def headers_of(sent: Outgoing) -> dict[str, str]:
 
 def test_a_modern_body_leaves_as_it_came() -> None:
     exchange = stateless("tools/call", {"name": "é", "arguments": {"a": 1}})
-    sent = outgoing(exchange)
+    sent = upstream_request(exchange)
     assert sent.body == exchange.message.body
     assert accepted(sent).name == "é"
     assert headers_of(sent)["Accept"] == "application/json, text/event-stream"
@@ -50,7 +55,7 @@ def test_a_modern_body_leaves_as_it_came() -> None:
 
 def test_an_unwrapped_call_gets_the_name_header_of_the_call_inside() -> None:
     exchange = stateless("tools/call", {"name": names.CALL_TOOL, "arguments": {"name": "x"}})
-    sent = outgoing(exchange, {**exchange.params, "name": raw("réal"), "arguments": raw({"b": 2})})
+    sent = upstream_request(exchange, {**exchange.params, "name": raw("réal"), "arguments": raw({"b": 2})})
     assert accepted(sent).name == "réal"
     params = json.loads(sent.body)["params"]
     assert (params["arguments"], params["_meta"][VERSION]) == ({"b": 2}, "2026-07-28")
@@ -66,7 +71,7 @@ CALLER = hashlib.sha256(b"s-1").hexdigest()[:32]
 
 def test_a_legacy_call_becomes_a_modern_one() -> None:
     """What follows from the session: its calls belong together, and its id is not told."""
-    sent = outgoing(legacy(call("lm_findFiles", {"query": "*"})))
+    sent = upstream_request(legacy(call("lm_findFiles", {"query": "*"})))
     assert accepted(sent).name == "lm_findFiles"
     assert json.loads(sent.body)["params"]["_meta"] == TRIPLE
     assert headers_of(sent) == {
@@ -101,19 +106,19 @@ def test_a_legacy_call_becomes_a_modern_one() -> None:
 def test_only_the_meta_is_spliced_in(body: bytes, expected: bytes) -> None:
     """Design 2.4: bodies are forwarded, not re-modelled."""
     meta = json.dumps(TRIPLE, separators=(",", ":")).encode()
-    assert outgoing(legacy(body)).body == expected.replace(b"@", meta)
+    assert upstream_request(legacy(body)).body == expected.replace(b"@", meta)
 
 
 def test_the_clients_own_meta_stays() -> None:
     meta = {"progressToken": "p", "traceparent": "00-1-1-01", "vendor/x": {"deep": [1]}}
-    sent = outgoing(legacy(call("x", {}, _meta=meta)))
+    sent = upstream_request(legacy(call("x", {}, _meta=meta)))
     assert json.loads(sent.body)["params"]["_meta"] == {**meta, **TRIPLE}
 
 
 def test_a_legacy_client_cannot_speak_for_the_modern_era() -> None:
     """Its own claim about capabilities is replaced by what its session declared."""
     meta = {CAPABILITIES: {"sampling": {}}, CLIENT: {"name": "liar", "version": "9"}}
-    sent = outgoing(legacy(call("x", {}, _meta=meta)))
+    sent = upstream_request(legacy(call("x", {}, _meta=meta)))
     assert json.loads(sent.body)["params"]["_meta"] == TRIPLE
 
 
@@ -135,7 +140,7 @@ def test_what_a_session_declared_travels_where_it_can_be_asked(
     """Questions go out on the request's event stream; before 2025-06-18 nobody knew elicitation."""
     session = session_of(capabilities=FULL)
     session.revision = revision
-    sent = outgoing(legacy(call("x", {}), session=session, accepts_events=accepts_events))
+    sent = upstream_request(legacy(call("x", {}), session=session, accepts_events=accepts_events))
     assert b'"%s":%s' % (CAPABILITIES.encode(), expected) in sent.body
 
 
@@ -156,25 +161,25 @@ def test_log_messages_are_wanted_where_they_can_be_told(
     """Servers of the older era log unasked until a level is set, those of the newer one never."""
     session = session_of(log_level=said)
     body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": {"name": "x", "uri": "x"}}
-    sent = outgoing(legacy(body, session=session, accepts_events=accepts_events))
+    sent = upstream_request(legacy(body, session=session, accepts_events=accepts_events))
     assert json.loads(sent.body)["params"]["_meta"].get(names.META_LOG_LEVEL) == expected
 
 
 def test_a_state_that_is_given_up_is_told_in_a_notification() -> None:
-    sent = cancelled(raw("sealed-é"))
+    sent = cancelled_notification(raw("sealed-é"))
     inbound = classify(CIMultiDict((key.decode(), value.decode()) for key, value in sent.headers), sent.body)
     assert isinstance(inbound, Inbound)
     assert (inbound.era, inbound.params["requestState"]) == (Era.MODERN, raw("sealed-é"))
 
 
 def test_a_client_without_a_name_is_not_named() -> None:
-    sent = outgoing(legacy(call("x", {}), session=session_of(client_name=None)))
+    sent = upstream_request(legacy(call("x", {}), session=session_of(client_name=None)))
     assert CLIENT not in json.loads(sent.body)["params"]["_meta"]
 
 
 def test_an_unwrapped_legacy_call_has_the_name_and_arguments_inside() -> None:
     exchange = legacy(call(names.CALL_TOOL, {"name": "x"}, _meta={"progressToken": 1}))
-    sent = outgoing(exchange, {**exchange.params, "name": raw("x"), "arguments": raw({"b": 2})})
+    sent = upstream_request(exchange, {**exchange.params, "name": raw("x"), "arguments": raw({"b": 2})})
     assert accepted(sent).name == "x"
     params = json.loads(sent.body)["params"]
     assert (params["name"], params["arguments"]) == ("x", {"b": 2})
@@ -202,7 +207,7 @@ def test_every_legacy_call_arrives_whole(
 ) -> None:
     sent_params = {**params, "name": "t"} | ({} if meta is None else {"_meta": meta})
     message = {"jsonrpc": "2.0", "id": identity, "method": "tools/call", "params": sent_params, "extra": [1]}
-    sent = outgoing(legacy(json.dumps(message, indent=indent, ensure_ascii=ascii_only).encode()))
+    sent = upstream_request(legacy(json.dumps(message, indent=indent, ensure_ascii=ascii_only).encode()))
     accepted(sent)
     assert json.loads(sent.body) == {
         **message,
@@ -215,7 +220,7 @@ def test_every_legacy_call_arrives_whole(
 
 def test_headers_that_cross_and_the_tool_mode_go_along() -> None:
     passed = ((b"Mcp-Param-Path", b"/x"), (b"traceparent", b"00"))
-    sent = outgoing(legacy(call("x", {}), passed_headers=passed, passed_query="?tool_mode=discovery"))
+    sent = upstream_request(legacy(call("x", {}), passed_headers=passed, passed_query="?tool_mode=discovery"))
     assert sent.target == b"/mcp?tool_mode=discovery"
     assert set(passed) <= set(sent.headers)
 
@@ -252,7 +257,7 @@ def test_a_sessions_mode_stands_where_the_request_says_nothing(
 ) -> None:
     passed = tuple((name.encode(), value.encode()) for name, value in sent_headers.items())
     session = session_of(mode=mode)
-    sent = outgoing(legacy(call("x", {}), session=session, passed_headers=passed, passed_query=query))
+    sent = upstream_request(legacy(call("x", {}), session=session, passed_headers=passed, passed_query=query))
     found = {name: value for name, value in headers_of(sent).items() if name.lower().startswith("x-mcp-")}
     assert (found, sent.target.decode()) == (modes, target)
 
@@ -288,7 +293,7 @@ def test_the_mode_of_a_request_is_short_and_can_be_a_header(
 def test_calls_of_one_session_and_no_others_belong_together(identity: str, same: bool) -> None:
     other = session_of()
     other.id = identity
-    sent = headers_of(outgoing(legacy(call("y", {}), session=other)))
+    sent = headers_of(upstream_request(legacy(call("y", {}), session=other)))
     assert (sent[headers.CALLER] == CALLER) is same
     assert identity not in sent.values()
 
@@ -296,14 +301,14 @@ def test_calls_of_one_session_and_no_others_belong_together(identity: str, same:
 def test_a_client_cannot_say_who_calls() -> None:
     """Nor can a stateless one: nobody answers for its calls belonging together."""
     assert not headers.is_forwarded(headers.CALLER.lower())
-    assert headers.CALLER not in headers_of(outgoing(stateless("tools/list")))
+    assert headers.CALLER not in headers_of(upstream_request(stateless("tools/list")))
 
 
 @pytest.mark.parametrize(
     ("method", "timed"), [("tools/call", True), ("tools/list", True), (names.LISTEN, False)]
 )
 def test_only_a_listen_stream_has_no_deadline(method: str, timed: bool) -> None:
-    assert outgoing(stateless(method, {"name": "x"} if method == "tools/call" else {})).timed is timed
+    assert upstream_request(stateless(method, {"name": "x"} if method == "tools/call" else {})).timed is timed
 
 
 @pytest.mark.parametrize(
@@ -316,7 +321,7 @@ def test_only_a_listen_stream_has_no_deadline(method: str, timed: bool) -> None:
 def test_the_managers_own_requests_are_in_order_and_have_an_id(
     method: str, params: dict[str, Any], name: str | None
 ) -> None:
-    sent = own_request(method, params, "manager-1")
+    sent = manager_request(method, params, "manager-1")
     assert accepted(sent).name == name
     message = json.loads(sent.body)
     assert message["id"] == "manager-1"

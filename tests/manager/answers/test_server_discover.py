@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from manager.answers import result_format
-from manager.answers.greeting import initialized
+from manager.answers.server_discover import initialize_result
 from protocol import jsonrpc, names
 
 CODEX: dict[str, Any] = {"codex/sandbox-state-meta": {}}
@@ -18,7 +18,7 @@ CODEX: dict[str, Any] = {"codex/sandbox-state-meta": {}}
 def told(**members: Any) -> dict[str, Any]:
     """The result of `initialize` for a workspace that says this, decoded."""
     said = {name: jsonrpc.raw(value) for name, value in members.items()}
-    return dict(json.loads(jsonrpc.dumps(initialized("2025-06-18", said))))
+    return dict(json.loads(jsonrpc.dumps(initialize_result("2025-06-18", said))))
 
 
 def test_a_server_behind_the_workspace_speaks_for_itself() -> None:
@@ -26,7 +26,7 @@ def test_a_server_behind_the_workspace_speaks_for_itself() -> None:
     capabilities, server = msgspec.Raw(b'{"tools":{ },"x/y":1e2}'), msgspec.Raw(b'{"name": "theirs"}')
     meta = jsonrpc.raw({names.META_SERVER: server})
     said = {"capabilities": capabilities, "_meta": meta, "instructions": msgspec.Raw(b'"Be \\u006bind."')}
-    assert jsonrpc.dumps(initialized("2025-06-18", said)) == (
+    assert jsonrpc.dumps(initialize_result("2025-06-18", said)) == (
         b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{ },"x/y":1e2},'
         b'"serverInfo":{"name":"theirs"},"instructions":"Be \\u006bind."}'
     )

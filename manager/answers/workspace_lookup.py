@@ -8,7 +8,7 @@ from manager.supervision.workspaces import Workspace, Workspaces
 from protocol.errors import Reason, Refusal
 
 
-async def locate(workspaces: Workspaces, claims: Claims) -> Located | Unlocated | Refusal:
+async def look_up_workspace(workspaces: Workspaces, claims: Claims) -> Located | Unlocated | Refusal:
     """The workspace these claims mean.
 
     Returns:
@@ -32,8 +32,8 @@ async def locate(workspaces: Workspaces, claims: Claims) -> Located | Unlocated 
     return await _by_roots(workspaces, claims.roots or (), problem)
 
 
-def located_now(workspaces: Workspaces, claims: Claims) -> Located | None:
-    """As `locate`, where nobody must look at a disk for it; None where `locate` has to be asked."""
+def look_up_cached(workspaces: Workspaces, claims: Claims) -> Located | None:
+    """As `look_up_workspace`, from memory alone; None if the file system has to be read."""
     claim = decisive(claims)
     if claim is None or not isinstance(claim.text, str):
         return None
@@ -88,6 +88,6 @@ def conflicting(one: str, other: str) -> Refusal:
     )
 
 
-def not_set(unlocated: Unlocated) -> Refusal:
+def workspace_not_set(unlocated: Unlocated) -> Refusal:
     """The refusal for a request that needs a workspace and has none; it names a hopeless ambient folder."""
     return unlocated.problem or Refusal(Reason.WORKSPACE_NOT_SET, "workspace not set")

@@ -15,8 +15,8 @@ import msgspec
 from manager.answers import result_format
 from manager.answers.catalog import Catalog, Failure
 from manager.answers.exchange import Exchange, Located, Unlocated
-from manager.answers.locate import locate
-from manager.answers.outgoing import address_headers
+from manager.answers.upstream_request import address_headers
+from manager.answers.workspace_lookup import look_up_workspace
 from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names, tasks
 
@@ -30,7 +30,7 @@ Said = Mapping[str, msgspec.Raw]
 """The members of a result of `server/discover`."""
 
 
-class Greetings:
+class ServerDiscover:
     """Asks workspaces for what they say of themselves. Remembers nothing: it may be another tomorrow."""
 
     def __init__(self, workspaces: Workspaces, catalog: Catalog) -> None:
@@ -39,7 +39,7 @@ class Greetings:
 
     async def said(self, exchange: Exchange) -> Said | None:
         """What the workspace at this address says; None where the manager has to speak. Never an error."""
-        located = await locate(self._workspaces, exchange.claims)
+        located = await look_up_workspace(self._workspaces, exchange.claims)
         if not isinstance(located, Located):
             exchange.decided(Unlocated())
             return None
@@ -55,7 +55,7 @@ class Greetings:
         return said if not isinstance(said, Failure) and "capabilities" in said else None
 
 
-def initialized(revision: str, said: Said) -> dict[str, Any]:
+def initialize_result(revision: str, said: Said) -> dict[str, Any]:
     """The result of `initialize` in a session of this revision, at an address that means a workspace."""
     meta = jsonrpc.members_of(said.get("_meta", _NOTHING))
     server = jsonrpc.members_of(meta.get(names.META_SERVER, _NOTHING)) or result_format.SERVER_INFO

@@ -53,7 +53,7 @@ class _Manager:
     pool: Pool
 
 
-class Link:
+class ManagerConnection:
     """Sends to the manager of one user, on behalf of one folder."""
 
     def __init__(self, control: Control, starter: Starter, query: str) -> None:

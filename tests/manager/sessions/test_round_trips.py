@@ -13,8 +13,8 @@ import pytest
 
 from manager.answers.exchange import Relayed
 from manager.forwarding.answer import Answer
-from manager.sessions.input_requests import Rounds
-from manager.sessions.pending_requests import Questions
+from manager.sessions.pending_requests import PendingRequests
+from manager.sessions.round_trips import RoundTrips
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.internal import request_state
@@ -56,14 +56,14 @@ class Play:
     heard: list[Any] = field(default_factory=list)
     repeated: list[Mapping[str, msgspec.Raw]] = field(default_factory=list)
     given_up: list[str | None] = field(default_factory=list)
-    questions: Questions = field(default_factory=Questions)
+    questions: PendingRequests = field(default_factory=PendingRequests)
 
     async def run(self) -> list[Any]:
         """The whole of it."""
         exchange = legacy(
             call("x", {}), session=session_of(capabilities=b'{"elicitation":{}}'), accepts_events=True
         )
-        rounds = Rounds(exchange, self.questions, 10_000, self.patience_s)
+        rounds = RoundTrips(exchange, self.questions, 10_000, self.patience_s)
         async for message in rounds.messages(Relayed(self._next(), self._again, self._give_up)):
             self.heard.append(json.loads(message))
         return self.heard
@@ -124,7 +124,7 @@ async def test_a_question_that_nobody_answers_ends_the_request(state: str, given
 
 
 async def test_a_server_that_does_not_listen_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("manager.sessions.input_requests.GIVE_UP_S", 0.01)
+    monkeypatch.setattr("manager.sessions.round_trips.GIVE_UP_S", 0.01)
     play = Play([plain(asking(HELD, a=QUESTION))], patience_s=0.01, gives_up=False)
     async with asyncio.timeout(10):
         assert reason_of((await play.run())[-1]) == "question_unanswered"
@@ -138,7 +138,7 @@ async def answered(play: Play) -> list[Any]:
             await asyncio.sleep(0)
         said = jsonrpc.parse(jsonrpc.result(json.dumps(play.heard[0]["id"]).encode(), {"action": "accept"}))
         assert isinstance(said, jsonrpc.Response)
-        assert play.questions.settle(said)
+        assert play.questions.resolve(said)
         return await running
 
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiohttp import ClientSession
 
-from support.projects.registered_scene import raw_http
+from support.projects.registered_setup import raw_http
 
 
 @pytest.fixture

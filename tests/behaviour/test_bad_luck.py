@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientSession
 
 from manager.supervision import workspaces
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project
 
 
@@ -39,7 +39,7 @@ async def test_what_takes_the_place_of_a_root_is_not_served(
     elsewhere.mkdir()
     (elsewhere / "key").write_text("a private key")
     root = make_project(tmp_path / "proj")
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     await client.handshake(root)
     shutil.rmtree(root)
     instead(root, elsewhere)
@@ -54,7 +54,7 @@ async def test_a_root_found_gone_is_not_believed_there_a_moment_later(
 ) -> None:
     """Only that a root *is* there is remembered; else its server is started in vain, five times."""
     root = make_project(tmp_path / "proj")
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     await client.handshake(root)
     shutil.rmtree(root)
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 0)

@@ -11,8 +11,8 @@ import pytest
 
 from protocol import headers, names
 from support.clients.raw_clients import Client
-from support.projects.registered_scene import Scene, scene
-from support.servers.scripted_workspace_server import ScriptedUpstream, result
+from support.projects.registered_setup import RegisteredSetup, registered_setup
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer, result
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
@@ -21,8 +21,8 @@ ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 class Pair:
     """Two workspaces: `play.upstream` answers `from: one`, `two` answers `from: two`."""
 
-    play: Scene
-    two: ScriptedUpstream
+    play: RegisteredSetup
+    two: ScriptedWorkspaceServer
     ids: tuple[str, str]
 
     async def client(self, era: str) -> Client:
@@ -33,8 +33,8 @@ class Pair:
 async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
     folder = tmp_path.resolve()
     (folder / "two").mkdir()
-    async with scene(folder) as play:
-        two = ScriptedUpstream(folder / "two", play.manager.paths.control_socket)
+    async with registered_setup(folder) as play:
+        two = ScriptedWorkspaceServer(folder / "two", play.manager.paths.control_socket)
         async with two.serving():
             one_id, two_id = [
                 (await play.modern(pure=False).handshake(cwd)).payload["workspace"]
@@ -146,12 +146,12 @@ async def test_a_server_that_comes_back_elsewhere_is_found_without_a_handshake(
     root = pair.play.upstream.root.parent / "moving"
     root.mkdir()
     name, arguments = (names.CALL_TOOL, {"name": "echo"}) if wrapped else ("echo", {})
-    before = ScriptedUpstream(root, pair.play.manager.paths.control_socket)
+    before = ScriptedWorkspaceServer(root, pair.play.manager.paths.control_socket)
     async with before.serving():
         before.plays["echo"] = result({"content": [], "from": "before"})
         await client.handshake(root)
         assert (await client.call(name, arguments)).result["from"] == "before"
-    after = ScriptedUpstream(root, pair.play.manager.paths.control_socket)
+    after = ScriptedWorkspaceServer(root, pair.play.manager.paths.control_socket)
     after.session_id, after.nonce, after.secret = before.session_id, before.nonce, before.secret
     async with after.serving():
         after.plays["echo"] = result({"content": [], "from": "after"})
@@ -166,11 +166,11 @@ async def test_a_stranger_on_the_old_port_gets_no_call(pair: Pair, wrapped: bool
     root = pair.play.upstream.root.parent / "gone"
     root.mkdir()
     name, arguments = (names.CALL_TOOL, {"name": "echo"}) if wrapped else ("echo", {})
-    gone = ScriptedUpstream(root, pair.play.manager.paths.control_socket)
+    gone = ScriptedWorkspaceServer(root, pair.play.manager.paths.control_socket)
     async with gone.serving():
         await client.handshake(root)
         assert (await client.call(name, arguments)).result["content"]
-    stranger = ScriptedUpstream(pair.two.root, pair.play.manager.paths.control_socket)
+    stranger = ScriptedWorkspaceServer(pair.two.root, pair.play.manager.paths.control_socket)
     stranger.port = gone.port
     async with stranger.serving(registered=False):
         refusal = (await client.call(name, arguments)).refusal

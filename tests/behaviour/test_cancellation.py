@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from protocol import headers, names, sse
-from support.clients.raw_clients import EVENTS, JSON, LegacyClient
+from support.clients.raw_clients import EVENTS, JSON, SessionClient
 from support.processes.timeouts import within
-from support.projects.registered_scene import Scene, scene
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_workspace_server import event, held, never, result, stream
 
 PROGRESS = {"jsonrpc": "2.0", "method": names.PROGRESS, "params": {"progressToken": 1, "progress": 1}}
@@ -22,17 +22,17 @@ WITHIN_S = within(1.0)
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path) as running:
         yield running
 
 
-async def cancel(client: LegacyClient, identity: Any) -> None:
+async def cancel(client: SessionClient, identity: Any) -> None:
     answer = await client.notify(names.CANCELLED, {"requestId": identity, "reason": "test"})
     assert (answer.status, answer.body) == (202, b"")
 
 
-async def read(client: LegacyClient, identity: Any, begun: asyncio.Event) -> list[Any]:
+async def read(client: SessionClient, identity: Any, begun: asyncio.Event) -> list[Any]:
     """Call `slow` and read all messages that come; `begun` is set with the first."""
     seen = b""
     async with client.open(client.body(names.TOOLS_CALL, {"name": "slow"}, identity)) as response:
@@ -46,7 +46,7 @@ async def read(client: LegacyClient, identity: Any, begun: asyncio.Event) -> lis
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
 async def test_a_modern_client_that_leaves_cancels_its_call(
-    play: Scene, wrapped: bool, has_begun: bool
+    play: RegisteredSetup, wrapped: bool, has_begun: bool
 ) -> None:
     """Within a second; nobody else is touched."""
     client = play.modern(pure=not wrapped)
@@ -69,7 +69,7 @@ async def test_a_modern_client_that_leaves_cancels_its_call(
 @pytest.mark.parametrize("accept", [JSON, EVENTS])
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
 async def test_a_legacy_client_that_leaves_does_not_cancel_its_call(
-    play: Scene, accept: str, has_begun: bool
+    play: RegisteredSetup, accept: str, has_begun: bool
 ) -> None:
     """In that era a disconnect is no cancellation; the id stays in flight until the call is done."""
     client = await play.legacy(accept=accept)
@@ -98,7 +98,7 @@ async def test_a_legacy_client_that_leaves_does_not_cancel_its_call(
 @pytest.mark.parametrize("identity", [5, "five é"])
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
 async def test_a_cancel_notification_ends_the_call_and_silences_it(
-    play: Scene, accept: str, identity: Any, has_begun: bool
+    play: RegisteredSetup, accept: str, identity: Any, has_begun: bool
 ) -> None:
     """The server sees it within a second; no response follows; the id is free again."""
     client = await play.legacy(accept=accept)
@@ -115,7 +115,7 @@ async def test_a_cancel_notification_ends_the_call_and_silences_it(
     assert (await client.call("echo", identity=identity)).result["content"]
 
 
-async def test_a_cancel_notification_only_means_its_own_session_and_id(play: Scene) -> None:
+async def test_a_cancel_notification_only_means_its_own_session_and_id(play: RegisteredSetup) -> None:
     """The same id elsewhere, the number spelt as text, and rubbish end nothing."""
     gate = asyncio.Event()
     play.upstream.plays["slow"] = held(gate, result({"content": []}))
@@ -132,7 +132,7 @@ async def test_a_cancel_notification_only_means_its_own_session_and_id(play: Sce
     assert not received.gone.is_set()
 
 
-async def test_a_deleted_session_cancels_its_calls(play: Scene) -> None:
+async def test_a_deleted_session_cancels_its_calls(play: RegisteredSetup) -> None:
     client = await play.legacy()
     play.upstream.plays["slow"] = never
     call = asyncio.create_task(client.call("slow"))
@@ -146,7 +146,7 @@ async def test_a_deleted_session_cancels_its_calls(play: Scene) -> None:
 
 async def test_many_cancelled_calls_leave_no_place_taken(tmp_path: Path) -> None:
     """The slot is free; admission counts only what runs."""
-    async with scene(tmp_path, workspace_in_flight_limit=5) as play:
+    async with registered_setup(tmp_path, workspace_in_flight_limit=5) as play:
         play.upstream.plays["slow"] = never
         for _ in range(3):
             calls = [asyncio.create_task(play.modern().call("slow")) for _ in range(5)]

@@ -14,10 +14,10 @@ import pytest
 from aiohttp import ClientSession, UnixConnector
 
 from manager.client import Control, ControlRefusal
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project
 from support.processes.timeouts import within
-from support.servers.scripted_workspace_server import ScriptedUpstream
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
 
 @pytest.fixture(params=["socket", "port"])
@@ -63,7 +63,7 @@ async def test_a_live_server_is_told_its_present_port(
     asking: Any, manager: RunningManager, tmp_path: Path
 ) -> None:
     """Whatever it asks for; nobody else is given that port."""
-    upstream = ScriptedUpstream(make_project(tmp_path / "proj"), manager.paths.control_socket)
+    upstream = ScriptedWorkspaceServer(make_project(tmp_path / "proj"), manager.paths.control_socket)
     async with upstream.serving():
         assert (await asking(upstream.session_id, 21000))[1]["port"] == upstream.port
         assert (await asking("other", upstream.port))[1]["port"] > upstream.port
@@ -113,7 +113,7 @@ async def test_what_a_folder_belongs_to_is_told_without_starting_anything(
         match = stopped["match"]
         assert (match["sessionId"], match["host"], match["port"]) == (None, None, None)
         assert (match["state"], match["workspaceFolders"]) == ("stopped", [str(project)])
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         payload = (await client.handshake(project)).payload
         match = (await resolve({"cwd": str(project)}))[1]["match"]
         assert (match["workspace"], match["state"]) == (payload["workspace"], "ready")
@@ -171,7 +171,7 @@ async def test_a_server_that_does_not_know_the_question_or_is_offline_is_no_answ
     ask: Any, manager: RunningManager, tmp_path: Path
 ) -> None:
     """Somebody else's server, first alive, then gone."""
-    external = ScriptedUpstream(make_project(tmp_path / "external"), manager.paths.control_socket)
+    external = ScriptedWorkspaceServer(make_project(tmp_path / "external"), manager.paths.control_socket)
     async with external.serving():
         status, (reason, message) = await ask("/inspect", cwd=str(external.root))
         assert (status, reason) == (503, "workspace_server_offline")

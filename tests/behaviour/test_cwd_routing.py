@@ -18,10 +18,10 @@ from yarl import URL
 
 from manager.routing.workspace.workspace_id import workspace_id
 from protocol import headers, names
-from support.clients.raw_clients import LegacyClient, ModernClient
+from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
-from support.projects.registered_scene import raw_http
-from support.servers.scripted_workspace_server import ScriptedUpstream
+from support.projects.registered_setup import raw_http
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
 in_one_loop = pytest.mark.asyncio(loop_scope="module")
 NOWHERE = None
@@ -38,7 +38,7 @@ class Tree:
     async def ask(self, *, query: str | None = None, header: str | None = None) -> tuple[str | None, str]:
         """Folder of the workspace that is meant, below the top, and who decided it."""
         text = self.manager.address + ("" if query is None else f"?cwd={quote(query, safe='')}")
-        client = ModernClient(self._http, "")
+        client = StatelessClient(self._http, "")
         client.extra = {} if header is None else {headers.WORKSPACE_CWD: headers.encode_value(header)}
         body = client.body(names.DISCOVER, {}, 1)
         async with self._http.post(URL(text, encoded=True), data=body, headers=client.header(body)) as got:
@@ -157,7 +157,7 @@ async def test_the_inner_one_is_found_whatever_heartbeats_arrive(
     """60 times the same, with two servers on one folder likewise."""
     outer = make_project(tmp_path.resolve() / "outer")
     inner = make_project(outer / "pkg/inner", **{"src/x.py": ""})
-    servers = [ScriptedUpstream(root, manager.paths.control_socket) for root in (inner, outer, inner)]
+    servers = [ScriptedWorkspaceServer(root, manager.paths.control_socket) for root in (inner, outer, inner)]
     async with servers[0].serving(), servers[1].serving(), servers[2].serving(registered=False):
         await servers[2].heartbeat()
         matched = set()
@@ -175,14 +175,14 @@ async def test_the_inner_one_is_found_whatever_heartbeats_arrive(
 async def test_a_server_for_the_root_of_the_tree_takes_what_nobody_nearer_has(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
-    everything = ScriptedUpstream(Path("/"), manager.paths.control_socket)
+    everything = ScriptedWorkspaceServer(Path("/"), manager.paths.control_socket)
     project = make_project(tmp_path / "proj")
     async with everything.serving():
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         payload = (await client.handshake("/etc")).payload
         assert payload["target"]["sessionId"] == everything.session_id
         assert payload["target"]["workspaceFolders"] == ["/"]
-        discovered = await ModernClient(http, f"{manager.address}?cwd={project}").ask(names.DISCOVER)
+        discovered = await StatelessClient(http, f"{manager.address}?cwd={project}").ask(names.DISCOVER)
         assert discovered.headers[headers.WORKSPACE_ID] == workspace_id(str(project.resolve()))
 
 
@@ -192,9 +192,9 @@ async def test_a_server_registered_through_a_link_is_found_by_the_real_folder(
     """And by the link; one workspace, with the id of the real path."""
     real = make_project(tmp_path.resolve() / "real")
     (tmp_path / "link").symlink_to(real)
-    upstream = ScriptedUpstream(tmp_path / "link", manager.paths.control_socket)
+    upstream = ScriptedWorkspaceServer(tmp_path / "link", manager.paths.control_socket)
     async with upstream.serving():
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         for place in (real, tmp_path / "link"):
             payload = (await client.handshake(place)).payload
             assert payload["target"]["sessionId"] == upstream.session_id
@@ -207,7 +207,7 @@ async def test_a_deleted_folder_is_told_and_made_anew_is_the_same_workspace(
     """47107, its server is stopped; the same path again has the same id."""
     monkeypatch.setattr("manager.supervision.workspaces.ROOT_CHECK_S", 0.0)
     project = make_project(tmp_path.resolve() / "proj")
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     workspace = (await client.handshake(project)).payload["workspace"]
     async with http.get(manager.base + "/mcp/status") as response:
         (detail,) = (await response.json())["instanceDetails"]

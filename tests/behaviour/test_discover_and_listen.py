@@ -16,11 +16,11 @@ from mcp_types.methods import validate_server_result
 
 from manager.answers import server_discover
 from protocol import headers, names
-from support.clients.raw_clients import EVENTS, LegacyClient, ModernClient
+from support.clients.raw_clients import EVENTS, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION, events
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
 from support.processes.timeouts import within
-from support.projects.registered_scene import scene
+from support.projects.registered_setup import registered_setup
 from support.servers.scripted_workspace_server import event, stream
 
 INITIALIZE = {
@@ -58,7 +58,7 @@ async def test_the_manager_answers_at_its_own_door_and_starts_nothing(
     results = []
     for name, url in doors(manager, project).items():
         started = time.monotonic()
-        answer = await ModernClient(http, url).ask(names.DISCOVER)
+        answer = await StatelessClient(http, url).ask(names.DISCOVER)
         assert time.monotonic() - started < within(1), name
         assert answer.status == 200, name
         assert headers.SESSION not in answer.headers
@@ -77,14 +77,14 @@ async def test_a_workspace_speaks_for_itself_where_the_address_means_it(
     """Started for that; in the words of either era."""
     project = make_project(tmp_path / "proj")
     query = f"{manager.address}?cwd={project}"
-    by_query = await ModernClient(http, query).ask(names.DISCOVER)
+    by_query = await StatelessClient(http, query).ask(names.DISCOVER)
     path = f"{manager.base}/w/{by_query.headers[headers.WORKSPACE_ID]}/mcp"
-    by_path = await ModernClient(http, path).ask(names.DISCOVER)
-    by_header = ModernClient(http, manager.address)
+    by_path = await StatelessClient(http, path).ask(names.DISCOVER)
+    by_header = StatelessClient(http, manager.address)
     by_header.extra = {headers.WORKSPACE_CWD: str(project)}
     assert by_query.result == by_path.result == (await by_header.ask(names.DISCOVER)).result
     validate_server_result(names.DISCOVER, REVISION, by_query.result)
-    opened = (await LegacyClient(http, query).ask(names.INITIALIZE, INITIALIZE)).result
+    opened = (await SessionClient(http, query).ask(names.INITIALIZE, INITIALIZE)).result
     assert opened["serverInfo"] == by_query.result["_meta"][names.META_SERVER]
     assert opened["serverInfo"]["name"] == names.WORKSPACE_SERVER
     assert opened["instructions"] == by_query.result["instructions"]
@@ -100,14 +100,14 @@ async def test_a_greeting_waits_for_a_hung_server_for_a_while_only(
     """Never a 5xx; then the manager speaks."""
     monkeypatch.setattr(server_discover, "WAIT_S", 0.2)
     project = make_project(tmp_path / "proj")
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     await client.handshake(project)
     (detail,) = (await status(http, manager))["instanceDetails"]
     os.kill(detail["pid"], signal.SIGSTOP)
     try:
         url = f"{manager.address}?cwd={project}"
-        answer = await ModernClient(http, url).ask(names.DISCOVER)
-        opened = await LegacyClient(http, url).ask(names.INITIALIZE, INITIALIZE)
+        answer = await StatelessClient(http, url).ask(names.DISCOVER)
+        opened = await SessionClient(http, url).ask(names.INITIALIZE, INITIALIZE)
     finally:
         os.kill(detail["pid"], signal.SIGCONT)
     assert (answer.status, opened.status) == (200, 200)
@@ -120,17 +120,17 @@ async def test_an_unknown_workspace_in_the_path_is_told(manager: RunningManager,
     """404 with 47101, for any method of either era; the id comes back."""
     url = f"{manager.base}/w/nobody-12345678/mcp"
     for method in (names.DISCOVER, names.TOOLS_LIST, names.LISTEN):
-        answer = await ModernClient(http, url).ask(method)
+        answer = await StatelessClient(http, url).ask(method)
         assert (answer.status, answer.error["code"]) == (404, 47101)
         assert answer.error["data"]["reason"] == "workspace_not_matched"
-    legacy = await LegacyClient(http, url).ask(names.INITIALIZE)
+    legacy = await SessionClient(http, url).ask(names.INITIALIZE)
     assert (legacy.status, legacy.error["code"]) == (404, 47101)
 
 
 # -- listen ------------------------------------------------------------------------------------------------
 
 
-def listening(client: ModernClient, wanted: object, identity: object) -> Any:
+def listening(client: StatelessClient, wanted: object, identity: object) -> Any:
     """An open listen request."""
     return client.open(client.body(names.LISTEN, {"notifications": wanted}, identity))
 
@@ -144,7 +144,7 @@ async def test_listening_is_acknowledged_first_and_ended_in_order_when_the_manag
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", drain_s=20) as manager:
         url = manager.address if door == "fixed" else f"{manager.address}?cwd={project}"
-        client = ModernClient(http, url)
+        client = StatelessClient(http, url)
         async with listening(client, KINDS, identity) as response:
             assert (response.status, response.content_type) == (200, EVENTS)
             assert response.headers["X-Accel-Buffering"] == "no"
@@ -178,7 +178,7 @@ async def test_only_what_was_asked_for_is_honoured(
     manager: RunningManager, http: ClientSession, wanted: dict[str, object], honoured: dict[str, bool]
 ) -> None:
     """At the fixed door, where lists never change."""
-    async with listening(ModernClient(http, manager.address), wanted, 1) as response:
+    async with listening(StatelessClient(http, manager.address), wanted, 1) as response:
         (acknowledged,) = await events(response, 1)
     assert acknowledged["params"]["notifications"] == honoured
 
@@ -188,7 +188,7 @@ async def test_a_workspaces_stream_comes_through_and_leaving_ends_it_there(tmp_p
     later = asyncio.Event()
     first = {"jsonrpc": "2.0", "method": names.ACKNOWLEDGED, "params": {"_meta": {"k": 1}, "x": [None]}}
     second = {"jsonrpc": "2.0", "method": names.TOOLS_CHANGED, "params": {"_meta": {"k": 2}}}
-    async with scene(tmp_path) as stage:
+    async with registered_setup(tmp_path) as stage:
         never = asyncio.Event()
         stage.upstream.plays[names.LISTEN] = stream(event(first), later, event(second), never)
         async with listening(stage.modern(), KINDS, "l") as response:

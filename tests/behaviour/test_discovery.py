@@ -14,7 +14,7 @@ from aiohttp import web
 from manager.answers import catalog
 from protocol import names
 from support.processes.timeouts import within
-from support.projects.registered_scene import Scene, scene
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_workspace_server import Received, result
 
 EXAMPLE = {
@@ -37,12 +37,12 @@ HINT = (
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path.resolve()) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path.resolve()) as running:
         yield running
 
 
-async def discovery(play: Scene) -> dict[str, Any]:
+async def discovery(play: RegisteredSetup) -> dict[str, Any]:
     """What a fresh stateless handshake finds."""
     payload = (await play.modern(pure=False).handshake(play.upstream.root)).payload
     assert payload["ok"] is True
@@ -75,14 +75,16 @@ def schema_result(schema: Any) -> dict[str, Any]:
     ],
 )
 async def test_a_description_ends_with_its_hint(
-    play: Scene, description: str | None, schema: Any, shown: str
+    play: RegisteredSetup, description: str | None, schema: Any, shown: str
 ) -> None:
     play.upstream.tools = [tool("x", description, schema)]
     assert (await discovery(play))["bridgedTools"] == [{"name": "x", "description": shown}]
 
 
 @pytest.mark.parametrize(("description", "shown"), [("Plain", "Plain"), (None, "")])
-async def test_without_properties_there_is_no_hint(play: Scene, description: str | None, shown: str) -> None:
+async def test_without_properties_there_is_no_hint(
+    play: RegisteredSetup, description: str | None, shown: str
+) -> None:
     play.upstream.tools = [tool("x", description, {"type": "object"})]
     play.upstream.plays[names.RESOURCES_READ] = result(schema_result({"type": "object"}))
     found = await discovery(play)
@@ -90,7 +92,7 @@ async def test_without_properties_there_is_no_hint(play: Scene, description: str
     assert found["issues"] == []
 
 
-async def test_tools_are_ordered_by_lower_cased_name(play: Scene) -> None:
+async def test_tools_are_ordered_by_lower_cased_name(play: RegisteredSetup) -> None:
     """The same input gives the same bytes."""
     listed = ["b", "B", "a_2", "ä", "C", "a", "A", "Z", "é"]
     play.upstream.tools = [tool(name) for name in listed]
@@ -100,7 +102,7 @@ async def test_tools_are_ordered_by_lower_cased_name(play: Scene) -> None:
     assert json.dumps(await discovery(play)) == json.dumps(first)
 
 
-async def test_all_pages_are_followed(play: Scene) -> None:
+async def test_all_pages_are_followed(play: RegisteredSetup) -> None:
     """A cursor that comes again ends it."""
     pages = {None: ("one", "c1"), "c1": ("two", "c2"), "c2": ("three", "c1")}
 
@@ -114,7 +116,9 @@ async def test_all_pages_are_followed(play: Scene) -> None:
     assert found["partial"] is False
 
 
-async def test_the_manager_s_own_requests_have_ids_and_the_schema_s_name_is_encoded(play: Scene) -> None:
+async def test_the_manager_s_own_requests_have_ids_and_the_schema_s_name_is_encoded(
+    play: RegisteredSetup,
+) -> None:
     """No read where the list carries the schema."""
     play.upstream.tools = [tool("carried"), {"name": "a b/ü", "inputSchema": {"type": "object"}}]
     play.upstream.plays[names.RESOURCES_READ] = result(schema_result(EXAMPLE))
@@ -128,7 +132,7 @@ async def test_the_manager_s_own_requests_have_ids_and_the_schema_s_name_is_enco
     assert len({one.id for one in play.upstream.received}) == len(play.upstream.received)
 
 
-async def test_at_most_eight_schemas_are_read_at_a_time(play: Scene) -> None:
+async def test_at_most_eight_schemas_are_read_at_a_time(play: RegisteredSetup) -> None:
     now, most = 0, 0
 
     async def read(request: web.Request, received: Received) -> web.StreamResponse:
@@ -146,7 +150,7 @@ async def test_at_most_eight_schemas_are_read_at_a_time(play: Scene) -> None:
     assert all(one["description"] == HINT for one in found["bridgedTools"])
 
 
-async def test_slow_schemas_do_not_add_up(play: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_schemas_do_not_add_up(play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bounded time; each costs a warning and its hint, the others stay."""
     monkeypatch.setattr(catalog, "SCHEMA_DEADLINE_S", 0.3)
 
@@ -164,7 +168,7 @@ async def test_slow_schemas_do_not_add_up(play: Scene, monkeypatch: pytest.Monke
     assert {one["description"] for one in found["bridgedTools"][1:]} == {""}
 
 
-async def test_500_tools_with_bad_and_missing_schemas(play: Scene) -> None:
+async def test_500_tools_with_bad_and_missing_schemas(play: RegisteredSetup) -> None:
     """One warning a bad tool, `partial` false, the same bytes each time whatever answers first."""
 
     async def read(request: web.Request, received: Received) -> web.StreamResponse:

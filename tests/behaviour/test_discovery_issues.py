@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from protocol import names
-from support.clients.raw_clients import LegacyClient
-from support.projects.registered_scene import Scene, scene
+from support.clients.raw_clients import SessionClient
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_workspace_server import (
     Play,
     broken_off,
@@ -44,12 +44,12 @@ SHOWN = {"name": "good", "description": "Input: { a?: string }."}
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path.resolve(), call_timeout_s=0.5) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path.resolve(), call_timeout_s=0.5) as running:
         yield running
 
 
-async def discovery(play: Scene) -> dict[str, Any]:
+async def discovery(play: RegisteredSetup) -> dict[str, Any]:
     payload = (await play.modern(pure=False).handshake(play.upstream.root)).payload
     assert payload["ok"] is True
     steps = " ".join(payload["guidance"]["nextSteps"])
@@ -74,7 +74,9 @@ async def discovery(play: Scene) -> dict[str, Any]:
         (result({"tools": None}), "TOOLS_LIST_INVALID_RESULT"),
     ],
 )
-async def test_a_list_that_fails_makes_discovery_partial(play: Scene, listing: Play, code: str) -> None:
+async def test_a_list_that_fails_makes_discovery_partial(
+    play: RegisteredSetup, listing: Play, code: str
+) -> None:
     """The handshake itself succeeds."""
     play.upstream.plays[names.TOOLS_LIST] = listing
     found = await discovery(play)
@@ -85,7 +87,7 @@ async def test_a_list_that_fails_makes_discovery_partial(play: Scene, listing: P
     assert issue == {"level": "error", "category": "tools/list", "code": code, "message": MESSAGES[code]}
 
 
-async def test_the_upstream_s_own_words_are_details(play: Scene) -> None:
+async def test_the_upstream_s_own_words_are_details(play: RegisteredSetup) -> None:
     play.upstream.plays[names.TOOLS_LIST] = error(-32000, "the list is closed")
     assert (await discovery(play))["issues"][0]["details"] == "the list is closed"
 
@@ -105,7 +107,7 @@ async def test_the_upstream_s_own_words_are_details(play: Scene) -> None:
     ],
 )
 async def test_an_entry_that_cannot_be_offered_is_dropped_everywhere(
-    play: Scene, entry: Any, code: str, tool: str | None
+    play: RegisteredSetup, entry: Any, code: str, tool: str | None
 ) -> None:
     """The first of a name stays."""
     play.upstream.tools = [GOOD, entry]
@@ -143,7 +145,7 @@ def text(value: str) -> Play:
     ],
 )
 async def test_a_schema_that_cannot_be_read_costs_a_warning_and_its_hint(
-    play: Scene, reading: Play, code: str
+    play: RegisteredSetup, reading: Play, code: str
 ) -> None:
     """The tool itself stays, and so do the others."""
     play.upstream.tools = [{"name": "bare", "description": "Bare."}, GOOD]
@@ -167,7 +169,7 @@ def issue_of(level: str, category: str, code: str, **more: str) -> dict[str, str
     return {"level": level, "category": category, "code": code, "message": f"says {code}", **more}
 
 
-async def test_issues_of_the_workspace_s_sources_are_passed_on_in_order(play: Scene) -> None:
+async def test_issues_of_the_workspace_s_sources_are_passed_on_in_order(play: RegisteredSetup) -> None:
     """Errors first, then category, tool and code; what is malformed is left out."""
     trust = issue_of("warning", "trust", "TRUST_PENDING", details="lmtb trust /p")
     down = issue_of("error", "source", "SOURCE_UNAVAILABLE", details="git")
@@ -180,14 +182,14 @@ async def test_issues_of_the_workspace_s_sources_are_passed_on_in_order(play: Sc
     assert any("lmtb trust" in step for step in payload["guidance"]["nextSteps"])
 
 
-async def listed(client: LegacyClient) -> tuple[list[str], list[str]]:
+async def listed(client: SessionClient) -> tuple[list[str], list[str]]:
     """Names of the tools, and codes of the issues, that a list shows."""
     found = (await client.ask(names.TOOLS_LIST)).result
     issues = found.get("_meta", {}).get(names.META_ISSUES, [])
     return [one["name"] for one in found["tools"]], [one["code"] for one in issues]
 
 
-async def test_a_list_that_fails_later_shows_the_last_one_with_an_issue(play: Scene) -> None:
+async def test_a_list_that_fails_later_shows_the_last_one_with_an_issue(play: RegisteredSetup) -> None:
     """Tools never vanish in silence."""
     own = [names.HANDSHAKE, names.CALL_TOOL]
     play.upstream.tools = [GOOD]
@@ -204,7 +206,7 @@ async def test_a_list_that_fails_later_shows_the_last_one_with_an_issue(play: Sc
     assert await listed(client) == ([*own, "good"], [])
 
 
-async def test_a_list_that_never_came_shows_the_manager_s_tools_with_an_issue(play: Scene) -> None:
+async def test_a_list_that_never_came_shows_the_manager_s_tools_with_an_issue(play: RegisteredSetup) -> None:
     """At the fixed door with the reason, at the pure door as the refusal it is."""
     play.upstream.plays[names.TOOLS_LIST] = fixed(b"<html>", 502, "text/html")
     client = await play.legacy()

@@ -14,16 +14,16 @@ import pytest
 from aiohttp import ClientSession, UnixConnector
 
 from protocol import headers, names
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager, make_project, manager_paths, running_manager
-from support.servers.scripted_workspace_server import ScriptedUpstream
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
 
 
-def upstream_of(manager: RunningManager, root: Path) -> ScriptedUpstream:
+def upstream_of(manager: RunningManager, root: Path) -> ScriptedWorkspaceServer:
     """A scripted server for a project folder, not serving yet."""
-    made = ScriptedUpstream(root, manager.paths.control_socket)
+    made = ScriptedWorkspaceServer(root, manager.paths.control_socket)
     made.tools = [WORK]
     return made
 
@@ -35,16 +35,18 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def upstream(manager: RunningManager, root: Path) -> AsyncIterator[ScriptedUpstream]:
+async def upstream(manager: RunningManager, root: Path) -> AsyncIterator[ScriptedWorkspaceServer]:
     """A registered server that is ready."""
     async with upstream_of(manager, root).serving() as serving:
         yield serving
 
 
 @pytest.fixture
-async def client(manager: RunningManager, http: ClientSession, upstream: ScriptedUpstream) -> LegacyClient:
+async def client(
+    manager: RunningManager, http: ClientSession, upstream: ScriptedWorkspaceServer
+) -> SessionClient:
     """A session bound to the registered server."""
-    connected = await LegacyClient.connect(http, manager.address)
+    connected = await SessionClient.connect(http, manager.address)
     payload = (await connected.handshake(upstream.root)).payload
     assert payload["target"]["sessionId"] == upstream.session_id
     return connected
@@ -62,7 +64,7 @@ async def control(
         return response.status, await response.json()
 
 
-async def shown(manager: RunningManager, upstream: ScriptedUpstream) -> dict[str, Any] | None:
+async def shown(manager: RunningManager, upstream: ScriptedWorkspaceServer) -> dict[str, Any] | None:
     """What status says of a server."""
     _, status = await control(manager, "GET", "/mcp/status")
     found = [one for one in status["instanceDetails"] if one["sessionId"] == upstream.session_id]
@@ -70,9 +72,9 @@ async def shown(manager: RunningManager, upstream: ScriptedUpstream) -> dict[str
 
 
 @contextlib.asynccontextmanager
-async def moved(upstream: ScriptedUpstream) -> AsyncIterator[ScriptedUpstream]:
+async def moved(upstream: ScriptedWorkspaceServer) -> AsyncIterator[ScriptedWorkspaceServer]:
     """The same server at another port, not told to the manager yet."""
-    other = ScriptedUpstream(upstream.root, upstream._control_socket)
+    other = ScriptedWorkspaceServer(upstream.root, upstream._control_socket)
     other.tools = upstream.tools
     other.session_id, other.nonce, other.secret = upstream.session_id, upstream.nonce, upstream.secret
     async with other.serving(registered=False):
@@ -87,7 +89,7 @@ async def test_a_server_is_used_once_its_health_has_echoed_the_nonce(
         upstream = upstream_of(manager, root)
         with socket.create_server(("127.0.0.1", 0)) as free:
             upstream.port = free.getsockname()[1]
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         await upstream.heartbeat()  # it does not listen yet
         assert upstream.secret
         assert await upstream.state() == "starting"
@@ -108,7 +110,7 @@ async def test_a_server_is_used_once_its_health_has_echoed_the_nonce(
 
 
 async def test_calls_follow_a_server_to_its_new_port(
-    manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream
+    manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer
 ) -> None:
     """The next call goes to the new address, without a handshake."""
     assert (await client.call("work")).status == 200
@@ -120,7 +122,7 @@ async def test_calls_follow_a_server_to_its_new_port(
 
 
 async def test_a_heartbeat_replaces_the_whole_record(
-    manager: RunningManager, root: Path, tmp_path: Path, upstream: ScriptedUpstream
+    manager: RunningManager, root: Path, tmp_path: Path, upstream: ScriptedWorkspaceServer
 ) -> None:
     """Folders and file that are not said any more do not match any more."""
     second = make_project(tmp_path.resolve() / "second")
@@ -151,7 +153,7 @@ async def test_silence_is_doubted_then_forgotten(
         upstream = upstream_of(manager, root)
         async with upstream.serving(registered=False):
             await upstream.register()
-            client = await LegacyClient.connect(http, manager.address)
+            client = await SessionClient.connect(http, manager.address)
             await client.handshake(root)
             await reached(manager, upstream, "suspect")
             asked = upstream.health_asked
@@ -164,7 +166,7 @@ async def test_silence_is_doubted_then_forgotten(
             assert listed["instances"] == []
 
 
-async def reached(manager: RunningManager, upstream: ScriptedUpstream, state: str | None) -> None:
+async def reached(manager: RunningManager, upstream: ScriptedWorkspaceServer, state: str | None) -> None:
     """Wait until the server is in that state, None for unknown."""
     async with asyncio.timeout(5):
         while ((await shown(manager, upstream)) or {"state": None})["state"] != state:
@@ -172,7 +174,10 @@ async def reached(manager: RunningManager, upstream: ScriptedUpstream, state: st
 
 
 async def test_the_end_of_its_process_is_seen_at_once(
-    manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream, monkeypatch: pytest.MonkeyPatch
+    manager: RunningManager,
+    client: SessionClient,
+    upstream: ScriptedWorkspaceServer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """No call goes to a port whose owner has ended, though somebody answers there."""
     process = await asyncio.create_subprocess_exec("sleep", "60")
@@ -205,7 +210,7 @@ async def test_a_wrong_nonce_gets_neither_call_nor_secret(
         true_nonce, upstream.nonce = upstream.nonce, echoed or ""
         await reached(manager, upstream, "unhealthy")
         assert (await shown(manager, upstream) or {})["cause"] == "identity_mismatch"
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         assert (await client.handshake(root)).payload["target"]["sessionId"] != upstream.session_id
         assert (await client.call("calculator", {"expression": "6*7"})).payload == {"value": 42}
         assert upstream.received == []
@@ -213,7 +218,7 @@ async def test_a_wrong_nonce_gets_neither_call_nor_secret(
 
 
 async def test_of_two_claims_to_one_port_the_one_whose_nonce_is_echoed_counts(
-    manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream, tmp_path: Path
+    manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer, tmp_path: Path
 ) -> None:
     """The impostor takes nothing away."""
     impostor = upstream_of(manager, make_project(tmp_path / "other"))
@@ -238,7 +243,7 @@ async def test_an_old_shape_is_shown_and_never_routed_to(
         _, listed = await control(manager, "GET", "/list")
         assert [(one["kind"], one["owner"]) for one in listed["instances"]] == [("editor", "external")]
         assert (await shown(manager, editor) or {})["kind"] == "editor"
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         assert (await client.handshake(root)).payload["target"]["port"] != editor.port
         assert (editor.received, editor.health_asked) == ([], 0)
 
@@ -247,12 +252,12 @@ async def test_a_new_manager_knows_it_again_by_its_next_heartbeat(
     tmp_path: Path, http: ClientSession, root: Path
 ) -> None:
     """It was not stopped, its nonce is the old one, the session is still bound."""
-    upstream = ScriptedUpstream(root, manager_paths(tmp_path / "manager").control_socket)
+    upstream = ScriptedWorkspaceServer(root, manager_paths(tmp_path / "manager").control_socket)
     upstream.tools = [WORK]
     async with upstream.serving(registered=False):
         async with running_manager(tmp_path / "manager") as first:
             await upstream.register()
-            client = await LegacyClient.connect(http, first.address)
+            client = await SessionClient.connect(http, first.address)
             await client.handshake(root)
         async with running_manager(tmp_path / "manager", http_port=first.port):
             await upstream.register()
@@ -264,7 +269,7 @@ async def test_a_new_manager_knows_it_again_by_its_next_heartbeat(
 
 
 async def test_bye_forgets_the_server_and_keeps_the_sessions(
-    manager: RunningManager, client: LegacyClient, upstream: ScriptedUpstream
+    manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer
 ) -> None:
     """At once; a session bound to the workspace is served by a server of ours from then on."""
     for body in ({"sessionId": "nobody"}, {}, {"sessionId": upstream.session_id}):

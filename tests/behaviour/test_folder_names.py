@@ -12,7 +12,7 @@ from yarl import URL
 
 from manager.routing.workspace.workspace_id import workspace_id
 from protocol import headers, names
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.manager_in_process import RunningManager, make_project
 
@@ -52,7 +52,7 @@ async def test_a_name_that_is_no_utf8_is_refused_and_harms_nothing(
     os.makedirs(folder + b"/.git")
     url = URL(f"{manager.address}?cwd={quote(folder)}", encoded=True)
     async with ClientSession() as http:
-        client = await LegacyClient.connect(http, str(url))
+        client = await SessionClient.connect(http, str(url))
         answer = await client.call("calculator", {"expression": "1"})
         assert answer.refusal["reason"] == "invalid_cwd"
         assert answer.refusal["details"]["problem"] == "malformed"

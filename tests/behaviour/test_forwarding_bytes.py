@@ -12,7 +12,7 @@ import pytest
 
 from protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON, Answer
-from support.projects.registered_scene import Scene, scene
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_workspace_server import Received, error, event, fixed, result, stream
 
 META = (
@@ -39,18 +39,20 @@ def call_params(meta: bytes = META) -> bytes:
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path) as running:
         yield running
 
 
-def only_call(play: Scene) -> Received:
+def only_call(play: RegisteredSetup) -> Received:
     (received,) = play.upstream.called()
     return received
 
 
 @pytest.mark.parametrize("identity", [b"7", b'"seven \\u00e9"', b"123456789012345678901234567890"])
-async def test_a_modern_call_crosses_untouched_in_both_directions(play: Scene, identity: bytes) -> None:
+async def test_a_modern_call_crosses_untouched_in_both_directions(
+    play: RegisteredSetup, identity: bytes
+) -> None:
     body = TEMPLATE % (identity, call_params())
     answered = b'{ "result" : %s ,"id":%s, "extra":1.10, "jsonrpc":"2.0"}\n' % (RESULT, identity)
     play.upstream.plays["echo"] = fixed(answered)
@@ -60,7 +62,7 @@ async def test_a_modern_call_crosses_untouched_in_both_directions(play: Scene, i
 
 
 async def test_output_that_is_no_object_costs_a_client_with_a_session_neither_list_nor_result(
-    play: Scene,
+    play: RegisteredSetup,
 ) -> None:
     """It checks what it gets, and the newer era allows anything there; whose tool it is, it is one of many."""
     plain, listing = b'{ "name":"plain","inputSchema":{"type":"object"} }', b'{"type":"array"}'
@@ -77,7 +79,7 @@ async def test_output_that_is_no_object_costs_a_client_with_a_session_neither_li
     assert odd in (await play.modern().ask(names.TOOLS_LIST)).body
 
 
-async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: Scene) -> None:
+async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: RegisteredSetup) -> None:
     """Unknown members, numbers, order and white space stay, but for `_meta` and the type of the result."""
     client = await play.legacy()
     params = b'{ "name":"echo" , "x-new": {"a":1.10}, "arguments":%s }' % ARGUMENTS
@@ -97,7 +99,9 @@ async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: Sc
     assert (answer.status, answer.body) == (200, answered % LEGACY_RESULT)
 
 
-async def test_a_legacy_call_with_meta_of_its_own_keeps_the_bytes_of_every_member(play: Scene) -> None:
+async def test_a_legacy_call_with_meta_of_its_own_keeps_the_bytes_of_every_member(
+    play: RegisteredSetup,
+) -> None:
     """Only keys of the revision are added."""
     client = await play.legacy()
     meta = b'{"a.b/c": [1.10, 1e400], "progressToken":12345678901234567890123}'
@@ -123,7 +127,7 @@ async def test_a_legacy_call_with_meta_of_its_own_keeps_the_bytes_of_every_membe
 
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_wrapped_call_keeps_the_bytes_of_its_arguments(play: Scene, era: str) -> None:
+async def test_a_wrapped_call_keeps_the_bytes_of_its_arguments(play: RegisteredSetup, era: str) -> None:
     """The name is trimmed, the arguments and unknown members are the client's bytes."""
     client = await play.legacy() if era == "legacy" else play.modern()
     meta = META if era == "modern" else b'"a.b/c":1.10'
@@ -143,7 +147,9 @@ async def test_a_wrapped_call_keeps_the_bytes_of_its_arguments(play: Scene, era:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
-async def test_meta_reaches_the_tool_as_the_client_wrote_it(play: Scene, era: str, wrapped: bool) -> None:
+async def test_meta_reaches_the_tool_as_the_client_wrote_it(
+    play: RegisteredSetup, era: str, wrapped: bool
+) -> None:
     """Progress token, trace fields and unknown keys."""
     client = await play.legacy() if era == "legacy" else play.modern()
     meta = {
@@ -159,7 +165,7 @@ async def test_meta_reaches_the_tool_as_the_client_wrote_it(play: Scene, era: st
     assert {key: received[key] for key in meta} == meta
 
 
-async def test_wrapped_and_direct_calls_give_the_same_bytes(play: Scene) -> None:
+async def test_wrapped_and_direct_calls_give_the_same_bytes(play: RegisteredSetup) -> None:
     client = await play.legacy()
     play.upstream.plays["echo"] = result(RESULT)
     direct = await client.call("echo", identity=9)
@@ -174,7 +180,7 @@ async def test_wrapped_and_direct_calls_give_the_same_bytes(play: Scene) -> None
     [(404, "modern", 404), (400, "modern", 400), (404, "legacy", 200), (400, "legacy", 200)],
 )
 async def test_an_upstream_error_passes_with_code_message_and_data(
-    play: Scene, wrapped: bool, status: int, era: str, expected: int
+    play: RegisteredSetup, wrapped: bool, status: int, era: str, expected: int
 ) -> None:
     """The status, too, where the client does not take it for the loss of its session."""
     client = await play.legacy() if era == "legacy" else play.modern()
@@ -186,7 +192,7 @@ async def test_an_upstream_error_passes_with_code_message_and_data(
     assert answer.status == expected
 
 
-async def test_a_session_outlives_an_upstream_404(play: Scene) -> None:
+async def test_a_session_outlives_an_upstream_404(play: RegisteredSetup) -> None:
     """The client must not be told that its session is gone."""
     client = await play.legacy()
     play.upstream.plays["echo"] = error(-32601, "gone", status=404)
@@ -195,7 +201,7 @@ async def test_a_session_outlives_an_upstream_404(play: Scene) -> None:
 
 
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read", "completion/complete", "vendor/own"])
-async def test_other_methods_cross_untouched_at_the_pure_door(play: Scene, method: str) -> None:
+async def test_other_methods_cross_untouched_at_the_pure_door(play: RegisteredSetup, method: str) -> None:
     """Unknown methods pass through."""
     client = play.modern()
     member = names.NAMED_PARAM.get(method)
@@ -207,7 +213,7 @@ async def test_other_methods_cross_untouched_at_the_pure_door(play: Scene, metho
     assert answer.body == b'{"jsonrpc":"2.0","id":3,"result":%s}' % RESULT
 
 
-async def test_parameter_headers_cross_and_credentials_do_not(play: Scene) -> None:
+async def test_parameter_headers_cross_and_credentials_do_not(play: RegisteredSetup) -> None:
     client = play.modern()
     client.extra = {
         "Mcp-Param-Region": "eu",
@@ -226,7 +232,7 @@ async def test_parameter_headers_cross_and_credentials_do_not(play: Scene) -> No
         assert received.header(name) is None
 
 
-async def test_who_calls_is_the_session_and_never_what_a_client_says(play: Scene) -> None:
+async def test_who_calls_is_the_session_and_never_what_a_client_says(play: RegisteredSetup) -> None:
     """Calls of one session belong together, of two do not; the session's id itself is not told."""
     callers = []
     clients = [await play.legacy(), await play.legacy()]
@@ -242,7 +248,7 @@ async def test_who_calls_is_the_session_and_never_what_a_client_says(play: Scene
     assert not any(client.session in value for client in clients for value in (*first, *other))
 
 
-async def test_a_name_that_is_not_ascii_travels_encoded(play: Scene) -> None:
+async def test_a_name_that_is_not_ascii_travels_encoded(play: RegisteredSetup) -> None:
     """2026-07-28, Mcp-Name: what a legacy client only says in the body."""
     client = await play.legacy()
     await client.call("prüfe ☕")
@@ -254,7 +260,9 @@ async def test_a_name_that_is_not_ascii_travels_encoded(play: Scene) -> None:
     ("accept", "streamed"), [(JSON, False), (EVENTS, False), (None, True), (EVENTS, True)]
 )
 @pytest.mark.parametrize("era", ["legacy", "modern"])
-async def test_a_result_of_20_mb_passes(play: Scene, era: str, accept: str | None, streamed: bool) -> None:
+async def test_a_result_of_20_mb_passes(
+    play: RegisteredSetup, era: str, accept: str | None, streamed: bool
+) -> None:
     """Body limits are about requests."""
     big = b'"content":[{"type":"text","text":"' + b"x" * 20_000_000 + b'"}]}'
     whole = b'{"resultType":"complete",' + big

@@ -14,7 +14,7 @@ from aiohttp import ClientPayloadError
 from protocol import names
 from support.clients.raw_clients import EVENTS, JSON, Client
 from support.processes.timeouts import within
-from support.projects.registered_scene import Scene, scene
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_workspace_server import (
     Play,
     broken_off,
@@ -33,12 +33,12 @@ HALF = b'{"jsonrpc":"2.0","id":1,"result":{"content":['
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path) as running:
         yield running
 
 
-async def client_of(play: Scene, era: str, accept: str | None = f"{JSON}, {EVENTS}") -> Client:
+async def client_of(play: RegisteredSetup, era: str, accept: str | None = f"{JSON}, {EVENTS}") -> Client:
     return await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
 
 
@@ -71,7 +71,7 @@ async def client_of(play: Scene, era: str, accept: str | None = f"{JSON}, {EVENT
     ],
 )
 async def test_an_answer_that_is_no_mcp_message_is_an_internal_error(
-    play: Scene, era: str, unusable: Play, status: int
+    play: RegisteredSetup, era: str, unusable: Play, status: int
 ) -> None:
     client = await client_of(play, era)
     play.upstream.plays["odd"] = unusable
@@ -85,7 +85,9 @@ async def test_an_answer_that_is_no_mcp_message_is_an_internal_error(
 
 @ERAS
 @pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
-async def test_a_stream_without_a_response_is_ended_with_an_error(play: Scene, era: str, accept: str) -> None:
+async def test_a_stream_without_a_response_is_ended_with_an_error(
+    play: RegisteredSetup, era: str, accept: str
+) -> None:
     """Nobody is left waiting for an id that never comes."""
     client = await client_of(play, era, accept)
     play.upstream.plays["odd"] = stream(event(PROGRESS))
@@ -102,7 +104,7 @@ async def test_a_stream_without_a_response_is_ended_with_an_error(play: Scene, e
     ids=["half a body", "no body", "after an event", "inside an event"],
 )
 async def test_a_server_that_dies_during_the_call_is_told_at_once_and_the_call_never_repeated(
-    play: Scene, era: str, accept: str, death: Play
+    play: RegisteredSetup, era: str, accept: str, death: Play
 ) -> None:
     client = await client_of(play, era, accept)
     play.upstream.plays["dies"] = death
@@ -117,7 +119,9 @@ async def test_a_server_that_dies_during_the_call_is_told_at_once_and_the_call_n
 
 
 @ERAS
-async def test_a_stream_cut_off_behind_its_response_is_not_answered_twice(play: Scene, era: str) -> None:
+async def test_a_stream_cut_off_behind_its_response_is_not_answered_twice(
+    play: RegisteredSetup, era: str
+) -> None:
     """One response a request, whatever the connection does afterwards."""
     client = await client_of(play, era)
     response = b'{"jsonrpc":"2.0","id":77,"result":{"content":[]}}'
@@ -128,7 +132,9 @@ async def test_a_stream_cut_off_behind_its_response_is_not_answered_twice(play: 
 
 @ERAS
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
-async def test_on_other_methods_the_death_is_a_json_rpc_error(play: Scene, era: str, method: str) -> None:
+async def test_on_other_methods_the_death_is_a_json_rpc_error(
+    play: RegisteredSetup, era: str, method: str
+) -> None:
     """Refusal shape: the same words as data of an error."""
     client = await client_of(play, era)
     play.upstream.plays[method] = broken_off(HALF, 1000)
@@ -140,7 +146,9 @@ async def test_on_other_methods_the_death_is_a_json_rpc_error(play: Scene, era: 
 
 
 @ERAS
-async def test_a_large_body_that_breaks_off_is_never_taken_for_a_whole_one(play: Scene, era: str) -> None:
+async def test_a_large_body_that_breaks_off_is_never_taken_for_a_whole_one(
+    play: RegisteredSetup, era: str
+) -> None:
     """An answer, or an unclean end, but nothing that can be parsed as the result."""
     client = await client_of(play, era)
     play.upstream.plays["dies"] = broken_off(HALF + b" " * 3_000_000, 6_000_000)
@@ -162,7 +170,7 @@ async def test_an_answer_over_the_limit_is_refused(
 ) -> None:
     """47106; other calls are unaffected."""
     big = json.dumps({"content": [{"type": "text", "text": "x" * 2_000_000}]}).encode()
-    async with scene(tmp_path, response_limit=65_536) as play:
+    async with registered_setup(tmp_path, response_limit=65_536) as play:
         client = await client_of(play, era, accept)
         streamed = event(b'{"jsonrpc":"2.0","id":%(id)s,"result":' + big + b"}")
         play.upstream.plays["big"] = result(big) if announced else stream(streamed)
@@ -183,7 +191,7 @@ async def test_the_deadline_ends_a_call_and_cancels_it_upstream(
     tmp_path: Path, era: str, silence: Play
 ) -> None:
     """Other calls go on."""
-    async with scene(tmp_path, call_timeout_s=0.25) as play:
+    async with registered_setup(tmp_path, call_timeout_s=0.25) as play:
         client = await client_of(play, era)
         play.upstream.plays["hangs"] = silence
         began = time.monotonic()
@@ -199,7 +207,7 @@ async def test_the_deadline_ends_a_call_and_cancels_it_upstream(
         assert len(play.upstream.called("hangs")) == 1
 
 
-async def test_a_second_request_under_an_id_in_flight_is_refused(play: Scene) -> None:
+async def test_a_second_request_under_an_id_in_flight_is_refused(play: RegisteredSetup) -> None:
     """At once, and the first is unharmed; afterwards the id is free."""
     client = await play.legacy()
     gate = asyncio.Event()
@@ -215,7 +223,7 @@ async def test_a_second_request_under_an_id_in_flight_is_refused(play: Scene) ->
     assert (await client.call("echo", identity=5)).result["content"]
 
 
-async def test_the_same_id_in_two_sessions_is_no_conflict(play: Scene) -> None:
+async def test_the_same_id_in_two_sessions_is_no_conflict(play: RegisteredSetup) -> None:
     """Ids belong to their session."""
     gate = asyncio.Event()
     play.upstream.plays["slow"] = held(gate, result({"content": []}))

@@ -14,7 +14,7 @@ from manager.forwarding.answer import COLLECTED
 from protocol import names
 from support.clients.raw_clients import BOTH, EVENTS, JSON
 from support.http.event_stream import next_event
-from support.projects.registered_scene import Scene, scene
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_workspace_server import Received, cut, event, result, stream
 
 RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"resultType":"complete","content":[],"n":1.10}}'
@@ -24,8 +24,8 @@ WRAPPED = pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrap
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path) as running:
         yield running
 
 
@@ -46,7 +46,7 @@ def progress(count: int, token: str = "tok") -> dict[str, object]:
 @ERAS
 @WRAPPED
 async def test_each_event_reaches_the_client_before_the_next_one_is_known(
-    play: Scene, era: str, wrapped: bool
+    play: RegisteredSetup, era: str, wrapped: bool
 ) -> None:
     """Progress comes back on the request's own stream with the client's token."""
     client = await play.legacy() if era == "legacy" else play.modern()
@@ -72,7 +72,7 @@ async def test_each_event_reaches_the_client_before_the_next_one_is_known(
     assert response.headers["X-Accel-Buffering"] == "no"
 
 
-async def test_an_event_cut_into_single_bytes_arrives_whole(play: Scene) -> None:
+async def test_an_event_cut_into_single_bytes_arrives_whole(play: RegisteredSetup) -> None:
     """An unfinished event is never handed out; in the modern era comments and ids pass."""
     client = play.modern()
     whole = b": hello\n\nid: 7\n" + event(progress(1)) + event(RESPONSE)
@@ -93,7 +93,7 @@ BIG = (
 )
 
 
-async def test_a_large_response_is_on_its_way_before_it_is_whole(play: Scene) -> None:
+async def test_a_large_response_is_on_its_way_before_it_is_whole(play: RegisteredSetup) -> None:
     """The manager's memory does not grow with it; whatever else may come is held back as ever."""
     client, gate = play.modern(), asyncio.Event()
     play.upstream.plays["slow"] = stream(event(progress(1)) + BIG, gate, b'"}}\n\n')
@@ -106,7 +106,7 @@ async def test_a_large_response_is_on_its_way_before_it_is_whole(play: Scene) ->
         assert await response.content.read() == b'"}}\n\n'
 
 
-async def test_a_large_response_that_breaks_off_is_no_response(play: Scene) -> None:
+async def test_a_large_response_that_breaks_off_is_no_response(play: RegisteredSetup) -> None:
     """Nothing can be put in its place any more: only a broken connection tells."""
     client = play.modern()
     play.upstream.plays["slow"] = cut(BIG.replace(b"%(id)s", b"4"))
@@ -121,7 +121,7 @@ async def test_a_large_response_that_breaks_off_is_no_response(play: Scene) -> N
 @ERAS
 @pytest.mark.parametrize("accept", [JSON, "*/*", None, "application/*"])
 async def test_a_client_that_takes_json_only_gets_json_from_a_streaming_server(
-    play: Scene, era: str, accept: str | None
+    play: RegisteredSetup, era: str, accept: str | None
 ) -> None:
     """The response alone, its bytes untouched."""
     client = await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
@@ -133,7 +133,7 @@ async def test_a_client_that_takes_json_only_gets_json_from_a_streaming_server(
 
 @ERAS
 async def test_a_client_that_takes_streams_only_gets_a_stream_from_a_json_server(
-    play: Scene, era: str
+    play: RegisteredSetup, era: str
 ) -> None:
     """Line breaks between members must not split the event."""
     client = await play.legacy(accept=EVENTS) if era == "legacy" else play.modern(accept=EVENTS)
@@ -149,7 +149,9 @@ async def test_a_client_that_takes_streams_only_gets_a_stream_from_a_json_server
 
 @ERAS
 @pytest.mark.parametrize("accept", [BOTH, JSON])
-async def test_a_multi_line_event_is_read_as_one_message(play: Scene, era: str, accept: str) -> None:
+async def test_a_multi_line_event_is_read_as_one_message(
+    play: RegisteredSetup, era: str, accept: str
+) -> None:
     """Two data lines are one message; CR LF ends are as good as LF."""
     client = await play.legacy(accept=accept) if era == "legacy" else play.modern(accept=accept)
     head, tail = RESPONSE.split(b',"result"')
@@ -158,7 +160,9 @@ async def test_a_multi_line_event_is_read_as_one_message(play: Scene, era: str, 
     assert answer.result["content"] == []
 
 
-async def test_notifications_before_lists_and_handshakes_do_not_hide_the_result(play: Scene) -> None:
+async def test_notifications_before_lists_and_handshakes_do_not_hide_the_result(
+    play: RegisteredSetup,
+) -> None:
     tools = json.dumps(
         {"resultType": "complete", "tools": [{"name": "a", "inputSchema": {"type": "object"}}]}
     )
@@ -175,7 +179,7 @@ async def test_notifications_before_lists_and_handshakes_do_not_hide_the_result(
 
 
 @ERAS
-async def test_a_server_waits_for_a_reader_that_does_not_read(play: Scene, era: str) -> None:
+async def test_a_server_waits_for_a_reader_that_does_not_read(play: RegisteredSetup, era: str) -> None:
     """Back-pressure, not growing buffers."""
     written = 0
 

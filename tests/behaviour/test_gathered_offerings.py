@@ -15,11 +15,11 @@ import mcp_types
 import pytest
 import pytest_asyncio
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
+from support.projects.running_gateway import Project, codes, eventually, running_gateway
 
 from protocol import names
 from support.clients.raw_clients import Client
 from support.processes.timeouts import within
-from support.projects.workshop import Project, codes, eventually, workshop
 from support.servers.third_party import Direct, ThirdParty, direct, stdio_command, third_party
 from support.servers.third_party_content import PROMPTS, RESOURCES, TEMPLATES
 
@@ -58,8 +58,8 @@ def web() -> Iterator[ThirdParty]:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def setting(tmp_path_factory: pytest.TempPathFactory, web: ThirdParty) -> AsyncIterator[Setting]:
     command, *arguments = stdio_command("--legacy")
-    async with workshop(tmp_path_factory.mktemp("offerings")) as shop:
-        project = shop.project("strange")
+    async with running_gateway(tmp_path_factory.mktemp("offerings")) as gateway:
+        project = gateway.project("strange")
         project.servers(
             stdio_old={"command": command, "args": arguments},
             http_old={"type": "http", "url": web.at("legacy/mcp")},

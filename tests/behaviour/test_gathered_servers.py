@@ -16,21 +16,21 @@ import mcp
 import psutil
 import pytest
 import pytest_asyncio
-
-from protocol import names
-from support.clients.raw_clients import Answer, Client, ModernClient
-from support.clients.stateless_requests import events
-from support.projects.workshop import (
+from support.projects.running_gateway import (
     FORMS,
+    Gateway,
     Project,
-    Workshop,
     codes,
     eventually,
     listed,
     listening,
+    running_gateway,
     text_of,
-    workshop,
 )
+
+from protocol import names
+from support.clients.raw_clients import Answer, Client, StatelessClient
+from support.clients.stateless_requests import events
 from support.servers.remote_server import fake_remote
 from support.servers.stdio_servers import program
 from support.servers.third_party import Direct, Era, ThirdParty, direct, stdio_command, third_party
@@ -70,14 +70,14 @@ def web() -> Iterator[ThirdParty]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path_factory.mktemp("gathered")) as shop:
-        yield shop
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+    async with running_gateway(tmp_path_factory.mktemp("gathered")) as gateway:
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setting(shop: Workshop, web: ThirdParty) -> Setting:
-    project = shop.project("strange")
+async def setting(gateway: Gateway, web: ThirdParty) -> Setting:
+    project = gateway.project("strange")
     entries: dict[str, Any] = {}
     for source, (way, _) in SOURCES.items():
         command, *arguments = stdio_command(way)
@@ -115,7 +115,7 @@ async def ask(project: Project, way: Way, tool: str, arguments: Any = None, **op
 
 def in_words_of(client: Client, result: dict[str, Any]) -> dict[str, Any]:
     """A result of either era as the client's own has it: the older knows no types, server names and bare lists."""
-    if isinstance(client, ModernClient):
+    if isinstance(client, StatelessClient):
         return {"resultType": "complete", **result}
     meta = {name: value for name, value in result.get("_meta", {}).items() if name != names.META_SERVER}
     gone = {"resultType", "_meta"}
@@ -212,9 +212,9 @@ def small(name: str, *tools: str, first: str = "") -> dict[str, Any]:
     return {"command": command, "args": arguments}
 
 
-async def test_servers_come_change_and_go_without_a_restart(shop: Workshop) -> None:
+async def test_servers_come_change_and_go_without_a_restart(gateway: Gateway) -> None:
     """Each time one `list_changed`, and the others are left alone."""
-    project = shop.project("live")
+    project = gateway.project("live")
     project.servers(steady=small("steady", "say"))
     await project.trust()
     client = project.modern
@@ -308,9 +308,9 @@ async def discovered(project: Project) -> tuple[dict[str, Any], dict[str, tuple[
     return discovery, about
 
 
-async def test_discovery_tells_what_is_down_pending_or_stale(shop: Workshop) -> None:
+async def test_discovery_tells_what_is_down_pending_or_stale(gateway: Gateway) -> None:
     """An issue for each, `partial` where tools are missing."""
-    project = shop.project("truth")
+    project = gateway.project("truth")
     once = project.root / "ran once"
     dying = f"if os.path.exists({str(once)!r}): sys.exit(3)\nopen({str(once)!r}, 'w').close()"
     with socket.socket() as free:

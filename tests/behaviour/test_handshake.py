@@ -11,8 +11,8 @@ import pytest
 
 from protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON
-from support.projects.registered_scene import Scene, scene
-from support.servers.scripted_workspace_server import ScriptedUpstream, held, result
+from support.projects.registered_setup import RegisteredSetup, registered_setup
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer, held, result
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 TOOLS = [
@@ -22,14 +22,14 @@ TOOLS = [
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path.resolve()) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path.resolve()) as running:
         running.upstream.tools = TOOLS
         yield running
 
 
 @ERAS
-async def test_the_manager_s_two_tools_come_first(play: Scene, era: str) -> None:
+async def test_the_manager_s_two_tools_come_first(play: RegisteredSetup, era: str) -> None:
     """With these schemas, hints and nothing else that a client could misread."""
     client = await play.legacy() if era == "legacy" else play.modern(pure=False)
     listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
@@ -57,7 +57,7 @@ async def test_the_manager_s_two_tools_come_first(play: Scene, era: str) -> None
 
 @ERAS
 @pytest.mark.parametrize("name", ["lmToolsBridge.requestWorkspaceMCPServer", "requestWorkspaceMCPServer"])
-async def test_the_tool_answers_to_both_names(play: Scene, era: str, name: str) -> None:
+async def test_the_tool_answers_to_both_names(play: RegisteredSetup, era: str, name: str) -> None:
     """Unknown further arguments are ignored."""
     client = await play.legacy(bound=False) if era == "legacy" else play.modern(pure=False)
     answer = await client.call(name, {"cwd": str(play.upstream.root), "later": {"unknown": 1}})
@@ -68,7 +68,7 @@ async def test_the_tool_answers_to_both_names(play: Scene, era: str, name: str) 
 
 
 @pytest.mark.parametrize("method", ["lmToolsBridge.requestWorkspaceMCPServer", "requestWorkspaceMCPServer"])
-async def test_the_bare_method_answers_the_payload_itself(play: Scene, method: str) -> None:
+async def test_the_bare_method_answers_the_payload_itself(play: RegisteredSetup, method: str) -> None:
     """Legacy only; a refusal is a JSON-RPC error."""
     client = await play.legacy(bound=False)
     bare = (await client.ask(method, {"cwd": str(play.upstream.root)})).result
@@ -82,7 +82,7 @@ async def test_the_bare_method_answers_the_payload_itself(play: Scene, method: s
     assert (modern.status, modern.error["code"]) == (404, -32601)
 
 
-async def test_the_payload_says_where_what_and_how(play: Scene) -> None:
+async def test_the_payload_says_where_what_and_how(play: RegisteredSetup) -> None:
     client = await play.legacy(bound=False)
     deep = play.upstream.root / "src" / "deep"
     deep.mkdir(parents=True)
@@ -126,7 +126,7 @@ async def test_the_payload_says_where_what_and_how(play: Scene) -> None:
 
 
 @ERAS
-async def test_the_text_repeats_the_payload_line_by_line(play: Scene, era: str) -> None:
+async def test_the_text_repeats_the_payload_line_by_line(play: RegisteredSetup, era: str) -> None:
     play.upstream.tools = [*TOOLS, {"name": "lmToolsBridge.callTool"}, {"name": " "}]
     client = await play.legacy(bound=False) if era == "legacy" else play.modern(pure=False)
     answer = await client.handshake(play.upstream.root)
@@ -155,7 +155,7 @@ async def test_the_text_repeats_the_payload_line_by_line(play: Scene, era: str) 
     ]
 
 
-async def test_the_text_of_a_workspace_without_tools(play: Scene) -> None:
+async def test_the_text_of_a_workspace_without_tools(play: RegisteredSetup) -> None:
     play.upstream.tools = []
     client = await play.legacy(bound=False)
     text = (await client.handshake(play.upstream.root)).result["content"][0]["text"]
@@ -163,7 +163,7 @@ async def test_the_text_of_a_workspace_without_tools(play: Scene) -> None:
 
 
 @pytest.mark.parametrize(("accept", "is_stream"), [(EVENTS, True), (JSON, False), (None, False)])
-async def test_the_form_of_the_answer(play: Scene, accept: str | None, is_stream: bool) -> None:
+async def test_the_form_of_the_answer(play: RegisteredSetup, accept: str | None, is_stream: bool) -> None:
     """One JSON object an event, the stream ends after the result, no `[DONE]`."""
     client = await play.legacy(bound=False, accept=accept)
     answer = await client.handshake(play.upstream.root)
@@ -177,7 +177,7 @@ async def test_the_form_of_the_answer(play: Scene, accept: str | None, is_stream
         assert len(frames) == len(answer.messages)
 
 
-async def test_a_ready_server_is_asked_for_its_health_each_time(play: Scene) -> None:
+async def test_a_ready_server_is_asked_for_its_health_each_time(play: RegisteredSetup) -> None:
     """A real request, not what was known before."""
     client = await play.legacy(bound=False)
     for _ in range(3):
@@ -186,13 +186,15 @@ async def test_a_ready_server_is_asked_for_its_health_each_time(play: Scene) -> 
         assert play.upstream.health_asked > before
 
 
-async def test_a_second_handshake_switches_and_calls_in_flight_stay(play: Scene, tmp_path: Path) -> None:
+async def test_a_second_handshake_switches_and_calls_in_flight_stay(
+    play: RegisteredSetup, tmp_path: Path
+) -> None:
     """Idempotent for the same workspace; another one moves the binding, not what is under way."""
     other_root = tmp_path.resolve() / "other"
     other_root.mkdir()
     gate = asyncio.Event()
     play.upstream.plays["slow"] = held(gate, result({"content": [], "from": "first"}))
-    async with ScriptedUpstream(other_root, play.manager.paths.control_socket).serving() as other:
+    async with ScriptedWorkspaceServer(other_root, play.manager.paths.control_socket).serving() as other:
         other.plays["slow"] = result({"content": [], "from": "other"})
         client = await play.legacy()
         first = (await client.handshake(play.upstream.root)).payload
@@ -206,7 +208,7 @@ async def test_a_second_handshake_switches_and_calls_in_flight_stay(play: Scene,
         assert (await client.call(names.CALL_TOOL, {"name": "slow"})).result["from"] == "other"
 
 
-async def test_a_stateless_handshake_binds_nothing(play: Scene) -> None:
+async def test_a_stateless_handshake_binds_nothing(play: RegisteredSetup) -> None:
     """The guidance shows the handle, which the next call must carry."""
     client = play.modern(pure=False)
     payload = (await client.handshake(play.upstream.root)).payload

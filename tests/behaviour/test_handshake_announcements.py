@@ -11,7 +11,7 @@ from protocol import names, sse
 from support.clients.raw_clients import BOTH, EVENTS, JSON
 from support.http.event_stream import is_silent, next_methods
 from support.processes.timeouts import within
-from support.projects.registered_scene import scene
+from support.projects.registered_setup import registered_setup
 
 CHANGED = [names.RESOURCES_CHANGED, names.PROMPTS_CHANGED, names.TOOLS_CHANGED]
 TOOLS = [{"name": "a", "inputSchema": {"properties": {"q": {}}}}]
@@ -21,7 +21,7 @@ async def test_the_standing_stream_is_told_first_and_the_answer_waits_for_the_ne
     tmp_path: Path,
 ) -> None:
     """On the stream, not on the call; the answer follows the client's next tools/list."""
-    async with scene(tmp_path, announce_hold_s=10) as play:
+    async with registered_setup(tmp_path, announce_hold_s=10) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False, accept=EVENTS)
         async with client.stream() as stream:
@@ -36,7 +36,7 @@ async def test_the_standing_stream_is_told_first_and_the_answer_waits_for_the_ne
 
 async def test_the_answer_waits_no_longer_than_its_hold(tmp_path: Path) -> None:
     """For clients that never list again."""
-    async with scene(tmp_path, announce_hold_s=0.3) as play:
+    async with registered_setup(tmp_path, announce_hold_s=0.3) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False)
         async with client.stream() as stream:
@@ -49,7 +49,7 @@ async def test_the_answer_waits_no_longer_than_its_hold(tmp_path: Path) -> None:
 
 async def test_without_a_standing_stream_the_call_s_own_is_told(tmp_path: Path) -> None:
     """In this order, then the result."""
-    async with scene(tmp_path) as play:
+    async with registered_setup(tmp_path) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False, accept=BOTH)
         answer = await client.handshake(play.upstream.root)
@@ -61,7 +61,7 @@ async def test_without_a_standing_stream_the_call_s_own_is_told(tmp_path: Path) 
 
 async def test_the_call_s_own_stream_speaks_before_the_answer_is_due(tmp_path: Path) -> None:
     """The notifications are flushed, the result follows the new list."""
-    async with scene(tmp_path, announce_hold_s=10) as play:
+    async with registered_setup(tmp_path, announce_hold_s=10) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False)
         params = {"name": names.HANDSHAKE, "arguments": {"cwd": str(play.upstream.root)}}
@@ -74,7 +74,7 @@ async def test_the_call_s_own_stream_speaks_before_the_answer_is_due(tmp_path: P
 
 async def test_a_client_that_takes_json_only_is_told_on_its_next_stream(tmp_path: Path) -> None:
     """Plain JSON, no delay, nothing lost and nothing said twice."""
-    async with scene(tmp_path, announce_hold_s=10) as play:
+    async with registered_setup(tmp_path, announce_hold_s=10) as play:
         play.upstream.tools = TOOLS
         client = await play.legacy(bound=False, accept=JSON)
         answer = await asyncio.wait_for(client.handshake(play.upstream.root), within(1))
@@ -87,7 +87,7 @@ async def test_a_client_that_takes_json_only_is_told_on_its_next_stream(tmp_path
 
 async def test_lists_that_did_not_change_are_not_announced(tmp_path: Path) -> None:
     """No notification, no delay; not for a workspace without tools, not the second time."""
-    async with scene(tmp_path, announce_hold_s=10) as play:
+    async with registered_setup(tmp_path, announce_hold_s=10) as play:
         client = await play.legacy(bound=False)
         empty = await asyncio.wait_for(client.handshake(play.upstream.root), within(1))
         assert not empty.is_stream
@@ -101,7 +101,7 @@ async def test_lists_that_did_not_change_are_not_announced(tmp_path: Path) -> No
 
 async def test_only_the_session_that_changed_is_told(tmp_path: Path) -> None:
     """A server message goes on exactly one stream."""
-    async with scene(tmp_path) as play:
+    async with registered_setup(tmp_path) as play:
         play.upstream.tools = TOOLS
         client, other = await play.legacy(bound=False), await play.legacy(bound=False)
         async with client.stream() as mine, other.stream() as theirs:

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 
 from protocol import headers, names
-from support.clients.raw_clients import LegacyClient
-from support.projects.registered_scene import Scene, scene
+from support.clients.raw_clients import SessionClient
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 
 LOST = "83795f1e-eb58-4caa-9256-2a257a64e4b4"
 FORMS = pytest.mark.parametrize("bare", [False, True], ids=["tool", "bare method"])
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path.resolve()) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path.resolve()) as running:
         yield running
 
 
-class Stray(LegacyClient):
+class Stray(SessionClient):
     """A client that believes in a session nobody knows; with None it sends no id at all."""
 
     def header(self, body: bytes) -> dict[str, str]:
@@ -31,13 +31,13 @@ class Stray(LegacyClient):
     without: tuple[str, ...] = (headers.VERSION,)
 
 
-def stray(play: Scene, identity: str | None) -> Stray:
+def stray(play: RegisteredSetup, identity: str | None) -> Stray:
     client = Stray(play.http, play.manager.address)
     client.session = identity
     return client
 
 
-async def handshake(client: LegacyClient, cwd: Any, bare: bool) -> tuple[Any, Any]:
+async def handshake(client: SessionClient, cwd: Any, bare: bool) -> tuple[Any, Any]:
     """The answer, and its payload, whichever form it has."""
     if bare:
         answer = await client.ask(names.HANDSHAKE, {"cwd": str(cwd)})
@@ -46,7 +46,7 @@ async def handshake(client: LegacyClient, cwd: Any, bare: bool) -> tuple[Any, An
     return answer, answer.result.get("structuredContent")
 
 
-async def revision_of(play: Scene, session: str) -> str:
+async def revision_of(play: RegisteredSetup, session: str) -> str:
     async with play.http.get(f"{play.manager.base}/mcp/status?format=json") as response:
         details = (await response.json())["sessionDetails"]
     (found,) = [one["protocolVersion"] for one in details if one["sessionId"].startswith(session[:8])]
@@ -56,7 +56,7 @@ async def revision_of(play: Scene, session: str) -> str:
 @FORMS
 @pytest.mark.parametrize("identity", [None, "x" * 129, "two words", "tab\tinside"])
 async def test_a_missing_or_malformed_id_gets_a_new_one(
-    play: Scene, bare: bool, identity: str | None
+    play: RegisteredSetup, bare: bool, identity: str | None
 ) -> None:
     """In the header and in the payload; the next call with it works."""
     client = stray(play, identity)
@@ -70,7 +70,7 @@ async def test_a_missing_or_malformed_id_gets_a_new_one(
 
 
 @FORMS
-async def test_an_unknown_id_is_taken_up_again(play: Scene, bare: bool) -> None:
+async def test_an_unknown_id_is_taken_up_again(play: RegisteredSetup, bare: bool) -> None:
     """A session under the client's own id, and the next call with it works."""
     client = stray(play, LOST)
     answer, payload = await handshake(client, play.upstream.root, bare)
@@ -83,7 +83,7 @@ async def test_an_unknown_id_is_taken_up_again(play: Scene, bare: bool) -> None:
 @FORMS
 @pytest.mark.parametrize("identity", [None, LOST])
 async def test_a_refused_handshake_recovers_the_session_as_well(
-    play: Scene, bare: bool, identity: str | None
+    play: RegisteredSetup, bare: bool, identity: str | None
 ) -> None:
     """The id is in the header also on a refusal."""
     client = stray(play, identity)
@@ -94,7 +94,7 @@ async def test_a_refused_handshake_recovers_the_session_as_well(
     assert (await client.call("echo")).refusal["code"] == 47100
 
 
-async def test_the_version_header_says_the_recovered_revision(play: Scene) -> None:
+async def test_the_version_header_says_the_recovered_revision(play: RegisteredSetup) -> None:
     client = stray(play, None)
     client.without = ()
     client.extra = {headers.VERSION: "2025-06-18"}
@@ -104,7 +104,7 @@ async def test_the_version_header_says_the_recovered_revision(play: Scene) -> No
 
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "resources/list", "ping", "vendor/own"])
-async def test_anything_else_under_an_unknown_id_is_404(play: Scene, method: str) -> None:
+async def test_anything_else_under_an_unknown_id_is_404(play: RegisteredSetup, method: str) -> None:
     """So that clients initialize anew; the id is echoed."""
     answer = await stray(play, LOST).ask(method, {"name": "echo"}, identity="é-1")
     assert (answer.status, answer.error["code"]) == (404, -32600)
@@ -112,7 +112,7 @@ async def test_anything_else_under_an_unknown_id_is_404(play: Scene, method: str
 
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "ping"])
-async def test_anything_else_without_an_id_is_400(play: Scene, method: str) -> None:
+async def test_anything_else_without_an_id_is_400(play: RegisteredSetup, method: str) -> None:
     """Never attributed to the only session there is."""
     await play.legacy()
     answer = await stray(play, None).ask(method, {"name": "echo"}, identity=77)
@@ -122,7 +122,7 @@ async def test_anything_else_without_an_id_is_400(play: Scene, method: str) -> N
 
 async def test_one_session_too_many_is_refused(tmp_path: Path) -> None:
     """Initialize and recovery only; who is in stays in."""
-    async with scene(tmp_path, session_limit=2) as play:
+    async with registered_setup(tmp_path, session_limit=2) as play:
         inside = [await play.legacy() for _ in range(2)]
         for answer in (
             await stray(play, None).ask(names.INITIALIZE, {"protocolVersion": "2025-11-25"}),

@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 
 from protocol import headers, names
-from support.clients.raw_clients import Client, LegacyClient, ModernClient
+from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.processes.manager_in_process import make_project, running_manager
 from support.processes.timeouts import within
-from support.projects.registered_scene import Scene, raw_http, scene
+from support.projects.registered_setup import RegisteredSetup, raw_http, registered_setup
 
 NO_CWD: list[Any] = ["", "  ", "\t", None, 5, True, ["/"], {}]
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path.resolve()) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path.resolve()) as running:
         yield running
 
 
-async def client_of(play: Scene, era: str) -> Client:
+async def client_of(play: RegisteredSetup, era: str) -> Client:
     return await play.legacy() if era == "legacy" else play.modern(pure=False)
 
 
@@ -35,7 +35,7 @@ async def client_of(play: Scene, era: str) -> Client:
 @pytest.mark.parametrize("arguments", [{}, *({"cwd": cwd} for cwd in NO_CWD)])
 async def test_without_a_cwd_nothing_is_looked_for(tmp_path: Path, era: str, arguments: Any) -> None:
     """At once, although the manager would wait for servers that register."""
-    async with scene(tmp_path, match_wait_s=5) as play:
+    async with registered_setup(tmp_path, match_wait_s=5) as play:
         client = await client_of(play, era)
         began = time.monotonic()
         refusal = (await client.call(names.HANDSHAKE, arguments)).refusal
@@ -63,7 +63,7 @@ IMPOSSIBLE = [
 @pytest.mark.parametrize(("cwd", "problem"), IMPOSSIBLE)
 async def test_an_impossible_cwd_is_refused_at_once(tmp_path: Path, era: str, cwd: str, problem: str) -> None:
     """Nothing started, binding untouched."""
-    async with scene(tmp_path.resolve(), match_wait_s=5) as play:
+    async with registered_setup(tmp_path.resolve(), match_wait_s=5) as play:
         (tmp_path / "file.txt").write_text("x")
         client = await client_of(play, era)
         before = await play.upstream.control("GET", "/list")
@@ -78,11 +78,11 @@ async def test_an_impossible_cwd_is_refused_at_once(tmp_path: Path, era: str, cw
         assert [one["sessionId"] for one in after["instances"]] == [
             one["sessionId"] for one in before["instances"]
         ]
-        if isinstance(client, LegacyClient):
+        if isinstance(client, SessionClient):
             assert (await client.call("echo")).headers[headers.WORKSPACE_SOURCE] == "session"
 
 
-async def test_for_a_file_the_next_step_names_its_folder(play: Scene) -> None:
+async def test_for_a_file_the_next_step_names_its_folder(play: RegisteredSetup) -> None:
     file = play.upstream.root / "notes.md"
     file.write_text("x")
     refusal = (await play.modern(pure=False).handshake(file)).refusal
@@ -90,7 +90,7 @@ async def test_for_a_file_the_next_step_names_its_folder(play: Scene) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
-async def test_a_folder_that_may_not_be_read_is_said_to_be_unreadable(play: Scene) -> None:
+async def test_a_folder_that_may_not_be_read_is_said_to_be_unreadable(play: RegisteredSetup) -> None:
     closed = play.upstream.root / "closed"
     (closed / "inner").mkdir(parents=True)
     closed.chmod(0)
@@ -102,7 +102,9 @@ async def test_a_folder_that_may_not_be_read_is_said_to_be_unreadable(play: Scen
 
 
 @ERAS
-async def test_a_folder_of_no_workspace_is_not_matched(play: Scene, tmp_path: Path, era: str) -> None:
+async def test_a_folder_of_no_workspace_is_not_matched(
+    play: RegisteredSetup, tmp_path: Path, era: str
+) -> None:
     """47101: up to ten known workspaces are named."""
     nowhere = tmp_path.resolve() / "nowhere"
     nowhere.mkdir()
@@ -115,7 +117,7 @@ async def test_a_folder_of_no_workspace_is_not_matched(play: Scene, tmp_path: Pa
 
 
 @pytest.mark.parametrize("cwd", ["relative", "/proc", None], ids=["impossible", "not matched", "absent"])
-async def test_a_failed_handshake_leaves_the_old_binding(play: Scene, cwd: str | None) -> None:
+async def test_a_failed_handshake_leaves_the_old_binding(play: RegisteredSetup, cwd: str | None) -> None:
     client = await play.legacy()
     assert (await client.handshake(cwd)).refusal
     for name, arguments in (("echo", {}), (names.CALL_TOOL, {"name": "echo"})):
@@ -125,7 +127,7 @@ async def test_a_failed_handshake_leaves_the_old_binding(play: Scene, cwd: str |
 
 
 @ERAS
-async def test_an_external_server_that_does_not_answer_is_offline(play: Scene, era: str) -> None:
+async def test_an_external_server_that_does_not_answer_is_offline(play: RegisteredSetup, era: str) -> None:
     """It is only marked, never restarted; the binding stays, and so does the workspace's name."""
     client = await client_of(play, era)
     workspace = (await client.handshake(play.upstream.root)).payload["workspace"]
@@ -140,7 +142,7 @@ async def test_an_external_server_that_does_not_answer_is_offline(play: Scene, e
     assert (await client.handshake(play.upstream.root)).payload["workspace"] == workspace
 
 
-async def test_a_stranger_on_the_port_gets_nothing(play: Scene) -> None:
+async def test_a_stranger_on_the_port_gets_nothing(play: RegisteredSetup) -> None:
     """Another nonce, so no byte of a call and no secret goes there."""
     client = await play.legacy()
     before = len(play.upstream.received)
@@ -151,16 +153,16 @@ async def test_a_stranger_on_the_port_gets_nothing(play: Scene) -> None:
     assert len(play.upstream.received) == before
 
 
-async def test_a_path_and_a_cwd_that_disagree_are_refused(play: Scene, tmp_path: Path) -> None:
+async def test_a_path_and_a_cwd_that_disagree_are_refused(play: RegisteredSetup, tmp_path: Path) -> None:
     """On `/w/…` with another workspace; on `/mcp?cwd=` the argument wins."""
     other = make_project(tmp_path.resolve() / "other")
     one = (await play.modern(pure=False).handshake(play.upstream.root)).payload["workspace"]
     two = (await play.upstream.control("POST", "/resolve", {"cwd": str(other)}))["match"]["workspace"]
-    at_path = ModernClient(play.http, f"{play.manager.base}/w/{two}/mcp")
+    at_path = StatelessClient(play.http, f"{play.manager.base}/w/{two}/mcp")
     refusal = (await at_path.handshake(play.upstream.root)).refusal
     assert refusal["code"] == 47110
     assert refusal["message"] == f"conflicting workspace: {two} and {one}"
-    at_query = ModernClient(play.http, f"{play.manager.address}?cwd={other}")
+    at_query = StatelessClient(play.http, f"{play.manager.address}?cwd={other}")
     assert (await at_query.handshake(play.upstream.root)).payload["workspace"] == one
     named = {"name": "echo", "workspace": one}
     assert (await at_path.call(names.CALL_TOOL, named)).refusal["code"] == 47110
@@ -171,7 +173,7 @@ async def test_a_server_that_cannot_start_in_time_is_offline(tmp_path: Path) -> 
     """The start deadline."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", start_timeout_s=0.02) as manager, raw_http() as http:
-        refusal = (await ModernClient(http, manager.address).handshake(project)).refusal
+        refusal = (await StatelessClient(http, manager.address).handshake(project)).refusal
     assert refusal["code"] == 47102
     assert refusal["details"]["cause"] == "start_timeout"
     assert refusal["message"] == "resolved MCP server is offline: start_timeout"
@@ -182,7 +184,7 @@ async def test_a_server_of_ours_that_hangs_is_replaced_by_a_handshake(tmp_path: 
     """One restart at once; the caller is served."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", health_timeout_s=0.3) as manager, raw_http() as http:
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         first = (await client.handshake(project)).payload
         pid = first["health"]["data"]["pid"]
         os.kill(pid, signal.SIGSTOP)

@@ -12,23 +12,23 @@ from pathlib import Path
 import pytest
 
 from protocol import headers, names
-from support.clients.raw_clients import EVENTS, JSON, LegacyClient, ModernClient
+from support.clients.raw_clients import EVENTS, JSON, SessionClient, StatelessClient
 from support.processes.manager_in_process import make_project, running_manager
 from support.processes.timeouts import within
-from support.projects.registered_scene import raw_http
-from support.servers.scripted_workspace_server import ScriptedUpstream
+from support.projects.registered_setup import raw_http
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
 
 async def test_fifty_cold_handshakes_start_one_process(tmp_path: Path) -> None:
     """50 equal targets, answered when the one server is ready; both eras alike."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager") as manager, raw_http() as http:
-        legacy = [await LegacyClient.connect(http, manager.address) for _ in range(25)]
-        clients = [*legacy, *(ModernClient(http, manager.address) for _ in range(25))]
+        legacy = [await SessionClient.connect(http, manager.address) for _ in range(25)]
+        clients = [*legacy, *(StatelessClient(http, manager.address) for _ in range(25))]
         answers = await asyncio.gather(*(client.handshake(project) for client in clients))
         targets = [answer.payload["target"] for answer in answers]
         assert all(target == targets[0] for target in targets)
-        listed = await ScriptedUpstream(project, manager.paths.control_socket).control("GET", "/list")
+        listed = await ScriptedWorkspaceServer(project, manager.paths.control_socket).control("GET", "/list")
         assert [one["sessionId"] for one in listed["instances"]] == [targets[0]["sessionId"]]
         assert len(list(manager.paths.logs_dir.glob("*.log"))) == 1
 
@@ -39,11 +39,11 @@ async def test_a_server_that_is_just_registering_is_waited_for(tmp_path: Path) -
     folder.mkdir()
     async with running_manager(tmp_path / "manager", match_wait_s=5) as manager, raw_http() as http:
         clients = [
-            await LegacyClient.connect(http, manager.address),
-            ModernClient(http, manager.address),
-            ModernClient(http, manager.address, accept=JSON),
+            await SessionClient.connect(http, manager.address),
+            StatelessClient(http, manager.address),
+            StatelessClient(http, manager.address, accept=JSON),
         ]
-        upstream = ScriptedUpstream(folder, manager.paths.control_socket)
+        upstream = ScriptedWorkspaceServer(folder, manager.paths.control_socket)
         async with upstream.serving(registered=False):
             waiting = [
                 asyncio.create_task(client.handshake(folder, meta={"progressToken": "tok"}))
@@ -68,7 +68,7 @@ async def test_without_a_token_nothing_is_told_meanwhile(tmp_path: Path) -> None
     folder = tmp_path / "nowhere"
     folder.mkdir()
     async with running_manager(tmp_path / "manager", match_wait_s=1.2) as manager, raw_http() as http:
-        client = ModernClient(http, manager.address, accept=EVENTS)
+        client = StatelessClient(http, manager.address, accept=EVENTS)
         began = time.monotonic()
         answer = await client.handshake(folder)
         assert 1.2 <= time.monotonic() - began < 1.2 + within(0.5)
@@ -81,8 +81,8 @@ async def test_a_caller_that_cancels_while_waiting_is_not_bound(tmp_path: Path) 
     folder = tmp_path / "late"
     folder.mkdir()
     async with running_manager(tmp_path / "manager", match_wait_s=5) as manager, raw_http() as http:
-        client = await LegacyClient.connect(http, manager.address)
-        upstream = ScriptedUpstream(folder, manager.paths.control_socket)
+        client = await SessionClient.connect(http, manager.address)
+        upstream = ScriptedWorkspaceServer(folder, manager.paths.control_socket)
         body = client.body(names.TOOLS_CALL, {"name": names.HANDSHAKE, "arguments": {"cwd": str(folder)}}, 9)
         waiting = asyncio.create_task(client.post(body))
         while (await client.ask("ping", identity=9)).status == 200:
@@ -97,8 +97,8 @@ async def test_the_start_goes_on_when_one_of_its_callers_leaves(tmp_path: Path) 
     """Others wait for the same start."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager") as manager, raw_http() as http:
-        leaving = asyncio.create_task(ModernClient(http, manager.address).handshake(project))
-        staying = asyncio.create_task(ModernClient(http, manager.address).handshake(project))
+        leaving = asyncio.create_task(StatelessClient(http, manager.address).handshake(project))
+        staying = asyncio.create_task(StatelessClient(http, manager.address).handshake(project))
         async with asyncio.timeout(5):
             while not list(manager.paths.logs_dir.glob("*.log")):
                 await asyncio.sleep(0.005)
@@ -111,7 +111,7 @@ async def test_a_call_waits_for_a_cold_server_like_a_handshake(tmp_path: Path) -
     """By cwd, and by a handle that is still known."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager") as manager, raw_http() as http:
-        client = ModernClient(http, manager.address)
+        client = StatelessClient(http, manager.address)
         add = {"name": "calculator", "arguments": {"expression": "40+2"}}
         cold = await client.call(names.CALL_TOOL, {**add, "cwd": str(project)})
         assert cold.payload == {"value": 42}
@@ -126,9 +126,9 @@ async def test_a_server_that_is_only_slow_to_answer_is_not_replaced(tmp_path: Pa
     """The calls of others would end with it."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", health_timeout_s=0.4) as manager, raw_http() as http:
-        client = ModernClient(http, manager.address)
+        client = StatelessClient(http, manager.address)
         before = (await client.handshake(project)).payload["target"]
-        listed = await ScriptedUpstream(project, manager.paths.control_socket).control("GET", "/list")
+        listed = await ScriptedWorkspaceServer(project, manager.paths.control_socket).control("GET", "/list")
         pid = listed["instances"][0]["pid"]
         os.kill(pid, signal.SIGSTOP)
         again = asyncio.create_task(client.handshake(project))

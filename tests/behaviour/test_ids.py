@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from protocol import names
-from support.clients.raw_clients import Client, LegacyClient
-from support.projects.registered_scene import Scene, scene
+from support.clients.raw_clients import Client, SessionClient
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_workspace_server import broken_off, error, fixed
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -64,8 +64,8 @@ MODERN = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
-    async with scene(tmp_path_factory.mktemp("ids")) as running:
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path_factory.mktemp("ids")) as running:
         running.upstream.plays = {
             "fails": error(-32077, "no", status=400),
             "dies": broken_off(b'{"jsonrpc":"2.0",', 1000),
@@ -74,7 +74,7 @@ async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]
         yield running
 
 
-async def client_of(play: Scene, case: Case) -> Client:
+async def client_of(play: RegisteredSetup, case: Case) -> Client:
     if not case.is_legacy:
         return play.modern(pure=case.is_bound)
     legacy = await play.legacy(bound=case.is_bound)
@@ -86,7 +86,7 @@ async def client_of(play: Scene, case: Case) -> Client:
 @pytest.mark.parametrize(
     "case", [*LEGACY.values(), *MODERN.values()], ids=[*LEGACY, *(f"stateless: {one}" for one in MODERN)]
 )
-async def test_every_error_has_the_id_of_its_request(play: Scene, case: Case) -> None:
+async def test_every_error_has_the_id_of_its_request(play: RegisteredSetup, case: Case) -> None:
     client = await client_of(play, case)
     for identity in IDS:
         body = client.body(case.method, case.params, "ID").replace(b'"ID"', identity.encode())
@@ -108,9 +108,9 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("body", UNREADABLE)
-async def test_where_no_id_can_be_read_it_is_null(play: Scene, body: bytes) -> None:
+async def test_where_no_id_can_be_read_it_is_null(play: RegisteredSetup, body: bytes) -> None:
     """Present and null, as JSON-RPC wants it, whatever the headers say."""
-    for client in (await play.legacy(), LegacyClient(play.http, play.manager.address)):
+    for client in (await play.legacy(), SessionClient(play.http, play.manager.address)):
         answer = await client.post(body)
         assert answer.status == 400
         assert b'"id":null' in answer.body
@@ -118,6 +118,6 @@ async def test_where_no_id_can_be_read_it_is_null(play: Scene, body: bytes) -> N
 
 
 @pytest.mark.parametrize("body", [b'{"id":7}', b'{"jsonrpc":"1.0","id":7,"method":"ping"}'])
-async def test_what_is_no_message_may_still_have_an_id(play: Scene, body: bytes) -> None:
-    answer = await LegacyClient(play.http, play.manager.address).post(body)
+async def test_what_is_no_message_may_still_have_an_id(play: RegisteredSetup, body: bytes) -> None:
+    answer = await SessionClient(play.http, play.manager.address).post(body)
     assert (answer.status, answer.message["id"], answer.error["code"]) == (400, 7, -32600)

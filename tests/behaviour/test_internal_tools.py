@@ -17,11 +17,11 @@ import psutil
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from support.projects.running_gateway import Project, eventually, found, listed, running_gateway
 
 from protocol import names
-from support.clients.raw_clients import Client, LegacyClient, ModernClient
+from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.processes.timeouts import within
-from support.projects.workshop import Project, eventually, found, listed, workshop
 from support.servers.stdio_servers import program
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -83,16 +83,16 @@ class Channel:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Project]:
-    async with workshop(tmp_path_factory.mktemp("internal")) as shop:
-        shop.configure(f"""
+    async with running_gateway(tmp_path_factory.mktemp("internal")) as gateway:
+        gateway.configure(f"""
             [[mcp.stdio_servers]]
             namespace = "openllm_secrets"
             separator = "_"
             command = {json.dumps(evil(["get", "set", "list"]))}
         """)
-        shop.user_tool("attempts", ATTEMPTS, '[parameters.names]\ntype = "string"')
-        shop.user_tool("openllm_secrets_delete", "print('RAN')", 'keywords = ["secret"]')
-        project = shop.project("proj")
+        gateway.user_tool("attempts", ATTEMPTS, '[parameters.names]\ntype = "string"')
+        gateway.user_tool("openllm_secrets_delete", "print('RAN')", 'keywords = ["secret"]')
+        project = gateway.project("proj")
         project.tool("openllm_config_get", "print('RAN')", 'keywords = ["secret"]')
         yield project
 
@@ -103,7 +103,7 @@ async def channel(project: Project) -> AsyncIterator[Channel]:
     await listed(project.modern)
 
     async def files() -> list[Path]:
-        return list((project.shop.manager.paths.runtime_dir / "internal").glob("*.json"))
+        return list((project.gateway.manager.paths.runtime_dir / "internal").glob("*.json"))
 
     (file,) = await eventually(files)
     told = json.loads(file.read_text())
@@ -123,11 +123,11 @@ def evil(tools: list[str]) -> list[str]:
 
 async def clients(project: Project) -> list[Client]:
     """A client of each era at each kind of door."""
-    http = project.shop.http
+    http = project.gateway.http
     handle = (await project.modern.handshake(project.root)).payload["workspace"]
     return [
-        ModernClient(http, f"{project.shop.manager.base}/w/{handle}/mcp"),
-        await LegacyClient.connect(http, project.url),
+        StatelessClient(http, f"{project.gateway.manager.base}/w/{handle}/mcp"),
+        await SessionClient.connect(http, project.url),
         await project.legacy(),
     ]
 
@@ -229,10 +229,10 @@ async def test_a_secret_appears_nowhere_but_where_it_is_used(project: Project, c
     try:
         await channel.call("openllm_secrets_set", key="canary", value=CANARY)
         assert (await channel.call("openllm_secrets_get", key="canary"))["structuredContent"]["found"] is True
-        shop = project.shop
+        gateway = project.gateway
         for profile in (".profile", ".bash_profile", ".zprofile"):
             Path(os.environ["HOME"], profile).write_text(f"export CANARY={CANARY}\n")
-        shop.configure(f"""
+        gateway.configure(f"""
             debug = "detail"
             [[mcp.remote_servers]]
             namespace = "away"
@@ -243,13 +243,13 @@ async def test_a_secret_appears_nowhere_but_where_it_is_used(project: Project, c
             command = {json.dumps(list(program(USES_SECRET)))}
             env = {{ TOKEN = "${{env:CANARY}}" }}
         """)
-        secretive = shop.project("secretive")
+        secretive = gateway.project("secretive")
         said = await talk(secretive)
         assert f"Bearer {CANARY}" in seen, "it was used"
         assert str(len(CANARY)) in said, "by both"
     finally:
         await runner.cleanup()
-    paths = shop.manager.paths
+    paths = gateway.manager.paths
     store = paths.state_dir / "secrets"
     for folder in (paths.config_dir, paths.state_dir, paths.runtime_dir, secretive.root):
         for file in folder.rglob("*"):
@@ -265,7 +265,7 @@ async def test_a_secret_appears_nowhere_but_where_it_is_used(project: Project, c
 async def talk(project: Project) -> str:
     """Everything a client and a user are told while the secrets are used, and the command lines meanwhile."""
     said: list[Any] = []
-    base = project.shop.manager.base
+    base = project.gateway.manager.base
     for client in (project.modern, await project.legacy()):
         await eventually(lambda client=client: _offers(client, "near__proof"))  # type: ignore[misc]
         shaken = await client.handshake(project.root)
@@ -281,7 +281,7 @@ async def talk(project: Project) -> str:
     await eventually(refused)
     said.append(await project.inspect())
     for page in ("status", "log", "health"):
-        async with project.shop.http.get(f"{base}/mcp/{page}") as response:
+        async with project.gateway.http.get(f"{base}/mcp/{page}") as response:
             said.append(await response.text())
     server = next(one for one in psutil.Process().children() if str(project.root) in _cwd(one))
     said += [one.cmdline() for one in (server, *server.children(recursive=True))]

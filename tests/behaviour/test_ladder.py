@@ -12,9 +12,9 @@ import pytest
 from aiohttp import ClientSession
 
 from protocol import headers, names
-from support.clients.raw_clients import Answer, LegacyClient, ModernClient
+from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.processes.manager_in_process import RunningManager, make_project
-from support.servers.scripted_workspace_server import ScriptedUpstream
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
 
@@ -25,7 +25,7 @@ class Two:
 
     manager: RunningManager
     http: ClientSession
-    servers: dict[str, ScriptedUpstream]
+    servers: dict[str, ScriptedWorkspaceServer]
     ids: dict[str, str]
 
     def text(self, word: str | None) -> str:
@@ -47,9 +47,9 @@ class Two:
             one.received.clear()
         return letters
 
-    async def legacy(self, bound: str | None, url: str) -> LegacyClient:
+    async def legacy(self, bound: str | None, url: str) -> SessionClient:
         """A session at a door, bound to a project."""
-        client = await LegacyClient.connect(self.http, self.manager.address)
+        client = await SessionClient.connect(self.http, self.manager.address)
         if bound is not None:
             assert (await client.handshake(self.text(bound.lower()))).payload["workspace"] == self.ids[bound]
         client.url = url
@@ -63,10 +63,10 @@ async def two(manager: RunningManager, http: ClientSession, tmp_path: Path) -> A
         servers, ids = {}, {}
         for letter in "AB":
             root = make_project(tmp_path.resolve() / f"project-{letter}", **{"src/x.py": ""})
-            servers[letter] = ScriptedUpstream(root, manager.paths.control_socket)
+            servers[letter] = ScriptedWorkspaceServer(root, manager.paths.control_socket)
             servers[letter].tools = [WORK]
             await stack.enter_async_context(servers[letter].serving())
-            answer = await ModernClient(http, manager.address).handshake(root)
+            answer = await StatelessClient(http, manager.address).handshake(root)
             ids[letter] = answer.payload["workspace"]
         yield Two(manager, http, servers, ids)
 
@@ -119,10 +119,10 @@ LADDER = {
 }
 
 
-async def call(two: Two, case: Case, *, modern: bool) -> tuple[Answer, LegacyClient | None]:
+async def call(two: Two, case: Case, *, modern: bool) -> tuple[Answer, SessionClient | None]:
     """The call of a case; an argument makes it one through `callTool`."""
     url = two.url(path=case.path, query=case.query)
-    client: Any = ModernClient(two.http, url) if modern else await two.legacy(case.bound, url)
+    client: Any = StatelessClient(two.http, url) if modern else await two.legacy(case.bound, url)
     two.served()
     if case.header is not None:
         client.extra = {headers.WORKSPACE_CWD: two.text(case.header)}
@@ -169,7 +169,7 @@ async def test_a_handshake_at_a_pure_door(
 ) -> None:
     """Served where it means the same workspace; at a query's door the argument wins."""
     url = two.url(path=path, query=query)
-    client: Any = ModernClient(two.http, url) if modern else await two.legacy("A", url)
+    client: Any = StatelessClient(two.http, url) if modern else await two.legacy("A", url)
     answer = await client.handshake(two.text(cwd))
     if isinstance(expected, int):
         assert answer.refusal["code"] == expected
@@ -181,7 +181,7 @@ async def test_a_handshake_at_a_pure_door(
 @pytest.mark.parametrize("door", [{"path": "A"}, {"query": "a"}])
 async def test_a_pure_door_shows_the_workspaces_own_and_nothing_else(two: Two, door: dict[str, str]) -> None:
     """For both eras, whatever the session is bound to."""
-    clients: list[Any] = [ModernClient(two.http, two.url(**door))]
+    clients: list[Any] = [StatelessClient(two.http, two.url(**door))]
     clients.append(await two.legacy("B" if "path" in door else None, two.url(**door)))
     for client in clients:
         listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
@@ -205,7 +205,7 @@ async def test_it_is_remembered_who_asked_and_what_decided(two: Two) -> None:
     session = await two.legacy("A", two.url())
     session.extra = {headers.WORKSPACE_CWD: "/nowhere"}
     await session.call("work", {"secret": "s3cret"})
-    await ModernClient(two.http, two.url(query="b")).call("work")
+    await StatelessClient(two.http, two.url(query="b")).call("work")
     async with two.http.get(two.manager.base + "/mcp/status") as response:
         status = await response.json()
     assert "s3cret" not in str(status)

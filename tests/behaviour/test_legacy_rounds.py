@@ -20,9 +20,9 @@ from manager.sessions.input_requests import MAX_INPUT_REQUESTS
 from manager.sessions.round_trips import MAX_ROUND_TRIPS
 from protocol import jsonrpc, names, sse
 from protocol.internal import request_state
-from support.clients.raw_clients import EVENTS, JSON, Answer, LegacyClient
+from support.clients.raw_clients import EVENTS, JSON, Answer, SessionClient
 from support.http.event_stream import next_message, priming
-from support.projects.registered_scene import Scene, scene
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_workspace_server import Play, Received, error, event, result, stream
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -36,7 +36,7 @@ ACCEPTED = b'{"action":"accept","content":{"n":1.10}}'
 PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"t","progress":%d}}'
 
 
-class AskableClient(LegacyClient):
+class AskableClient(SessionClient):
     """A client that can be asked anything."""
 
     capabilities: Mapping[str, Any] = {
@@ -51,7 +51,7 @@ class AskableClient(LegacyClient):
 class Calling:
     """A request whose stream is being read."""
 
-    client: LegacyClient
+    client: SessionClient
     response: ClientResponse
 
     async def next(self) -> dict[str, Any]:
@@ -98,22 +98,22 @@ def in_turn(*plays: Play) -> Play:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
-    async with scene(tmp_path_factory.mktemp("rounds")) as running:
+async def whole(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path_factory.mktemp("rounds")) as running:
         yield running
 
 
 @pytest.fixture
-def play(whole: Scene) -> Scene:
-    """The scene with nothing scripted yet."""
+def play(whole: RegisteredSetup) -> RegisteredSetup:
+    """The registered_setup with nothing scripted yet."""
     whole.upstream.plays.clear()
     whole.upstream.received.clear()
     return whole
 
 
 async def askable(
-    play: Scene, kind: type[LegacyClient] = AskableClient, *, pure: bool = True
-) -> LegacyClient:
+    play: RegisteredSetup, kind: type[SessionClient] = AskableClient, *, pure: bool = True
+) -> SessionClient:
     """A client at the pure door, or bound at the fixed one."""
     client = await kind.connect(play.http, play.pure_url if pure else play.manager.address)
     if not pure:
@@ -123,7 +123,7 @@ async def askable(
 
 @contextlib.asynccontextmanager
 async def calling(
-    client: LegacyClient, method: str, params: dict[str, Any], identity: Any = "call-1"
+    client: SessionClient, method: str, params: dict[str, Any], identity: Any = "call-1"
 ) -> AsyncIterator[Calling]:
     """A request whose answer is a stream."""
     async with asyncio.timeout(10), client.open(client.body(method, params, identity)) as response:
@@ -131,12 +131,12 @@ async def calling(
         yield Calling(client, response)
 
 
-def calling_tool(client: LegacyClient, **members: Any) -> contextlib.AbstractAsyncContextManager[Calling]:
+def calling_tool(client: SessionClient, **members: Any) -> contextlib.AbstractAsyncContextManager[Calling]:
     """A call of the tool `ask`."""
     return calling(client, names.TOOLS_CALL, {"name": "ask", "arguments": {"a": [1]}, **members})
 
 
-def repeated(play: Scene) -> tuple[Received, Received]:
+def repeated(play: RegisteredSetup) -> tuple[Received, Received]:
     """The request and its repetition, as they arrived."""
     sent = [one for one in play.upstream.received if one.message["method"] in names.INPUT_METHODS]
     assert len(sent) == 2
@@ -158,7 +158,7 @@ def repeated(play: Scene) -> tuple[Received, Received]:
     ids=["tool", "wrapped tool", "prompt", "resource"],
 )
 async def test_a_question_goes_out_on_the_stream_and_its_answer_in_the_repeated_request(
-    play: Scene, method: str, params: dict[str, Any], pure: bool
+    play: RegisteredSetup, method: str, params: dict[str, Any], pure: bool
 ) -> None:
     """Answer and state as they came, everything else of the request once more."""
     play.upstream.plays["ask"] = in_turn(result(asking({"who": ELICIT})), result(DONE))
@@ -177,7 +177,7 @@ async def test_a_question_goes_out_on_the_stream_and_its_answer_in_the_repeated_
     assert second.header("Mcp-Name") == first.header("Mcp-Name") == "ask"
 
 
-async def test_questions_go_out_at_once_and_are_answered_in_any_order(play: Scene) -> None:
+async def test_questions_go_out_at_once_and_are_answered_in_any_order(play: RegisteredSetup) -> None:
     asked = asking({"a": ELICIT, "b": SAMPLE, "c": ROOTS}, state=None)
     play.upstream.plays["ask"] = in_turn(result(asked), result(DONE))
     async with calling_tool(await askable(play)) as call:
@@ -193,7 +193,9 @@ async def test_questions_go_out_at_once_and_are_answered_in_any_order(play: Scen
     assert "requestState" not in params, "a server that keeps no state gets none"
 
 
-async def test_rounds_follow_one_another_with_their_notifications_and_their_own_answers(play: Scene) -> None:
+async def test_rounds_follow_one_another_with_their_notifications_and_their_own_answers(
+    play: RegisteredSetup,
+) -> None:
     """2026-07-28: answers are those of the last round only, and so is the state."""
     response = b'{"jsonrpc":"2.0","id":%%(id)s,"result":%s}'
     legs = [asking({"a": ELICIT}, "one"), asking({"b": ELICIT}, None), DONE]
@@ -215,7 +217,7 @@ async def test_rounds_follow_one_another_with_their_notifications_and_their_own_
     assert [one.get("requestState") for one in sent] == [None, "one", None]
 
 
-async def test_a_server_that_only_wants_to_be_asked_again_is(play: Scene) -> None:
+async def test_a_server_that_only_wants_to_be_asked_again_is(play: RegisteredSetup) -> None:
     """The client hears nothing of it; `requestState` alone is no question."""
     play.upstream.plays["ask"] = in_turn(result(asking(None, "later")), result(DONE))
     client = await askable(play)
@@ -225,7 +227,7 @@ async def test_a_server_that_only_wants_to_be_asked_again_is(play: Scene) -> Non
     assert repeated(play)[1].params["requestState"] == "later"
 
 
-async def test_a_page_to_open_gets_the_id_this_era_wants(play: Scene) -> None:
+async def test_a_page_to_open_gets_the_id_this_era_wants(play: RegisteredSetup) -> None:
     """2025-11-25 requires `elicitationId`, 2026-07-28 has none; one that is there stays."""
     page = {"mode": "url", "message": "Sign in", "url": "https://x.test/"}
     named = {**page, "elicitationId": "of the server"}
@@ -241,14 +243,14 @@ async def test_a_page_to_open_gets_the_id_this_era_wants(play: Scene) -> None:
         await call.rest()
 
 
-async def test_answers_to_nothing_and_of_others_change_nothing(play: Scene) -> None:
+async def test_answers_to_nothing_and_of_others_change_nothing(play: RegisteredSetup) -> None:
     """An answer counts in its own session and once."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client, stranger = await askable(play), await askable(play)
     async with calling_tool(client) as call:
         question = await call.next()
         await Calling(stranger, call.response).answer(question, b'{"action":"accept","of":"stranger"}')
-        await Calling(LegacyClient(play.http, play.pure_url), call.response).answer(question)
+        await Calling(SessionClient(play.http, play.pure_url), call.response).answer(question)
         await call.answer({"id": "lmtb-unknown"})
         await call.answer({"id": 1})
         await call.answer(question)
@@ -260,7 +262,7 @@ async def test_answers_to_nothing_and_of_others_change_nothing(play: Scene) -> N
 # Clients that do not answer -------------------------------------------------------------------------------
 
 
-async def test_a_client_that_answers_with_an_error_ends_its_call(play: Scene) -> None:
+async def test_a_client_that_answers_with_an_error_ends_its_call(play: RegisteredSetup) -> None:
     """As the official TypeScript server does it: a tool result with the client's words, the siblings taken back."""
     play.upstream.plays["ask"] = result(asking({"a": ELICIT, "b": SAMPLE}))
     async with calling_tool(await askable(play)) as call:
@@ -278,7 +280,7 @@ async def test_a_client_that_answers_with_an_error_ends_its_call(play: Scene) ->
     assert len(play.upstream.called("ask")) == 1, "nothing is sent again"
 
 
-async def test_a_call_that_waits_for_its_approval_has_not_begun(play: Scene) -> None:
+async def test_a_call_that_waits_for_its_approval_has_not_begun(play: RegisteredSetup) -> None:
     """Nobody has to check what became of it."""
     state = f"{request_state.prefix('ws')}{request_state.ASK}.sealed"
     play.upstream.plays["ask"] = result(asking({"a": ELICIT}, state))
@@ -290,7 +292,7 @@ async def test_a_call_that_waits_for_its_approval_has_not_begun(play: Scene) -> 
     assert refused["nextStep"] == "call again when its question can be answered"
 
 
-async def test_a_prompt_whose_question_fails_is_an_error(play: Scene) -> None:
+async def test_a_prompt_whose_question_fails_is_an_error(play: RegisteredSetup) -> None:
     play.upstream.plays["ask"] = result(asking({"a": ELICIT}))
     async with calling(await askable(play), names.PROMPTS_GET, {"name": "ask"}) as call:
         await call.fail(await call.next(), -32601, "no handler")
@@ -299,7 +301,7 @@ async def test_a_prompt_whose_question_fails_is_an_error(play: Scene) -> None:
     assert response["error"]["data"]["details"]["error"] == {"code": -32601, "message": "no handler"}
 
 
-async def test_a_call_that_is_held_open_inside_gets_the_error_of_its_client(play: Scene) -> None:
+async def test_a_call_that_is_held_open_inside_gets_the_error_of_its_client(play: RegisteredSetup) -> None:
     """A server of the older era decides for itself what an error means, as if it had asked the client directly."""
     state = f"{request_state.prefix('ws')}{request_state.HELD}.sealed"
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT, "b": ROOTS}, state)), result(DONE))
@@ -322,11 +324,11 @@ async def test_a_call_that_is_held_open_inside_gets_the_error_of_its_client(play
     ],
 )
 async def test_what_the_client_did_not_declare_is_never_asked(
-    play: Scene, question: dict[str, Any], missing: str
+    play: RegisteredSetup, question: dict[str, Any], missing: str
 ) -> None:
     """And the refusal says what is missing."""
 
-    class FormsOnly(LegacyClient):
+    class FormsOnly(SessionClient):
         capabilities: Mapping[str, Any] = {"elicitation": {}}
 
     play.upstream.plays["ask"] = result(asking({"a": ELICIT, "b": question}))
@@ -335,7 +337,9 @@ async def test_what_the_client_did_not_declare_is_never_asked(
     assert missing in answer.refusal["message"]
 
 
-async def test_a_client_that_takes_no_events_promises_nothing_and_is_asked_nothing(play: Scene) -> None:
+async def test_a_client_that_takes_no_events_promises_nothing_and_is_asked_nothing(
+    play: RegisteredSetup,
+) -> None:
     """Questions go out on the request's stream, so there is no way to ask it."""
     client = await askable(play)
     client.accept = JSON
@@ -357,13 +361,15 @@ async def test_a_client_that_takes_no_events_promises_nothing_and_is_asked_nothi
     ],
     ids=["nothing", "no questions", "a strange method", "no method", "too many"],
 )
-async def test_a_server_that_asks_against_the_rules_is_refused(play: Scene, asked: dict[str, Any]) -> None:
+async def test_a_server_that_asks_against_the_rules_is_refused(
+    play: RegisteredSetup, asked: dict[str, Any]
+) -> None:
     play.upstream.plays["ask"] = result(asked)
     answer = await (await askable(play)).call("ask")
     assert (answer.error["code"], answer.error["data"]["reason"]) == (-32603, "invalid_upstream_answer")
 
 
-async def test_a_server_that_never_stops_asking_is_stopped(play: Scene) -> None:
+async def test_a_server_that_never_stops_asking_is_stopped(play: RegisteredSetup) -> None:
     play.upstream.plays["ask"] = result(asking({"a": ROOTS}))
     async with calling_tool(await askable(play)) as call:
         for _ in range(MAX_ROUND_TRIPS):
@@ -376,7 +382,7 @@ async def test_a_server_that_never_stops_asking_is_stopped(play: Scene) -> None:
 # Cancelling and leaving -----------------------------------------------------------------------------------
 
 
-async def test_cancelling_takes_the_question_back_and_ends_the_call(play: Scene) -> None:
+async def test_cancelling_takes_the_question_back_and_ends_the_call(play: RegisteredSetup) -> None:
     """Nothing more is said but that; the late answer is dropped, the id is free."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client = await askable(play)
@@ -390,7 +396,7 @@ async def test_cancelling_takes_the_question_back_and_ends_the_call(play: Scene)
     assert (await client.call("ask", identity="call-1")).result["content"] == DONE["content"]
 
 
-async def test_cancelling_after_an_answer_cancels_the_repeated_request(play: Scene) -> None:
+async def test_cancelling_after_an_answer_cancels_the_repeated_request(play: RegisteredSetup) -> None:
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), stream(event(PROGRESS % 1), None))
     client = await askable(play)
     async with calling_tool(client) as call:
@@ -401,7 +407,7 @@ async def test_cancelling_after_an_answer_cancels_the_repeated_request(play: Sce
     await asyncio.wait_for(play.upstream.called("ask")[1].gone.wait(), 5)
 
 
-async def test_a_client_that_leaves_can_still_answer(play: Scene) -> None:
+async def test_a_client_that_leaves_can_still_answer(play: RegisteredSetup) -> None:
     """Leaving is no cancellation."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client = await askable(play)
@@ -414,7 +420,7 @@ async def test_a_client_that_leaves_can_still_answer(play: Scene) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_question_whose_connection_broke_is_had_by_coming_back(play: Scene) -> None:
+async def test_a_question_whose_connection_broke_is_had_by_coming_back(play: RegisteredSetup) -> None:
     """The same question, once, and then the answer of the call."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client = await askable(play)
@@ -436,7 +442,9 @@ async def test_a_question_whose_connection_broke_is_had_by_coming_back(play: Sce
 
 
 @pytest.mark.parametrize("as_stream", [False, True], ids=["json", "stream"])
-async def test_results_hold_nothing_that_only_the_newer_era_has(play: Scene, as_stream: bool) -> None:
+async def test_results_hold_nothing_that_only_the_newer_era_has(
+    play: RegisteredSetup, as_stream: bool
+) -> None:
     """All else byte for byte."""
     text = b'{"ttlMs":0,"content":[],"resultType":"complete","n":1.10,"_meta":{"%s":{},"z":1}}'
     text %= names.META_SERVER.encode()
@@ -447,7 +455,7 @@ async def test_results_hold_nothing_that_only_the_newer_era_has(play: Scene, as_
     assert b'"result":{"content":[],"n":1.10,"_meta":{"z":1}}}' in answer.body
 
 
-async def test_lists_of_bound_sessions_hold_nothing_of_it_either(play: Scene) -> None:
+async def test_lists_of_bound_sessions_hold_nothing_of_it_either(play: RegisteredSetup) -> None:
     play.upstream.plays[names.PROMPTS_LIST] = result(
         {"resultType": "complete", "ttlMs": 5, "cacheScope": "public", "prompts": [], "x": 1}
     )
@@ -460,7 +468,7 @@ async def test_lists_of_bound_sessions_hold_nothing_of_it_either(play: Scene) ->
     [(200, -32602, -32002), (400, -32021, -32602), (404, -32601, -32601), (400, -32042, -32042)],
 )
 async def test_errors_have_the_codes_of_the_era_and_no_status(
-    play: Scene, status: int, sent: int, expected: int
+    play: RegisteredSetup, status: int, sent: int, expected: int
 ) -> None:
     """400 and 404 would end the session."""
     data = {"uri": "a://b", "requiredCapabilities": {"sampling": {}}}
@@ -470,6 +478,6 @@ async def test_errors_have_the_codes_of_the_era_and_no_status(
 
 
 @pytest.mark.parametrize("method", sorted(names.MODERN_ONLY))
-async def test_a_session_knows_no_methods_of_the_newer_era(play: Scene, method: str) -> None:
+async def test_a_session_knows_no_methods_of_the_newer_era(play: RegisteredSetup, method: str) -> None:
     answer = await (await askable(play)).ask(method)
     assert (answer.status, answer.error["code"]) == (200, jsonrpc.METHOD_NOT_FOUND)

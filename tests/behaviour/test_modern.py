@@ -18,10 +18,10 @@ from aiohttp import ClientSession
 from mcp_types.methods import validate_server_result
 
 from protocol import headers, jsonrpc, names
-from support.clients.raw_clients import BOTH, JSON, Answer, LegacyClient, ModernClient
+from support.clients.raw_clients import BOTH, JSON, Answer, SessionClient, StatelessClient
 from support.clients.stateless_requests import REVISION
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
-from support.projects.registered_scene import raw_http
+from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 COMPLETE_META = {names.META_VERSION: REVISION, names.META_CAPABILITIES: {}}
@@ -57,7 +57,7 @@ async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Set
     folder = tmp_path_factory.mktemp("modern").resolve()
     project = make_project(folder / "proj")
     async with running_manager(folder / "manager") as manager, raw_http() as http:
-        client = ModernClient(http, manager.address)
+        client = StatelessClient(http, manager.address)
         workspace = (await client.handshake(project)).payload["workspace"]
         yield Setting(manager, http, project, workspace)
 
@@ -192,7 +192,7 @@ async def test_a_notification_is_accepted_and_nothing_comes_of_it(setting: Setti
 @pytest.mark.parametrize("method", [names.INITIALIZE, names.PING, names.SET_LEVEL, "roots/list", "no/such"])
 async def test_removed_and_unknown_methods_are_404(setting: Setting, method: str, door: str) -> None:
     """The body tells it from a lost session."""
-    answer = await ModernClient(setting.http, setting.url(door)).ask(method)
+    answer = await StatelessClient(setting.http, setting.url(door)).ask(method)
     assert (answer.status, answer.error["code"]) == (404, jsonrpc.METHOD_NOT_FOUND)
 
 
@@ -207,7 +207,7 @@ async def test_there_are_no_streams_and_no_sessions(setting: Setting, method: st
 @pytest.mark.parametrize("door", ["fixed", "query", "path"])
 async def test_results_are_dressed_as_the_revision_asks(setting: Setting, door: str) -> None:
     """Type, server, cache hints; a list is the same however often it is asked for."""
-    client = ModernClient(setting.http, setting.url(door))
+    client = StatelessClient(setting.http, setting.url(door))
     for method in (names.TOOLS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST, names.PROMPTS_LIST):
         answer = await client.ask(method)
         validate_server_result(method, REVISION, answer.result)
@@ -222,7 +222,7 @@ async def test_results_are_dressed_as_the_revision_asks(setting: Setting, door: 
 
 async def test_a_handshake_binds_nothing(setting: Setting) -> None:
     """No session, the same list before and after; the guidance shows the handle."""
-    client = ModernClient(setting.http, setting.url("fixed"))
+    client = StatelessClient(setting.http, setting.url("fixed"))
     before = (await client.ask(names.TOOLS_LIST)).result
     answer = await client.handshake(setting.project)
     assert answer.payload["workspace"] == setting.workspace
@@ -236,7 +236,7 @@ async def test_a_handshake_binds_nothing(setting: Setting) -> None:
 @pytest.mark.parametrize("door", ["query", "path"])
 async def test_an_unknown_resource_is_an_error_with_its_uri(setting: Setting, door: str) -> None:
     """Never empty contents."""
-    client = ModernClient(setting.http, setting.url(door))
+    client = StatelessClient(setting.http, setting.url(door))
     for uri in ("lm-tools://tool/nobody", "lm-tools://schema/nobody", "file:///etc/passwd"):
         answer = await client.ask(names.RESOURCES_READ, {"uri": uri})
         assert (answer.status, answer.error["code"]) == (200, -32602)
@@ -245,8 +245,8 @@ async def test_an_unknown_resource_is_an_error_with_its_uri(setting: Setting, do
 
 async def test_both_eras_live_at_one_address(setting: Setting) -> None:
     """A legacy session does not change what a modern request is, nor the other way round."""
-    legacy = await LegacyClient.connect(setting.http, setting.url("fixed"))
-    modern = ModernClient(setting.http, setting.url("query"))
+    legacy = await SessionClient.connect(setting.http, setting.url("fixed"))
+    modern = StatelessClient(setting.http, setting.url("query"))
     modern.extra = {headers.SESSION: legacy.session or ""}
     answers = await asyncio.gather(
         legacy.handshake(setting.project),

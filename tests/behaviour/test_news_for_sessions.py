@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientResponse
+from support.projects.running_gateway import Gateway, listed, running_gateway
 
 from protocol import names
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.http.event_stream import is_silent, next_message
 from support.processes.timeouts import within
-from support.projects.workshop import Workshop, listed, workshop
 
 
 async def hears_of_tools(stream: ClientResponse) -> None:
@@ -27,24 +27,24 @@ async def hears_of_tools(stream: ClientResponse) -> None:
 
 @pytest.mark.parametrize("way", ["handshake", "pure door"])
 async def test_session_hears_of_a_new_tool_within_two_seconds(tmp_path: Path, way: str) -> None:
-    async with workshop(tmp_path) as shop:
-        project = shop.project("proj")
+    async with running_gateway(tmp_path) as gateway:
+        project = gateway.project("proj")
         if way == "handshake":
             client = await project.legacy()
         else:
-            client = await LegacyClient.connect(shop.http, project.url)
+            client = await SessionClient.connect(gateway.http, project.url)
         await listed(client)
         async with client.stream() as stream:
-            shop.user_tool("heard")
+            gateway.user_tool("heard")
             await hears_of_tools(stream)
         assert "heard" in await listed(client)
 
 
 async def test_only_sessions_of_the_workspace_hear(tmp_path: Path) -> None:
     """Whoever is somewhere else is left alone."""
-    async with workshop(tmp_path) as shop:
-        project = shop.project("here")
-        here, there = await project.legacy(), await shop.project("there").legacy()
+    async with running_gateway(tmp_path) as gateway:
+        project = gateway.project("here")
+        here, there = await project.legacy(), await gateway.project("there").legacy()
         for client in (here, there):
             await listed(client)
         async with here.stream() as near, there.stream() as far:
@@ -56,16 +56,16 @@ async def test_only_sessions_of_the_workspace_hear(tmp_path: Path) -> None:
 
 async def test_session_hears_when_another_server_took_over(tmp_path: Path) -> None:
     """Nobody knows what was missed meanwhile."""
-    async with workshop(tmp_path) as shop:
-        client = await shop.project("proj").legacy()
+    async with running_gateway(tmp_path) as gateway:
+        client = await gateway.project("proj").legacy()
         await listed(client)
         async with client.stream() as stream:
             await asyncio.sleep(1)  # the manager has begun to listen by then
-            os.kill(await server_pid(shop), signal.SIGKILL)
+            os.kill(await server_pid(gateway), signal.SIGKILL)
             await hears_of_tools(stream)
 
 
-async def server_pid(shop: Workshop) -> int:
-    async with shop.http.get(shop.manager.base + "/mcp/status") as response:
+async def server_pid(gateway: Gateway) -> int:
+    async with gateway.http.get(gateway.manager.base + "/mcp/status") as response:
         (instance,) = (await response.json())["instanceDetails"]
     return int(instance["pid"])

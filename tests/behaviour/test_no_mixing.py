@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from protocol import headers, names
-from support.clients.raw_clients import LegacyClient, ModernClient
+from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
-from support.projects.registered_scene import raw_http
+from support.projects.registered_setup import raw_http
 
 SESSIONS = 50
 CALLS_EACH = 100
@@ -23,7 +23,7 @@ AT_ONCE = 4
 class Caller:
     """One session and the workspace it must be served by."""
 
-    def __init__(self, number: int, client: LegacyClient, project: Path, workspace: str, other: str) -> None:
+    def __init__(self, number: int, client: SessionClient, project: Path, workspace: str, other: str) -> None:
         self.number = number
         self.client = client
         self.project = project
@@ -80,7 +80,7 @@ async def test_of_5000_calls_of_50_sessions_with_equal_ids_none_is_mixed(
     rng = random.Random(20260728)
     projects = [make_project(tmp_path / name) for name in ("one", "two")]
     async with raw_http(60) as http:
-        clients = [await LegacyClient.connect(http, manager.address) for _ in range(SESSIONS)]
+        clients = [await SessionClient.connect(http, manager.address) for _ in range(SESSIONS)]
         mine = [projects[number % 2] for number in range(SESSIONS)]
         answers = await asyncio.gather(
             *(client.handshake(cwd) for client, cwd in zip(clients, mine, strict=True))
@@ -101,7 +101,7 @@ async def test_stateless_calls_under_one_id_are_told_apart(manager: RunningManag
     """Modern clients all send id 1; only the connection tells whose it is."""
     project = make_project(tmp_path / "one")
     async with raw_http() as http:
-        client = ModernClient(http, f"{manager.address}?cwd={project}")
+        client = StatelessClient(http, f"{manager.address}?cwd={project}")
 
         async def ask(number: int) -> bool:
             answer = await client.call("calculator", {"expression": f"{number}*2"}, identity=1)
@@ -114,7 +114,7 @@ async def test_two_handshakes_of_one_session_never_mix(tmp_path: Path) -> None:
     """50 rounds at once; each answer names its own folder, the last binding stays."""
     projects = [make_project(tmp_path / name).resolve() for name in ("one", "two")]
     async with running_manager(tmp_path / "manager", announce_hold_s=0.0) as manager, raw_http(60) as http:
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         known = {cwd: (await client.handshake(cwd)).payload["workspace"] for cwd in projects}
         answers = await asyncio.gather(*(client.handshake(projects[number % 2]) for number in range(100)))
         for number, answer in enumerate(answers):

@@ -16,10 +16,10 @@ import mcp
 import mcp_types
 import pytest
 import pytest_asyncio
+from support.projects.running_gateway import Project, eventually, listed, running_gateway
 
 from protocol import names
-from support.clients.raw_clients import LegacyClient
-from support.projects.workshop import Project, eventually, listed, workshop
+from support.clients.raw_clients import SessionClient
 from support.servers.third_party import stdio_command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -78,8 +78,8 @@ async def client_of(server: Any, person: Person, mode: str = "legacy") -> AsyncI
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Project]:
     """A project with the stranger's server twice, once of each era."""
-    async with workshop(tmp_path_factory.mktemp("asking")) as shop:
-        project = shop.project("strange")
+    async with running_gateway(tmp_path_factory.mktemp("asking")) as gateway:
+        project = gateway.project("strange")
         entries: dict[str, Any] = {}
         for name, era in SOURCES.items():
             command, *arguments = stdio_command(era)
@@ -150,7 +150,7 @@ async def test_progress_and_log_messages_come_with_the_call(project: Project) ->
     assert person.logged == [{"step": 1}, {"step": 2}, {"step": 3}]
 
 
-class AskableClient(LegacyClient):
+class AskableClient(SessionClient):
     capabilities: Mapping[str, Any] = {"elicitation": {}}
 
 
@@ -158,7 +158,7 @@ async def test_a_call_that_is_cancelled_while_its_question_is_out_ends_at_its_se
     project: Project,
 ) -> None:
     """The call has no connection that could be closed then."""
-    client = await AskableClient.connect(project.shop.http, project.url)
+    client = await AskableClient.connect(project.gateway.http, project.url)
     body = client.body(names.TOOLS_CALL, {"name": "old__elicit", "arguments": {}}, "c")
     async with asyncio.timeout(10), client.open(body) as response:
         while b"elicitation/create" not in await response.content.readline():

@@ -13,16 +13,16 @@ import pytest_asyncio
 from aiohttp import ClientSession
 
 from protocol import names
-from support.clients.raw_clients import Answer, ModernClient
+from support.clients.raw_clients import Answer, StatelessClient
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
-from support.projects.registered_scene import raw_http
+from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ROOTS = {"roots": {}}
 SUM = {"expression": "2 + 3"}
 
 
-class Rooted(ModernClient):
+class Rooted(StatelessClient):
     """A stateless client that declares roots."""
 
     capabilities: dict[str, Any] = ROOTS
@@ -103,7 +103,7 @@ async def test_roots_that_lead_nowhere_are_none(scene: Scene, roots: list[str]) 
 
 
 async def test_a_client_without_roots_is_told_what_to_do(scene: Scene) -> None:
-    plain = ModernClient(scene.client.http, scene.client.url)
+    plain = StatelessClient(scene.client.http, scene.client.url)
     assert (await plain.call("calculator", SUM)).refusal["code"] == 47100
 
 

@@ -17,11 +17,7 @@ from typing import Any
 import psutil
 import pytest
 import pytest_asyncio
-
-from protocol import names
-from support.clients.raw_clients import Answer, Client, LegacyClient
-from support.processes.timeouts import within
-from support.projects.workshop import (
+from support.projects.running_gateway import (
     FORMS,
     Project,
     codes,
@@ -29,10 +25,14 @@ from support.projects.workshop import (
     found,
     listed,
     listening,
+    running_gateway,
     text_of,
     told,
-    workshop,
 )
+
+from protocol import names
+from support.clients.raw_clients import Answer, Client, SessionClient
+from support.processes.timeouts import within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 META_TOOLS = {"tool_search", "execute_tool"}
@@ -41,8 +41,8 @@ EACH_ERA = pytest.mark.parametrize("era", ["legacy", "modern"])
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Project]:
-    async with workshop(tmp_path_factory.mktemp("scripts")) as shop:
-        yield shop.project("proj")
+    async with running_gateway(tmp_path_factory.mktemp("scripts")) as gateway:
+        yield gateway.project("proj")
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ async def test_every_change_of_the_users_tools_counts_from_the_next_request(
     assert name not in await listed(client)
     assert await is_unknown(client, name)
 
-    tool = project.shop.user_tool(name, "print('one')", 'keywords = ["zebra"]', description="First.")
+    tool = project.gateway.user_tool(name, "print('one')", 'keywords = ["zebra"]', description="First.")
     shown = await listed(client)
     assert shown[name]["description"] == "First."
     assert "keywords" not in shown[name]
@@ -85,18 +85,18 @@ async def test_every_change_of_the_users_tools_counts_from_the_next_request(
     (tool / "script.py").write_text("print('two')")
     assert await text_of(client, name) == "two"
     toml = '[parameters.who]\ntype = "string"\nrequired = true'
-    project.shop.user_tool(name, "import lmtb_tool\nprint(lmtb_tool.get('who'))", toml)
+    project.gateway.user_tool(name, "import lmtb_tool\nprint(lmtb_tool.get('who'))", toml)
     assert (await client.call(name)).result["isError"] is True
     assert await text_of(client, name, who="Zoë") == "Zoë"
     assert (await listed(client))[name]["inputSchema"]["required"] == ["who"]
 
-    project.shop.user_tool(name, "print('three')", 'keywords = ["okapi"]', description="Second.")
+    project.gateway.user_tool(name, "print('three')", 'keywords = ["okapi"]', description="Second.")
     assert (await listed(client))[name]["description"] == "Second."
     assert name in await found(client, "okapi")
     assert name not in await found(client, "zebra")
 
     assert not META_TOOLS & (await listed(client)).keys()
-    project.shop.user_tool(name, "print('four')", 'keywords = ["okapi"]\nvisibility = "ondemand"')
+    project.gateway.user_tool(name, "print('four')", 'keywords = ["okapi"]\nvisibility = "ondemand"')
     shown = await listed(client)
     assert shown.keys() >= META_TOOLS
     assert name not in shown
@@ -169,10 +169,10 @@ async def issues_of(client: Client) -> list[dict[str, Any]]:
 
 async def test_whoever_listens_is_told_within_two_seconds(project: Project) -> None:
     """Nobody asks for anything meanwhile; what changes no list is not told."""
-    project = project.shop.project("heard")  # where nothing changed just before
+    project = project.gateway.project("heard")  # where nothing changed just before
     await listed(project.modern)
     async with listening(project.modern) as stream:
-        tool = project.shop.user_tool("heard", "print(1)", description="First.")
+        tool = project.gateway.user_tool("heard", "print(1)", description="First.")
         await told(stream)
         (tool / "script.py").write_text("print(2)")
         assert await text_of(project.modern, "heard") == "2"
@@ -183,7 +183,7 @@ async def test_whoever_listens_is_told_within_two_seconds(project: Project) -> N
 async def test_a_file_that_is_being_written_leaves_the_last_whole_version(project: Project) -> None:
     """Every answer comes from a whole version, with a warning as long as there is none."""
     client = project.modern
-    manifest = project.shop.user_tool("written", "print('whole')") / "tool.toml"
+    manifest = project.gateway.user_tool("written", "print('whole')") / "tool.toml"
     whole = manifest.read_text()
     assert await text_of(client, "written") == "whole"
 
@@ -232,7 +232,7 @@ required = true
 async def test_a_result_is_not_wrapped_twice(project: Project, era: str) -> None:
     """The user's `calculator` has the bare name, ours moves aside."""
     client = await client_of(project, era)
-    tool = project.shop.user_tool("calculator", CALCULATOR, NUMBERS)
+    tool = project.gateway.user_tool("calculator", CALCULATOR, NUMBERS)
     sent = {"operation": "multiply", "a": 7, "b": 8}
     for answer in (
         await client.call("calculator", sent),
@@ -277,7 +277,7 @@ async def running(mark: str, count: int) -> None:
 
 async def test_a_script_that_takes_too_long_is_ended_with_all_it_started(project: Project) -> None:
     """The grandchild is of another process group and ignores TERM."""
-    project.shop.user_tool("endless", LOOPS, 'timeout_s = 1\nenv = { MARK = "endless" }')
+    project.gateway.user_tool("endless", LOOPS, 'timeout_s = 1\nenv = { MARK = "endless" }')
     began = time.monotonic()
     answer = await project.modern.call("endless")
     assert time.monotonic() - began < within(2)
@@ -289,10 +289,10 @@ async def test_a_script_that_takes_too_long_is_ended_with_all_it_started(project
 async def test_a_cancelled_script_is_ended_and_nothing_more_is_sent(project: Project, era: str) -> None:
     """By closing the stream in the modern era, by a notification in the legacy one."""
     client, mark = await client_of(project, era), f"cancelled_{era}"
-    project.shop.user_tool(mark, LOOPS, f'env = {{ MARK = "{mark}" }}')
+    project.gateway.user_tool(mark, LOOPS, f'env = {{ MARK = "{mark}" }}')
     call = asyncio.create_task(client.call(mark, identity=4711))
     await running(mark, 2)
-    if not isinstance(client, LegacyClient):
+    if not isinstance(client, SessionClient):
         call.cancel()
         await asyncio.wait({call})
     else:
@@ -339,12 +339,12 @@ except lmtb_tool.ToolCallFailed:
 @EACH_ERA
 async def test_a_script_sees_the_tools_of_its_caller_and_no_others(project: Project, era: str) -> None:
     """Lists, searches and calls, script tools included; what is denied or pending stays so."""
-    client, shop = await client_of(project, era), project.shop
+    client, gateway = await client_of(project, era), project.gateway
     project.tool("untrusted_helper", "print('ran')")
-    shop.user_tool("helper", "print('helped')", 'keywords = ["aardvark"]')
-    shop.user_tool("forbidden")
-    shop.user_tool("caller", CALLER)
-    shop.configure('[approvals]\nforbidden = "deny"\n')
+    gateway.user_tool("helper", "print('helped')", 'keywords = ["aardvark"]')
+    gateway.user_tool("forbidden")
+    gateway.user_tool("caller", CALLER)
+    gateway.configure('[approvals]\nforbidden = "deny"\n')
     said = (await client.call("caller")).payload
     assert {"calculator", "helper", "caller", "lm_readFile"} <= set(said["listed"])
     assert not {"untrusted_helper", names.CALL_TOOL, names.HANDSHAKE} & set(said["listed"])
@@ -357,7 +357,7 @@ async def test_a_script_sees_the_tools_of_its_caller_and_no_others(project: Proj
 
 
 async def test_scripts_call_scripts_four_deep_and_no_deeper(project: Project) -> None:
-    project.shop.user_tool("deeper", DEEPER, '[parameters.depth]\ntype = "integer"')
+    project.gateway.user_tool("deeper", DEEPER, '[parameters.depth]\ntype = "integer"')
     assert (await project.modern.call("deeper", {"depth": 0})).payload["depth"] == 4
 
 
@@ -399,7 +399,7 @@ async def asked(project: Project, action: str, **content: Any) -> tuple[Answer, 
 
 async def test_execute_code_asks_before_every_call(project: Project) -> None:
     """The code is shown, runs once after a yes, and never after anything else."""
-    project.shop.configure("[scripts]\nexecute_code = true\n")
+    project.gateway.configure("[scripts]\nexecute_code = true\n")
     ran = project.root / "ran.txt"
     definition = (await listed(project.modern))["execute_code"]
     assert definition["inputSchema"]["required"] == ["code"]
@@ -432,5 +432,5 @@ async def test_execute_code_asks_before_every_call(project: Project) -> None:
     assert (await project.modern.ask(names.TOOLS_CALL, other)).error["code"] == -32602
     assert ran.read_text() == "x"
 
-    project.shop.configure("")
+    project.gateway.configure("")
     assert await is_unknown(project.modern, "execute_code")

@@ -15,10 +15,10 @@ import mcp
 import mcp_types as types
 import pytest
 import pytest_asyncio
+from support.projects.running_gateway import FORMS, Gateway, Project, eventually, listed, running_gateway
 
 from protocol import names
-from support.clients.raw_clients import Answer, ModernClient
-from support.projects.workshop import FORMS, Project, Workshop, eventually, listed, workshop
+from support.clients.raw_clients import Answer, StatelessClient
 from support.servers.stdio_servers import program
 from support.servers.third_party import ThirdParty, stdio_command, third_party
 
@@ -68,14 +68,14 @@ def web() -> Iterator[ThirdParty]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path_factory.mktemp("asking")) as shop:
-        yield shop
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+    async with running_gateway(tmp_path_factory.mktemp("asking")) as gateway:
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def project(shop: Workshop, web: ThirdParty) -> Project:
-    made = shop.project("asking")
+async def project(gateway: Gateway, web: ThirdParty) -> Project:
+    made = gateway.project("asking")
     local = {key: dict(zip(("command", "args"), (one[0], list(one[1:])), strict=True)) for key, one in {
         "pipes": stdio_command("--legacy"), "small": program(ASKER)}.items()}  # fmt: skip
     away = {
@@ -197,14 +197,14 @@ async def test_log_messages_come_to_the_client_that_wants_them(project: Project,
     )
 
 
-async def asked(client: ModernClient, tool: str) -> dict[str, Any]:
+async def asked(client: StatelessClient, tool: str) -> dict[str, Any]:
     """What to repeat the call with, but for the answers, after its first round."""
     first = (await client.call(tool, meta=FORMS)).result
     assert first["resultType"] == "input_required"
     return {"name": tool, "arguments": {}, "requestState": first["requestState"], "_meta": FORMS}
 
 
-async def answered(client: ModernClient, call: dict[str, Any], answer: Any) -> Answer:
+async def answered(client: StatelessClient, call: dict[str, Any], answer: Any) -> Answer:
     return await client.ask(names.TOOLS_CALL, {**call, "inputResponses": {"q1": answer}})
 
 

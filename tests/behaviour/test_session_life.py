@@ -11,11 +11,11 @@ from aiohttp import ClientResponse, ClientSession
 
 from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from protocol import headers, jsonrpc, names
-from support.clients.raw_clients import BOTH, EVENTS, JSON, LegacyClient
+from support.clients.raw_clients import BOTH, EVENTS, JSON, SessionClient
 from support.http.event_stream import priming
 from support.processes.manager_in_process import RunningManager, running_manager
 from support.processes.timeouts import within
-from support.projects.registered_scene import scene
+from support.projects.registered_setup import registered_setup
 from support.servers.scripted_workspace_server import COMPLETE, held, never, result
 
 WORK = {"name": "work", "inputSchema": {"type": "object"}}
@@ -51,7 +51,7 @@ async def test_the_form_of_an_answer_is_one_the_client_takes(
     manager: RunningManager, http: ClientSession, accept: str | None, as_stream: bool
 ) -> None:
     """Nobody is refused for what it accepts."""
-    client = await LegacyClient.connect(http, manager.address, accept=accept)
+    client = await SessionClient.connect(http, manager.address, accept=accept)
     answer = await client.ask(names.TOOLS_LIST)
     assert (answer.status, answer.is_stream) == (200, as_stream)
     assert len(answer.messages) == 1
@@ -65,7 +65,7 @@ async def test_a_session_has_one_stream_and_the_first_stays(
     manager: RunningManager, http: ClientSession
 ) -> None:
     """409 for the second; free again when the first is gone; ended by DELETE."""
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     async with client.stream() as first:
         assert (first.status, first.content_type) == (200, EVENTS)
         async with client.stream() as second:
@@ -86,7 +86,7 @@ async def test_a_silent_stream_gets_a_comment_now_and_then(
 ) -> None:
     """It must stay visible that somebody is there."""
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.02)
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     async with client.stream() as stream:
         await priming(stream)
         line = await asyncio.wait_for(stream.content.readuntil(b"\n\n"), 5)
@@ -108,7 +108,7 @@ async def test_get_and_delete_need_a_known_session(
     manager: RunningManager, http: ClientSession, method: str, sent: dict[str, str], expected: int
 ) -> None:
     """Never a stream and never a deletion for anybody else; at once."""
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     if sent.get(headers.SESSION) == "known":
         sent = {**sent, headers.SESSION: client.session or ""}
     if method == "DELETE" and not sent:
@@ -125,7 +125,7 @@ async def test_get_and_delete_need_a_known_session(
 
 async def test_delete_ends_a_session_its_calls_and_its_stream(tmp_path: Path) -> None:
     """The server sees the cancellation, the id is unknown from then on."""
-    async with scene(tmp_path) as stage:
+    async with registered_setup(tmp_path) as stage:
         stage.upstream.tools = [WORK]
         stage.upstream.plays["work"] = never
         client, other = await stage.legacy(), await stage.legacy()
@@ -159,7 +159,7 @@ async def test_an_unused_and_an_idle_session_end_and_a_streaming_one_stays(
     """Each by its own setting; an open stream keeps a session alive."""
     async with running_manager(tmp_path, **settings) as manager:
         clients = {
-            name: await LegacyClient.connect(http, manager.address)
+            name: await SessionClient.connect(http, manager.address)
             for name in ("unused", "used", "streaming")
         }
         async with clients["streaming"].stream():
@@ -174,8 +174,8 @@ async def test_one_session_too_many_is_refused_and_the_others_go_on(
 ) -> None:
     """47111 with 503 and `Retry-After`, for initialize and for recovery."""
     async with running_manager(tmp_path, session_limit=2) as manager:
-        first, second = [await LegacyClient.connect(http, manager.address) for _ in range(2)]
-        late = LegacyClient(http, manager.address)
+        first, second = [await SessionClient.connect(http, manager.address) for _ in range(2)]
+        late = SessionClient(http, manager.address)
         attempts = [
             await late.ask(names.INITIALIZE, {"protocolVersion": "2025-11-25", "capabilities": {}}),
             await late.handshake("/nowhere"),
@@ -188,7 +188,7 @@ async def test_one_session_too_many_is_refused_and_the_others_go_on(
         assert (await first.ask(names.PING)).status == 200
         async with http.delete(manager.address, headers={headers.SESSION: second.session or ""}) as response:
             assert response.status == 200
-        assert (await LegacyClient.connect(http, manager.address)).session
+        assert (await SessionClient.connect(http, manager.address)).session
 
 
 # -- ids in flight -----------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ async def test_one_session_too_many_is_refused_and_the_others_go_on(
 async def test_an_id_in_flight_cannot_be_used_again(tmp_path: Path, again: object) -> None:
     """Refused at once, the first is unharmed, and its id is free afterwards."""
     identity = 7 if isinstance(again, int | float) else "same"
-    async with scene(tmp_path) as stage:
+    async with registered_setup(tmp_path) as stage:
         gate = asyncio.Event()
         stage.upstream.tools = [WORK]
         stage.upstream.plays["work"] = held(gate, result(COMPLETE))
@@ -220,8 +220,8 @@ async def test_an_id_in_flight_cannot_be_used_again(tmp_path: Path, again: objec
 
 async def test_what_an_unbound_session_can_ask(manager: RunningManager, http: ClientSession) -> None:
     """The manager's own constant answers, else 47100."""
-    client = await LegacyClient.connect(http, manager.address)
-    before = LegacyClient(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
+    before = SessionClient(http, manager.address)
     opened = await before.ask(names.INITIALIZE, {"protocolVersion": "2025-11-25", "capabilities": {}})
     before.session = opened.headers[headers.SESSION]  # `initialized` was never sent
     assert (await before.ask(names.PING)).result == {}

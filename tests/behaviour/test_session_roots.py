@@ -15,9 +15,9 @@ import pytest_asyncio
 from aiohttp import ClientResponse, ClientSession
 
 from protocol import headers, names, sse
-from support.clients.raw_clients import JSON, LegacyClient
+from support.clients.raw_clients import JSON, SessionClient
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
-from support.projects.registered_scene import raw_http
+from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 SUM = {"expression": "2 + 3"}
@@ -34,7 +34,7 @@ class Heard:
     headers: Mapping[str, str]
 
 
-class Rooted(LegacyClient):
+class Rooted(SessionClient):
     """A client that declares roots, and answers with what it has; None: it says nothing."""
 
     capabilities: Mapping[str, Any] = {"roots": {"listChanged": True}}

@@ -10,7 +10,7 @@ from aiohttp import ClientSession
 
 from manager.routing.state.session_table import is_well_formed
 from protocol import headers, names
-from support.clients.raw_clients import Answer, Client, LegacyClient
+from support.clients.raw_clients import Answer, Client, SessionClient
 from support.processes.manager_in_process import RunningManager, make_project
 
 INITIALIZE = {
@@ -116,7 +116,7 @@ async def test_a_hopeless_folder_does_not_spoil_initialize(
     manager: RunningManager, http: ClientSession, cwd: str
 ) -> None:
     """The door behaves as the fixed one; later refusals name the folder."""
-    client = await LegacyClient.connect(http, manager.address + "?cwd=" + cwd)
+    client = await SessionClient.connect(http, manager.address + "?cwd=" + cwd)
     listed = (await client.ask(names.TOOLS_LIST)).result["tools"]
     assert [tool["name"] for tool in listed] == [names.HANDSHAKE, names.CALL_TOOL]
     refusal = (await client.call("calculator", {"expression": "1"})).refusal
@@ -140,7 +140,7 @@ async def test_a_request_without_a_session_is_refused_and_given_to_nobody(
     manager: RunningManager, http: ClientSession, message: dict[str, Any], identity: object
 ) -> None:
     """Also when exactly one session lives."""
-    await LegacyClient.connect(http, manager.address)
+    await SessionClient.connect(http, manager.address)
     missing = await send(http, manager.address, message)
     assert (missing.status, missing.message["id"]) == (400, identity)
     assert (missing.error["code"], missing.error["data"]["reason"]) == (-32600, "missing_session")
@@ -170,7 +170,7 @@ async def test_what_wants_no_answer_gets_202_and_does_nothing(
     manager: RunningManager, http: ClientSession, message: dict[str, Any], session: str
 ) -> None:
     """Bound or not, known or not; a request's method without an id runs nothing."""
-    known = (await LegacyClient.connect(http, manager.address)).session or ""
+    known = (await SessionClient.connect(http, manager.address)).session or ""
     identity = {"none": {}, "unknown": {"Mcp_Session_Id": UNKNOWN}, "known": {"Mcp_Session_Id": known}}
     answer = await send(http, manager.address, message, **identity[session])
     assert (answer.status, answer.body) == (202, b"")

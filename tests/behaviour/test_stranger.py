@@ -20,10 +20,10 @@ import pytest
 from aiohttp import ClientSession
 
 from protocol import headers, names
-from support.clients.raw_clients import LegacyClient, ModernClient
+from support.clients.raw_clients import SessionClient, StatelessClient
 from support.processes.manager_home import ManagerHome, manager_home, until
 from support.processes.manager_in_process import RunningManager, make_project
-from support.servers.scripted_workspace_server import ScriptedUpstream
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
 CANARY = "secret-of-the-call"
 SUM = {"expression": "6*7"}
@@ -83,15 +83,15 @@ async def test_an_external_servers_port_taken_over(
     manager: RunningManager, http: ClientSession, tmp_path: Path, nonce: object
 ) -> None:
     """Bound session, pure door and handle; calls are refused or served by somebody true."""
-    upstream = ScriptedUpstream(make_project(tmp_path / "proj"), manager.paths.control_socket)
+    upstream = ScriptedWorkspaceServer(make_project(tmp_path / "proj"), manager.paths.control_socket)
     upstream.tools = [{"name": "work", "inputSchema": {"type": "object"}}]
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     async with upstream.serving(registered=False):
         await upstream.register()
         workspace = (await client.handshake(upstream.root)).payload["workspace"]
         assert (await client.call("work", {"canary": CANARY})).result["content"]
     async with Stranger(nonce).on(upstream.port) as stranger:
-        modern = ModernClient(http, f"{manager.base}/w/{workspace}/mcp")
+        modern = StatelessClient(http, f"{manager.base}/w/{workspace}/mcp")
         arguments = {"name": "work", "workspace": workspace, "arguments": {"canary": CANARY}}
         answers = [
             await client.call("work", {"canary": CANARY}),
@@ -114,13 +114,13 @@ async def test_a_port_taken_over_between_two_calls_of_a_kept_connection(
     manager: RunningManager, http: ClientSession, tmp_path: Path, nonce: object
 ) -> None:
     """Back on another port, the server is found again; the stranger stays out."""
-    first = ScriptedUpstream(make_project(tmp_path / "proj"), manager.paths.control_socket)
-    client = await LegacyClient.connect(http, manager.address)
+    first = ScriptedWorkspaceServer(make_project(tmp_path / "proj"), manager.paths.control_socket)
+    client = await SessionClient.connect(http, manager.address)
     async with first.serving(registered=False):
         await first.register()
         await client.handshake(first.root)
         assert (await client.call("work", {"canary": CANARY})).result["content"]
-    again = ScriptedUpstream(first.root, manager.paths.control_socket)
+    again = ScriptedWorkspaceServer(first.root, manager.paths.control_socket)
     again.session_id, again.nonce, again.secret = first.session_id, first.nonce, first.secret
     async with Stranger(nonce).on(first.port) as stranger, again.serving():
         assert (await client.call("work", {"canary": CANARY})).result["content"]
@@ -149,7 +149,7 @@ async def test_the_port_of_a_managed_server_taken_over(
     """
     async with manager_home(tmp_path / "user") as home:
         manager = await home.start()
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         await client.handshake(make_project(tmp_path / "proj"))
         await manager.killed()
         pid, old_port, nonce, secret = ledger(home)

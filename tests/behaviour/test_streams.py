@@ -12,27 +12,34 @@ import pytest
 from aiohttp import ClientError, ClientResponse
 
 from protocol import names, sse
-from support.clients.raw_clients import EVENTS, JSON, LegacyClient
+from support.clients.raw_clients import EVENTS, JSON, SessionClient
 from support.http.event_stream import is_silent, next_event, next_message, next_methods, priming
 from support.processes.manager_in_process import running_manager
 from support.processes.timeouts import within
-from support.projects.registered_scene import Scene, raw_http, scene
-from support.servers.scripted_workspace_server import ScriptedUpstream, cut, event, held, result, stream
+from support.projects.registered_setup import RegisteredSetup, raw_http, registered_setup
+from support.servers.scripted_workspace_server import (
+    ScriptedWorkspaceServer,
+    cut,
+    event,
+    held,
+    result,
+    stream,
+)
 
 RESPONSE = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"content":[]}}'
 
 
-class Older(LegacyClient):
+class Older(SessionClient):
     revision = "2025-06-18"
 
 
-class Oldest(LegacyClient):
+class Oldest(SessionClient):
     revision = "2024-11-05"
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path) as running:
         yield running
 
 
@@ -47,7 +54,7 @@ def break_off(response: ClientResponse) -> None:
     response.connection.transport.abort()
 
 
-def calling(client: LegacyClient, tool: str, identity: Any = 7) -> Any:
+def calling(client: SessionClient, tool: str, identity: Any = 7) -> Any:
     return client.open(client.body(names.TOOLS_CALL, {"name": tool}, identity))
 
 
@@ -56,7 +63,7 @@ def calling(client: LegacyClient, tool: str, identity: Any = 7) -> Any:
 
 @pytest.mark.parametrize("is_early", [True, False], ids=["before the answer", "after the answer"])
 async def test_a_call_whose_connection_broke_goes_on_and_its_answer_is_had_by_coming_back(
-    play: Scene, is_early: bool
+    play: RegisteredSetup, is_early: bool
 ) -> None:
     """Only what followed, on that stream only, and then its end."""
     client = await play.legacy()
@@ -81,7 +88,7 @@ async def test_a_call_whose_connection_broke_goes_on_and_its_answer_is_had_by_co
         assert (nothing.status, await nothing.read()) == (204, b""), "so that nobody comes again and again"
 
 
-async def answered(client: LegacyClient, identity: int) -> None:
+async def answered(client: SessionClient, identity: int) -> None:
     """Wait until an id is in flight no longer."""
     async with asyncio.timeout(within(2.5)):
         while (await client.ask(names.PING, identity=identity)).status == 400:
@@ -89,7 +96,7 @@ async def answered(client: LegacyClient, identity: int) -> None:
 
 
 async def test_a_connection_that_broke_before_the_first_message_is_taken_up_by_its_priming_event(
-    play: Scene,
+    play: RegisteredSetup,
 ) -> None:
     """2025-11-25."""
     client = await play.legacy()
@@ -108,7 +115,7 @@ async def test_a_connection_that_broke_before_the_first_message_is_taken_up_by_i
 
 @pytest.mark.parametrize(("kind", "numbered"), [(Oldest, False), (Older, True)])
 async def test_older_clients_never_see_an_event_without_data(
-    play: Scene, kind: type[LegacyClient], numbered: bool
+    play: RegisteredSetup, kind: type[SessionClient], numbered: bool
 ) -> None:
     """Their readers fail on it; ids since 2025-03-26."""
     client = await kind.connect(play.http, play.pure_url)
@@ -121,13 +128,13 @@ async def test_older_clients_never_see_an_event_without_data(
         assert await is_silent(standing)
 
 
-async def test_modern_streams_have_no_ids(play: Scene) -> None:
+async def test_modern_streams_have_no_ids(play: RegisteredSetup) -> None:
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     answer = await play.modern().call("slow", identity=7)
     assert answer.body == event(progress(1)) + event(RESPONSE.replace(b"%(id)s", b"7"))
 
 
-async def test_ids_differ_between_the_streams_of_a_session(play: Scene) -> None:
+async def test_ids_differ_between_the_streams_of_a_session(play: RegisteredSetup) -> None:
     client = await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     ids = [one.id for _ in range(3) for one in (await client.call("slow")).events]
@@ -136,7 +143,7 @@ async def test_ids_differ_between_the_streams_of_a_session(play: Scene) -> None:
     assert len(set(ids)) == len(ids) == 7
 
 
-async def test_the_replay_is_bounded_and_the_answer_is_still_in_it(play: Scene) -> None:
+async def test_the_replay_is_bounded_and_the_answer_is_still_in_it(play: RegisteredSetup) -> None:
     client = await play.legacy()
     gate = asyncio.Event()
     flood = b"".join(event(progress(count)) for count in range(1000))
@@ -152,7 +159,7 @@ async def test_the_replay_is_bounded_and_the_answer_is_still_in_it(play: Scene) 
     assert counts == [*range(745, 1000), None]
 
 
-async def test_only_the_session_itself_can_take_up_its_stream(play: Scene) -> None:
+async def test_only_the_session_itself_can_take_up_its_stream(play: RegisteredSetup) -> None:
     """Another one learns nothing of it but that it is not there."""
     client, other = await play.legacy(), await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
@@ -162,7 +169,7 @@ async def test_only_the_session_itself_can_take_up_its_stream(play: Scene) -> No
     assert json.loads(lost.data)["error"]["code"] == 47112
 
 
-async def test_an_unknown_stream_without_a_request_in_its_name_is_nothing(play: Scene) -> None:
+async def test_an_unknown_stream_without_a_request_in_its_name_is_nothing(play: RegisteredSetup) -> None:
     """Ids that are too long are not named; who made one up learns no more."""
     client = await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
@@ -173,7 +180,7 @@ async def test_an_unknown_stream_without_a_request_in_its_name_is_nothing(play: 
         assert (again.status, await again.read()) == (204, b"")
 
 
-async def test_a_cancelled_call_has_nothing_more_to_say(play: Scene) -> None:
+async def test_a_cancelled_call_has_nothing_more_to_say(play: RegisteredSetup) -> None:
     """Its client comes back once, because the stream ended without a response, and not again."""
     client = await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), None)
@@ -185,7 +192,7 @@ async def test_a_cancelled_call_has_nothing_more_to_say(play: Scene) -> None:
         assert again.status == 204
 
 
-async def test_a_second_connection_for_a_stream_takes_it_over(play: Scene) -> None:
+async def test_a_second_connection_for_a_stream_takes_it_over(play: RegisteredSetup) -> None:
     """A client knows before us that its connection is dead."""
     client = await play.legacy()
     gate = asyncio.Event()
@@ -199,7 +206,9 @@ async def test_a_second_connection_for_a_stream_takes_it_over(play: Scene) -> No
             await dead.content.read()
 
 
-async def test_a_stream_whose_server_died_ends_in_an_answer_that_can_be_had_again(play: Scene) -> None:
+async def test_a_stream_whose_server_died_ends_in_an_answer_that_can_be_had_again(
+    play: RegisteredSetup,
+) -> None:
     client = await play.legacy()
     play.upstream.plays["slow"] = cut(event(progress(1)))
     first, last = (await client.call("slow")).events
@@ -211,7 +220,7 @@ async def test_a_stream_whose_server_died_ends_in_an_answer_that_can_be_had_agai
 # The standing stream -----------------------------------------------------------------------------------------
 
 
-async def test_news_while_the_connection_was_broken_are_told_to_who_comes_back(play: Scene) -> None:
+async def test_news_while_the_connection_was_broken_are_told_to_who_comes_back(play: RegisteredSetup) -> None:
     """What was missed, and nothing twice."""
     client = await play.legacy(bound=False)
     play.upstream.tools = [{"name": "a", "inputSchema": {"type": "object"}}]
@@ -228,7 +237,7 @@ async def test_news_while_the_connection_was_broken_are_told_to_who_comes_back(p
         assert (await next_event(again)).id == ids[2]
 
 
-async def test_an_unknown_event_means_that_anything_may_have_changed(play: Scene) -> None:
+async def test_an_unknown_event_means_that_anything_may_have_changed(play: RegisteredSetup) -> None:
     """Too old, of another manager, or made up."""
     client = await play.legacy()
     for unknown in ("abcd.0-7", "rubbish"):
@@ -240,7 +249,7 @@ async def test_an_unknown_event_means_that_anything_may_have_changed(play: Scene
         await gone(client)
 
 
-async def gone(client: LegacyClient) -> None:
+async def gone(client: SessionClient) -> None:
     """Wait until the standing stream is free again."""
     async with asyncio.timeout(within(2.5)):
         while True:
@@ -255,7 +264,7 @@ async def gone(client: LegacyClient) -> None:
 
 @pytest.mark.parametrize("era", ["legacy", "modern"])
 async def test_a_long_silent_call_is_kept_alive(
-    play: Scene, era: str, monkeypatch: pytest.MonkeyPatch
+    play: RegisteredSetup, era: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream is opened, comments keep it, and the answer comes as its last event."""
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.05)
@@ -275,7 +284,7 @@ async def test_a_long_silent_call_is_kept_alive(
 
 
 async def test_a_client_that_takes_json_only_waits_in_silence(
-    play: Scene, monkeypatch: pytest.MonkeyPatch
+    play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.01)
     client = await play.legacy(accept=JSON)
@@ -297,10 +306,10 @@ async def test_the_next_manager_says_what_it_cannot_know(tmp_path: Path) -> None
     root.mkdir()
     async with raw_http() as http:
         async with running_manager(tmp_path / "manager", drain_s=0) as manager:
-            upstream = ScriptedUpstream(root, manager.paths.control_socket)
+            upstream = ScriptedWorkspaceServer(root, manager.paths.control_socket)
             upstream.plays["slow"] = stream(event(progress(1)), None)
             async with upstream.serving():
-                client = await LegacyClient.connect(http, manager.address)
+                client = await SessionClient.connect(http, manager.address)
                 await client.handshake(root)
                 async with client.stream() as stood, calling(client, "slow", "x-7") as response:
                     standing, call = await priming(stood), (await next_event(response)).id

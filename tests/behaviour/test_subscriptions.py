@@ -11,26 +11,26 @@ import pytest
 from aiohttp import ClientSession
 
 from protocol import jsonrpc, names
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.http.event_stream import is_silent, next_message, next_methods, priming
 from support.processes.manager_in_process import RunningManager, running_manager
-from support.projects.registered_scene import Scene, raw_http, scene
-from support.servers.listen_streams import Listened
-from support.servers.scripted_workspace_server import ScriptedUpstream, error
+from support.projects.registered_setup import RegisteredSetup, raw_http, registered_setup
+from support.servers.listen_streams import ListenStreams
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer, error
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path) as running:
         yield running
 
 
 @pytest.fixture
-def listened(play: Scene) -> Listened:
-    return Listened(play.upstream)
+def listened(play: RegisteredSetup) -> ListenStreams:
+    return ListenStreams(play.upstream)
 
 
-async def subscribe(client: LegacyClient, *uris: str) -> None:
+async def subscribe(client: SessionClient, *uris: str) -> None:
     for uri in uris:
         assert (await client.ask(names.SUBSCRIBE, {"uri": uri})).result == {}
 
@@ -39,7 +39,9 @@ def updated(uri: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": names.RESOURCE_UPDATED, "params": {"uri": uri}}
 
 
-async def test_each_session_hears_of_the_resources_it_subscribed(play: Scene, listened: Listened) -> None:
+async def test_each_session_hears_of_the_resources_it_subscribed(
+    play: RegisteredSetup, listened: ListenStreams
+) -> None:
     """Over one stream to the server, however many sessions; no subscription is named in the message."""
     one, two, none = await play.legacy(), await play.legacy(), await play.legacy()
     await subscribe(one, "x:1", "x:both")
@@ -53,7 +55,9 @@ async def test_each_session_hears_of_the_resources_it_subscribed(play: Scene, li
         assert await is_silent(third)
 
 
-async def test_a_subscription_counts_from_the_moment_it_is_answered(play: Scene, listened: Listened) -> None:
+async def test_a_subscription_counts_from_the_moment_it_is_answered(
+    play: RegisteredSetup, listened: ListenStreams
+) -> None:
     """The server has confirmed it by then; what happens before a stream is opened waits, said once."""
     client = await play.legacy()
     await subscribe(client, "x:1", "x:2")
@@ -68,7 +72,9 @@ async def test_a_subscription_counts_from_the_moment_it_is_answered(play: Scene,
         assert await is_silent(stream)
 
 
-async def test_nothing_is_missed_while_the_listen_stream_is_renewed(play: Scene, listened: Listened) -> None:
+async def test_nothing_is_missed_while_the_listen_stream_is_renewed(
+    play: RegisteredSetup, listened: ListenStreams
+) -> None:
     """The old stream is heard until the new one is acknowledged."""
     client = await play.legacy()
     await subscribe(client, "x:0")
@@ -81,7 +87,9 @@ async def test_nothing_is_missed_while_the_listen_stream_is_renewed(play: Scene,
     assert len(listened.open) <= 2
 
 
-async def test_what_nobody_wants_any_more_is_not_asked_for(play: Scene, listened: Listened) -> None:
+async def test_what_nobody_wants_any_more_is_not_asked_for(
+    play: RegisteredSetup, listened: ListenStreams
+) -> None:
     one, two = await play.legacy(), await play.legacy()
     await subscribe(one, "x:1", "x:2")
     await subscribe(two, "x:2", "x:3")
@@ -94,9 +102,11 @@ async def test_what_nobody_wants_any_more_is_not_asked_for(play: Scene, listened
     await listened.until(lambda: listened.resources == [{"x:2"}])
 
 
-async def test_a_resource_of_an_address_is_subscribed_there(play: Scene, listened: Listened) -> None:
+async def test_a_resource_of_an_address_is_subscribed_there(
+    play: RegisteredSetup, listened: ListenStreams
+) -> None:
     """A pure door needs no handshake."""
-    client = await LegacyClient.connect(play.http, play.pure_url)
+    client = await SessionClient.connect(play.http, play.pure_url)
     await subscribe(client, "x:1")
     async with client.stream() as stream:
         await listened.say(names.RESOURCE_UPDATED, {"uri": "x:1/part"})
@@ -104,7 +114,7 @@ async def test_a_resource_of_an_address_is_subscribed_there(play: Scene, listene
 
 
 async def test_wishes_that_come_at_once_are_answered_together_and_each_by_itself(
-    play: Scene, listened: Listened
+    play: RegisteredSetup, listened: ListenStreams
 ) -> None:
     """Who waits goes on waiting where another wish renewed the stream."""
     client = await play.legacy()
@@ -120,7 +130,7 @@ async def test_wishes_that_come_at_once_are_answered_together_and_each_by_itself
 
 
 async def test_a_server_that_is_slow_to_say_is_believed(
-    play: Scene, listened: Listened, monkeypatch: pytest.MonkeyPatch
+    play: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.sessions.preferences.CONFIRM_S", 0.05)
     client = await play.legacy()
@@ -133,7 +143,7 @@ async def test_a_server_that_is_slow_to_say_is_believed(
         assert await next_message(stream) == updated("x:1")
 
 
-async def test_where_nobody_tells_of_resources_nothing_can_be_subscribed(play: Scene) -> None:
+async def test_where_nobody_tells_of_resources_nothing_can_be_subscribed(play: RegisteredSetup) -> None:
     """A server without listen streams: better no than silence."""
     client = await play.legacy()
     play.upstream.plays[names.LISTEN] = error(jsonrpc.METHOD_NOT_FOUND, "no", status=404)
@@ -142,7 +152,7 @@ async def test_where_nobody_tells_of_resources_nothing_can_be_subscribed(play: S
 
 
 async def test_a_session_can_subscribe_so_many_resources_and_no_more(
-    play: Scene, listened: Listened, monkeypatch: pytest.MonkeyPatch
+    play: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.sessions.session_manager.MAX_SUBSCRIPTIONS", 2)
     client, other = await play.legacy(), await play.legacy()
@@ -153,7 +163,7 @@ async def test_a_session_can_subscribe_so_many_resources_and_no_more(
     await subscribe(client, "x:3")
 
 
-async def test_what_cannot_be_subscribed_is_refused(play: Scene, listened: Listened) -> None:
+async def test_what_cannot_be_subscribed_is_refused(play: RegisteredSetup, listened: ListenStreams) -> None:
     client, unbound = await play.legacy(), await play.legacy(bound=False)
     listened.refused = {"x:constant"}
     refused = await client.ask(names.SUBSCRIBE, {"uri": "x:constant"})
@@ -165,7 +175,7 @@ async def test_what_cannot_be_subscribed_is_refused(play: Scene, listened: Liste
         for method in (names.SUBSCRIBE, names.UNSUBSCRIBE):
             assert (await client.ask(method, params)).error["code"] == jsonrpc.INVALID_PARAMS
     assert (await unbound.ask(names.SUBSCRIBE, {"uri": "x:1"})).error["code"] == 47100
-    nowhere = await LegacyClient.connect(play.http, play.manager.address + "?cwd=relative")
+    nowhere = await SessionClient.connect(play.http, play.manager.address + "?cwd=relative")
     refused = await nowhere.ask(names.SUBSCRIBE, {"uri": "x:1"})
     assert refused.error["data"]["reason"] == "invalid_cwd"
     await subscribe(client, "x:1")
@@ -173,7 +183,7 @@ async def test_what_cannot_be_subscribed_is_refused(play: Scene, listened: Liste
 
 
 async def test_a_server_that_comes_back_is_asked_again_and_what_was_missed_may_be_anything(
-    play: Scene, listened: Listened, monkeypatch: pytest.MonkeyPatch
+    play: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.sessions.upstream_listener.AGAIN_S", 0.05)
     client = await play.legacy()
@@ -184,10 +194,10 @@ async def test_a_server_that_comes_back_is_asked_again_and_what_was_missed_may_b
     assert listened.resources == [{"x:1"}]
 
 
-async def test_capability_is_declared(play: Scene) -> None:
+async def test_capability_is_declared(play: RegisteredSetup) -> None:
     answer = await play.modern(pure=False).ask(names.DISCOVER)
     assert "subscribe" not in answer.result["capabilities"]["resources"], "a stateless client has no session"
-    client = LegacyClient(play.http, play.manager.address)
+    client = SessionClient(play.http, play.manager.address)
     params = {
         "protocolVersion": "2025-11-25",
         "capabilities": {},
@@ -203,7 +213,7 @@ async def test_capability_is_declared(play: Scene) -> None:
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
-async def test_each_level_is_taken_and_anything_else_refused(play: Scene) -> None:
+async def test_each_level_is_taken_and_anything_else_refused(play: RegisteredSetup) -> None:
     client = await play.legacy()
     for level in LEVELS:
         assert (await client.ask(names.SET_LEVEL, {"level": level})).result == {}
@@ -225,14 +235,14 @@ async def test_the_next_manager_knows_what_sessions_want(tmp_path: Path) -> None
         async with running_manager(tmp_path / "manager") as manager:
             upstream = await begun(http, manager, root)
             async with upstream.serving():
-                Listened(upstream)
-                client = await LegacyClient.connect(http, manager.address)
+                ListenStreams(upstream)
+                client = await SessionClient.connect(http, manager.address)
                 await client.handshake(root)
                 await subscribe(client, "x:1")
                 await client.ask(names.SET_LEVEL, {"level": "error"})
         async with running_manager(tmp_path / "manager", http_port=manager.port) as successor:
             upstream = await begun(http, successor, root)
-            listened = Listened(upstream)
+            listened = ListenStreams(upstream)
             async with upstream.serving(), client.stream() as stream:
                 await priming(stream)
                 await client.call("echo")
@@ -243,5 +253,5 @@ async def test_the_next_manager_knows_what_sessions_want(tmp_path: Path) -> None
                 assert await next_message(stream) == updated("x:1")
 
 
-async def begun(http: ClientSession, manager: RunningManager, root: Path) -> ScriptedUpstream:
-    return ScriptedUpstream(root, manager.paths.control_socket)
+async def begun(http: ClientSession, manager: RunningManager, root: Path) -> ScriptedWorkspaceServer:
+    return ScriptedWorkspaceServer(root, manager.paths.control_socket)

@@ -16,11 +16,11 @@ from typing import Any
 import psutil
 import pytest
 import pytest_asyncio
+from support.projects.running_gateway import Project, eventually, running_gateway
 
 from manager.client import Control
 from protocol import headers, names, tasks
-from support.clients.raw_clients import Answer, LegacyClient, ModernClient
-from support.projects.workshop import Project, eventually, workshop
+from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 KNOWS: dict[str, Any] = {names.META_CAPABILITIES: {"extensions": {tasks.EXTENSION: {}}}}
@@ -38,17 +38,17 @@ PARAMETERS = '[parameters.folder]\ntype = "string"\ndescription = "Where to wait
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Project]:
-    async with workshop(tmp_path_factory.mktemp("tasks"), health_interval_s=0.1) as shop:
-        shop.user_tool("slow", SLOW, f"task = true\n{PARAMETERS}")
-        yield shop.project("proj")
+    async with running_gateway(tmp_path_factory.mktemp("tasks"), health_interval_s=0.1) as gateway:
+        gateway.user_tool("slow", SLOW, f"task = true\n{PARAMETERS}")
+        yield gateway.project("proj")
 
 
-def fixed(project: Project) -> ModernClient:
+def fixed(project: Project) -> StatelessClient:
     """A stateless client of the fixed door."""
-    return ModernClient(project.shop.http, project.shop.manager.address)
+    return StatelessClient(project.gateway.http, project.gateway.manager.address)
 
 
-async def begin(client: ModernClient, folder: Path, **call: Any) -> str:
+async def begin(client: StatelessClient, folder: Path, **call: Any) -> str:
     """The id of the task that a call of the slow tool becomes, once its script runs."""
     arguments = {"folder": str(folder)}
     made = await client.call(call.get("name", "slow"), call.get("arguments", arguments), meta=KNOWS)
@@ -65,11 +65,11 @@ async def _gone(pid: int) -> bool:
     return not psutil.pid_exists(pid)
 
 
-async def about(client: ModernClient, method: str, task: str, **params: Any) -> Answer:
+async def about(client: StatelessClient, method: str, task: str, **params: Any) -> Answer:
     return await client.ask(method, {"taskId": task, **params, "_meta": KNOWS})
 
 
-async def over(client: ModernClient, task: str) -> dict[str, Any]:
+async def over(client: StatelessClient, task: str) -> dict[str, Any]:
     """The task once it is over."""
 
     async def look() -> dict[str, Any] | None:
@@ -82,7 +82,7 @@ async def over(client: ModernClient, task: str) -> dict[str, Any]:
 
 async def server(project: Project) -> dict[str, Any]:
     """What the manager knows of the project's server."""
-    control = Control(project.shop.manager.paths.control_socket)
+    control = Control(project.gateway.manager.paths.control_socket)
     status = await asyncio.to_thread(control.get, "/mcp/status")
     (found,) = [one for one in status["instanceDetails"] if one["root"] == str(project.root)]
     return dict(found)
@@ -106,11 +106,11 @@ async def test_task_is_polled_by_its_id_alone_and_has_the_result_of_the_call(
 
 
 async def test_id_beats_the_folder_a_client_is_in(project: Project, tmp_path: Path) -> None:
-    other = project.shop.project("other")
+    other = project.gateway.project("other")
     task = await begin(project.modern, tmp_path)
     assert (await about(other.modern, tasks.GET, task)).result["taskId"] == task
     identity = (await other.modern.ask(names.TOOLS_LIST)).headers[headers.WORKSPACE_ID]
-    path = ModernClient(project.shop.http, f"{project.shop.manager.base}/w/{identity}/mcp")
+    path = StatelessClient(project.gateway.http, f"{project.gateway.manager.base}/w/{identity}/mcp")
     assert (await about(path, tasks.GET, task)).error["code"] == -32602
     await about(other.modern, tasks.CANCEL, task)
 
@@ -148,7 +148,7 @@ async def test_client_that_does_not_declare_tasks_gets_none_and_may_ask_about_no
 
 
 async def test_sessions_know_nothing_of_tasks(project: Project, tmp_path: Path) -> None:
-    client = await LegacyClient.connect(project.shop.http, project.url)
+    client = await SessionClient.connect(project.gateway.http, project.url)
     assert (await client.ask(tasks.GET, {"taskId": "x"})).error["code"] == -32601
     call = asyncio.ensure_future(client.call("slow", {"folder": str(tmp_path)}))
     await eventually(lambda: _written(tmp_path / "pid"))
@@ -161,8 +161,8 @@ async def test_both_doors_declare_tasks_to_stateless_clients_only(project: Proje
     for client in (fixed(project), project.modern):
         capabilities = (await client.ask(names.DISCOVER)).result["capabilities"]
         assert capabilities["extensions"] == {tasks.EXTENSION: {}}
-    for url in (project.url, project.shop.manager.address):
-        session = LegacyClient(project.shop.http, url)
+    for url in (project.url, project.gateway.manager.address):
+        session = SessionClient(project.gateway.http, url)
         hello = {
             "protocolVersion": "2025-11-25",
             "capabilities": {},

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
+from support.projects.running_gateway import Gateway, Project, found, listed, running_gateway, text_of
 
 from protocol import names
-from support.clients.raw_clients import Client, LegacyClient, ModernClient
-from support.projects.registered_scene import raw_http
-from support.projects.workshop import Project, Workshop, found, listed, text_of, workshop
+from support.clients.raw_clients import Client, SessionClient, StatelessClient
+from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 OWN = {names.HANDSHAKE, names.CALL_TOOL}
@@ -53,30 +53,30 @@ ASKED: dict[str, tuple[dict[str, str], str, str]] = {
 }
 
 
-def furnish(shop: Workshop) -> Project:
+def furnish(gateway: Gateway) -> Project:
     """A project, and a user with a tool of every visibility."""
     for name, visibility in (("plain", "native"), ("shy", "ondemand"), ("steady", "always")):
-        shop.user_tool(name, f"print('{name}')", f'visibility = "{visibility}"\nkeywords = ["{name}"]')
-    return shop.project("proj")
+        gateway.user_tool(name, f"print('{name}')", f'visibility = "{visibility}"\nkeywords = ["{name}"]')
+    return gateway.project("proj")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def project(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Project]:
-    async with workshop(tmp_path_factory.mktemp("modes")) as shop:
-        yield furnish(shop)
+    async with running_gateway(tmp_path_factory.mktemp("modes")) as gateway:
+        yield furnish(gateway)
 
 
 async def client_at(project: Project, door: str) -> Client:
     """A client of an era, at the door of the workspace or bound to it."""
-    http = project.shop.http
+    http = project.gateway.http
     if door == "legacy, bound":
         return await project.legacy()
     if door == "legacy, pure":
-        return await LegacyClient.connect(http, project.url)
+        return await SessionClient.connect(http, project.url)
     if door == "modern, pure":
         return project.modern
     workspace = (await project.modern.handshake(project.root)).payload["workspace"]
-    return ModernClient(http, f"{project.shop.manager.base}/w/{workspace}/mcp")
+    return StatelessClient(http, f"{project.gateway.manager.base}/w/{workspace}/mcp")
 
 
 def with_query(url: str, query: str) -> str:
@@ -109,8 +109,8 @@ async def test_what_is_not_listed_can_be_found_and_called_all_the_same(project: 
 @pytest.mark.parametrize("pure", [True, False])
 async def test_a_session_keeps_the_mode_it_began_with(project: Project, pure: bool) -> None:
     """A value on the request wins, whichever way it is said; each session has its own."""
-    url, own = (project.url, set()) if pure else (project.shop.manager.address, OWN)
-    http = project.shop.http
+    url, own = (project.url, set()) if pure else (project.gateway.manager.address, OWN)
+    http = project.gateway.http
     discovering = await initialized(http, with_query(url, "tool_mode=discovery"))
     showing = await initialized(http, url, {ALL: "true"})
     for client in (discovering, showing):
@@ -127,21 +127,21 @@ async def test_a_session_keeps_the_mode_it_began_with(project: Project, pure: bo
     assert (await listed(discovering)).keys() == SHOWN["discovery"] | own
 
 
-async def initialized(http: ClientSession, url: str, headers: dict[str, str] | None = None) -> LegacyClient:
+async def initialized(http: ClientSession, url: str, headers: dict[str, str] | None = None) -> SessionClient:
     """A session whose `initialize` alone carries these headers."""
-    opening = LegacyClient(http, url)
+    opening = SessionClient(http, url)
     opening.extra = headers or {}
     me = {"name": "test", "version": "1"}
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": me}
     answer = await opening.ask(names.INITIALIZE, params)
-    client = LegacyClient(http, url)
+    client = SessionClient(http, url)
     client.session = answer.headers["Mcp-Session-Id"]
     return client
 
 
 async def test_a_discovering_session_is_told_of_all_tools_in_its_handshake(project: Project) -> None:
     """Discovery describes what can be called; the mode is about lists."""
-    client = await initialized(project.shop.http, project.shop.manager.address, {MODE: "discovery"})
+    client = await initialized(project.gateway.http, project.gateway.manager.address, {MODE: "discovery"})
     bridged = (await client.handshake(project.root)).payload["discovery"]["bridgedTools"]
     assert NATIVE | {"steady"} | META == {tool["name"] for tool in bridged}
 
@@ -149,12 +149,12 @@ async def test_a_discovering_session_is_told_of_all_tools_in_its_handshake(proje
 async def test_a_session_s_mode_outlives_the_manager(tmp_path: Path) -> None:
     """The next manager knows the session, and how it began."""
     folder = tmp_path.resolve()
-    async with workshop(folder) as shop:
-        project = furnish(shop)
-        client = await initialized(shop.http, shop.manager.address, {MODE: "discovery"})
+    async with running_gateway(folder) as gateway:
+        project = furnish(gateway)
+        client = await initialized(gateway.http, gateway.manager.address, {MODE: "discovery"})
         await client.handshake(project.root)
         before = await listed(client)
-    async with workshop(folder) as shop, raw_http() as http:
-        client.http, client.url = http, shop.manager.address
+    async with running_gateway(folder) as gateway, raw_http() as http:
+        client.http, client.url = http, gateway.manager.address
         assert await listed(client) == before
         assert before.keys() == SHOWN["discovery"] | OWN

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from support.projects.running_gateway import Gateway, Project, eventually, listed, running_gateway
 
 from protocol import headers, names
-from support.clients.raw_clients import Answer, Client, LegacyClient, ModernClient
-from support.projects.workshop import Project, Workshop, eventually, listed, workshop
+from support.clients.raw_clients import Answer, Client, SessionClient, StatelessClient
 from support.servers.third_party import ThirdParty, stdio_command, third_party
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -73,21 +73,21 @@ class Setting:
         """A client at the address of a project."""
         project = self.projects[source]
         if era == "legacy":
-            return await LegacyClient.connect(project.shop.http, project.url)
+            return await SessionClient.connect(project.gateway.http, project.url)
         known = (await project.modern.ask(names.DISCOVER)).headers[headers.WORKSPACE_ID]
-        return ModernClient(project.shop.http, f"{project.shop.manager.base}/w/{known}/mcp")
+        return StatelessClient(project.gateway.http, f"{project.gateway.manager.base}/w/{known}/mcp")
 
     async def directly(self, era: str) -> Client:
         """The same client at the server itself."""
-        http = self.projects["http_new"].shop.http
+        http = self.projects["http_new"].gateway.http
         if era == "legacy":
-            return await LegacyClient.connect(http, self.web.at("legacy/mcp"))
-        return ModernClient(http, self.web.at("modern/mcp"))
+            return await SessionClient.connect(http, self.web.at("legacy/mcp"))
+        return StatelessClient(http, self.web.at("modern/mcp"))
 
 
-def alone(shop: Workshop, name: str, **entry: Any) -> Project:
+def alone(gateway: Gateway, name: str, **entry: Any) -> Project:
     """A project that offers one server under its own names."""
-    project = shop.project(name)
+    project = gateway.project(name)
     folder = project.root / ".lm-tools-bridge"
     folder.mkdir(exist_ok=True)
     (folder / "workspace.toml").write_text("[builtin]\nenabled = false\n")
@@ -102,18 +102,18 @@ def web() -> Iterator[ThirdParty]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shop(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path_factory.mktemp("transparent")) as shop:
-        yield shop
+async def gateway(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Gateway]:
+    async with running_gateway(tmp_path_factory.mktemp("transparent")) as gateway:
+        yield gateway
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def setting(shop: Workshop, web: ThirdParty) -> Setting:
+async def setting(gateway: Gateway, web: ThirdParty) -> Setting:
     command, *arguments = stdio_command("--legacy", PAGES)
     projects = {
-        "http_new": alone(shop, "new", type="http", url=web.at("modern/mcp")),
-        "http_old": alone(shop, "old", type="http", url=web.at("legacy/mcp")),
-        "stdio_old": alone(shop, "program", command=command, args=arguments),
+        "http_new": alone(gateway, "new", type="http", url=web.at("modern/mcp")),
+        "http_old": alone(gateway, "old", type="http", url=web.at("legacy/mcp")),
+        "stdio_old": alone(gateway, "program", command=command, args=arguments),
     }
     for project in projects.values():
         await project.trust()
@@ -162,14 +162,14 @@ async def test_every_answer_is_the_one_the_server_gives_directly(
 async def test_a_greeting_tells_of_the_server_and_not_of_us(setting: Setting, source: str) -> None:
     """Capabilities, instructions and identity are those it gives directly, in its own era."""
     project = setting.projects[source]
-    http, modern = project.shop.http, source == "http_new"
+    http, modern = project.gateway.http, source == "http_new"
     new, old = (
-        ModernClient(http, setting.web.at("modern/mcp")),
-        LegacyClient(http, setting.web.at("legacy/mcp")),
+        StatelessClient(http, setting.web.at("modern/mcp")),
+        SessionClient(http, setting.web.at("legacy/mcp")),
     )
     direct = await (new.ask(names.DISCOVER) if modern else old.ask(names.INITIALIZE, INITIALIZE))
     discovered = await (await setting.at(source, "modern")).ask(names.DISCOVER)
-    initialized = await LegacyClient(http, project.url).ask(names.INITIALIZE, INITIALIZE)
+    initialized = await SessionClient(http, project.url).ask(names.INITIALIZE, INITIALIZE)
     assert described(discovered) == described(initialized) == described(direct)
     assert discovered.result["supportedVersions"] == ["2026-07-28"]
     assert initialized.result["protocolVersion"] == INITIALIZE["protocolVersion"]
@@ -182,7 +182,7 @@ async def test_at_the_fixed_address_the_server_is_one_source_among_ours(setting:
     shown = await listed(legacy)
     assert {names.HANDSHAKE, names.CALL_TOOL, "text", "decorated"} <= shown.keys()
     assert (await legacy.call("text", {"text": "hello"})).result["content"][0]["text"] == "hello"
-    client = ModernClient(project.shop.http, project.shop.manager.address)
+    client = StatelessClient(project.gateway.http, project.gateway.manager.address)
     client.extra = {headers.WORKSPACE_CWD: str(project.root)}
     assert len(await listed(client)) == len(shown) - 2
     uris = {one["uri"] for one in (await client.ask(names.RESOURCES_LIST)).result["resources"]}

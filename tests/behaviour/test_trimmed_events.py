@@ -17,7 +17,7 @@ from manager.supervision import workspaces
 from protocol import names
 from support.clients.raw_clients import EVENTS, JSON, Answer, Client
 from support.http.client_connection import connected
-from support.projects.registered_scene import Scene, scene
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_answers import PROGRESS, RESPONSE, SERVER
 from support.servers.scripted_workspace_server import COMPLETE, Received, cut, event, stream, trimmed_event
 
@@ -28,13 +28,13 @@ CLIENTS = pytest.mark.parametrize(
 
 
 @pytest.fixture
-async def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
+async def play(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RegisteredSetup]:
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)  # so that nothing is looked at between the calls
-    async with scene(tmp_path, call_timeout_s=20) as running:
+    async with registered_setup(tmp_path, call_timeout_s=20) as running:
         yield running
 
 
-async def client_of(play: Scene, era: str, accept: str) -> Client:
+async def client_of(play: RegisteredSetup, era: str, accept: str) -> Client:
     """One whose calls need no task."""
     client = play.modern(accept=accept) if era == "modern" else await play.legacy(accept=accept)
     await client.call("echo")
@@ -45,7 +45,7 @@ def said(size: int) -> dict[str, Any]:
     return {**COMPLETE, "text": "x" * size, "_meta": SERVER}
 
 
-async def figures(play: Scene) -> dict[str, Any]:
+async def figures(play: RegisteredSetup) -> dict[str, Any]:
     async with play.http.get(f"{play.manager.base}/mcp/status") as status:
         [shown] = (await status.json())["workspaceDetails"]
     return dict(shown)
@@ -55,7 +55,7 @@ async def figures(play: Scene) -> dict[str, Any]:
 @pytest.mark.parametrize("size", [300, 300_000])
 @pytest.mark.parametrize("end", ["never", "at once"])
 async def test_the_end_of_the_stream_is_not_waited_for(
-    era: str, accept: str, size: int, end: str, play: Scene
+    era: str, accept: str, size: int, end: str, play: RegisteredSetup
 ) -> None:
     """An event that is whole is an answer, whatever becomes of its stream then."""
     client = await client_of(play, era, accept)
@@ -74,7 +74,7 @@ async def test_the_end_of_the_stream_is_not_waited_for(
 @pytest.mark.parametrize("more", [b": keep-alive\n\n", event(PROGRESS), event(RESPONSE)])
 @pytest.mark.parametrize("is_apart", [True, False])
 async def test_more_than_was_promised_does_no_harm(
-    era: str, accept: str, more: bytes, is_apart: bool, play: Scene
+    era: str, accept: str, more: bytes, is_apart: bool, play: RegisteredSetup
 ) -> None:
     """A small answer is held, and then read as ever."""
     client = await client_of(play, era, accept)
@@ -91,7 +91,7 @@ async def test_more_than_was_promised_does_no_harm(
 @pytest.mark.parametrize("accept", [BOTH, JSON])
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_half_an_answer_does_not_look_whole_to_the_oldest_clients(
-    era: str, accept: str, play: Scene
+    era: str, accept: str, play: RegisteredSetup
 ) -> None:
     """HTTP/1.0 tells the end of what has no length by the end of the connection."""
     await client_of(play, era, accept)
@@ -110,7 +110,7 @@ async def test_half_an_answer_does_not_look_whole_to_the_oldest_clients(
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_silence_amid_a_small_one_is_broken(
-    era: str, play: Scene, monkeypatch: pytest.MonkeyPatch
+    era: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody in between takes the connection for dead."""
     monkeypatch.setattr(keep_alives, "SILENCE_S", 0.2)
@@ -127,7 +127,7 @@ async def test_silence_amid_a_small_one_is_broken(
     assert b'"text":"%b"' % (b"x" * 200_000) in rest
 
 
-async def test_a_session_whose_client_leaves_lets_its_call_go_on(play: Scene) -> None:
+async def test_a_session_whose_client_leaves_lets_its_call_go_on(play: RegisteredSetup) -> None:
     """As long as nothing of the answer is out."""
     await client_of(play, "legacy", BOTH)
     client = await connected(play, "legacy", "t")
@@ -152,7 +152,7 @@ async def test_one_above_the_limit_is_refused_while_nothing_of_it_is_out(
 ) -> None:
     """However its pieces fall, no answer has a hole in it."""
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)
-    async with scene(tmp_path, call_timeout_s=20, response_limit=64 * 1024) as play:
+    async with registered_setup(tmp_path, call_timeout_s=20, response_limit=64 * 1024) as play:
         client = await client_of(play, era, accept)
         text = trimmed_event(said(size)).replace(b"%(id)s", b"7")
 

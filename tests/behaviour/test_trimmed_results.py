@@ -18,7 +18,7 @@ from manager.http.request import HttpRequest
 from manager.supervision import workspaces
 from protocol import headers, names
 from support.clients.raw_clients import EVENTS, JSON, Client
-from support.projects.registered_scene import Scene, scene
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_answers import SERVER
 from support.servers.scripted_workspace_server import (
     COMPLETE,
@@ -35,13 +35,13 @@ ACCEPTS = pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
 
 
 @pytest.fixture
-async def play(tmp_path: Path) -> AsyncIterator[Scene]:
-    async with scene(tmp_path) as running:
+async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path) as running:
         yield running
 
 
 @ACCEPTS
-async def test_a_session_gets_what_it_would_get_of_a_reader(play: Scene, accept: str) -> None:
+async def test_a_session_gets_what_it_would_get_of_a_reader(play: RegisteredSetup, accept: str) -> None:
     """Without type of the result, and without who answered."""
     client = await play.legacy(accept=accept)
     play.upstream.plays |= {
@@ -60,7 +60,7 @@ async def test_a_session_gets_what_it_would_get_of_a_reader(play: Scene, accept:
 
 @FORMS
 @pytest.mark.parametrize("size", [3_000_000, 300_000, 300])
-async def test_it_keeps_its_bytes(form: str, size: int, play: Scene) -> None:
+async def test_it_keeps_its_bytes(form: str, size: int, play: RegisteredSetup) -> None:
     client = await play.legacy()
     said = {**LARGE, "text": "x" * size}
     play.upstream.plays["t"] = trimmed(said) if form == JSON else stream(trimmed_event(said))
@@ -97,7 +97,7 @@ def broken_off_after(form: str, count: int) -> Any:
 
 
 @FORMS
-async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(form: str, play: Scene) -> None:
+async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(form: str, play: RegisteredSetup) -> None:
     """Told where nothing is out yet, else an unclean end."""
     client = await play.legacy()
     for count in (20,) if form == JSON else (20, 200_000):
@@ -112,7 +112,7 @@ async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(form: str, pla
 
 
 @FORMS
-async def test_one_that_is_cancelled_amid_its_body_ends_there(form: str, play: Scene) -> None:
+async def test_one_that_is_cancelled_amid_its_body_ends_there(form: str, play: RegisteredSetup) -> None:
     """Nothing more is said, least of all something that would be taken for the rest of the body."""
     client = await play.legacy()
     gate = asyncio.Event()
@@ -134,7 +134,9 @@ async def test_one_that_is_cancelled_amid_its_body_ends_there(form: str, play: S
 
 
 @contextlib.asynccontextmanager
-async def unhurried(play: Scene, client: Client, body: bytes) -> AsyncIterator[asyncio.StreamReader]:
+async def unhurried(
+    play: RegisteredSetup, client: Client, body: bytes
+) -> AsyncIterator[asyncio.StreamReader]:
     """The body that answers a request, on a connection that takes little ahead."""
     with socket.socket() as plain:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1_000_000)
@@ -156,7 +158,7 @@ async def unhurried(play: Scene, client: Client, body: bytes) -> AsyncIterator[a
             writer.transport.abort()
 
 
-async def read_slowly(play: Scene, client: Client, body: bytes) -> None:
+async def read_slowly(play: RegisteredSetup, client: Client, body: bytes) -> None:
     """Read 20 MB, at first no faster than it takes to be still at it after twice the time of a call."""
     began, size = time.monotonic(), 0
     async with unhurried(play, client, body) as reader:
@@ -173,7 +175,7 @@ async def test_a_client_that_reads_slowly_gets_all_of_it_and_one_that_does_not_r
 ) -> None:
     """The time of a call is the server's, which has answered."""
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)  # so that nothing is looked at between the calls
-    async with scene(tmp_path, call_timeout_s=0.4) as play:
+    async with registered_setup(tmp_path, call_timeout_s=0.4) as play:
         client = play.modern() if era == "modern" else await play.legacy()
         said = {**LARGE, "text": "x" * 20_000_000}
         play.upstream.plays["t"] = trimmed(said) if form == JSON else stream(trimmed_event(said))
@@ -196,7 +198,7 @@ async def test_the_time_of_a_call_may_end_in_a_moment_in_which_a_slow_reader_kee
     """What the reader took until then is not the server's."""
     monkeypatch.setattr(workspaces, "ROOT_CHECK_S", 60)
     monkeypatch.setattr(HttpRequest, "is_full", False)  # whenever it is asked
-    async with scene(tmp_path, call_timeout_s=0.4) as play:
+    async with registered_setup(tmp_path, call_timeout_s=0.4) as play:
         client = play.modern()
         play.upstream.plays["t"] = trimmed({**LARGE, "text": "x" * 20_000_000})
         assert (await client.call("echo")).result["content"]
@@ -204,12 +206,12 @@ async def test_the_time_of_a_call_may_end_in_a_moment_in_which_a_slow_reader_kee
         await read_slowly(play, client, body)
 
 
-async def play_is_idle(play: Scene) -> bool:
+async def play_is_idle(play: RegisteredSetup) -> bool:
     async with play.http.get(f"{play.manager.base}/mcp/status") as status:
         return bool((await status.json())["figures"]["inFlight"] == 0)
 
 
-async def test_a_response_to_something_else_is_no_answer(play: Scene) -> None:
+async def test_a_response_to_something_else_is_no_answer(play: RegisteredSetup) -> None:
     client = await play.legacy()
 
     async def other(request: web.Request, received: Received) -> web.StreamResponse:

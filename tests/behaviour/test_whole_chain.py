@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from support.projects.running_gateway import Project, eventually, listed, running_gateway
 
 from protocol import names
 from support.clients.raw_clients import Answer, Client
 from support.http.event_stream import next_event, next_message
-from support.projects.workshop import Project, eventually, listed, workshop
-from support.servers.remote_server import ECHO, FakeRemote, Play, Received, events, fake_remote
+from support.servers.remote_server import ECHO, Play, Received, ScriptedRemoteServer, events, fake_remote
 from support.servers.scripted_workspace_server import event
 from support.servers.stdio_servers import program
 
@@ -58,7 +58,7 @@ class Setting:
     """A project with two sources, and the server behind each."""
 
     project: Project
-    servers: dict[str, FakeRemote]
+    servers: dict[str, ScriptedRemoteServer]
 
     async def client(self, era: str) -> Client:
         return self.project.modern if era == "modern" else await self.project.legacy()
@@ -68,7 +68,7 @@ class Setting:
         self.servers[source].plays[names.TOOLS_CALL] = list(plays)
 
 
-def modern(server: FakeRemote) -> None:
+def modern(server: ScriptedRemoteServer) -> None:
     """Make it a server of the stateless era."""
 
     async def discover(got: Received) -> web.StreamResponse:
@@ -87,10 +87,10 @@ async def setting(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Set
     async with (
         fake_remote() as old,
         fake_remote() as new,
-        workshop(tmp_path_factory.mktemp("chain")) as shop,
+        running_gateway(tmp_path_factory.mktemp("chain")) as gateway,
     ):
         modern(new)
-        project = shop.project("proj")
+        project = gateway.project("proj")
         servers = {"old": old, "new": new}
         command, *arguments = program(LOCAL % answer_of("old", b"ID"))
         project.servers(
@@ -309,6 +309,6 @@ async def test_a_workspace_server_that_dies_after_a_step_is_told_on_the_same_str
 
 
 async def server_pid(project: Project) -> int:
-    async with project.shop.http.get(project.shop.manager.base + "/mcp/status") as response:
+    async with project.gateway.http.get(project.gateway.manager.base + "/mcp/status") as response:
         (instance,) = (await response.json())["instanceDetails"]
     return int(instance["pid"])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import ClientSession
 
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import ManagerHome, until
 from support.processes.manager_in_process import make_project
 from support.processes.manager_process import environment
@@ -53,7 +53,7 @@ async def test_who_only_knows_the_nonce_is_not_adopted(
 ) -> None:
     """Any user can read a nonce from a health answer, so only the process of the ledger counts."""
     manager = await home.start()
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     await client.handshake(make_project(tmp_path / "proj"))
     await manager.killed()
     with contextlib.closing(sqlite3.connect(home.paths.state_file)) as database:

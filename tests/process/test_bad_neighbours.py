@@ -15,7 +15,7 @@ import pytest
 from aiohttp import ClientSession
 
 from protocol import names
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import ManagerHome, until
 from support.processes.manager_in_process import make_project
 from support.processes.stdio_families import TOOLS, configure, entry, legacy, number
@@ -111,14 +111,14 @@ class Street:
         )
         configure(home, *(entry(name, program(TOOLS)) for name in GOOD))
 
-    async def clients(self, http: ClientSession, address: str) -> tuple[LegacyClient, LegacyClient]:
+    async def clients(self, http: ClientSession, address: str) -> tuple[SessionClient, SessionClient]:
         """A client of either project, whose servers are trusted and awake."""
         clean, spoiled = await asyncio.gather(
             *(self._client(http, address, project) for project in (self.clean, self.spoiled))
         )
         return clean, spoiled
 
-    async def _client(self, http: ClientSession, address: str, project: Path) -> LegacyClient:
+    async def _client(self, http: ClientSession, address: str, project: Path) -> SessionClient:
         assert (await self.home.lmtb("trust", "--yes", cwd=project)).code == 0
         client = await legacy(http, address, project)
         await client.ask(names.TOOLS_LIST)

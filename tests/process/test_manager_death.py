@@ -14,15 +14,15 @@ from pathlib import Path
 
 from aiohttp import ClientError, ClientSession
 
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
 from support.processes.manager_in_process import make_project
-from support.servers.scripted_workspace_server import ScriptedUpstream
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
 SUM = {"expression": "6*7"}
 
 
-async def keep_calling(client: LegacyClient, count: Iterator[int], tool: str, answered: set[str]) -> None:
+async def keep_calling(client: SessionClient, count: Iterator[int], tool: str, answered: set[str]) -> None:
     """Call until the manager is gone; notes the answered call numbers."""
     with contextlib.suppress(ClientError, OSError):
         while True:
@@ -39,8 +39,8 @@ async def test_sessions_bindings_and_servers_survive_and_no_call_is_repeated(
     """Killed under load, restarted, everything goes on."""
     manager = await home.start()
     projects = [make_project(tmp_path / name) for name in ("one", "two")]
-    clients = [await LegacyClient.connect(http, manager.address) for _ in range(4)]
-    external = ScriptedUpstream(make_project(tmp_path / "external"), home.paths.control_socket)
+    clients = [await SessionClient.connect(http, manager.address) for _ in range(4)]
+    external = ScriptedWorkspaceServer(make_project(tmp_path / "external"), home.paths.control_socket)
     external.tools = [{"name": "work", "inputSchema": {"type": "object"}}]
     async with external.serving():
         ids = []
@@ -89,7 +89,7 @@ async def test_servers_end_themselves_when_no_manager_comes_back(
     """The grace over, nothing is left of a manager that was killed and never restarted."""
     manager = await home.start(grace_s=0.5)
     for name in ("one", "two"):
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         await client.handshake(make_project(tmp_path / name))
     assert len(home.servers()) == 2
     await manager.killed()
@@ -101,7 +101,7 @@ async def test_a_ledger_full_of_the_dead_does_no_harm(
 ) -> None:
     """Servers that died with their manager are started anew; a stranger with their pid lives on."""
     manager = await home.start()
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     workspace = (await client.handshake(make_project(tmp_path / "one"))).payload["workspace"]
     pid = (await home.server_pids())[workspace]
     await manager.killed()

@@ -14,10 +14,10 @@ import pytest
 from aiohttp import ClientError, ClientResponse, ClientSession
 
 from protocol import names, sse
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import ManagerHome
 from support.processes.manager_in_process import make_project
-from support.servers.scripted_workspace_server import COMPLETE, Play, ScriptedUpstream, result
+from support.servers.scripted_workspace_server import COMPLETE, Play, ScriptedWorkspaceServer, result
 
 ASKING = {
     "resultType": "input_required",
@@ -26,7 +26,7 @@ ASKING = {
 }
 
 
-class AskableClient(LegacyClient):
+class AskableClient(SessionClient):
     capabilities: Mapping[str, Any] = {"elicitation": {}}
 
     def call_ask(self, identity: str) -> Any:
@@ -60,7 +60,7 @@ async def test_a_late_answer_is_dropped_and_the_call_can_be_made_again(
 ) -> None:
     """A manager that is stopped says so at once, and does not wait for a person."""
     manager = await home.start(drain_s=60)
-    external = ScriptedUpstream(make_project(tmp_path / "external"), home.paths.control_socket)
+    external = ScriptedWorkspaceServer(make_project(tmp_path / "external"), home.paths.control_socket)
     external.plays["ask"] = asks_until_answered()
     async with asyncio.timeout(60), external.serving():
         client = await AskableClient.connect(http, manager.address)

@@ -8,7 +8,7 @@ from pathlib import Path
 from aiohttp import ClientSession
 
 from protocol import headers, names
-from support.clients.raw_clients import Client, LegacyClient
+from support.clients.raw_clients import Client, SessionClient
 from support.processes.manager_home import ManagerHome, until
 from support.processes.manager_in_process import make_project
 from support.processes.stdio_families import (
@@ -65,7 +65,7 @@ async def test_eight_clients_share_the_processes_of_six_servers(
     assert len(set(table.values())) == 6
 
     for client in clients:
-        if isinstance(client, LegacyClient):
+        if isinstance(client, SessionClient):
             leaving = {headers.SESSION: client.session or ""}
             async with http.delete(manager.address, headers=leaving) as ended:
                 assert ended.status in {200, 204}

@@ -12,7 +12,7 @@ import psutil
 from aiohttp import ClientSession
 
 from manager import exit_codes
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import ManagerHome
 from support.processes.manager_in_process import make_project
 
@@ -38,7 +38,7 @@ async def test_of_ten_simultaneous_starts_exactly_one_serves(
         assert "already running" in said
         assert f"pid {serving.pid}" in said
         assert "Traceback" not in said
-    client = await LegacyClient.connect(http, serving.address)
+    client = await SessionClient.connect(http, serving.address)
     await client.handshake(make_project(tmp_path / "proj"))
     assert (await client.call("calculator", HANDSHAKEN)).payload == {"value": 42}
     servers = home.servers()

@@ -15,7 +15,7 @@ from aiohttp import ClientSession
 from manager import exit_codes
 from manager.store import SessionRow, Store
 from protocol import names
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_home import ManagerHome, ManagerProcess
 from support.processes.manager_in_process import make_project, manager_paths, running_manager
 from support.processes.mounts import NAMESPACE, needs_mounts, on_a_full_disk
@@ -45,9 +45,9 @@ def a_folder(file: Path) -> None:
     (file / "inside").mkdir(parents=True)
 
 
-async def works(http: ClientSession, manager: ManagerProcess, project: Path) -> LegacyClient:
+async def works(http: ClientSession, manager: ManagerProcess, project: Path) -> SessionClient:
     """A client that was served from handshake to call."""
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     await client.handshake(project)
     assert (await client.call("calculator", SUM)).payload == {"value": 42}
     return client
@@ -89,7 +89,7 @@ async def test_a_start_with_a_harmed_state_file_serves_and_says_so(
     harm(file)
     before = file.read_bytes() if file.is_file() else b""
     async with running_manager(tmp_path) as manager:
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         assert (await client.ask(names.TOOLS_LIST)).result["tools"]
         async with http.get(manager.base + "/mcp/status") as response:
             status = await response.json()

@@ -13,10 +13,10 @@ import pytest
 from aiohttp import ClientConnectorError, ClientSession
 
 from protocol import names
-from support.clients.raw_clients import Answer, LegacyClient, ModernClient
+from support.clients.raw_clients import Answer, SessionClient, StatelessClient
 from support.processes.manager_home import ManagerHome, ManagerProcess, until
 from support.processes.manager_in_process import make_project
-from support.servers.scripted_workspace_server import COMPLETE, ScriptedUpstream, held, result
+from support.servers.scripted_workspace_server import COMPLETE, ScriptedWorkspaceServer, held, result
 
 SUM = {"expression": "6*7"}
 
@@ -28,22 +28,22 @@ class Held:
         self.home = home
         self.http = http
         self.gate = asyncio.Event()
-        self.upstream = ScriptedUpstream(make_project(folder), home.paths.control_socket)
+        self.upstream = ScriptedWorkspaceServer(make_project(folder), home.paths.control_socket)
         self.upstream.tools = [{"name": "work", "inputSchema": {"type": "object"}}]
         self.upstream.plays["work"] = held(self.gate, result(COMPLETE))
 
     async def call(self, manager: ManagerProcess) -> asyncio.Task[Answer]:
         """The call, in flight."""
-        client = await LegacyClient.connect(self.http, manager.address)
+        client = await SessionClient.connect(self.http, manager.address)
         await client.handshake(self.upstream.root)
         call = asyncio.create_task(client.call("work"))
         await self.upstream.arrival("work")
         return call
 
 
-async def own_server(http: ClientSession, manager: ManagerProcess, project: Path) -> LegacyClient:
+async def own_server(http: ClientSession, manager: ManagerProcess, project: Path) -> SessionClient:
     """A client bound to a workspace server of the manager's own."""
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     await client.handshake(project)
     return client
 
@@ -64,7 +64,7 @@ async def test_a_call_in_flight_is_answered_before_the_exit(
         assert not call.done()
         with pytest.raises(ClientConnectorError):
             async with ClientSession() as fresh:
-                await LegacyClient.connect(fresh, manager.address)
+                await SessionClient.connect(fresh, manager.address)
         held_one.gate.set()
         answer = await asyncio.wait_for(call, 5)
         assert answer.result["content"] == COMPLETE["content"]
@@ -128,7 +128,7 @@ async def test_servers_can_be_left_for_the_next_manager(
     """The order of an upgrade; the listen stream ends with its result, not with a cut."""
     manager = await home.start()
     client = await own_server(http, manager, make_project(tmp_path / "proj"))
-    modern = ModernClient(http, manager.address)
+    modern = StatelessClient(http, manager.address)
     body = modern.body(names.LISTEN, {"notifications": {"toolsListChanged": True}}, "l-1")
     async with modern.open(body) as listening:
         await listening.content.readuntil(b"\n\n")
@@ -147,7 +147,7 @@ async def test_a_stop_in_the_middle_of_a_start_leaves_nothing_behind(
 ) -> None:
     """The handshake that waits for the server gets an answer, and the server does not stay."""
     manager = await home.start(drain_s=0)
-    client = await LegacyClient.connect(http, manager.address)
+    client = await SessionClient.connect(http, manager.address)
     waiting = asyncio.create_task(client.handshake(make_project(tmp_path / "proj")))
     await until(home.servers)
     manager.send(signal.SIGTERM)

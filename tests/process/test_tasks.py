@@ -9,11 +9,11 @@ from typing import Any
 from aiohttp import ClientSession
 
 from protocol import names, tasks
-from support.clients.raw_clients import ModernClient
+from support.clients.raw_clients import StatelessClient
 from support.processes.manager_home import ManagerHome
 from support.processes.manager_in_process import make_project
+from support.projects.gateway import eventually
 from support.projects.script_tools import write_tool
-from support.projects.workshop import eventually
 
 KNOWS: dict[str, Any] = {names.META_CAPABILITIES: {"extensions": {tasks.EXTENSION: {}}}}
 WAIT = "import os, time\nwhile not os.path.exists({go!r}): time.sleep(0.02)\nprint('done')\n"
@@ -27,7 +27,7 @@ async def test_task_goes_on_while_managers_come_and_go(
     write_tool(home.paths.config_dir / "tools", "slow", WAIT.format(go=str(go)), "task = true\n")
     root = make_project(tmp_path / "project")
     manager = await home.start(grace_s=60)
-    client = ModernClient(http, f"{manager.address}?cwd={root}")
+    client = StatelessClient(http, f"{manager.address}?cwd={root}")
     made = (await client.call("slow", {}, meta=KNOWS)).result
     assert made["resultType"] == "task"
     servers = await home.server_pids()
@@ -38,7 +38,7 @@ async def test_task_goes_on_while_managers_come_and_go(
 
     async def over() -> dict[str, Any] | None:
         params = {"taskId": made["taskId"], "_meta": KNOWS}
-        result = (await ModernClient(http, manager.address).ask(tasks.GET, params)).result
+        result = (await StatelessClient(http, manager.address).ask(tasks.GET, params)).result
         return None if result["status"] == "working" else result
 
     async with asyncio.timeout(20):

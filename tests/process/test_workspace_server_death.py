@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from support.clients.raw_clients import Answer, LegacyClient
+from support.clients.raw_clients import Answer, SessionClient
 from support.processes.manager_home import BOTH_WAYS, ManagerHome, until
 from support.processes.manager_in_process import make_project
 from support.processes.timeouts import within
@@ -20,13 +20,13 @@ from support.processes.timeouts import within
 SUM = {"expression": "6*7"}
 
 
-async def bound(http: ClientSession, address: str, project: Path) -> tuple[LegacyClient, str]:
+async def bound(http: ClientSession, address: str, project: Path) -> tuple[SessionClient, str]:
     """A client bound to a project, and the project's workspace id."""
-    client = await LegacyClient.connect(http, address)
+    client = await SessionClient.connect(http, address)
     return client, str((await client.handshake(project)).payload["workspace"])
 
 
-async def held_call(home: ManagerHome, client: LegacyClient, pid: int) -> asyncio.Task[Answer]:
+async def held_call(home: ManagerHome, client: SessionClient, pid: int) -> asyncio.Task[Answer]:
     """A call in flight at a stopped server."""
     os.kill(pid, signal.SIGSTOP)
     call = asyncio.create_task(client.call("calculator", SUM))

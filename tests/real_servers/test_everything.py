@@ -14,7 +14,7 @@ import pytest_asyncio
 from protocol import names
 from support.clients.raw_clients import Client
 from support.processes.timeouts import within
-from support.projects.workshop import Project, eventually
+from support.projects.gateway import Project, eventually
 from support.servers.real_servers import (
     Entry,
     Installed,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from support.projects.workshop import Project, eventually
+from support.projects.gateway import Project, eventually
 from support.servers.real_servers import (
     Entry,
     Installed,

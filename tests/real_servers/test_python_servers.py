@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from support.projects.workshop import Project
+from support.projects.gateway import Project
 from support.servers.real_servers import (
     Entry,
     Installed,

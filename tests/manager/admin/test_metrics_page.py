@@ -14,10 +14,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from manager.admin.metrics import CONTENT_TYPE
 from protocol import jsonrpc
-from support.clients.raw_clients import EVENTS, Client, LegacyClient
+from support.clients.raw_clients import EVENTS, Client, SessionClient
 from support.http.event_stream import next_message
-from support.projects.registered_scene import Scene, scene
-from support.projects.workshop import eventually
+from support.projects.gateway import eventually
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_workspace_server import COMPLETE, broken_off, held, result
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -32,17 +32,17 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
-    async with scene(tmp_path_factory.mktemp("metrics")) as running:
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
+    async with registered_setup(tmp_path_factory.mktemp("metrics")) as running:
         running.upstream.plays |= {"small": result(COMPLETE), "breaks off": broken_off(b"{", 500)}
         yield running
 
 
-async def client_of(play: Scene, era: str) -> Client:
+async def client_of(play: RegisteredSetup, era: str) -> Client:
     return play.modern() if era == "modern" else await play.legacy()
 
 
-async def collected(play: Scene) -> dict[str, float]:
+async def collected(play: RegisteredSetup) -> dict[str, float]:
     """Samples of the scripted workspace by name and further labels, and those without labels."""
     async with play.http.get(f"{play.manager.base}/metrics") as response:
         assert response.status == 200
@@ -58,7 +58,7 @@ def _further(labels: dict[str, str]) -> list[str]:
     return [value for name, value in sorted(labels.items()) if name != "workspace"]
 
 
-async def grown(play: Scene, before: dict[str, float]) -> dict[str, float]:
+async def grown(play: RegisteredSetup, before: dict[str, float]) -> dict[str, float]:
     after = await collected(play)
     told = {name: value - before.get(name, 0.0) for name, value in after.items() if name.startswith("lmtb_")}
     return {
@@ -69,7 +69,7 @@ async def grown(play: Scene, before: dict[str, float]) -> dict[str, float]:
 
 
 @ERAS
-async def test_a_call_is_counted_and_timed_at_both_hops(era: str, play: Scene) -> None:
+async def test_a_call_is_counted_and_timed_at_both_hops(era: str, play: RegisteredSetup) -> None:
     """The first as those that are known by it."""
     caller, times = await client_of(play, era), 6
     before = await collected(play)
@@ -84,7 +84,7 @@ async def test_a_call_is_counted_and_timed_at_both_hops(era: str, play: Scene) -
 
 
 @ERAS
-async def test_the_servers_time_is_not_the_managers(era: str, play: Scene) -> None:
+async def test_the_servers_time_is_not_the_managers(era: str, play: RegisteredSetup) -> None:
     gate, name = asyncio.Event(), f"slow {era}"
     play.upstream.plays[name] = held(gate, result(COMPLETE))
     caller = await client_of(play, era)
@@ -105,14 +105,14 @@ async def test_the_servers_time_is_not_the_managers(era: str, play: Scene) -> No
 
 
 @ERAS
-async def test_a_failure_is_counted_by_its_reason(era: str, play: Scene) -> None:
+async def test_a_failure_is_counted_by_its_reason(era: str, play: RegisteredSetup) -> None:
     caller = await client_of(play, era)
     before = await collected(play)
     await caller.call("breaks off")
     assert (await grown(play, before))["lmtb_errors_total workspace_server_died"] == 1
 
 
-async def test_a_new_connection_is_a_wait(play: Scene) -> None:
+async def test_a_new_connection_is_a_wait(play: RegisteredSetup) -> None:
     gate = asyncio.Event()
     play.upstream.plays["together"] = held(gate, result(COMPLETE))
     caller, before = play.modern(), await collected(play)
@@ -129,11 +129,11 @@ async def test_a_new_connection_is_a_wait(play: Scene) -> None:
     assert counted["lmtb_calls_total"] == 12
 
 
-class AskableClient(LegacyClient):
+class AskableClient(SessionClient):
     capabilities: Mapping[str, Any] = {"elicitation": {"form": {}}}
 
 
-async def test_the_time_in_which_a_client_is_asked_is_nobodys(play: Scene) -> None:
+async def test_the_time_in_which_a_client_is_asked_is_nobodys(play: RegisteredSetup) -> None:
     play.upstream.plays["asks"] = result(QUESTION)
     caller = await AskableClient.connect(play.http, play.pure_url)
     before = await collected(play)
@@ -154,7 +154,7 @@ async def test_the_time_in_which_a_client_is_asked_is_nobodys(play: Scene) -> No
 
 
 async def test_a_call_for_which_there_is_no_room_is_an_error(tmp_path: Path) -> None:
-    async with scene(tmp_path, workspace_in_flight_limit=1) as crowded:
+    async with registered_setup(tmp_path, workspace_in_flight_limit=1) as crowded:
         gate = asyncio.Event()
         crowded.upstream.plays["held"] = held(gate, result(COMPLETE))
         first = asyncio.create_task(crowded.modern().call("held"))
@@ -166,7 +166,7 @@ async def test_a_call_for_which_there_is_no_room_is_an_error(tmp_path: Path) -> 
     assert (counted["lmtb_errors_total overloaded"], counted["lmtb_calls_total"]) == (1, 1)
 
 
-async def test_lists_are_no_calls(play: Scene) -> None:
+async def test_lists_are_no_calls(play: RegisteredSetup) -> None:
     caller = play.modern()
     await caller.call("small")
     before = await collected(play)
@@ -174,7 +174,7 @@ async def test_lists_are_no_calls(play: Scene) -> None:
     assert await grown(play, before) == {}
 
 
-async def test_status_shows_percentiles_of_workspaces_and_of_all(play: Scene) -> None:
+async def test_status_shows_percentiles_of_workspaces_and_of_all(play: RegisteredSetup) -> None:
     await play.modern(accept=EVENTS).call("small")
     async with play.http.get(f"{play.manager.base}/mcp/status") as response:
         shown: dict[str, Any] = await response.json()
@@ -186,13 +186,13 @@ async def test_status_shows_percentiles_of_workspaces_and_of_all(play: Scene) ->
     assert [shown["figures"][one] for one in members] == [workspace[one] for one in members]
 
 
-async def test_the_control_socket_tells_it_too(play: Scene) -> None:
+async def test_the_control_socket_tells_it_too(play: RegisteredSetup) -> None:
     connector = UnixConnector(str(play.manager.paths.control_socket))
     async with ClientSession(connector=connector) as http, http.get("http://socket/metrics") as response:
         assert response.headers["Content-Type"] == CONTENT_TYPE
         assert "lmtb_sessions " in await response.text()
 
 
-async def test_collecting_at_the_same_time_gives_each_a_whole_page(play: Scene) -> None:
+async def test_collecting_at_the_same_time_gives_each_a_whole_page(play: RegisteredSetup) -> None:
     pages = await asyncio.gather(*(collected(play) for _ in range(5)))
     assert len({frozenset(page) for page in pages}) == 1

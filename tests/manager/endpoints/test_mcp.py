@@ -12,22 +12,22 @@ from aiohttp import ClientSession, TCPConnector
 from manager.answers.exchange import Unlocated
 from manager.endpoints import session_routes
 from protocol import names
-from support.clients.raw_clients import LegacyClient
+from support.clients.raw_clients import SessionClient
 from support.processes.manager_in_process import RunningManager
-from support.projects.registered_scene import raw_http, scene
+from support.projects.registered_setup import raw_http, registered_setup
 from support.servers.scripted_workspace_server import held, result
 
 
 async def test_a_query_that_is_no_utf8_is_served(manager: RunningManager) -> None:
     async with raw_http() as http:
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
         answer = await client.ask(names.TOOLS_LIST, url=f"{manager.address}?tool_mode=%ff")
         assert answer.status == 200
 
 
 async def test_a_stop_waits_for_a_call_whose_legacy_client_has_left(tmp_path: Path) -> None:
     """The call goes on, so it is in flight."""
-    async with scene(tmp_path) as play:
+    async with registered_setup(tmp_path) as play:
         gate = asyncio.Event()
         play.upstream.plays["slow"] = held(gate, result({"content": []}))
         leaving = asyncio.create_task((await play.legacy()).call("slow"))
@@ -47,7 +47,7 @@ async def test_no_stream_is_opened_for_a_session_that_ends_meanwhile(
 ) -> None:
     """Its folder is being looked at; nobody would end the stream."""
     async with raw_http() as http:
-        client = await LegacyClient.connect(http, manager.address)
+        client = await SessionClient.connect(http, manager.address)
 
         async def while_it_ends(workspaces: object, claims: object) -> Unlocated:
             async with http.delete(client.url, headers=client.header(b"")) as ended:
@@ -61,10 +61,10 @@ async def test_no_stream_is_opened_for_a_session_that_ends_meanwhile(
 
 async def test_no_stream_is_opened_while_the_manager_stops(tmp_path: Path) -> None:
     """It would only hold up the end."""
-    async with scene(tmp_path) as play, ClientSession(connector=TCPConnector(limit=2)) as http:
+    async with registered_setup(tmp_path) as play, ClientSession(connector=TCPConnector(limit=2)) as http:
         gate = asyncio.Event()
         play.upstream.plays["slow"] = held(gate, result({"content": []}))
-        client = await LegacyClient.connect(http, play.manager.address)
+        client = await SessionClient.connect(http, play.manager.address)
         assert (await client.handshake(play.upstream.root)).payload["ok"] is True
         call = asyncio.create_task(client.call("slow"))
         await play.upstream.arrival("slow")

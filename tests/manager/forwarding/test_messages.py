@@ -10,7 +10,7 @@ from manager.forwarding.answer import Answer
 from manager.forwarding.messages import LARGE, Answered, answered, is_response, messages_of, response_of
 from protocol.errors import Reason, Refusal
 from protocol.sse import encode
-from support.http.scripted_body import PlayedAnswer
+from support.http.scripted_body import ScriptedBody
 
 RESPONSE = b'{"jsonrpc":"2.0","id":1,"result":{}}'
 RESPONSE_2 = b'{"jsonrpc":"2.0","id":1,"result":{"content":[]}}'
@@ -19,7 +19,7 @@ ASKING = b'{"jsonrpc":"2.0","id":9,"method":"ping"}'
 DIED = Refusal(Reason.WORKSPACE_SERVER_DIED, "workspace server died during the call", delivered="unknown")
 
 
-async def collected(answer: PlayedAnswer, limit: int = 10_000) -> Any:
+async def collected(answer: ScriptedBody, limit: int = 10_000) -> Any:
     outcome = await response_of(cast("Answer", answer), limit)
     assert answer.outcomes, "the answer was neither read to its end nor closed"
     return outcome
@@ -32,37 +32,37 @@ def reason(outcome: object) -> Reason:
 
 
 async def test_a_json_answer_is_the_response() -> None:
-    assert await collected(PlayedAnswer([RESPONSE], is_events=False)) == RESPONSE
+    assert await collected(ScriptedBody([RESPONSE], is_events=False)) == RESPONSE
 
 
 async def test_the_response_at_the_end_of_a_stream_is_found_behind_notifications() -> None:
-    answer = PlayedAnswer([encode(NEWS), encode(NEWS) + encode(RESPONSE)])
+    answer = ScriptedBody([encode(NEWS), encode(NEWS) + encode(RESPONSE)])
     assert await collected(answer) == RESPONSE
     assert answer.outcomes[0] == "ok"
 
 
 async def test_a_response_in_pieces_is_put_together() -> None:
     whole = encode(NEWS) + encode(RESPONSE)
-    assert await collected(PlayedAnswer(whole[at : at + 1] for at in range(len(whole)))) == RESPONSE
+    assert await collected(ScriptedBody(whole[at : at + 1] for at in range(len(whole)))) == RESPONSE
 
 
 @pytest.mark.parametrize("rest", [[DIED], [encode(NEWS), encode(RESPONSE_2)], []])
 async def test_what_follows_the_response_is_read_and_changes_nothing(rest: list[bytes | Refusal]) -> None:
     """A connection that was read to its end is used again."""
-    answer = PlayedAnswer([encode(RESPONSE), *rest])
+    answer = ScriptedBody([encode(RESPONSE), *rest])
     assert await collected(answer) == RESPONSE
     assert (answer.outcomes[0], answer.read_to) == ("ok", 1 + len(rest))
 
 
 async def test_a_stream_that_does_not_end_after_its_response_is_left() -> None:
-    answer = PlayedAnswer([encode(RESPONSE)], stays_open=True)
+    answer = ScriptedBody([encode(RESPONSE)], stays_open=True)
     assert await collected(answer) == RESPONSE
 
 
 async def test_notifications_come_one_by_one_and_other_messages_not_at_all() -> None:
     """No server may send requests in its answer."""
     pieces = [encode(NEWS), encode(ASKING), b"data: {\ndata: }\n\n", b"data: no JSON\n\n"]
-    answer = PlayedAnswer(
+    answer = ScriptedBody(
         [*pieces, b"data: " + NEWS[:1] + b"\ndata: " + NEWS[1:] + b"\n\n" + encode(RESPONSE)]
     )
     messages = [one async for one in messages_of(cast("Answer", answer), 10_000)]
@@ -72,35 +72,35 @@ async def test_notifications_come_one_by_one_and_other_messages_not_at_all() -> 
 
 
 async def test_a_request_of_the_server_is_no_response() -> None:
-    assert await collected(PlayedAnswer([encode(ASKING), encode(RESPONSE)])) == RESPONSE
+    assert await collected(ScriptedBody([encode(ASKING), encode(RESPONSE)])) == RESPONSE
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        PlayedAnswer([]),
-        PlayedAnswer([encode(NEWS)]),
-        PlayedAnswer([b"data: nonsense\n\n"]),
-        PlayedAnswer([encode(RESPONSE)[:-1]]),
-        PlayedAnswer([b"{}"], is_events=False),
-        PlayedAnswer([NEWS], is_events=False),
-        PlayedAnswer([b"<html>"], is_events=False),
-        PlayedAnswer([b""], is_events=False),
+        ScriptedBody([]),
+        ScriptedBody([encode(NEWS)]),
+        ScriptedBody([b"data: nonsense\n\n"]),
+        ScriptedBody([encode(RESPONSE)[:-1]]),
+        ScriptedBody([b"{}"], is_events=False),
+        ScriptedBody([NEWS], is_events=False),
+        ScriptedBody([b"<html>"], is_events=False),
+        ScriptedBody([b""], is_events=False),
     ],
 )
-async def test_an_answer_without_a_response_is_unusable(answer: PlayedAnswer) -> None:
+async def test_an_answer_without_a_response_is_unusable(answer: ScriptedBody) -> None:
     outcome = await collected(answer)
     assert reason(outcome) is Reason.INVALID_UPSTREAM_ANSWER
     assert outcome.details == {"httpStatus": 418}
 
 
 async def test_a_stream_that_breaks_off_is_the_death_of_the_server() -> None:
-    assert await collected(PlayedAnswer([encode(NEWS), DIED])) is DIED
-    assert await collected(PlayedAnswer([DIED], is_events=False)) is DIED
+    assert await collected(ScriptedBody([encode(NEWS), DIED])) is DIED
+    assert await collected(ScriptedBody([DIED], is_events=False)) is DIED
 
 
 async def test_an_event_beyond_the_limit_is_refused() -> None:
-    answer = PlayedAnswer([b"data: " + b"x" * 50] * 10)
+    answer = ScriptedBody([b"data: " + b"x" * 50] * 10)
     assert reason(await collected(answer, limit=100)) is Reason.RESPONSE_TOO_LARGE
     assert answer.read_to < 10
 

@@ -18,7 +18,7 @@ from manager.supervision import workspaces
 from protocol import names
 from support.clients.raw_clients import BOTH, EVENTS, JSON, Answer, Client
 from support.http.client_connection import connected
-from support.projects.registered_scene import Scene, scene
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_answers import PLAYS
 from support.servers.scripted_workspace_server import COMPLETE, held, never, result
 
@@ -27,15 +27,15 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
-        async with scene(tmp_path_factory.mktemp("express")) as running:
+        async with registered_setup(tmp_path_factory.mktemp("express")) as running:
             running.upstream.plays |= PLAYS
             yield running
 
 
-async def client_of(play: Scene, era: str, accept: str | None = BOTH) -> Client:
+async def client_of(play: RegisteredSetup, era: str, accept: str | None = BOTH) -> Client:
     return play.modern(accept=accept) if era == "modern" else await play.legacy(accept=accept)
 
 
@@ -67,7 +67,7 @@ def sent_at_once(monkeypatch: pytest.MonkeyPatch, *, ever: bool = True) -> list[
 @ERAS
 @pytest.mark.parametrize("accept", [BOTH, JSON, EVENTS])
 async def test_every_answer_is_the_same_by_both_ways(
-    era: str, accept: str, play: Scene, monkeypatch: pytest.MonkeyPatch
+    era: str, accept: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Status, fields and bytes."""
     client = await client_of(play, era, accept)
@@ -84,7 +84,7 @@ async def test_every_answer_is_the_same_by_both_ways(
 
 @ERAS
 async def test_what_a_workspace_gets_is_the_same_by_both_ways(
-    era: str, play: Scene, monkeypatch: pytest.MonkeyPatch
+    era: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await client_of(play, era)
     client.extra = {"Traceparent": "00-1-2-03", "X-MCP-Tool-Mode": "all", "Cookie": "secret"}
@@ -109,7 +109,7 @@ async def test_what_a_workspace_gets_is_the_same_by_both_ways(
     ids=str,
 )
 async def test_what_the_manager_has_a_part_in_takes_the_other_way(
-    body: dict[str, Any], play: Scene, monkeypatch: pytest.MonkeyPatch
+    body: dict[str, Any], play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = await client_of(play, "legacy")
     sent = sent_at_once(monkeypatch)
@@ -119,7 +119,7 @@ async def test_what_the_manager_has_a_part_in_takes_the_other_way(
 
 @ERAS
 async def test_a_late_answer_comes_all_the_same(
-    era: str, play: Scene, monkeypatch: pytest.MonkeyPatch
+    era: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_relay, "PATIENCE_S", 0.05)
     gate = asyncio.Event()
@@ -137,7 +137,7 @@ async def test_a_late_answer_comes_all_the_same(
 @ERAS
 @pytest.mark.parametrize("patience", [0.05, 5.0])
 async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
-    era: str, patience: float, play: Scene, monkeypatch: pytest.MonkeyPatch
+    era: str, patience: float, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, or after it was handed over."""
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
@@ -157,7 +157,7 @@ async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
 
 @pytest.mark.parametrize("patience", [0.05, 5.0])
 async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
-    patience: float, play: Scene, monkeypatch: pytest.MonkeyPatch
+    patience: float, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
     name = f"cancelled-{patience}"
@@ -173,7 +173,9 @@ async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
     assert (await client.call("small", identity=77)).status == 200  # the id is free again
 
 
-async def test_what_was_sent_is_given_up_where_its_session_ends_while_its_client_leaves(play: Scene) -> None:
+async def test_what_was_sent_is_given_up_where_its_session_ends_while_its_client_leaves(
+    play: RegisteredSetup,
+) -> None:
     """The work that should go on without the client is cancelled before it has begun."""
     before = await in_flight(play)
     play.upstream.plays["left at the end"] = never
@@ -189,13 +191,13 @@ async def test_what_was_sent_is_given_up_where_its_session_ends_while_its_client
     assert await in_flight(play) == before
 
 
-async def in_flight(play: Scene) -> list[int]:
+async def in_flight(play: RegisteredSetup) -> list[int]:
     """How many calls each workspace has."""
     async with play.http.get(f"{play.manager.base}/mcp/status") as response:
         return [one["inFlight"] for one in (await response.json())["workspaceDetails"]]
 
 
-async def test_an_id_under_way_is_refused_a_second_time(play: Scene) -> None:
+async def test_an_id_under_way_is_refused_a_second_time(play: RegisteredSetup) -> None:
     gate = asyncio.Event()
     play.upstream.plays["twice"] = held(gate, result(COMPLETE))
     client = await client_of(play, "legacy")
@@ -207,7 +209,7 @@ async def test_an_id_under_way_is_refused_a_second_time(play: Scene) -> None:
 
 
 @ERAS
-async def test_figures_count_it_as_any_other(era: str, play: Scene) -> None:
+async def test_figures_count_it_as_any_other(era: str, play: RegisteredSetup) -> None:
     """Nothing stays in flight."""
     client = await client_of(play, era)
     before = await figures(play)
@@ -217,7 +219,7 @@ async def test_figures_count_it_as_any_other(era: str, play: Scene) -> None:
     assert (after["calls"] - before["calls"], after["inFlight"]) == (4, before["inFlight"])
 
 
-async def figures(play: Scene) -> dict[str, Any]:
+async def figures(play: RegisteredSetup) -> dict[str, Any]:
     async with play.http.get(f"{play.manager.base}/mcp/status") as response:
         [shown] = (await response.json())["workspaceDetails"]
     return {key: shown[key] for key in ("calls", "inFlight")}

@@ -16,13 +16,13 @@ from aiohttp import web
 from manager.relay import direct_relay
 from manager.supervision import workspaces
 from protocol import names
-from support.http.client_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
-from support.projects.registered_scene import Scene, scene
+from support.http.client_connection import Known, RawConnection, calls_known_again, connected, sent, warmed
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_answers import PLAIN_RESULT, PLAYS
 from support.servers.scripted_workspace_server import (
     COMPLETE,
     Received,
-    ScriptedUpstream,
+    ScriptedWorkspaceServer,
     held,
     never,
     result,
@@ -33,10 +33,10 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
-        async with scene(tmp_path_factory.mktemp("fast")) as running:
+        async with registered_setup(tmp_path_factory.mktemp("fast")) as running:
             yield running
 
 
@@ -47,17 +47,19 @@ def known() -> Iterator[Known]:
 
 
 @contextlib.asynccontextmanager
-async def another(play: Scene, root: Path, **members: Any) -> AsyncIterator[ScriptedUpstream]:
+async def another(
+    play: RegisteredSetup, root: Path, **members: Any
+) -> AsyncIterator[ScriptedWorkspaceServer]:
     """One more workspace server."""
     root.mkdir(exist_ok=True)
-    server = ScriptedUpstream(root, play.manager.paths.control_socket)
+    server = ScriptedWorkspaceServer(root, play.manager.paths.control_socket)
     for name, value in members.items():
         setattr(server, name, value)
     async with server.serving():
         yield server
 
 
-async def under_way(client: OneConnection, known: Known, identity: Any = 7) -> asyncio.Task[Any]:
+async def under_way(client: RawConnection, known: Known, identity: Any = 7) -> asyncio.Task[Any]:
     """A call that is known again, on its way and not answered."""
     before = len(known)
     call = asyncio.create_task(client.call("t", identity))
@@ -65,13 +67,13 @@ async def under_way(client: OneConnection, known: Known, identity: Any = 7) -> a
     return call
 
 
-async def status(play: Scene) -> dict[str, Any]:
+async def status(play: RegisteredSetup) -> dict[str, Any]:
     async with play.http.get(f"{play.manager.base}/mcp/status") as response:
         shown: dict[str, Any] = await response.json()
         return shown
 
 
-async def figures(play: Scene) -> tuple[int, int]:
+async def figures(play: RegisteredSetup) -> tuple[int, int]:
     """Calls so far, and in flight."""
     shown = [
         one for one in (await status(play))["workspaceDetails"] if one["root"] == str(play.upstream.root)
@@ -82,7 +84,7 @@ async def figures(play: Scene) -> tuple[int, int]:
 # -- sessions ----------------------------------------------------------------------------------------------
 
 
-async def test_a_session_that_was_ended_is_unknown_at_once(play: Scene, known: Known) -> None:
+async def test_a_session_that_was_ended_is_unknown_at_once(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         delete = client.request(b"").replace(b"POST", b"DELETE", 1)
         assert (await client.send(delete)).status == 200
@@ -91,7 +93,7 @@ async def test_a_session_that_was_ended_is_unknown_at_once(play: Scene, known: K
         assert len(known) == count
 
 
-async def test_the_end_of_a_session_ends_its_calls(play: Scene, known: Known) -> None:
+async def test_the_end_of_a_session_ends_its_calls(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         play.upstream.plays["t"] = never
         call = await under_way(client, known)
@@ -100,7 +102,7 @@ async def test_the_end_of_a_session_ends_its_calls(play: Scene, known: Known) ->
     assert (await figures(play))[1] == 0
 
 
-async def test_a_session_expires_by_the_clock(play: Scene, known: Known) -> None:
+async def test_a_session_expires_by_the_clock(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         session = known.session
         assert session is not None
@@ -110,7 +112,7 @@ async def test_a_session_expires_by_the_clock(play: Scene, known: Known) -> None
         assert len(known) == count
 
 
-async def test_each_call_keeps_its_session_alive(play: Scene, known: Known) -> None:
+async def test_each_call_keeps_its_session_alive(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         session = known.session
         assert session is not None
@@ -121,7 +123,7 @@ async def test_each_call_keeps_its_session_alive(play: Scene, known: Known) -> N
         assert session.seen >= seen + 100
 
 
-async def test_a_session_that_comes_back_is_another(play: Scene, known: Known) -> None:
+async def test_a_session_that_comes_back_is_another(play: RegisteredSetup, known: Known) -> None:
     """Under its own id, and with the workspace that it names then."""
     async with warmed(play, "legacy", "t") as client:
         former = known.session
@@ -135,7 +137,9 @@ async def test_a_session_that_comes_back_is_another(play: Scene, known: Known) -
         assert known.session is not former
 
 
-async def test_a_session_may_choose_another_workspace(play: Scene, known: Known, tmp_path: Path) -> None:
+async def test_a_session_may_choose_another_workspace(
+    play: RegisteredSetup, known: Known, tmp_path: Path
+) -> None:
     async with warmed(play, "legacy", "t") as client, another(play, tmp_path / "b") as other:
         for server in (other, play.upstream, other):
             chosen = await client.call(names.HANDSHAKE, 1, {"cwd": str(server.root)})
@@ -149,7 +153,7 @@ async def test_a_session_may_choose_another_workspace(play: Scene, known: Known,
 
 @pytest.mark.parametrize("name", ["error", "with a line end"])
 async def test_a_session_that_chooses_another_workspace_during_a_call_stays_there(
-    name: str, play: Scene, known: Known, tmp_path: Path
+    name: str, play: RegisteredSetup, known: Known, tmp_path: Path
 ) -> None:
     """The call ends where it began, its answer has to be read, and nothing is learned of it."""
     async with (
@@ -173,7 +177,7 @@ async def test_a_session_that_chooses_another_workspace_during_a_call_stays_ther
         assert len(play.upstream.called("t")) == count
 
 
-async def test_a_log_level_counts_from_the_next_call_on(play: Scene, known: Known) -> None:
+async def test_a_log_level_counts_from_the_next_call_on(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         for level in ("debug", "error", "debug"):
             body = {"jsonrpc": "2.0", "id": 1, "method": names.SET_LEVEL, "params": {"level": level}}
@@ -184,7 +188,7 @@ async def test_a_log_level_counts_from_the_next_call_on(play: Scene, known: Know
     assert len({one.told for one in known}) == 3
 
 
-async def test_a_session_may_call_several_tools(play: Scene, known: Known) -> None:
+async def test_a_session_may_call_several_tools(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client:
         for name in ("t0", "t1", "t2"):
             play.upstream.plays[name] = result({"content": [{"type": "text", "text": name}]})
@@ -200,11 +204,11 @@ async def test_a_session_may_call_several_tools(play: Scene, known: Known) -> No
 
 @ERAS
 async def test_a_server_that_moved_gets_the_next_call(
-    era: str, play: Scene, known: Known, tmp_path: Path
+    era: str, play: RegisteredSetup, known: Known, tmp_path: Path
 ) -> None:
     """It registers anew with another address; the old one still listens."""
     async with another(play, tmp_path / "b") as first:
-        here = Scene(play.manager, first, play.http)
+        here = RegisteredSetup(play.manager, first, play.http)
         async with warmed(here, era, "t") as client:
             members = {"session_id": first.session_id, "folders": first.folders, "secret": first.secret}
             first.is_silent = True  # it would move back
@@ -217,11 +221,11 @@ async def test_a_server_that_moved_gets_the_next_call(
 
 @ERAS
 async def test_a_root_that_is_gone_is_gone(
-    era: str, play: Scene, known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    era: str, play: RegisteredSetup, known: Known, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
         another(play, tmp_path / "b") as server,
-        warmed(Scene(play.manager, server, play.http), era, "t") as client,
+        warmed(RegisteredSetup(play.manager, server, play.http), era, "t") as client,
     ):
         count = len(known)
         server.root.rename(tmp_path / "c")
@@ -245,7 +249,7 @@ async def dies(request: web.Request, received: Received) -> web.StreamResponse:
 
 @ERAS
 async def test_a_server_that_dies_during_a_call_is_told_and_forgotten(
-    era: str, play: Scene, known: Known
+    era: str, play: RegisteredSetup, known: Known
 ) -> None:
     """The call is not sent again."""
     async with warmed(play, era, "t") as client:
@@ -267,7 +271,7 @@ async def test_a_server_that_dies_during_a_call_is_told_and_forgotten(
 @pytest.mark.parametrize("patience", [0.05, 5.0])
 @ERAS
 async def test_a_late_answer_comes_all_the_same(
-    era: str, patience: float, play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
+    era: str, patience: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
     async with warmed(play, era, "t") as client:
@@ -287,7 +291,7 @@ async def test_a_late_answer_comes_all_the_same(
 @pytest.mark.parametrize("patience", [0.03, 5.0])
 @pytest.mark.parametrize("identity", [7, "seven"])
 async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
-    identity: Any, patience: float, play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
+    identity: Any, patience: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
     async with warmed(play, "legacy", "t") as client, client.other() as other:
@@ -304,7 +308,9 @@ async def test_a_cancelled_call_of_a_session_is_ended_with_nothing_said(
     assert (await figures(play))[1] == 0
 
 
-async def test_a_cancellation_means_its_own_session_and_call_alone(play: Scene, known: Known) -> None:
+async def test_a_cancellation_means_its_own_session_and_call_alone(
+    play: RegisteredSetup, known: Known
+) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         gate = asyncio.Event()
         play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
@@ -321,7 +327,7 @@ async def test_a_cancellation_means_its_own_session_and_call_alone(play: Scene, 
 @ERAS
 @pytest.mark.parametrize("patience", [0.03, 5.0])
 async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
-    era: str, patience: float, play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
+    era: str, patience: float, play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, or after it was handed over."""
     monkeypatch.setattr(direct_relay, "PATIENCE_S", patience)
@@ -353,7 +359,9 @@ async def test_a_client_that_leaves_cancels_a_stateless_call_alone(
 
 
 @ERAS
-async def test_figures_and_the_table_of_clients_know_of_it(era: str, play: Scene, known: Known) -> None:
+async def test_figures_and_the_table_of_clients_know_of_it(
+    era: str, play: RegisteredSetup, known: Known
+) -> None:
     """Nothing stays in flight."""
     async with warmed(play, era, "t") as client:
         (before, _), count = await figures(play), len(known)
@@ -373,7 +381,7 @@ async def test_figures_and_the_table_of_clients_know_of_it(era: str, play: Scene
 @ERAS
 async def test_a_call_too_many_is_refused(era: str, tmp_path: Path, known: Known) -> None:
     async with (
-        scene(tmp_path, workspace_in_flight_limit=1) as crowded,
+        registered_setup(tmp_path, workspace_in_flight_limit=1) as crowded,
         warmed(crowded, era, "t") as client,
         client.other() as other,
     ):
@@ -389,7 +397,11 @@ async def test_a_call_too_many_is_refused(era: str, tmp_path: Path, known: Known
 
 @ERAS
 async def test_a_stop_waits_for_a_call_and_takes_no_more(era: str, tmp_path: Path, known: Known) -> None:
-    async with scene(tmp_path) as ending, warmed(ending, era, "t") as client, client.other() as other:
+    async with (
+        registered_setup(tmp_path) as ending,
+        warmed(ending, era, "t") as client,
+        client.other() as other,
+    ):
         await other.call("t", 1)
         gate = asyncio.Event()
         ending.upstream.plays["t"] = held(gate, PLAIN_RESULT)

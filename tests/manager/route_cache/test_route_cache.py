@@ -20,11 +20,11 @@ from manager.route_cache.route_group import EAGER, RARELY, TOOLS
 from manager.routing.request_heads.reader import Heads, Read, Refused
 from manager.supervision import workspaces
 from protocol.call_pattern import probe_of
-from support.clients.raw_clients import Answer, LegacyClient
-from support.http.client_connection import Known, OneConnection, calls_known_again, connected, sent, warmed
-from support.projects.registered_scene import Scene, scene
+from support.clients.raw_clients import Answer, SessionClient
+from support.http.client_connection import Known, RawConnection, calls_known_again, connected, sent, warmed
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_answers import PLAIN, PLAIN_RESULT, PLAYS
-from support.servers.scripted_workspace_server import COMPLETE, ScriptedUpstream, fixed, held
+from support.servers.scripted_workspace_server import COMPLETE, ScriptedWorkspaceServer, fixed, held
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ALL_PLAYS = {**PLAYS, "for another request": fixed(PLAIN.replace(b":7", b":8") + b"}")}
@@ -38,10 +38,10 @@ ERAS = pytest.mark.parametrize("era", ["modern", "legacy"])
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
-        async with scene(tmp_path_factory.mktemp("fast")) as running:
+        async with registered_setup(tmp_path_factory.mktemp("fast")) as running:
             yield running
 
 
@@ -51,7 +51,7 @@ def same(answer: Answer) -> tuple[Any, ...]:
     return answer.status, fields, answer.messages if answer.is_stream else answer.body
 
 
-async def read_as_usual(client: OneConnection, tool: str, **options: Any) -> Answer:
+async def read_as_usual(client: RawConnection, tool: str, **options: Any) -> Answer:
     with calls_known_again(ever=False) as known:
         answer = await client.call(tool, **options)
     assert known == []
@@ -60,7 +60,7 @@ async def read_as_usual(client: OneConnection, tool: str, **options: Any) -> Ans
 
 @ERAS
 @pytest.mark.parametrize("name", ALL_PLAYS)
-async def test_every_answer_is_the_same(era: str, name: str, play: Scene) -> None:
+async def test_every_answer_is_the_same(era: str, name: str, play: RegisteredSetup) -> None:
     """Status, fields and bytes."""
     async with warmed(play, era, "t") as client:
         play.upstream.plays["t"] = ALL_PLAYS[name]
@@ -89,7 +89,7 @@ async def test_every_answer_is_the_same(era: str, name: str, play: Scene) -> Non
     ],
     ids=str,
 )
-async def test_what_a_workspace_gets_is_the_same(era: str, arguments: Any, play: Scene) -> None:
+async def test_what_a_workspace_gets_is_the_same(era: str, arguments: Any, play: RegisteredSetup) -> None:
     """Every byte, and all fields in their order."""
     own = ("Traceparent: 00-1-2-03", "X-MCP-Tool-Mode: all", "Cookie: secret", "Mcp-Param-A: 1")
     async with warmed(play, era, "t", *own) as client:
@@ -104,7 +104,9 @@ async def test_what_a_workspace_gets_is_the_same(era: str, arguments: Any, play:
 
 @pytest.mark.parametrize("meta", ['{"progressToken":1}', '{"x":{"id":1,"arguments":{}}}', "{}", "null"])
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_what_a_client_adds_to_a_call_crosses_unchanged(meta: str, is_first: bool, play: Scene) -> None:
+async def test_what_a_client_adds_to_a_call_crosses_unchanged(
+    meta: str, is_first: bool, play: RegisteredSetup
+) -> None:
     """The manager's own part is put in without reading the rest."""
     client = await connected(play, "legacy", "t")
     members = [f'"_meta":{meta}', '"name":"t"', '"arguments":{"a":[1]}']
@@ -124,7 +126,7 @@ async def test_what_a_client_adds_to_a_call_crosses_unchanged(meta: str, is_firs
 
 @ERAS
 async def test_calls_that_are_marked_anew_each_time_are_known_again(
-    era: str, play: Scene, known: Known
+    era: str, play: RegisteredSetup, known: Known
 ) -> None:
     client = await connected(play, era, "t")
     play.upstream.plays["t"] = PLAIN_RESULT
@@ -154,7 +156,7 @@ async def test_calls_that_are_marked_anew_each_time_are_known_again(
 
 
 async def test_sessions_in_turns_on_one_connection_are_known_again(
-    play: Scene, known: Known, read: list[bytes]
+    play: RegisteredSetup, known: Known, read: list[bytes]
 ) -> None:
     """Each call comes with another id than the one before; what was learned in one session serves all."""
     async with warmed(play, "legacy", "t") as client, warmed(play, "legacy", "t") as other:
@@ -176,10 +178,10 @@ async def test_sessions_in_turns_on_one_connection_are_known_again(
 
 @ERAS
 async def test_workspaces_in_turns_on_one_connection_are_known_again(
-    era: str, play: Scene, known: Known, read: list[bytes], tmp_path: Path
+    era: str, play: RegisteredSetup, known: Known, read: list[bytes], tmp_path: Path
 ) -> None:
     """Each call gets to the workspace that its address names, and heads are not read for that."""
-    elsewhere = replace(play, upstream=ScriptedUpstream(tmp_path, play.manager.paths.control_socket))
+    elsewhere = replace(play, upstream=ScriptedWorkspaceServer(tmp_path, play.manager.paths.control_socket))
     async with (
         elsewhere.upstream.serving(),
         warmed(play, era, "t") as client,
@@ -198,11 +200,11 @@ async def test_workspaces_in_turns_on_one_connection_are_known_again(
 
 
 async def test_a_session_that_says_something_else_takes_no_route_of_others(
-    play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
+    play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On one connection in turns, where all else is the same."""
     async with warmed(play, "legacy", "t") as client:
-        monkeypatch.setattr(LegacyClient, "capabilities", {"experimental": {"more": {}}})
+        monkeypatch.setattr(SessionClient, "capabilities", {"experimental": {"more": {}}})
         async with warmed(play, "legacy", "t") as other:
             capabilities = []
             for number, lines in enumerate([client.lines, other.lines] * 4):
@@ -219,7 +221,7 @@ async def test_a_session_that_says_something_else_takes_no_route_of_others(
 
 @pytest.mark.parametrize("identity", ["nobody", "", " ", "x" * 129])
 async def test_an_unknown_session_among_known_ones_is_refused(
-    identity: str, play: Scene, known: Known
+    identity: str, play: RegisteredSetup, known: Known
 ) -> None:
     async with warmed(play, "legacy", "t") as client:
         count, mine = len(known), client.lines
@@ -232,7 +234,7 @@ async def test_an_unknown_session_among_known_ones_is_refused(
 
 @pytest.mark.parametrize("identity", ["", " "])
 async def test_who_names_no_session_is_not_taken_for_who_called_last(
-    identity: str, play: Scene, known: Known
+    identity: str, play: RegisteredSetup, known: Known
 ) -> None:
     """Its head is that of the other one to the byte, but for the id."""
     async with (
@@ -262,7 +264,7 @@ def named(lines: list[str], identity: str) -> list[str]:
 @pytest.mark.parametrize(
     "identity", [0, 7, 10**15 - 1, 10**15, -1, "", "7", "x y", "\u00e9", '"', "x" * 64, "x" * 65]
 )
-async def test_ids_come_back_as_they_came(era: str, identity: Any, play: Scene) -> None:
+async def test_ids_come_back_as_they_came(era: str, identity: Any, play: RegisteredSetup) -> None:
     async with warmed(play, era, "t") as client:
         for _ in range(2):  # free again at once
             answer = await client.call("t", identity)
@@ -277,7 +279,9 @@ def known() -> Iterator[Known]:
 
 
 @pytest.mark.parametrize("identity", [5, "five"])
-async def test_an_id_under_way_is_refused_a_second_time(identity: Any, play: Scene, known: Known) -> None:
+async def test_an_id_under_way_is_refused_a_second_time(
+    identity: Any, play: RegisteredSetup, known: Known
+) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         await together(play, client, other)  # so that a connection to the server waits for each
         gate, before = asyncio.Event(), len(known)
@@ -293,7 +297,7 @@ async def test_an_id_under_way_is_refused_a_second_time(identity: Any, play: Sce
         assert (await other.call("t", identity)).status == 200
 
 
-async def together(play: Scene, *clients: OneConnection) -> None:
+async def together(play: RegisteredSetup, *clients: RawConnection) -> None:
     """Have all of them call at the same time."""
     gate = asyncio.Event()
     play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
@@ -312,7 +316,7 @@ async def test_what_is_in_flight_is_counted_over_all_workspaces_and_given_back(
 ) -> None:
     """One is the limit of this manager."""
     async with (
-        scene(tmp_path, in_flight_limit=1) as play,
+        registered_setup(tmp_path, in_flight_limit=1) as play,
         warmed(play, era, "t") as client,
         client.other() as other,
     ):
@@ -327,7 +331,7 @@ async def test_what_is_in_flight_is_counted_over_all_workspaces_and_given_back(
             assert b"overloaded" not in (await other.call("t", 20 + number)).body
 
 
-async def test_a_number_and_a_text_are_two_ids(play: Scene, known: Known) -> None:
+async def test_a_number_and_a_text_are_two_ids(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "legacy", "t") as client, client.other() as other:
         gate, before = asyncio.Event(), len(known)
         play.upstream.plays["t"] = held(gate, PLAIN_RESULT)
@@ -369,7 +373,7 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 @ERAS
 async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_from(
-    era: str, play: Scene, known: Known, learned: list[bytes]
+    era: str, play: RegisteredSetup, known: Known, learned: list[bytes]
 ) -> None:
     client = await connected(play, era, "t")
     play.upstream.plays["t"] = PLAIN_RESULT
@@ -388,7 +392,7 @@ async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_fr
     client.close()
 
 
-async def test_addresses_are_forgotten_before_they_are_too_many(play: Scene, known: Known) -> None:
+async def test_addresses_are_forgotten_before_they_are_too_many(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "modern", "t") as client:
         await client.call("t")
     path, lines = known.path, [b"POST /%d HTTP/1.1\r\n" % number for number in range(3 * REMEMBERED)]
@@ -402,7 +406,7 @@ async def test_addresses_are_forgotten_before_they_are_too_many(play: Scene, kno
 
 
 async def test_what_was_learned_is_forgotten_before_it_is_too_much(
-    play: Scene, known: Known, monkeypatch: pytest.MonkeyPatch
+    play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(route_cache, "LEARNED", 3)
     async with warmed(play, "legacy", "t") as client:
@@ -420,7 +424,7 @@ async def test_what_was_learned_is_forgotten_before_it_is_too_much(
 
 @ERAS
 async def test_nothing_is_learned_from_a_call_that_was_known(
-    era: str, play: Scene, known: Known, learned: list[bytes]
+    era: str, play: RegisteredSetup, known: Known, learned: list[bytes]
 ) -> None:
     """Its answer was not plain, and went the usual way."""
     async with warmed(play, era, "t") as client:

@@ -10,8 +10,8 @@ import pytest
 import pytest_asyncio
 
 from manager.supervision import workspaces
-from support.http.client_connection import Known, OneConnection, calls_known_again, sent, warmed
-from support.projects.registered_scene import Scene, scene
+from support.http.client_connection import Known, RawConnection, calls_known_again, sent, warmed
+from support.projects.registered_setup import RegisteredSetup, registered_setup
 from support.servers.scripted_answers import PLAIN_RESULT
 from support.servers.scripted_workspace_server import COMPLETE, held, result
 
@@ -19,35 +19,35 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+async def play(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RegisteredSetup]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(workspaces, "ROOT_CHECK_S", 60)  # nothing has to be looked at for what a test sends
-        async with scene(tmp_path_factory.mktemp("fast")) as running:
+        async with registered_setup(tmp_path_factory.mktemp("fast")) as running:
             yield running
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=["modern", "legacy"])
-async def client(play: Scene, request: pytest.FixtureRequest) -> AsyncIterator[OneConnection]:
+async def client(play: RegisteredSetup, request: pytest.FixtureRequest) -> AsyncIterator[RawConnection]:
     async with warmed(play, request.param, "t") as one:
         yield one
 
 
 @pytest.fixture
-def known(client: OneConnection) -> Iterator[Known]:
+def known(client: RawConnection) -> Iterator[Known]:
     """The calls that are known again from now on."""
     with calls_known_again() as found:
         yield found
 
 
-def call(client: OneConnection, identity: int) -> bytes:
+def call(client: RawConnection, identity: int) -> bytes:
     return client.request(client.body("t", identity, {"a": "b" * identity}))
 
 
-async def ids(client: OneConnection, count: int) -> list[int]:
+async def ids(client: RawConnection, count: int) -> list[int]:
     return [(await client.answer()).message["id"] for _ in range(count)]
 
 
-async def is_known(client: OneConnection, known: Known) -> bool:
+async def is_known(client: RawConnection, known: Known) -> bool:
     """Whether the connection is as it was: a call on it is known again."""
     before = len(known)
     assert (await client.send(call(client, 99))).message["id"] == 99
@@ -58,21 +58,21 @@ async def is_known(client: OneConnection, known: Known) -> bool:
 
 
 @pytest.mark.parametrize("cut", [1, 10, -200, -90, -89, -30, -1])
-async def test_a_call_may_come_in_two_segments(cut: int, client: OneConnection, known: Known) -> None:
+async def test_a_call_may_come_in_two_segments(cut: int, client: RawConnection, known: Known) -> None:
     raw = call(client, 5)
     assert (await client.send(raw[:cut], raw[cut:])).message["id"] == 5
     assert len(known) == 1
     assert await is_known(client, known)
 
 
-async def test_head_and_body_may_come_apart(client: OneConnection, known: Known) -> None:
+async def test_head_and_body_may_come_apart(client: RawConnection, known: Known) -> None:
     for identity in (5, 6):
         body = client.body("t", identity)
         assert (await client.send(client.head(len(body)), body)).message["id"] == identity
     assert len(known) == 2
 
 
-async def test_a_call_may_come_byte_by_byte(client: OneConnection, known: Known) -> None:
+async def test_a_call_may_come_byte_by_byte(client: RawConnection, known: Known) -> None:
     raw = call(client, 5)
     assert (await client.send(*(raw[at : at + 1] for at in range(len(raw))))).message["id"] == 5
     assert await is_known(client, known)
@@ -80,14 +80,14 @@ async def test_a_call_may_come_byte_by_byte(client: OneConnection, known: Known)
 
 @pytest.mark.parametrize("separator", [b"", b"\r\n"])
 async def test_calls_in_one_segment_are_answered_in_order(
-    separator: bytes, client: OneConnection, known: Known
+    separator: bytes, client: RawConnection, known: Known
 ) -> None:
     client.writer.write(separator.join(call(client, identity) for identity in (5, 6, 7)))
     assert await ids(client, 3) == [5, 6, 7]
     assert await is_known(client, known)
 
 
-async def test_a_call_that_begins_behind_another_is_completed(client: OneConnection, known: Known) -> None:
+async def test_a_call_that_begins_behind_another_is_completed(client: RawConnection, known: Known) -> None:
     raw = call(client, 5) + call(client, 6)
     assert (await client.send(raw[:-20])).message["id"] == 5
     assert (await client.send(raw[-20:])).message["id"] == 6
@@ -96,7 +96,7 @@ async def test_a_call_that_begins_behind_another_is_completed(client: OneConnect
 
 @pytest.mark.parametrize("size", [20, None])
 async def test_a_call_that_comes_early_waits_its_turn(
-    size: int | None, client: OneConnection, known: Known
+    size: int | None, client: RawConnection, known: Known
 ) -> None:
     """It comes while another is under way, in one piece or in two."""
     gate = asyncio.Event()
@@ -112,7 +112,7 @@ async def test_a_call_that_comes_early_waits_its_turn(
     assert await is_known(client, known)
 
 
-async def test_too_much_ahead_ends_the_connection(client: OneConnection, known: Known) -> None:
+async def test_too_much_ahead_ends_the_connection(client: RawConnection, known: Known) -> None:
     client.play.upstream.plays["t"] = held(asyncio.Event(), PLAIN_RESULT)
     client.writer.write(call(client, 5))
     await sent(known, 1)
@@ -124,7 +124,7 @@ async def test_too_much_ahead_ends_the_connection(client: OneConnection, known: 
 # -- what comes between ------------------------------------------------------------------------------------
 
 
-async def test_other_requests_may_come_between(client: OneConnection, known: Known) -> None:
+async def test_other_requests_may_come_between(client: RawConnection, known: Known) -> None:
     host = client.lines[0]
     ping = client.body("t", 1).replace(b"tools/call", b"ping")
     between = {
@@ -144,7 +144,7 @@ async def test_other_requests_may_come_between(client: OneConnection, known: Kno
     assert len(known) == len(between)
 
 
-async def test_a_call_of_too_many_values_is_refused(client: OneConnection, known: Known) -> None:
+async def test_a_call_of_too_many_values_is_refused(client: RawConnection, known: Known) -> None:
     assert (await client.call("t", 5, {"a": [1] * 200_001})).error["code"] == -32700
     assert (await client.call("t", 5, {"a": [1] * 2000})).status == 200
     assert len(known) == 1
@@ -152,7 +152,7 @@ async def test_a_call_of_too_many_values_is_refused(client: OneConnection, known
 
 async def test_a_body_above_the_limit_is_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("limit")
-    async with scene(folder, body_limit=1024) as small, warmed(small, "legacy", "t") as client:
+    async with registered_setup(folder, body_limit=1024) as small, warmed(small, "legacy", "t") as client:
         assert (await client.call("t", 5, {"a": "b" * 800})).status == 200
         assert (await client.call("t", 5, {"a": "b" * 1000})).status == 413
 
@@ -161,14 +161,14 @@ async def test_a_body_above_the_limit_is_refused(tmp_path_factory: pytest.TempPa
 
 
 @pytest.mark.parametrize("line", ["Connection: close", "Connection: keep-alive, close"])
-async def test_a_client_may_say_that_it_is_the_last(line: str, client: OneConnection, known: Known) -> None:
+async def test_a_client_may_say_that_it_is_the_last(line: str, client: RawConnection, known: Known) -> None:
     answer = await client.send(client.request(client.body("t", 5), line))
     assert (answer.message["id"], answer.headers["Connection"]) == (5, "close")
     assert await client.reader.read() == b""
     assert known == []
 
 
-async def test_a_client_may_ask_before_it_sends(client: OneConnection, known: Known) -> None:
+async def test_a_client_may_ask_before_it_sends(client: RawConnection, known: Known) -> None:
     """However often: such a call is read each time."""
     body = client.body("t", 5)
     for _ in range(4):
@@ -179,7 +179,7 @@ async def test_a_client_may_ask_before_it_sends(client: OneConnection, known: Kn
     assert await is_known(client, known)
 
 
-async def test_chunks_may_come_instead_of_a_length(client: OneConnection, known: Known) -> None:
+async def test_chunks_may_come_instead_of_a_length(client: RawConnection, known: Known) -> None:
     body = client.body("t", 5)
     head = client.head(1, "Transfer-Encoding: chunked").replace(b"Content-Length: 1\r\n", b"")
     for _ in range(4):
@@ -187,7 +187,7 @@ async def test_chunks_may_come_instead_of_a_length(client: OneConnection, known:
     assert known == []
 
 
-async def test_a_call_of_an_old_http_is_the_last(client: OneConnection, known: Known) -> None:
+async def test_a_call_of_an_old_http_is_the_last(client: RawConnection, known: Known) -> None:
     for _ in range(4):
         async with client.other() as old:
             answer = await old.send(call(old, 5).replace(b"HTTP/1.1", b"HTTP/1.0", 1))
@@ -209,7 +209,7 @@ async def test_a_call_of_an_old_http_is_the_last(client: OneConnection, known: K
     ],
 )
 async def test_the_door_stays_shut_on_a_connection_that_is_known(
-    line: str, status: int, client: OneConnection, known: Known
+    line: str, status: int, client: RawConnection, known: Known
 ) -> None:
     if "Session" in line and client.is_modern:
         line += "\r\n" + line
@@ -230,7 +230,7 @@ async def test_the_door_stays_shut_on_a_connection_that_is_known(
     ],
 )
 async def test_a_head_that_is_nearly_the_same_is_another(
-    old: bytes, new: bytes, status: int, client: OneConnection, known: Known
+    old: bytes, new: bytes, status: int, client: RawConnection, known: Known
 ) -> None:
     raw = call(client, 5)
     begin, found, end = raw.rpartition(old) if old.startswith(b"application") else raw.partition(old)
@@ -241,7 +241,7 @@ async def test_a_head_that_is_nearly_the_same_is_another(
 
 @pytest.mark.parametrize("by", [-1, 1, 40])
 async def test_a_length_that_lies_moves_nothing_but_the_liars_own_requests(
-    by: int, client: OneConnection, known: Known
+    by: int, client: RawConnection, known: Known
 ) -> None:
     body = client.body("t", 5)
     raw = client.head(len(body) + by) + body + call(client, 6)
@@ -251,7 +251,7 @@ async def test_a_length_that_lies_moves_nothing_but_the_liars_own_requests(
     assert known == []
 
 
-async def test_a_client_that_does_not_read_is_waited_for(client: OneConnection, known: Known) -> None:
+async def test_a_client_that_does_not_read_is_waited_for(client: RawConnection, known: Known) -> None:
     """Answers do not pile up for it; when it reads, it gets all of them."""
     client.play.upstream.plays["t"] = result({**COMPLETE, "text": "x" * 60_000})
     before = len(client.play.upstream.received)
@@ -268,7 +268,7 @@ async def test_a_client_that_does_not_read_is_waited_for(client: OneConnection, 
     assert await ids(client, 120) == list(range(120))
 
 
-async def arrives(client: OneConnection, count: int) -> bool:
+async def arrives(client: RawConnection, count: int) -> bool:
     """Whether the workspace server gets so many requests before long."""
     try:
         async with asyncio.timeout(0.3):

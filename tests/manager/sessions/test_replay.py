@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from manager.sessions import replay
 from manager.sessions.replay import MAX_AGE_S, MAX_ALL_BYTES, MAX_BYTES, MAX_EVENTS, Replay
+from support.clock import ManualClock
 
 
 @dataclass(eq=False)
@@ -19,17 +20,9 @@ class Origin:
     lost: int = 0
 
 
-@dataclass
-class Clock:
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_what_followed_on_that_stream_is_here_and_nothing_of_another() -> None:
     """Nothing of a different stream, or session, is ever replayed."""
-    kept, one, other = Replay(Clock()), Origin(), Origin()
+    kept, one, other = Replay(ManualClock()), Origin(), Origin()
     for number in (1, 2, 3):
         kept.keep("s", one, number, b"one %d" % number)
         kept.keep("s", other, number, b"other %d" % number)
@@ -39,7 +32,7 @@ def test_what_followed_on_that_stream_is_here_and_nothing_of_another() -> None:
 
 
 def test_a_session_keeps_so_many_events() -> None:
-    kept, origin = Replay(Clock()), Origin()
+    kept, origin = Replay(ManualClock()), Origin()
     for number in range(1, MAX_EVENTS + 11):
         kept.keep("s", origin, number, b"x")
     assert len(kept.after("s", origin, 0)) == origin.kept == MAX_EVENTS
@@ -49,7 +42,7 @@ def test_a_session_keeps_so_many_events() -> None:
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, MAX_BYTES + 10)), max_size=60))
 def test_no_bound_is_ever_passed(events: list[tuple[str, int]]) -> None:
     """1 MiB a session, whatever the sizes; the newest that fits is always here."""
-    kept, numbers = Replay(Clock()), count(1)
+    kept, numbers = Replay(ManualClock()), count(1)
     origins = {name: Origin() for name in "abc"}
     for session, size in events:
         number = next(numbers)
@@ -64,7 +57,7 @@ def test_no_bound_is_ever_passed(events: list[tuple[str, int]]) -> None:
 def test_all_sessions_together_have_a_bound_and_the_quietest_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_ALL_BYTES", 100)
     assert MAX_ALL_BYTES > MAX_BYTES
-    kept, origins = Replay(Clock()), {name: Origin() for name in "abc"}
+    kept, origins = Replay(ManualClock()), {name: Origin() for name in "abc"}
     for name in ("a", "b", "a", "c"):
         kept.keep(name, origins[name], 1, bytes(30))
     assert [len(kept.after(name, origins[name], 0)) for name in "abc"] == [2, 0, 1]
@@ -72,7 +65,7 @@ def test_all_sessions_together_have_a_bound_and_the_quietest_pays(monkeypatch: p
 
 
 def test_events_grow_old_and_leave_nothing_behind() -> None:
-    clock = Clock()
+    clock = ManualClock()
     kept, origin = Replay(clock), Origin()
     kept.keep("s", origin, 1, b"x")
     clock.now += MAX_AGE_S / 2
@@ -87,7 +80,7 @@ def test_events_grow_old_and_leave_nothing_behind() -> None:
 
 
 def test_a_session_that_is_over_is_forgotten() -> None:
-    kept, origin = Replay(Clock()), Origin()
+    kept, origin = Replay(ManualClock()), Origin()
     kept.keep("s", origin, 1, b"x")
     kept.forget("s")
     kept.forget("never there")

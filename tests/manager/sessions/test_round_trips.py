@@ -20,7 +20,7 @@ from protocol.errors import Reason, Refusal
 from protocol.internal import request_state
 from protocol.sse import encode
 from support.clients.exchanges import call, legacy, session_of
-from support.http.scripted_body import PlayedAnswer
+from support.http.scripted_body import ScriptedBody
 
 QUESTION = {"method": names.ELICIT, "params": {"message": "?"}}
 HELD = f"{request_state.prefix('ws')}{request_state.HELD}.sealed"
@@ -50,7 +50,7 @@ class Play:
         given_up: the states of calls that were given up.
     """
 
-    answers: list[PlayedAnswer | Refusal]
+    answers: list[ScriptedBody | Refusal]
     patience_s: float = 60.0
     gives_up: bool = True
     heard: list[Any] = field(default_factory=list)
@@ -81,8 +81,8 @@ class Play:
             await asyncio.Event().wait()
 
 
-def plain(body: bytes) -> PlayedAnswer:
-    return PlayedAnswer([body], is_events=False)
+def plain(body: bytes) -> ScriptedBody:
+    return ScriptedBody([body], is_events=False)
 
 
 def reason_of(message: Any) -> Any:
@@ -90,7 +90,7 @@ def reason_of(message: Any) -> Any:
 
 
 async def test_an_answer_that_asks_nothing_passes_in_the_words_of_the_era() -> None:
-    play = Play([PlayedAnswer([encode(PROGRESS) + encode(DONE)])])
+    play = Play([ScriptedBody([encode(PROGRESS) + encode(DONE)])])
     progress, last = await play.run()
     assert progress == json.loads(PROGRESS)
     assert last == {"jsonrpc": "2.0", "id": 1, "result": {"content": []}}
@@ -142,8 +142,8 @@ async def answered(play: Play) -> list[Any]:
         return await running
 
 
-@pytest.mark.parametrize("second", [DIED, PlayedAnswer([DIED])], ids=["not sent", "broken off"])
-async def test_a_repetition_that_fails_is_told_with_its_own_words(second: PlayedAnswer | Refusal) -> None:
+@pytest.mark.parametrize("second", [DIED, ScriptedBody([DIED])], ids=["not sent", "broken off"])
+async def test_a_repetition_that_fails_is_told_with_its_own_words(second: ScriptedBody | Refusal) -> None:
     play = Play([plain(asking(HELD, a=QUESTION)), second])
     assert reason_of((await answered(play))[-1]) == "workspace_server_died"
     (more,) = play.repeated

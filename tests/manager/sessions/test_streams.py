@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from manager.routing.state.session_table import Session
 from manager.sessions.event_ids import EventId, parse
 from manager.sessions.replay import MAX_AGE_S, MAX_EVENTS
 from manager.sessions.streams import Streams
+from support.clock import ManualClock
 from support.http.event_sinks import Recorder
-
-
-@dataclass
-class Clock:
-    now: float = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def session_of(identity: str) -> Session:
@@ -26,7 +17,7 @@ def session_of(identity: str) -> Session:
 async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager() -> None:
     one, ids = session_of("s"), []
     for _ in range(2):
-        streams = Streams(Clock())
+        streams = Streams(ManualClock())
         for stream in (streams.server_stream(one).stream, streams.begin(one, b"1"), streams.begin(one, b"1")):
             sink = Recorder()
             stream.claim(sink)
@@ -37,7 +28,7 @@ async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager()
 
 
 async def test_a_stream_is_found_in_its_own_session_until_its_events_are_old() -> None:
-    clock = Clock()
+    clock = ManualClock()
     streams, mine, other = Streams(clock), session_of("s"), session_of("t")
     stream = streams.begin(mine, b"1")
     event = EventId(stream.name, 0)
@@ -56,7 +47,7 @@ async def test_a_stream_is_found_in_its_own_session_until_its_events_are_old() -
 
 async def test_an_answer_that_had_to_make_room_is_as_lost_as_an_old_one() -> None:
     """At once, not only when the table is swept; who has it already is still told that nothing follows."""
-    streams, session = Streams(Clock()), session_of("s")
+    streams, session = Streams(ManualClock()), session_of("s")
     stream, other = streams.begin(session, b"1"), streams.begin(session, b"2")
     await stream.send(b"{}", answers=True)
     stream.end()
@@ -69,7 +60,7 @@ async def test_an_answer_that_had_to_make_room_is_as_lost_as_an_old_one() -> Non
 
 
 async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
-    streams, session = Streams(Clock()), session_of("s")
+    streams, session = Streams(ManualClock()), session_of("s")
     standing = streams.server_stream(session)
     assert (len(streams), streams.open_server_stream(session)) == (0, None)
     sink = Recorder()
@@ -81,7 +72,7 @@ async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
 
 
 async def test_a_session_that_is_over_leaves_nothing() -> None:
-    streams, session = Streams(Clock()), session_of("s")
+    streams, session = Streams(ManualClock()), session_of("s")
     streams.server_stream(session).announce_lists()
     stream = streams.begin(session, b"1")
     await stream.send(b"{}")
@@ -92,7 +83,7 @@ async def test_a_session_that_is_over_leaves_nothing() -> None:
 
 async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
     """Ten thousand idle sessions."""
-    streams = Streams(Clock())
+    streams = Streams(ManualClock())
     for number in range(100):
         streams.server_stream(session_of(str(number)))
     streams.expire()
@@ -100,8 +91,8 @@ async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
 
 
 async def test_the_names_can_be_read_back() -> None:
-    streams, session = Streams(Clock()), session_of("s")
-    assert all(parse(f"{Streams(Clock()).begin(session, b'1').name}-1") for _ in range(200))
+    streams, session = Streams(ManualClock()), session_of("s")
+    assert all(parse(f"{Streams(ManualClock()).begin(session, b'1').name}-1") for _ in range(200))
     assert (
         streams.server_stream(session).followed(EventId(streams.server_stream(session).stream.name, 0)) == 0
     )

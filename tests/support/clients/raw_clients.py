@@ -144,7 +144,7 @@ class Client:
         return await self.call(names.HANDSHAKE, {"cwd": sent}, **options)
 
 
-class LegacyClient(Client):
+class SessionClient(Client):
     """A client of the session era; `session` is its `Mcp-Session-Id`, `capabilities` what it declares."""
 
     session: str | None = None
@@ -177,7 +177,7 @@ class LegacyClient(Client):
         return self.http.get(self.url, headers=sent | ({headers.LAST_EVENT_ID: after} if after else {}))
 
 
-class ModernClient(Client):
+class StatelessClient(Client):
     """A stateless client."""
 
     def body(self, method: str, params: dict[str, Any] | None, identity: Any) -> bytes:

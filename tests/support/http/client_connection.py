@@ -23,7 +23,7 @@ from manager.routing.state.session_table import Session
 from protocol import headers, names
 from support.clients import stateless_requests as modern
 from support.clients.raw_clients import BOTH, JSON, Answer
-from support.projects.registered_scene import Scene
+from support.projects.registered_setup import RegisteredSetup
 from support.servers.scripted_answers import PLAIN_RESULT
 
 WITHIN_S = 10.0
@@ -75,7 +75,7 @@ async def sent(known: Known, count: int) -> None:
             await asyncio.sleep(0.001)
 
 
-class OneConnection:
+class RawConnection:
     """A client of either era, at the pure door where it is modern, else with a session.
 
     Attributes:
@@ -87,7 +87,7 @@ class OneConnection:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    def __init__(self, play: Scene, path: str, *lines: str) -> None:
+    def __init__(self, play: RegisteredSetup, path: str, *lines: str) -> None:
         self.play = play
         self.path = path
         self.port = play.manager.port
@@ -179,7 +179,7 @@ class OneConnection:
         raise AssertionError("these calls are never known again")
 
 
-async def connected(play: Scene, era: str, tool: str, *lines: str) -> OneConnection:
+async def connected(play: RegisteredSetup, era: str, tool: str, *lines: str) -> RawConnection:
     """A client of an era. `tool` is the only one that a modern client's head names."""
     if era == "modern":
         body = modern.body_of(names.TOOLS_CALL, {"name": tool})
@@ -188,17 +188,17 @@ async def connected(play: Scene, era: str, tool: str, *lines: str) -> OneConnect
             for name, value in modern.headers_of(body, None).items()
             if name != "Content-Type"
         ]
-        client = OneConnection(play, play.pure_url.removeprefix(play.manager.base), *own, *lines)
+        client = RawConnection(play, play.pure_url.removeprefix(play.manager.base), *own, *lines)
     else:
         session = await play.legacy()
         own = [f"{headers.SESSION}: {session.session}", f"{headers.VERSION}: {session.revision}"]
-        client = OneConnection(play, names.MCP_PATH, *own, *lines)
+        client = RawConnection(play, names.MCP_PATH, *own, *lines)
     await client.open()
     return client
 
 
 @contextlib.asynccontextmanager
-async def warmed(play: Scene, era: str, tool: str, *lines: str) -> AsyncIterator[OneConnection]:
+async def warmed(play: RegisteredSetup, era: str, tool: str, *lines: str) -> AsyncIterator[RawConnection]:
     """A client of an era, whose calls of a tool are known already."""
     client = await connected(play, era, tool, *lines)
     try:

@@ -9,7 +9,7 @@ from manager.forwarding.answer import InterruptedAnswerError
 from protocol.errors import Refusal
 
 
-class PlayedAnswer:
+class ScriptedBody:
     """An answer whose pieces a test decides; a refusal among them breaks it off."""
 
     def __init__(

@@ -67,7 +67,7 @@ class ManagerProcess:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandResult:
     """What a verb of the command line ended with and printed."""
 
     code: int
@@ -141,7 +141,7 @@ class ManagerHome:
 
     async def lmtb(
         self, *arguments: str, cwd: Path | None = None, prefix: Sequence[str] = (), given: str = ""
-    ) -> Said:
+    ) -> CommandResult:
         """Run a verb of the command line as this user. `prefix` is a program that is to start it."""
         process = await asyncio.create_subprocess_exec(
             *prefix, sys.executable, "-I", "-m", "manager", *arguments,
@@ -149,7 +149,7 @@ class ManagerHome:
         )  # fmt: skip
         out, err = await asyncio.wait_for(process.communicate(given.encode()), STOP_S)
         assert process.returncode is not None
-        return Said(process.returncode, out.decode(), err.decode())
+        return CommandResult(process.returncode, out.decode(), err.decode())
 
     async def status(self) -> dict[str, Any]:
         """The running manager's whole status."""

@@ -16,7 +16,7 @@ import psutil
 from aiohttp import ClientSession
 
 from protocol import names
-from support.clients.raw_clients import Client, LegacyClient, ModernClient
+from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.processes.manager_home import ManagerHome
 from support.projects.script_tools import write_tool
 from support.servers.stdio_servers import program
@@ -114,16 +114,16 @@ def children(home: ManagerHome, server: int) -> set[int]:
     return found
 
 
-async def legacy(http: ClientSession, address: str, project: Path) -> LegacyClient:
+async def legacy(http: ClientSession, address: str, project: Path) -> SessionClient:
     """A client of the session era, bound to a project."""
-    client = await LegacyClient.connect(http, address)
+    client = await SessionClient.connect(http, address)
     assert not (await client.handshake(project)).result.get("isError")
     return client
 
 
-def modern(http: ClientSession, address: str, project: Path) -> ModernClient:
+def modern(http: ClientSession, address: str, project: Path) -> StatelessClient:
     """A stateless client that names its project with every request."""
-    client = ModernClient(http, address)
+    client = StatelessClient(http, address)
     client.extra = {"X-Workspace-Cwd": str(project)}
     return client
 

@@ -37,7 +37,7 @@ JOB = Job("slow", LONGEST, finish)
 
 
 @dataclass
-class World:
+class RunningTasks:
     """What outlives a run of the workspace server. `wall` and `now` are what its clocks say."""
 
     folder: Path

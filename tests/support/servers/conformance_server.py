@@ -42,7 +42,7 @@ PAUSE_S = 0.05
 """Between the notifications of a tool; long enough for the suite to see them one by one."""
 
 
-class Everything:
+class ConformanceServer:
     """The handlers of one server, and what clients changed."""
 
     def __init__(self) -> None:
@@ -127,21 +127,21 @@ async def _log(ctx: Any, text: str) -> None:
     await ctx.session.send_log_message("info", text, "conformance", related_request_id=ctx.request_id)
 
 
-async def _logging(_: Everything, ctx: Any) -> str:
+async def _logging(_: ConformanceServer, ctx: Any) -> str:
     for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
         await _log(ctx, text)
         await asyncio.sleep(PAUSE_S)
     return "Logged three messages."
 
 
-async def _progress(_: Everything, ctx: Any) -> str:
+async def _progress(_: ConformanceServer, ctx: Any) -> str:
     for done in (0, 50, 100):
         await ctx.session.report_progress(done, 100, f"Completed step {done} of 100")
         await asyncio.sleep(PAUSE_S)
     return "Reported progress."
 
 
-async def _reconnection(_: Everything, ctx: Any) -> str:
+async def _reconnection(_: ConformanceServer, ctx: Any) -> str:
     await _log(ctx, "Before disconnect")
     if ctx.close_sse_stream is not None:
         await ctx.close_sse_stream()
@@ -150,18 +150,18 @@ async def _reconnection(_: Everything, ctx: Any) -> str:
     return "Answered after the stream was closed."
 
 
-async def _one_message(_: Everything, ctx: Any) -> str:
+async def _one_message(_: ConformanceServer, ctx: Any) -> str:
     await _log(ctx, "A message")
     return "Logged a message, to those who want it."
 
 
-BEHAVIOURS: dict[str, Callable[[Everything, Any], Awaitable[str]]] = {
+BEHAVIOURS: dict[str, Callable[[ConformanceServer, Any], Awaitable[str]]] = {
     "test_tool_with_logging": _logging,
     "test_tool_with_progress": _progress,
     "test_logging_tool": _one_message,
     "test_reconnection": _reconnection,
-    "test_trigger_tool_change": Everything.change_tools,
-    "test_trigger_prompt_change": Everything.change_prompts,
+    "test_trigger_tool_change": ConformanceServer.change_tools,
+    "test_trigger_prompt_change": ConformanceServer.change_prompts,
 }
 
 
@@ -177,7 +177,7 @@ def build() -> Any:
     from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
     from mcp.server.subscriptions import ListenHandler
 
-    here = Everything()
+    here = ConformanceServer()
     handlers: Any = {
         "on_list_tools": here.list_tools,
         "on_call_tool": here.call_tool,
@@ -194,7 +194,7 @@ def build() -> Any:
     }
     served = {key: enveloped(handler) for key, handler in handlers.items()}
     server: Any = Server(
-        "conformance", version="1.0.0", instructions="Everything the suite asks for.", **served
+        "conformance", version="1.0.0", instructions="ConformanceServer the suite asks for.", **served
     )
     server.middleware.append(
         RequestStateBoundary(RequestStateSecurity.ephemeral(), default_audience="conformance")

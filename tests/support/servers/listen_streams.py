@@ -12,10 +12,10 @@ from aiohttp import web
 
 from protocol import names
 from support.processes.timeouts import within
-from support.servers.scripted_workspace_server import Received, ScriptedUpstream, event
+from support.servers.scripted_workspace_server import Received, ScriptedWorkspaceServer, event
 
 
-class Listened:
+class ListenStreams:
     """Plays `subscriptions/listen` of an upstream.
 
     Attributes:
@@ -25,7 +25,7 @@ class Listened:
         attentive: set while requests are acknowledged.
     """
 
-    def __init__(self, upstream: ScriptedUpstream) -> None:
+    def __init__(self, upstream: ScriptedWorkspaceServer) -> None:
         self.filters: list[dict[str, Any]] = []
         self.open: list[tuple[dict[str, Any], web.StreamResponse]] = []
         self.refused: set[str] = set()

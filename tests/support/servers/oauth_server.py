@@ -1,6 +1,6 @@
 """An authorization server and a remote server that believes it: aiohttp in the test's own process.
 
-The MCP server is a `FakeRemote` at `/mcp`; whoever comes without a valid token gets 401 and the metadata's address.
+The MCP server is a `ScriptedRemoteServer` at `/mcp`; whoever comes without a valid token gets 401 and the metadata's address.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from urllib.parse import urlencode
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from support.servers.remote_server import FakeRemote
+from support.servers.remote_server import ScriptedRemoteServer
 
 
 @dataclass
-class FakeOAuth:
+class OAuthServer:
     """Both servers. `valid` are the access tokens, `refresh` the refresh tokens in force."""
 
     url: str = ""
     origin: str = ""
-    remote: FakeRemote = field(default_factory=FakeRemote)
+    remote: ScriptedRemoteServer = field(default_factory=ScriptedRemoteServer)
     valid: set[str] = field(default_factory=set)
     refresh: set[str] = field(default_factory=set)
     clients: dict[str, str] = field(default_factory=lambda: {"robot": "hunter2"})
@@ -127,9 +127,9 @@ class Keeper:
 
 
 @contextlib.asynccontextmanager
-async def fake_oauth() -> AsyncIterator[FakeOAuth]:
+async def fake_oauth() -> AsyncIterator[OAuthServer]:
     """Both servers on one port of this machine."""
-    fake = FakeOAuth()
+    fake = OAuthServer()
     app = web.Application()
     app.router.add_route("*", "/mcp", fake.mcp)
     app.router.add_get("/.well-known/oauth-protected-resource/mcp", fake.resource)

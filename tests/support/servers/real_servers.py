@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from support.projects.running_gateway import Project, codes, eventually, running_gateway
 
-from support.clients.raw_clients import Client, ModernClient
-from support.projects.workshop import Project, codes, eventually, workshop
+from support.clients.raw_clients import Client, StatelessClient
 from support.servers.third_party import Direct, direct
 
 INSTALL_S = 180.0
@@ -74,8 +74,8 @@ async def gathered(
 
     `prepare` gets the project's folder before any server starts.
     """
-    async with workshop(folder) as shop:
-        project = shop.project("proj")
+    async with running_gateway(folder) as gateway:
+        project = gateway.project("proj")
         if prepare is not None:
             prepare(project.root)
         project.servers(**servers)
@@ -86,7 +86,7 @@ async def gathered(
     assert left == []
 
 
-async def all_listed(client: ModernClient) -> None:
+async def all_listed(client: StatelessClient) -> None:
     """Wait until every source has answered; a slow one is not waited for by a list."""
 
     async def settled() -> bool:

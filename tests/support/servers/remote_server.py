@@ -51,7 +51,7 @@ Play = Callable[[Received], Awaitable[web.StreamResponse]]
 
 
 @dataclass
-class FakeRemote:
+class ScriptedRemoteServer:
     """The server: what it will answer, and what it got."""
 
     url: str = ""
@@ -149,9 +149,9 @@ async def drop(got: Received) -> web.StreamResponse:
 @contextlib.asynccontextmanager
 async def fake_remote(
     path: str = "/mcp", port: int = 0, tls: ssl.SSLContext | None = None
-) -> AsyncIterator[FakeRemote]:
+) -> AsyncIterator[ScriptedRemoteServer]:
     """A running server on a port of this machine, by default one of the system's."""
-    remote = FakeRemote()
+    remote = ScriptedRemoteServer()
     app = web.Application(client_max_size=64 << 20)
     app.router.add_route("*", "/{path:.*}", remote.handle)
     server = TestServer(app, host="127.0.0.1", port=port or None)

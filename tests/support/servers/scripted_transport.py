@@ -20,7 +20,7 @@ GREETING: Message = {
 }
 
 
-class Wire:
+class ScriptedTransport:
     """A transport. `serve(wire, message)` hears everything that is sent except what a handshake needs.
 
     Attributes:
@@ -32,7 +32,9 @@ class Wire:
     """
 
     def __init__(
-        self, serve: Callable[[Wire, Message], None] | None = None, greeting: Message | None = None
+        self,
+        serve: Callable[[ScriptedTransport, Message], None] | None = None,
+        greeting: Message | None = None,
     ) -> None:
         self.sent: list[Message] = []
         self.told: list[tuple[Era, str]] = []

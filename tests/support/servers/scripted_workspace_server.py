@@ -181,7 +181,7 @@ def _json(received: Received, member: bytes, value: Any, status: int = 200) -> w
 COMPLETE = {"resultType": "complete", "content": [{"type": "text", "text": "ok"}]}
 
 
-class ScriptedUpstream:
+class ScriptedWorkspaceServer:
     """One such server. `plays` maps a tool's or resource's name, else a method, to its answer.
 
     Attributes:
@@ -224,7 +224,7 @@ class ScriptedUpstream:
         return self.called(name)[0]
 
     @contextlib.asynccontextmanager
-    async def serving(self, *, registered: bool = True) -> AsyncIterator[ScriptedUpstream]:
+    async def serving(self, *, registered: bool = True) -> AsyncIterator[ScriptedWorkspaceServer]:
         """Listen, and by default register and keep renewing, for as long as the block lasts."""
         app = web.Application(client_max_size=64 * 1024 * 1024)
         app.router.add_get(names.HEALTH_PATH, self._health)

@@ -47,7 +47,7 @@ def greeting(**capabilities: Any) -> Greeting:
     return Greeting(Era.MODERN, "2026-07-28", capabilities)
 
 
-class PlayedSource(Source):
+class ScriptedSource(Source):
     """Offers `tools`; answers calls from `play`, a coroutine function per tool name.
 
     `gate` cleared makes lists hang until it is set; `fault` makes them raise. `offered` is what it has beside

@@ -12,7 +12,7 @@ import pytest
 from protocol import names
 from protocol.errors import Reason, Refusal
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog import listing
 from workspace_server.config.model import Configuration, Deltas
 from workspace_server.source import CallContext, CallOutcome, RpcError, Tool, ToolError, ToolResult
@@ -55,8 +55,8 @@ PLAYS = {
 }  # fmt: skip
 
 
-def played(*more: Tool) -> PlayedSource:
-    source = PlayedSource([*(tool(name) for name in PLAYS), tool("picky", QUERY), *more])
+def played(*more: Tool) -> ScriptedSource:
+    source = ScriptedSource([*(tool(name) for name in PLAYS), tool("picky", QUERY), *more])
     source.play = dict(PLAYS)
     return source
 
@@ -141,7 +141,9 @@ async def test_tools_called_from_tools_use_the_callers_view_and_are_not_too_deep
 
 
 async def test_search_finds_what_can_be_called_and_is_rebuilt_when_that_changes() -> None:
-    source = PlayedSource([tool("send_email", visibility="ondemand", keywords=("smtp",)), tool("calculator")])
+    source = ScriptedSource(
+        [tool("send_email", visibility="ondemand", keywords=("smtp",)), tool("calculator")]
+    )
     source.keywords = ("github",)
     async with serving([source]) as served:
 
@@ -161,7 +163,9 @@ async def test_call_that_takes_too_long_is_cancelled_and_refused() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    source = PlayedSource([Tool("slow", {"name": "slow", "inputSchema": {"type": "object"}}, timeout_s=0.05)])
+    source = ScriptedSource(
+        [Tool("slow", {"name": "slow", "inputSchema": {"type": "object"}}, timeout_s=0.05)]
+    )
     source.play["slow"] = hangs
     async with serving([source]) as served:
         refused = await served.caller.call("slow")
@@ -223,7 +227,7 @@ async def test_tool_of_a_source_that_is_still_starting_is_not_called_unknown(
 ) -> None:
     """It may be there in a moment."""
     monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.01)
-    slow = PlayedSource([tool("x")], identity="stdio:slow", namespace="slow")
+    slow = ScriptedSource([tool("x")], identity="stdio:slow", namespace="slow")
     slow.state = "starting"
     slow.gate.clear()
     async with serving([played(), slow]) as served:

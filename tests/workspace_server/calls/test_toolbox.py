@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from protocol import jsonrpc, names
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.toolbox import InternalToolbox
 from workspace_server.catalog.registry import Registry
@@ -20,7 +20,7 @@ from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResu
 
 
 @asynccontextmanager
-async def toolbox(source: PlayedSource) -> AsyncIterator[InternalToolbox]:
+async def toolbox(source: ScriptedSource) -> AsyncIterator[InternalToolbox]:
     toolset = Toolset(Registry([source]))
     calls = Calls(toolset)
     try:
@@ -32,14 +32,14 @@ async def toolbox(source: PlayedSource) -> AsyncIterator[InternalToolbox]:
 
 async def test_all_that_can_be_called_is_listed() -> None:
     """What clients have to search for, too."""
-    async with toolbox(PlayedSource([tool("a"), tool("b", visibility="ondemand")])) as own:
+    async with toolbox(ScriptedSource([tool("a"), tool("b", visibility="ondemand")])) as own:
         assert [one["name"] for one in await own.listed()] == ["a", "b"]
 
 
 @pytest.mark.parametrize("task", ["forbidden", "optional", "required"])
 async def test_a_call_waits_for_its_result_as_long_as_it_takes(task: Any) -> None:
     """SEP-2663: tasks are for clients."""
-    async with toolbox(PlayedSource([replace(tool("a"), task=task)])) as own:
+    async with toolbox(ScriptedSource([replace(tool("a"), task=task)])) as own:
         answer = await own.call("a", {})
         assert answer["result"]["structuredContent"] == {"ran": "a"}
 
@@ -52,7 +52,7 @@ async def test_a_call_waits_for_its_result_as_long_as_it_takes(task: Any) -> Non
     ],
 )  # fmt: skip
 async def test_what_a_tool_gives_comes_back_decoded(outcome: CallOutcome, expected: Any) -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
 
     async def play(arguments: Any, context: CallContext) -> CallOutcome:
         return outcome
@@ -64,7 +64,7 @@ async def test_what_a_tool_gives_comes_back_decoded(outcome: CallOutcome, expect
 
 async def test_there_is_nobody_who_could_be_asked() -> None:
     """The call ends, and says what it would need."""
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     form = jsonrpc.raw({"message": "?", "requestedSchema": {"type": "object", "properties": {}}})
 
     async def play(arguments: Any, context: CallContext) -> CallOutcome:

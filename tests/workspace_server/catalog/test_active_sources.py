@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust_items import all_items
@@ -30,15 +30,15 @@ class PlayedMaking(Making):
 
     def script(self, identity: str, scripts: Scripts, trust: Any) -> Source:
         self.made.append(identity)
-        return PlayedSource(identity=identity)
+        return ScriptedSource(identity=identity)
 
     def code(self) -> Source:
         self.made.append("code")
-        return PlayedSource([tool("execute_code")], identity="execute_code")
+        return ScriptedSource([tool("execute_code")], identity="execute_code")
 
     def server(self, entry: StdioServer | RemoteServer) -> Source:
         self.made.append(entry.namespace)
-        return PlayedSource([tool("x")], identity=entry.namespace, namespace=entry.namespace)
+        return ScriptedSource([tool("x")], identity=entry.namespace, namespace=entry.namespace)
 
 
 class Scene:
@@ -54,7 +54,7 @@ class Scene:
         )
         self.registry = Registry()
         self.making = PlayedMaking()
-        self.builtin = PlayedSource([tool("b")], identity="builtin")
+        self.builtin = ScriptedSource([tool("b")], identity="builtin")
         self.builtin.kind = "builtin"
         self.sources = ActiveSources(self.registry, self.around, [self.builtin], self.making)
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from support.servers.tool_source import PlayedSource, extras
+from support.servers.tool_source import ScriptedSource, extras
 from workspace_server.catalog import uri_template
 from workspace_server.catalog.offerings import MAX_NAMED, merge
 from workspace_server.source import Entry, Extras
 
 
-def source(namespace: str, **offered: Any) -> PlayedSource:
-    made = PlayedSource(identity=f"stdio:{namespace}", namespace=namespace)
+def source(namespace: str, **offered: Any) -> ScriptedSource:
+    made = ScriptedSource(identity=f"stdio:{namespace}", namespace=namespace)
     made.offered = extras(**offered)
     return made
 
@@ -81,7 +81,7 @@ def test_nobody_takes_our_own_uris(uri: str) -> None:
 
 def test_prompts_of_one_name_have_different_ones_here() -> None:
     """The same rules as for tools."""
-    first, second = PlayedSource(identity="stdio:a"), PlayedSource(identity="stdio:b")
+    first, second = ScriptedSource(identity="stdio:a"), ScriptedSource(identity="stdio:b")
     for one in (first, second):
         one.offered = extras(["tool_search"])
     found = merge([second, first])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from protocol import names
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import look
@@ -17,9 +17,9 @@ from workspace_server.config.model import Approval, Configuration, Deltas, Origi
 from workspace_server.source import Tool
 
 
-def server(*tools: Tool, namespace: str | None = None, **members: Any) -> PlayedSource:
+def server(*tools: Tool, namespace: str | None = None, **members: Any) -> ScriptedSource:
     """A server of somebody else, whose tools keep their names."""
-    played = PlayedSource(
+    played = ScriptedSource(
         tools or (tool("echo"), tool("files.read")), identity="stdio:theirs", namespace=namespace
     )
     played.kind = "stdio"
@@ -28,20 +28,20 @@ def server(*tools: Tool, namespace: str | None = None, **members: Any) -> Played
     return played
 
 
-async def is_sole(one: PlayedSource, *others: PlayedSource, **configured: Any) -> bool:
+async def is_sole(one: ScriptedSource, *others: ScriptedSource, **configured: Any) -> bool:
     view = look(await Registry([one, *others]).snapshot(), Configuration(**configured))
     found = pass_through_server(view)
     assert found in (None, one)
     return found is one
 
 
-def others(**members: Any) -> PlayedSource:
+def others(**members: Any) -> ScriptedSource:
     """A second server, without tools."""
     return server(namespace="other", id="stdio:other", tools=(), **members)
 
 
 async def test_a_server_beside_nothing_is_sole_whatever_state_it_is_in() -> None:
-    scripts = PlayedSource()
+    scripts = ScriptedSource()
     assert await is_sole(server(), scripts, others(state="disabled"))
     assert await is_sole(server(state="backoff", tools=()), scripts)
 
@@ -65,7 +65,7 @@ async def test_a_server_beside_nothing_is_sole_whatever_state_it_is_in() -> None
         f"{one.namespace} {one.state} {one.include} {one.exclude} {one.default} {one.tools[0].name}"
     ),
 )
-async def test_a_server_whose_entry_or_tools_are_not_as_it_came_is_not(one: PlayedSource) -> None:
+async def test_a_server_whose_entry_or_tools_are_not_as_it_came_is_not(one: ScriptedSource) -> None:
     assert not await is_sole(one)
 
 
@@ -79,19 +79,19 @@ async def test_a_server_whose_calls_may_become_tasks_of_ours_is_not() -> None:
 @pytest.mark.parametrize(
     "other",
     [
-        PlayedSource((tool("mine"),)),
+        ScriptedSource((tool("mine"),)),
         others(),
         others(state="pending_trust"),
         others(state="failed"),
     ],
     ids=["script", "ready", "pending", "failed"],
 )
-async def test_a_server_beside_others_is_not(other: PlayedSource) -> None:
+async def test_a_server_beside_others_is_not(other: ScriptedSource) -> None:
     assert not await is_sole(server(), other)
 
 
 async def test_nor_is_one_beside_a_script_that_waits_for_trust() -> None:
-    scripts = PlayedSource()
+    scripts = ScriptedSource()
     scripts.waiting = {"mine": "/srv/proj"}
     assert not await is_sole(server(), scripts)
 
@@ -130,7 +130,7 @@ async def test_a_server_not_heard_yet_may_have_any_tool_that_the_policy_names(
 async def test_any_name_waits_for_a_server_without_namespace_that_is_not_trusted() -> None:
     """What is nearly the name of a tool is mistyped."""
     waiting = server(state="pending_trust", trust_path="/srv/proj")
-    view = look(await Registry([waiting, PlayedSource([tool("calculator"), tool("off")])]).snapshot(),
+    view = look(await Registry([waiting, ScriptedSource([tool("calculator"), tool("off")])]).snapshot(),
                 Configuration(deltas=Deltas(disabled=("off",))))  # fmt: skip
     paths = {
         name: view.waits_for(name) for name in ("echo", "calculatr", "off", "openllm_x", names.HANDSHAKE)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog import listing
 from workspace_server.catalog.registry import Registry, Snapshot
 from workspace_server.source import Tool
@@ -22,22 +22,22 @@ def codes_of(snapshot: Snapshot) -> list[tuple[str, str]]:
     return [(issue.level, issue.code) for issue in snapshot.issues]
 
 
-def builtin(*names: str) -> PlayedSource:
-    source = PlayedSource([tool(name) for name in names], identity="builtin")
+def builtin(*names: str) -> ScriptedSource:
+    source = ScriptedSource([tool(name) for name in names], identity="builtin")
     source.kind = "builtin"
     return source
 
 
 async def test_order_is_by_lower_cased_name_whatever_the_order_of_the_sources() -> None:
-    first = PlayedSource([tool("b"), tool("Zed"), tool("a")])
-    second = PlayedSource([tool("alpha")], identity="up", namespace="Mid")
+    first = ScriptedSource([tool("b"), tool("Zed"), tool("a")])
+    second = ScriptedSource([tool("alpha")], identity="up", namespace="Mid")
     expected = ["a", "b", "Mid__alpha", "Zed"]
     assert names_of(await Registry([first, second]).snapshot()) == expected
     assert names_of(await Registry([second, first]).snapshot()) == expected
 
 
 async def test_clash_of_bare_names_keeps_the_nearer_source_and_renames_the_other() -> None:
-    sources = [builtin("calculator"), PlayedSource([tool("calculator")])]
+    sources = [builtin("calculator"), ScriptedSource([tool("calculator")])]
     snapshot = await Registry(sources).snapshot()
     assert names_of(snapshot) == ["builtin__calculator", "calculator"]
     kept = snapshot.get("calculator")
@@ -53,7 +53,7 @@ async def test_clash_of_bare_names_keeps_the_nearer_source_and_renames_the_other
 
 
 async def test_tools_of_a_source_that_is_not_trusted_take_no_name_away() -> None:
-    pending = PlayedSource([tool("calculator")])
+    pending = ScriptedSource([tool("calculator")])
     pending.state = "pending_trust"
     snapshot = await Registry([builtin("calculator"), pending]).snapshot()
     assert names_of(snapshot) == ["calculator"]
@@ -61,7 +61,7 @@ async def test_tools_of_a_source_that_is_not_trusted_take_no_name_away() -> None
 
 
 async def test_names_that_differ_only_in_case_are_both_offered_and_reported() -> None:
-    snapshot = await Registry([PlayedSource([tool("Deploy"), tool("deploy")])]).snapshot()
+    snapshot = await Registry([ScriptedSource([tool("Deploy"), tool("deploy")])]).snapshot()
     assert names_of(snapshot) == ["Deploy", "deploy"]
     assert codes_of(snapshot) == [("warning", "TOOL_NAME_SIMILAR")]
 
@@ -71,17 +71,17 @@ async def test_names_that_differ_only_in_case_are_both_offered_and_reported() ->
     ["lm_findFiles", "lmToolsBridge.callTool", "tool_search", "execute_tool", "execute_code", "openllm_x"],
 )
 async def test_reserved_bare_name_is_dropped_but_harmless_behind_a_namespace(name: str) -> None:
-    bare = await Registry([PlayedSource([tool(name)])]).snapshot()
+    bare = await Registry([ScriptedSource([tool(name)])]).snapshot()
     assert names_of(bare) == []
     assert codes_of(bare) == [("warning", "TOOL_NAME_RESERVED")]
-    behind = await Registry([PlayedSource([tool(name)], identity="up", namespace="up")]).snapshot()
+    behind = await Registry([ScriptedSource([tool(name)], identity="up", namespace="up")]).snapshot()
     assert len(behind.tools) == 1
     assert behind.issues == ()
 
 
 @pytest.mark.parametrize("namespace", ["builtin", "script", "script_user", "script_system"])
 async def test_source_with_a_reserved_namespace_is_left_out_with_an_error(namespace: str) -> None:
-    source = PlayedSource([tool("x")], identity="up", namespace=namespace)
+    source = ScriptedSource([tool("x")], identity="up", namespace=namespace)
     snapshot = await Registry([source, builtin("a")]).snapshot()
     assert names_of(snapshot) == ["a"]
     assert codes_of(snapshot) == [("error", "CONFIG_NAMESPACE_RESERVED")]
@@ -89,7 +89,7 @@ async def test_source_with_a_reserved_namespace_is_left_out_with_an_error(namesp
 
 async def test_foreign_names_are_shaped_and_called_by_their_own_name() -> None:
     long = "n" * 90
-    source = PlayedSource(
+    source = ScriptedSource(
         [tool("repos.list"), tool("a b"), tool("a.b"), tool(long)], identity="up", namespace="gh"
     )
     snapshot = await Registry([source]).snapshot()
@@ -103,8 +103,8 @@ async def test_foreign_names_are_shaped_and_called_by_their_own_name() -> None:
 
 
 async def test_no_tool_is_lost_when_two_sources_end_up_with_one_name() -> None:
-    twins = [PlayedSource([tool("x")], identity=identity, namespace="same") for identity in ("one", "two")]
-    bare = PlayedSource([tool("same__x")])
+    twins = [ScriptedSource([tool("x")], identity=identity, namespace="same") for identity in ("one", "two")]
+    bare = ScriptedSource([tool("same__x")])
     snapshot = await Registry([*twins, bare]).snapshot()
     assert len(snapshot.by_name) == 3
     assert {issue.code for issue in snapshot.issues} == {"TOOL_NAME_CLASH"}
@@ -120,7 +120,7 @@ async def test_no_tool_is_lost_when_two_sources_end_up_with_one_name() -> None:
     ],
 )
 async def test_tool_whose_schema_cannot_be_used_is_dropped_alone(schema: dict[str, Any], words: str) -> None:
-    snapshot = await Registry([PlayedSource([tool("bad", schema), tool("good")])]).snapshot()
+    snapshot = await Registry([ScriptedSource([tool("bad", schema), tool("good")])]).snapshot()
     assert names_of(snapshot) == ["good"]
     (issue,) = snapshot.issues
     assert (issue.level, issue.code, issue.tool_name) == ("error", "TOOL_SCHEMA_INVALID", "bad")
@@ -128,7 +128,7 @@ async def test_tool_whose_schema_cannot_be_used_is_dropped_alone(schema: dict[st
 
 
 async def test_second_tool_of_one_name_in_one_source_is_reported() -> None:
-    source = PlayedSource([tool("x", title="first"), tool("x", title="second")])
+    source = ScriptedSource([tool("x", title="first"), tool("x", title="second")])
     snapshot = await Registry([source]).snapshot()
     assert [offered.definition["title"] for offered in snapshot.tools] == ["first"]
     assert [(issue.code, issue.message) for issue in snapshot.issues] == [
@@ -137,7 +137,7 @@ async def test_second_tool_of_one_name_in_one_source_is_reported() -> None:
 
 
 async def test_failing_refresh_keeps_the_old_list_and_says_so() -> None:
-    source = PlayedSource([tool("x")])
+    source = ScriptedSource([tool("x")])
     registry = Registry([source])
     await registry.snapshot()
     source.fault = OSError("pipe broke")
@@ -152,7 +152,7 @@ async def test_failing_refresh_keeps_the_old_list_and_says_so() -> None:
 
 
 async def test_source_that_reports_failure_and_no_list_keeps_its_last_one() -> None:
-    source = PlayedSource([tool("x")])
+    source = ScriptedSource([tool("x")])
     registry = Registry([source])
     await registry.snapshot()
     source.state, source.error, source.tools = "failed", "exit status 1", ()
@@ -162,7 +162,7 @@ async def test_source_that_reports_failure_and_no_list_keeps_its_last_one() -> N
 
 
 async def test_requests_at_the_same_time_do_not_make_a_fresh_list_stale() -> None:
-    registry = Registry([PlayedSource([tool("x")])])
+    registry = Registry([ScriptedSource([tool("x")])])
     for _ in range(2):
         one, other = await asyncio.gather(registry.snapshot(), registry.snapshot())
         assert one is other
@@ -170,7 +170,7 @@ async def test_requests_at_the_same_time_do_not_make_a_fresh_list_stale() -> Non
 
 
 async def test_source_that_never_had_a_list_fails_as_an_error_beside_complete_others() -> None:
-    broken = PlayedSource(identity="up", namespace="up")
+    broken = ScriptedSource(identity="up", namespace="up")
     broken.fault = ValueError("garbage")
     snapshot = await Registry([broken, builtin("a")]).snapshot()
     assert names_of(snapshot) == ["a"]
@@ -187,7 +187,7 @@ async def test_hung_source_delays_the_list_once_and_says_when_it_arrives(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(listing, "FIRST_WAIT_S", 0.05)
-    hung = PlayedSource([tool("late")], identity="up", namespace="up")
+    hung = ScriptedSource([tool("late")], identity="up", namespace="up")
     hung.gate.clear()
     registry = Registry([hung, builtin("a")])
     changed = asyncio.Event()
@@ -216,7 +216,7 @@ async def test_nobody_is_answered_with_a_list_that_began_before_they_asked() -> 
     await first
 
 
-class SlowSource(PlayedSource):
+class SlowSource(ScriptedSource):
     """Reads its tools first and answers later, as a walk through folders does."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
@@ -231,10 +231,10 @@ class SlowSource(PlayedSource):
 
 
 async def test_sources_are_replaced_while_it_runs_and_those_left_out_are_closed() -> None:
-    kept, gone = PlayedSource([tool("a")]), PlayedSource([tool("b")], identity="up", namespace="up")
+    kept, gone = ScriptedSource([tool("a")]), ScriptedSource([tool("b")], identity="up", namespace="up")
     registry = Registry([kept, gone])
     assert names_of(await registry.snapshot()) == ["a", "up__b"]
-    new = PlayedSource([tool("c")], identity="new", namespace="new")
+    new = ScriptedSource([tool("c")], identity="new", namespace="new")
     registry.replace([kept, new])
     assert names_of(await registry.snapshot()) == ["a", "new__c"]
     await registry.close()
@@ -244,7 +244,7 @@ async def test_sources_are_replaced_while_it_runs_and_those_left_out_are_closed(
 
 async def test_filters_leave_tools_out_and_exclude_beats_include() -> None:
     tools = [tool("get_a"), tool("get_b"), tool("delete_a")]
-    source = PlayedSource(tools, identity="up", namespace="up")
+    source = ScriptedSource(tools, identity="up", namespace="up")
     source.include, source.exclude = ("get_*", "delete_*"), ("*_b", "delete_*")
     snapshot = await Registry([source]).snapshot()
     assert names_of(snapshot) == ["up__get_a"]
@@ -257,7 +257,7 @@ async def test_request_under_way_survives_that_its_source_is_taken_away() -> Non
     registry = Registry([source])
     asking = [asyncio.create_task(registry.snapshot()) for _ in range(2)]
     await source.reading.wait()
-    registry.replace([PlayedSource([tool("new")])])
+    registry.replace([ScriptedSource([tool("new")])])
     snapshots = await asyncio.wait_for(asyncio.gather(*asking), 5)
     assert len(snapshots) == 2
     assert names_of(await registry.snapshot()) == ["new"]
@@ -269,13 +269,13 @@ async def test_request_under_way_survives_that_its_source_is_taken_away() -> Non
     [("__", "os-assistant__run"), ("_", "os_assistant_run"), ("-", "os-assistant-run")],
 )
 async def test_separator_is_the_sources_own(separator: str, name: str) -> None:
-    source = PlayedSource([tool("run")], identity="up", namespace="os-assistant")
+    source = ScriptedSource([tool("run")], identity="up", namespace="os-assistant")
     source.separator = separator
     assert names_of(await Registry([source]).snapshot()) == [name]
 
 
 async def test_refresh_asks_the_named_source_or_all() -> None:
-    first, second = PlayedSource(), PlayedSource(identity="up", namespace="up")
+    first, second = ScriptedSource(), ScriptedSource(identity="up", namespace="up")
     registry = Registry([first, second])
     assert await registry.refresh("up")
     assert (first.refreshed, second.refreshed) == (0, 1)
@@ -285,15 +285,15 @@ async def test_refresh_asks_the_named_source_or_all() -> None:
 
 
 async def test_unchanged_sources_give_the_same_snapshot_object() -> None:
-    registry = Registry([PlayedSource([tool("a")])])
+    registry = Registry([ScriptedSource([tool("a")])])
     assert await registry.snapshot() is await registry.snapshot()
 
 
 async def test_close_closes_every_source_even_when_one_fails() -> None:
-    class Stubborn(PlayedSource):
+    class Stubborn(ScriptedSource):
         async def close(self) -> None:
             raise OSError("will not close")
 
-    other = PlayedSource(identity="up", namespace="up")
+    other = ScriptedSource(identity="up", namespace="up")
     await Registry([Stubborn(), other]).close()
     assert other.closed

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from protocol.issues import Issue
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog import toolset as toolset_module
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
@@ -23,7 +23,7 @@ async def test_changes_in_quick_succession_are_announced_once_and_undone_ones_ne
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.05)
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     toolset = Toolset(Registry([source]), look_s=60)
     announced: list[list[str]] = []
     toolset.listen(lambda _: announced.append(names_in(toolset)))
@@ -47,7 +47,7 @@ async def test_it_looks_by_itself_while_somebody_listens_and_only_then(
 ) -> None:
     """`list_changed` within 2 s, without any request."""
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     toolset = Toolset(Registry([source]), look_s=0.02)
     await toolset.current()
     heard = asyncio.Event()
@@ -66,7 +66,7 @@ async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_els
     change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
-    source = PlayedSource([tool("a"), tool("b")])
+    source = ScriptedSource([tool("a"), tool("b")])
     configuration = [Configuration()]
 
     async def configure() -> Configuration:
@@ -93,7 +93,7 @@ async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_els
 
 
 async def test_sources_count_what_they_have_and_what_can_be_called() -> None:
-    source = PlayedSource([tool("a"), tool("b")])
+    source = ScriptedSource([tool("a"), tool("b")])
 
     async def configure() -> Configuration:
         return Configuration(deltas=Deltas(disabled=("b",)))
@@ -110,7 +110,7 @@ async def test_thousand_mixed_requests_while_everything_changes_see_whole_tools(
 ) -> None:
     """Each answer shows a tool wholly old or wholly new."""
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.001)
-    source = PlayedSource([tool("a", title="0", description="0")])
+    source = ScriptedSource([tool("a", title="0", description="0")])
     toolset = Toolset(Registry([source]))
 
     async def ask() -> None:

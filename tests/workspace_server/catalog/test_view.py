@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from multidict import CIMultiDict
 
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Mode, View, look, mode_of
 from workspace_server.config.model import Configuration, Deltas
@@ -17,7 +17,7 @@ META = ["execute_tool", "tool_search"]
 
 
 async def view_of(*tools: Tool, configuration: Configuration | None = None, **source: Any) -> View:
-    played = PlayedSource(tools, **source)
+    played = ScriptedSource(tools, **source)
     return look(await Registry([played]).snapshot(), configuration or Configuration())
 
 
@@ -74,10 +74,10 @@ async def test_keywords_are_in_no_list() -> None:
 async def test_every_tool_that_cannot_be_called_has_its_reason() -> None:
     deltas = Deltas(disabled=("up__off",), unexposed=("up__un",))
     tools = [tool(name) for name in ("off", "un", "out", "fine", "copilot_applyPatch")]
-    source = PlayedSource(tools, identity="up", namespace="up")
+    source = ScriptedSource(tools, identity="up", namespace="up")
     source.exclude = ("out",)
     source.waiting = {"deploy": "/ws"}
-    script = PlayedSource([tool("copilot_applyPatch"), tool("openllm_x")])
+    script = ScriptedSource([tool("copilot_applyPatch"), tool("openllm_x")])
     script.id = "other"
     registry = Registry([source, script])
     registry.internal_prefix = "nothing_"
@@ -92,7 +92,7 @@ async def test_every_tool_that_cannot_be_called_has_its_reason() -> None:
 
 async def test_near_matches_are_at_most_five_blind_to_case_and_never_about_internal_names() -> None:
     names = ("calculator", "datetime", "openlm_secrets_get", *(f"lm_clangd_{index}" for index in range(9)))
-    source = PlayedSource([tool(name) for name in names], identity="builtin")
+    source = ScriptedSource([tool(name) for name in names], identity="builtin")
     source.kind = "builtin"
     view = look(await Registry([source]).snapshot(), Configuration())
     assert view.nearest("calculater") == ["calculator"]
@@ -128,7 +128,7 @@ async def test_schema_defaults_are_shown_and_filled_in_where_they_fit(
     assert "default" not in str(SCHEMA)
 
 
-class Forwarding(PlayedSource):
+class Forwarding(ScriptedSource):
     """A source that runs tools it does not list."""
 
     @property
@@ -149,11 +149,11 @@ async def test_an_internal_name_leads_nowhere_whatever_claims_it() -> None:
 
 
 async def test_what_waits_for_trust_takes_no_name_away_and_says_so_by_its_own() -> None:
-    builtin = PlayedSource([tool("calculator")], identity="builtin")
+    builtin = ScriptedSource([tool("calculator")], identity="builtin")
     builtin.kind = "builtin"
-    script = PlayedSource()
+    script = ScriptedSource()
     script.waiting = {"calculator": "/ws", "deploy": "/ws"}
-    server = PlayedSource(identity="stdio:rel", namespace="rel")
+    server = ScriptedSource(identity="stdio:rel", namespace="rel")
     server.state, server.trust_path = "pending_trust", "/ws"
     view = look(await Registry([builtin, script, server]).snapshot(), Configuration())
     assert list(view.by_name) == ["calculator"]

@@ -14,12 +14,12 @@ from click.testing import Result
 
 from support.processes.timeouts import within
 from support.projects.command_home import Home
-from support.servers.oauth_server import FakeOAuth, fake_oauth
+from support.servers.oauth_server import OAuthServer, fake_oauth
 from workspace_server.command import sign_in
 
 
 @pytest.fixture
-async def oauth() -> AsyncIterator[FakeOAuth]:
+async def oauth() -> AsyncIterator[OAuthServer]:
     async with fake_oauth() as fake:
         yield fake
 
@@ -40,7 +40,7 @@ def configure(home: Home, url: str, more: str = 'auth = "oauth"') -> None:
 class Browser:
     """What opens pages; the person agrees, or refuses."""
 
-    def __init__(self, oauth: FakeOAuth, *, agrees: bool = True) -> None:
+    def __init__(self, oauth: OAuthServer, *, agrees: bool = True) -> None:
         self._oauth = oauth
         self._agrees = agrees
         self._loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ async def logged_in(home: Home, browser: Browser, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_login_stores_tokens_and_shows_none(
-    home: Home, oauth: FakeOAuth, monkeypatch: pytest.MonkeyPatch
+    home: Home, oauth: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page's address is also printed, for a browser that is somewhere else."""
     configure(home, oauth.url)
@@ -87,7 +87,7 @@ async def test_a_login_stores_tokens_and_shows_none(
 
 
 async def test_a_login_that_is_refused_says_so(
-    home: Home, oauth: FakeOAuth, monkeypatch: pytest.MonkeyPatch
+    home: Home, oauth: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(home, oauth.url)
     result = await logged_in(home, Browser(oauth, agrees=False), monkeypatch)
@@ -97,7 +97,7 @@ async def test_a_login_that_is_refused_says_so(
 
 
 async def test_a_server_that_is_down_is_no_traceback(
-    home: Home, oauth: FakeOAuth, monkeypatch: pytest.MonkeyPatch
+    home: Home, oauth: OAuthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configure(home, "http://127.0.0.1:1/mcp")
     result = await logged_in(home, Browser(oauth), monkeypatch)

@@ -14,7 +14,7 @@ import pytest
 from protocol import headers, names
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.calls.gates.approvals import Approvals
 from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter
@@ -107,7 +107,7 @@ async def test_only_what_needs_no_waiting_is_answered_without_a_task(
 
 async def test_a_tool_that_appears_is_seen_by_the_next_call(tmp_path: Path) -> None:
     """Also where the last view would have answered at once."""
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     source.known = lambda: source.tools  # type: ignore[method-assign]  # it answers from memory
     source.immediate = frozenset({"a", "b"})
     source.call_now = lambda name, arguments: ToolResult(name)  # type: ignore[method-assign]

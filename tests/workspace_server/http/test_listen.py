@@ -14,20 +14,20 @@ from aiohttp import ClientResponse
 from protocol import names
 from support.clients.stateless_requests import body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import PlayedSource, extras, greeting, tool
+from support.servers.tool_source import ScriptedSource, extras, greeting, tool
 from workspace_server.catalog import toolset as toolset_module
 from workspace_server.http import listen
 from workspace_server.methods import resources
 
 
-def source(namespace: str = "s", subscribe: bool = True, **offered: Any) -> PlayedSource:
-    made = PlayedSource([tool("t")], identity=f"stdio:{namespace}", namespace=namespace)
+def source(namespace: str = "s", subscribe: bool = True, **offered: Any) -> ScriptedSource:
+    made = ScriptedSource([tool("t")], identity=f"stdio:{namespace}", namespace=namespace)
     made.offered = extras(**offered)
     made.greeted = greeting(resources={"subscribe": subscribe})
     return made
 
 
-class Hanging(PlayedSource):
+class Hanging(ScriptedSource):
     """A source that never says whether it tells of a resource; `asked` are those it was asked about."""
 
     def __init__(self, namespace: str) -> None:

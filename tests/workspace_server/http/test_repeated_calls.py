@@ -14,7 +14,7 @@ from protocol import headers, names
 from protocol.errors import Reason, Refusal
 from support.clients.stateless_requests import META, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.calls.gates.approvals import Approvals
 from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter
@@ -201,9 +201,9 @@ async def test_a_server_that_stops_refuses_calls_it_knows(tmp_path: Path) -> Non
     assert found == []
 
 
-def played(outcome: CallOutcome | Exception, **members: Any) -> PlayedSource:
+def played(outcome: CallOutcome | Exception, **members: Any) -> ScriptedSource:
     """A source with one tool that is answered at once."""
-    source = PlayedSource([tool("a", **members)])
+    source = ScriptedSource([tool("a", **members)])
 
     def call_now(name: str, arguments: Any) -> CallOutcome:
         if isinstance(outcome, Exception):

@@ -13,7 +13,7 @@ import pytest
 from protocol import headers, jsonrpc, names, sse
 from support.clients.stateless_requests import SECRET, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.source import CallContext, ToolResult
 
 CALL = body_of(names.TOOLS_CALL, {"name": "a", "arguments": {}})
@@ -49,7 +49,7 @@ async def refused(served: Serving, method: str, path: str, **request: Any) -> tu
     ],
 )
 async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str | None], status: int) -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     async with serving([source]) as served:
         port = served.base.rpartition(":")[2]
         sent = headers_of(CALL)
@@ -65,7 +65,7 @@ async def test_request_that_may_not_come_in_runs_no_tool(changed: dict[str, str 
 @pytest.mark.parametrize("path", ["/mcp/health", "/mcp/lifeline", "/mcp/inspect", "/mcp/refresh", "/nowhere"])
 @pytest.mark.parametrize("bad", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
 async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> None:
-    async with serving([PlayedSource()]) as served:
+    async with serving([ScriptedSource()]) as served:
         sent = {headers.SECRET: SECRET, "Content-Type": "application/json", **bad}
         for method in ("GET", "POST", "PUT", "OPTIONS", "TRACE", "PROPFIND"):
             assert (await refused(served, method, path, headers=sent))[0] == 403
@@ -89,7 +89,7 @@ async def test_every_route_has_the_same_door(path: str, bad: dict[str, str]) -> 
 async def test_wrong_method_names_the_right_one_and_unknown_paths_do_not_exist(
     method: str, path: str, status: int, allow: str | None
 ) -> None:
-    async with serving([PlayedSource()]) as served:
+    async with serving([ScriptedSource()]) as served:
         sent = {headers.SECRET: SECRET, "Content-Type": "application/json"}
         async with served.session.request(method, served.base + path, headers=sent) as response:
             assert (response.status, response.headers.get("Allow")) == (status, allow)
@@ -109,7 +109,7 @@ async def test_wrong_method_names_the_right_one_and_unknown_paths_do_not_exist(
     ],
 )
 async def test_only_health_is_answered_without_the_secret(method: str, path: str) -> None:
-    async with serving([PlayedSource([tool("a")])]) as served:
+    async with serving([ScriptedSource([tool("a")])]) as served:
         async with served.session.request(method, served.base + path) as response:
             assert response.status == 401
         await served.caller.result(names.TOOLS_LIST)
@@ -134,7 +134,7 @@ async def test_only_health_is_answered_without_the_secret(method: str, path: str
 
 
 async def test_health_never_waits_for_a_source() -> None:
-    hung = PlayedSource()
+    hung = ScriptedSource()
     hung.gate.clear()
     async with serving([hung]) as served, asyncio.timeout(1):
         assert (await refused(served, "GET", "/mcp/health"))[0] == 200
@@ -155,7 +155,7 @@ async def test_health_never_waits_for_a_source() -> None:
 async def test_broken_or_contradicting_message_runs_no_tool(
     body: bytes | None, changed: dict[str, str | None], status: int, code: int
 ) -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     async with serving([source]) as served:
         sent = {key: value for key, value in {**headers_of(CALL), **changed}.items() if value is not None}
         data = json.dumps(CALL) if body is None else body
@@ -166,7 +166,7 @@ async def test_broken_or_contradicting_message_runs_no_tool(
 
 @pytest.mark.parametrize("name", [headers.METHOD, headers.NAME, headers.VERSION, "Mcp-Param-X"])
 async def test_routing_header_that_is_sent_twice_is_refused(name: str) -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     async with serving([source]) as served:
         sent = headers_of(CALL)
         sent.setdefault(name, "x")
@@ -176,7 +176,7 @@ async def test_routing_header_that_is_sent_twice_is_refused(name: str) -> None:
 
 
 async def test_secret_that_is_sent_twice_opens_nothing() -> None:
-    async with serving([PlayedSource([tool("a")])]) as served:
+    async with serving([ScriptedSource([tool("a")])]) as served:
         sent = [*headers_of(CALL).items(), (headers.SECRET, SECRET)]
         assert (await raw_post(served, sent))[0] == 401
 
@@ -197,7 +197,7 @@ async def raw_post(served: Serving, sent: list[tuple[str, str]]) -> tuple[int, d
 
 @pytest.mark.parametrize("method", ["initialize", "tools/list", "notifications/initialized"])
 async def test_message_of_the_session_era_is_refused_with_what_is_served(method: str) -> None:
-    async with serving([PlayedSource([tool("a")])]) as served:
+    async with serving([ScriptedSource([tool("a")])]) as served:
         message = {"jsonrpc": "2.0", "id": 9, "method": method, "params": {}}
         if method.startswith("notifications/"):
             del message["id"]
@@ -208,7 +208,7 @@ async def test_message_of_the_session_era_is_refused_with_what_is_served(method:
 
 
 async def test_modern_notification_is_accepted_and_a_modern_response_is_not() -> None:
-    async with serving([PlayedSource()]) as served:
+    async with serving([ScriptedSource()]) as served:
         sent = {headers.SECRET: SECRET, "Content-Type": "application/json", headers.VERSION: "2026-07-28"}
         note = {"jsonrpc": "2.0", "method": "notifications/x"}
         async with served.session.post(f"{served.base}/mcp", data=json.dumps(note), headers=sent) as response:
@@ -226,7 +226,7 @@ async def going_on(served: Serving) -> int:
 
 async def test_a_call_that_waits_for_its_client_is_let_go_by_its_state() -> None:
     """Between its rounds it has no connection that could be closed; meanwhile the server is not idle."""
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
 
     async def asks(arguments: Any, context: CallContext) -> ToolResult:
         await context.ask(names.ELICIT, jsonrpc.raw({"message": "?", "requestedSchema": {}}))
@@ -251,7 +251,7 @@ async def test_a_call_that_waits_for_its_client_is_let_go_by_its_state() -> None
 
 
 async def test_body_beyond_the_cap_is_refused_and_one_below_is_served() -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     async with serving([source]) as served:
         large = body_of(names.TOOLS_CALL, {"name": "a", "arguments": {"x": "y" * (15 * 1024 * 1024)}})
         async with served.session.post(
@@ -272,7 +272,7 @@ async def hanging(arguments: Any, context: CallContext) -> ToolResult:
 
 
 async def test_caller_that_leaves_cancels_its_call() -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     source.play["a"] = hanging
     async with serving([source]) as served, aiohttp.ClientSession() as leaving:
         task = asyncio.create_task(
@@ -284,7 +284,7 @@ async def test_caller_that_leaves_cancels_its_call() -> None:
 
 
 async def test_request_during_the_stop_is_refused_while_the_call_in_flight_finishes() -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     release = asyncio.Event()
 
     async def slow(arguments: Any, context: CallContext) -> ToolResult:
@@ -307,7 +307,7 @@ async def test_request_during_the_stop_is_refused_while_the_call_in_flight_finis
 
 
 async def test_call_that_outlives_the_drain_time_is_cancelled_and_says_so() -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     source.play["a"] = hanging
     async with serving([source], drain_s=0.02) as served:
         running = asyncio.create_task(served.caller.error(names.TOOLS_CALL, {"name": "a"}))
@@ -320,7 +320,7 @@ async def test_call_that_outlives_the_drain_time_is_cancelled_and_says_so() -> N
 
 
 async def test_lifeline_speaks_at_once_and_goes_on_in_comments() -> None:
-    async with serving([PlayedSource()], keep_alive_s=0.02) as served:
+    async with serving([ScriptedSource()], keep_alive_s=0.02) as served:
         sent = {headers.SECRET: SECRET}
         async with served.session.get(f"{served.base}/mcp/lifeline", headers=sent) as response:
             async with asyncio.timeout(5):
@@ -333,7 +333,7 @@ async def test_lifeline_speaks_at_once_and_goes_on_in_comments() -> None:
 
 async def test_health_counts_tools_once_a_manager_holds_the_lifeline() -> None:
     """Before anybody has asked for a list."""
-    async with serving([PlayedSource([tool("a"), tool("b")])]) as served, asyncio.timeout(5):
+    async with serving([ScriptedSource([tool("a"), tool("b")])]) as served, asyncio.timeout(5):
         sent = {headers.SECRET: SECRET}
         async with served.session.get(f"{served.base}/mcp/lifeline", headers=sent):
             while (await refused(served, "GET", "/mcp/health"))[1]["sources"][0]["tools"] != 2:

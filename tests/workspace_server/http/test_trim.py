@@ -17,7 +17,7 @@ from protocol.internal.result_trim import Trim
 from support.clients import exchanges
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.source import CallContext, CallOutcome, ToolError, ToolResult
 
 EXCHANGE = exchanges.legacy(exchanges.call("t", {}))
@@ -54,7 +54,7 @@ async def answer(served: Serving, method: str, params: dict[str, Any]) -> tuple[
 
 
 async def answer_of(outcome: CallOutcome) -> tuple[bytes, str | None]:
-    source = PlayedSource([tool("t")])
+    source = ScriptedSource([tool("t")])
 
     async def play(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         return outcome
@@ -87,7 +87,7 @@ async def test_nothing_is_said_of_anything_but_results_of_tools() -> None:
     async def fails(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         raise ToolError("no")
 
-    source = PlayedSource([tool("t")])
+    source = ScriptedSource([tool("t")])
     source.play["t"] = fails
     async with serving([source]) as served:
         assert (await answer(served, names.TOOLS_LIST, {}))[1] is None
@@ -97,7 +97,7 @@ async def test_nothing_is_said_of_anything_but_results_of_tools() -> None:
 
 
 async def test_the_event_that_an_answer_is_says_it_in_a_comment() -> None:
-    source = PlayedSource([tool("t")])
+    source = ScriptedSource([tool("t")])
 
     async def work(arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
         await context.progress(1, 2, "half")

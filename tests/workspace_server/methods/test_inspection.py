@@ -7,12 +7,12 @@ from aiohttp import ClientSession
 from protocol import headers
 from support.clients.stateless_requests import SECRET
 from support.processes.workspace_app import serving
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.config.model import Configuration, Deltas
 
 
 async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
-    source = PlayedSource(
+    source = ScriptedSource(
         [tool("a", description="x" * 400), tool("off"), tool("rare", visibility="ondemand")]
     )
     source.waiting = {"later": "/ws"}
@@ -35,7 +35,7 @@ async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
 
 
 async def test_refresh_asks_the_sources_to_look_again() -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     async with serving([source]) as served:
         assert await refresh(served.session, served.base, "script") is True
         assert await refresh(served.session, served.base, "nobody") is False

@@ -15,7 +15,7 @@ from protocol.errors import Reason, Refusal
 from protocol.versions import Era
 from support.clients.stateless_requests import Caller, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.config.model import Configuration, Deltas
 from workspace_server.methods import pass_through
 from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, Tool, ToolResult
@@ -35,7 +35,7 @@ OLDER = Greeting(
 NEWER = Greeting(Era.MODERN, "2026-07-28", {"tools": {}}, {"name": "theirs", "version": "9"})
 
 
-class Theirs(PlayedSource):
+class Theirs(ScriptedSource):
     """A server of somebody else under its own names; `answer` plays what it is asked."""
 
     def __init__(self, *tools: Tool, greeting: Greeting | None = OLDER) -> None:
@@ -257,8 +257,8 @@ async def test_a_name_that_nobody_may_call_is_unknown_whatever_the_server_would_
     assert (error["data"]["reason"], theirs.calls) == ("tool_not_found", [])
 
 
-def others() -> Sequence[PlayedSource]:
-    return [PlayedSource([tool("mine")])]
+def others() -> Sequence[ScriptedSource]:
+    return [ScriptedSource([tool("mine")])]
 
 
 @pytest.mark.parametrize(
@@ -268,11 +268,11 @@ def others() -> Sequence[PlayedSource]:
         ([], "?tool_mode=discovery", {}, False),
         ([], "", {"X-MCP-Show-All": "true"}, False),
         (others(), "", {}, False),
-        ([PlayedSource()], "", {}, True),
+        ([ScriptedSource()], "", {}, True),
     ],
 )
 async def test_otherwise_the_workspace_answers_for_all_it_gathered(
-    beside: Sequence[PlayedSource], query: str, extra: dict[str, str], as_is: bool
+    beside: Sequence[ScriptedSource], query: str, extra: dict[str, str], as_is: bool
 ) -> None:
     theirs = Theirs()
     theirs.outcome = msgspec.Raw(b'{"resultType":"complete","ttlMs":0,"cacheScope":"private","tools":[]}')
@@ -284,7 +284,7 @@ async def test_otherwise_the_workspace_answers_for_all_it_gathered(
 
 
 async def test_the_addresses_follow_what_is_configured() -> None:
-    theirs, scripts = Theirs(), PlayedSource()
+    theirs, scripts = Theirs(), ScriptedSource()
     async with serving([theirs, scripts]) as served:
         for tools, name in (((), "theirs"), ((tool("mine"),), names.WORKSPACE_SERVER), ((), "theirs")):
             scripts.tools = tools

@@ -12,12 +12,12 @@ from protocol import names
 from protocol.errors import Reason
 from support.clients.stateless_requests import Caller
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import PlayedSource, extras, greeting
+from support.servers.tool_source import ScriptedSource, extras, greeting
 from workspace_server.source import CallContext, CallOutcome, RpcError
 
 
-def source(*prompts: str, **offered: Any) -> PlayedSource:
-    made = PlayedSource(identity="stdio:s", namespace="s")
+def source(*prompts: str, **offered: Any) -> ScriptedSource:
+    made = ScriptedSource(identity="stdio:s", namespace="s")
     made.offered = extras(prompts, **offered)
     made.greeted = greeting(prompts={}, completions={})
     return made

@@ -12,16 +12,16 @@ from protocol import names
 from protocol.errors import Reason, Refusal
 from support.clients.stateless_requests import Caller
 from support.processes.workspace_app import serving
-from support.servers.tool_source import PlayedSource, extras, greeting, tool
+from support.servers.tool_source import ScriptedSource, extras, greeting, tool
 from workspace_server.methods import resources
 from workspace_server.source import CallContext, CallOutcome, RpcError
 
 NOT_FOUND = RpcError(-32602, "no such thing")
 
 
-def source(namespace: str, **offered: Any) -> PlayedSource:
+def source(namespace: str, **offered: Any) -> ScriptedSource:
     """A source with the resources capability that has what it lists, and nothing else."""
-    made = PlayedSource([tool("t")], identity=f"stdio:{namespace}", namespace=namespace)
+    made = ScriptedSource([tool("t")], identity=f"stdio:{namespace}", namespace=namespace)
     made.offered = extras(**offered)
     made.greeted = greeting(resources={})
     made.answers[names.RESOURCES_READ] = has(f"read by {namespace}", *offered.get("resources", ()))

@@ -12,7 +12,7 @@ import pytest
 from protocol import headers, names
 from support.clients.stateless_requests import Caller, body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import PlayedSource, tool
+from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog import toolset as toolset_module
 from workspace_server.source import CallContext, InvalidArguments, ToolError, ToolResult
 
@@ -25,7 +25,7 @@ QUERY = {
 
 
 async def test_discover_names_one_revision_and_the_capabilities_that_have_handlers() -> None:
-    async with serving([PlayedSource([tool("a")])]) as served:
+    async with serving([ScriptedSource([tool("a")])]) as served:
         result = await served.caller.result(names.DISCOVER)
         assert result["supportedVersions"] == ["2026-07-28"]
         kinds = {"tools", "resources", "prompts", "completions", "logging", "extensions"}
@@ -37,7 +37,7 @@ async def test_discover_names_one_revision_and_the_capabilities_that_have_handle
 
 async def test_pages_of_tools_make_up_the_whole_list_and_issues_come_once() -> None:
     tools = [tool(f"t{index:02}") for index in range(7)] + [tool("bad", {})]
-    async with serving([PlayedSource(tools)], settings={"page_size": 3}) as served:
+    async with serving([ScriptedSource(tools)], settings={"page_size": 3}) as served:
         found: list[str] = []
         params: dict[str, Any] = {}
         issues = []
@@ -57,13 +57,13 @@ async def test_pages_of_tools_make_up_the_whole_list_and_issues_come_once() -> N
 
 
 async def test_definitions_keep_members_nobody_here_knows() -> None:
-    async with serving([PlayedSource([tool("a", vendor={"x": [1, None]})])]) as served:
+    async with serving([ScriptedSource([tool("a", vendor={"x": [1, None]})])]) as served:
         (entry,) = (await served.caller.result(names.TOOLS_LIST))["tools"]
         assert entry["vendor"] == {"x": [1, None]}
 
 
 async def test_show_all_lists_on_demand_tools_by_header_and_by_query() -> None:
-    async with serving([PlayedSource([tool("a"), tool("b", visibility="ondemand")])]) as served:
+    async with serving([ScriptedSource([tool("a"), tool("b", visibility="ondemand")])]) as served:
         assert len((await served.caller.result(names.TOOLS_LIST))["tools"]) == 3
         asking = Caller(served.session, f"{served.base}/mcp?show_all=true")
         assert len((await asking.result(names.TOOLS_LIST))["tools"]) == 2
@@ -71,7 +71,7 @@ async def test_show_all_lists_on_demand_tools_by_header_and_by_query() -> None:
 
 
 async def test_invalid_arguments_never_reach_the_tool() -> None:
-    source = PlayedSource([tool("find", QUERY)])
+    source = ScriptedSource([tool("find", QUERY)])
     async with serving([source]) as served:
         result = await served.caller.call("find", {"maxResults": "ten", "glob": "*"})
         assert result["isError"] is True
@@ -82,7 +82,7 @@ async def test_invalid_arguments_never_reach_the_tool() -> None:
 
 
 async def test_missing_arguments_are_an_empty_object() -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     async with serving([source]) as served:
         await served.caller.result(names.TOOLS_CALL, {"name": "a"})
         assert source.calls == [("a", {})]
@@ -101,7 +101,7 @@ async def test_missing_arguments_are_an_empty_object() -> None:
 async def test_malformed_call_is_a_protocol_error_naming_the_member(
     params: dict[str, Any], member: str
 ) -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     async with serving([source]) as served:
         error = await served.caller.error(names.TOOLS_CALL, params)
         assert error["code"] == -32602
@@ -110,7 +110,7 @@ async def test_malformed_call_is_a_protocol_error_naming_the_member(
 
 
 async def test_unknown_tool_is_answered_with_near_matches() -> None:
-    async with serving([PlayedSource([tool("calculator")])]) as served:
+    async with serving([ScriptedSource([tool("calculator")])]) as served:
         error = await served.caller.error(names.TOOLS_CALL, {"name": "calculater"})
         assert error["code"] == -32602
         assert error["message"].startswith("Tool not found or disabled: calculater.")
@@ -129,7 +129,7 @@ async def test_unknown_tool_is_answered_with_near_matches() -> None:
     ],
 )
 async def test_failing_tool_answers_with_a_result_that_leaks_nothing(raised: Exception, text: str) -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
 
     async def fail(arguments: Any, context: CallContext) -> ToolResult:
         raise raised
@@ -144,7 +144,7 @@ async def test_failing_tool_answers_with_a_result_that_leaks_nothing(raised: Exc
 
 
 async def test_result_that_breaks_its_own_output_schema_becomes_an_error() -> None:
-    source = PlayedSource([tool("a", outputSchema={"type": "object", "required": ["n"]})])
+    source = ScriptedSource([tool("a", outputSchema={"type": "object", "required": ["n"]})])
     async with serving([source]) as served:
         result = await served.caller.call("a")
         assert result["isError"] is True
@@ -154,7 +154,7 @@ async def test_result_that_breaks_its_own_output_schema_becomes_an_error() -> No
 
 async def test_result_of_a_third_party_is_passed_on_byte_for_byte() -> None:
     foreign = b'{ "content":[],"big":123456789012345678901234567890,\n "resultType":"complete","x":1.10 }'
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
 
     async def answer(arguments: Any, context: CallContext) -> msgspec.Raw:
         return msgspec.Raw(foreign)
@@ -165,7 +165,7 @@ async def test_result_of_a_third_party_is_passed_on_byte_for_byte() -> None:
 
 
 async def test_progress_goes_out_before_the_result_on_the_same_stream() -> None:
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
 
     async def work(arguments: Any, context: CallContext) -> ToolResult:
         await context.progress(1, 2, "half")
@@ -187,7 +187,7 @@ async def test_progress_goes_out_before_the_result_on_the_same_stream() -> None:
 
 async def test_annotated_parameter_without_its_header_is_a_header_mismatch() -> None:
     schema = {"type": "object", "properties": {"region": {"type": "string", "x-mcp-header": "Region"}}}
-    source = PlayedSource([tool("a", schema)])
+    source = ScriptedSource([tool("a", schema)])
     async with serving([source]) as served:
         params = {"name": "a", "arguments": {"region": "eu"}}
         async with served.caller.open(names.TOOLS_CALL, params) as response:
@@ -205,7 +205,7 @@ async def test_annotated_parameter_without_its_header_is_a_header_mismatch() -> 
 
 async def test_resources_are_the_names_and_one_entry_per_tool() -> None:
     async with serving(
-        [PlayedSource([tool("b", description="B"), tool("a", visibility="ondemand")])]
+        [ScriptedSource([tool("b", description="B"), tool("a", visibility="ondemand")])]
     ) as served:
         listed = (await served.caller.result(names.RESOURCES_LIST))["resources"]
         uris = [entry["uri"] for entry in listed]
@@ -223,7 +223,7 @@ async def test_resources_are_the_names_and_one_entry_per_tool() -> None:
 
 
 async def test_tool_resource_describes_the_tool_as_it_is_listed() -> None:
-    source = PlayedSource(
+    source = ScriptedSource(
         [tool("find", QUERY, description="Do NOT use this.", keywords=("k",), annotations={})]
     )
     async with serving([source]) as served:
@@ -258,7 +258,7 @@ async def test_tool_resource_describes_the_tool_as_it_is_listed() -> None:
     ],
 )
 async def test_unknown_resource_is_an_error_that_names_its_uri(uri: str, text: str) -> None:
-    async with serving([PlayedSource([tool("find")])]) as served:
+    async with serving([ScriptedSource([tool("find")])]) as served:
         error = await served.caller.error(names.RESOURCES_READ, {"uri": uri})
         assert error["code"] == -32602
         assert error["message"].startswith(text)
@@ -267,7 +267,7 @@ async def test_unknown_resource_is_an_error_that_names_its_uri(uri: str, text: s
 
 async def test_completion_gives_at_most_a_hundred_names_with_the_prefix() -> None:
     tools = [tool(f"t{index:03}") for index in range(120)] + [tool("other")]
-    async with serving([PlayedSource(tools)]) as served:
+    async with serving([ScriptedSource(tools)]) as served:
         ref = {"type": "ref/resource", "uri": "lm-tools://tool/{name}"}
 
         async def complete(value: str) -> dict[str, Any]:
@@ -283,7 +283,7 @@ async def test_completion_gives_at_most_a_hundred_names_with_the_prefix() -> Non
 
 
 async def test_prompts_are_an_empty_list() -> None:
-    async with serving([PlayedSource([tool("a")])]) as served:
+    async with serving([ScriptedSource([tool("a")])]) as served:
         assert (await served.caller.result(names.PROMPTS_LIST))["prompts"] == []
         assert (await served.caller.error(names.PROMPTS_GET, {"name": "p"}))["code"] == -32602
 
@@ -291,7 +291,7 @@ async def test_prompts_are_an_empty_list() -> None:
 @pytest.mark.parametrize("method", ["ping", "logging/setLevel", "tools/lisst", "tasks/list"])
 async def test_unknown_or_removed_method_is_404_with_the_id(method: str) -> None:
     """Clients with sessions read this, too: no revision is named that is not theirs."""
-    async with serving([PlayedSource()]) as served, served.caller.open(method) as response:
+    async with serving([ScriptedSource()]) as served, served.caller.open(method) as response:
         answer = await response.json()
         assert (response.status, answer["id"]) == (404, 1)
         assert answer["error"] == {"code": -32601, "message": f"method not found: {method}"}
@@ -303,7 +303,7 @@ async def test_source_that_breaks_the_list_answer_is_a_fault_with_the_id(
     async def broken() -> None:
         raise RuntimeError("private detail")
 
-    async with serving([PlayedSource()]) as served:
+    async with serving([ScriptedSource()]) as served:
         monkeypatch.setattr(served.toolset, "current", broken)
         error = await served.caller.error(names.TOOLS_LIST)
         assert error["code"] == -32603
@@ -321,7 +321,7 @@ async def test_listen_acknowledges_then_tells_of_changes_then_ends_with_a_result
     identity: int | str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.02)
-    source = PlayedSource([tool("a")])
+    source = ScriptedSource([tool("a")])
     async with serving([source]) as served:
         await served.caller.result(names.TOOLS_LIST)
         response = await listening(served, {"toolsListChanged": True, "promptsListChanged": False}, identity)
@@ -342,7 +342,7 @@ async def test_listen_acknowledges_then_tells_of_changes_then_ends_with_a_result
 
 
 async def test_quiet_listen_stream_carries_comments() -> None:
-    async with serving([PlayedSource([tool("a")])], keep_alive_s=0.02) as served:
+    async with serving([ScriptedSource([tool("a")])], keep_alive_s=0.02) as served:
         response = await listening(served, {}, 1)
         async with asyncio.timeout(5):
             assert b"acknowledged" in await response.content.readuntil(b"\n\n")
@@ -351,7 +351,7 @@ async def test_quiet_listen_stream_carries_comments() -> None:
 
 
 async def test_listen_without_a_filter_is_invalid() -> None:
-    async with serving([PlayedSource()]) as served:
+    async with serving([ScriptedSource()]) as served:
         bad: list[dict[str, Any]] = [{}, {"notifications": []}, {"notifications": "{}"}]
         for params in bad:
             assert (await served.caller.error(names.LISTEN, params))["code"] == -32602

@@ -18,7 +18,7 @@ from protocol.errors import Reason, Refusal
 from protocol.versions import Era
 from support.clients.stateless_requests import Caller, body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
-from support.servers.tool_source import OBJECT, PlayedSource
+from support.servers.tool_source import OBJECT, ScriptedSource
 from workspace_server.calls.gates.approvals import Admitted
 from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, Tool, ToolResult
 from workspace_server.tasks.store import Store
@@ -37,7 +37,7 @@ def declared(capabilities: dict[str, Any]) -> dict[str, Any]:
 class Shop:
     """A source whose slow tools wait for the test, and a client of its workspace."""
 
-    def __init__(self, served: Serving, source: PlayedSource, go_on: asyncio.Event) -> None:
+    def __init__(self, served: Serving, source: ScriptedSource, go_on: asyncio.Event) -> None:
         self.served = served
         self.source = source
         self.go_on = go_on
@@ -98,7 +98,7 @@ async def shop(folder: Path, **options: Any) -> AsyncIterator[Shop]:
 
     plays = {"slow": slow, "must": slow, "error": error, "asks": asks, "passed": passed, "plain": slow}
     use = {"must": "required", "plain": "forbidden"}
-    source = PlayedSource([slow_tool(name, task=use.get(name, "optional")) for name in plays])
+    source = ScriptedSource([slow_tool(name, task=use.get(name, "optional")) for name in plays])
     source.play = dict(plays)
     kept = Tasks(WORKSPACE, Store(folder / "tasks"), moment_s=0.02)
     async with serving([source], tasks=kept, **options) as served:
@@ -284,7 +284,7 @@ async def test_health_says_how_many_calls_go_on(tmp_path: Path) -> None:
             assert (await response.json())["tasks"] == 1
 
 
-class Maker(PlayedSource):
+class Maker(ScriptedSource):
     """A server that makes tasks itself."""
 
     def __init__(self, identity: str, *known: str, era: Era = Era.MODERN) -> None:

@@ -11,24 +11,34 @@ from typing import Any
 import pytest
 
 from protocol import jsonrpc
-from support.projects.running_tasks import DONE, JOB, TTL, WORKSPACE, Work, World, begin, ended, finished
+from support.projects.running_tasks import (
+    DONE,
+    JOB,
+    TTL,
+    WORKSPACE,
+    RunningTasks,
+    Work,
+    begin,
+    ended,
+    finished,
+)
 from workspace_server.files import private_files
 from workspace_server.source import CallContext
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "tasks" / WORKSPACE)
+def world(tmp_path: Path) -> RunningTasks:
+    return RunningTasks(tmp_path / "tasks" / WORKSPACE)
 
 
-async def test_another_run_knows_what_was_finished(world: World) -> None:
+async def test_another_run_knows_what_was_finished(world: RunningTasks) -> None:
     async with world.life() as one:
         task, over = await finished(one)
     async with world.life() as other:
         assert await ended(other, task) == over
 
 
-async def test_server_that_stops_ends_its_tasks_and_they_say_why(world: World) -> None:
+async def test_server_that_stops_ends_its_tasks_and_they_say_why(world: RunningTasks) -> None:
     work = Work()
     async with world.life() as one:
         task = (await begin(one, work))["taskId"]
@@ -40,7 +50,7 @@ async def test_server_that_stops_ends_its_tasks_and_they_say_why(world: World) -
     assert over["statusMessage"].startswith("the workspace server was stopped before the call was done")
 
 
-async def test_tasks_of_a_server_that_died_have_failed_with_the_reason(world: World) -> None:
+async def test_tasks_of_a_server_that_died_have_failed_with_the_reason(world: RunningTasks) -> None:
     async with world.life() as one:
         task = (await begin(one, Work()))["taskId"]
         world.wall += 10  # of the run that died nothing is written any more
@@ -54,7 +64,7 @@ async def test_tasks_of_a_server_that_died_have_failed_with_the_reason(world: Wo
             assert await ended(third, task) == over
 
 
-async def test_task_is_there_until_its_time_is_over_and_then_gone_for_good(world: World) -> None:
+async def test_task_is_there_until_its_time_is_over_and_then_gone_for_good(world: RunningTasks) -> None:
     async with world.life() as one:
         task, _ = await finished(one)
         world.now += TTL - 1
@@ -64,14 +74,14 @@ async def test_task_is_there_until_its_time_is_over_and_then_gone_for_good(world
         assert list(world.folder.iterdir()) == []
 
 
-async def test_clock_that_is_set_forward_makes_no_task_vanish(world: World) -> None:
+async def test_clock_that_is_set_forward_makes_no_task_vanish(world: RunningTasks) -> None:
     async with world.life() as one:
         task, _ = await finished(one)
         world.wall += 10 * TTL
         assert await one.get(task) is not None
 
 
-async def test_time_goes_on_between_two_runs(world: World) -> None:
+async def test_time_goes_on_between_two_runs(world: RunningTasks) -> None:
     async with world.life() as one:
         task, _ = await finished(one)
     world.wall += TTL - 10
@@ -81,7 +91,7 @@ async def test_time_goes_on_between_two_runs(world: World) -> None:
         assert await other.get(task) is None
 
 
-async def test_clock_that_was_set_back_keeps_a_task_no_longer_than_its_time(world: World) -> None:
+async def test_clock_that_was_set_back_keeps_a_task_no_longer_than_its_time(world: RunningTasks) -> None:
     async with world.life() as one:
         task, _ = await finished(one)
     world.wall -= 1_000_000
@@ -104,7 +114,7 @@ def broken_disk(patch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def test_call_waits_for_its_result_when_no_task_can_be_kept(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: RunningTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.life() as one:
         work = Work()
@@ -118,7 +128,7 @@ async def test_call_waits_for_its_result_when_no_task_can_be_kept(
 
 
 async def test_result_the_disk_does_not_take_is_there_while_the_server_lives(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: RunningTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with world.life() as one:
         work = Work()
@@ -130,7 +140,7 @@ async def test_result_the_disk_does_not_take_is_there_while_the_server_lives(
         assert (await ended(other, task))["status"] == "failed"
 
 
-async def test_result_that_was_lost_is_a_failed_task(world: World) -> None:
+async def test_result_that_was_lost_is_a_failed_task(world: RunningTasks) -> None:
     async with world.life() as one:
         task, _ = await finished(one)
         for body in world.folder.glob("*.body"):

@@ -15,8 +15,8 @@ from support.projects.running_tasks import (
     LONGEST,
     TTL,
     WORKSPACE,
+    RunningTasks,
     Work,
-    World,
     begin,
     ended,
     finish,
@@ -29,11 +29,11 @@ from workspace_server.tasks.tasks import FETCH_S, Job, Tasks
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> World:
-    return World(tmp_path / "tasks" / WORKSPACE)
+def world(tmp_path: Path) -> RunningTasks:
+    return RunningTasks(tmp_path / "tasks" / WORKSPACE)
 
 
-async def test_call_that_is_done_in_a_moment_is_no_task(world: World) -> None:
+async def test_call_that_is_done_in_a_moment_is_no_task(world: RunningTasks) -> None:
     async def work(context: CallContext) -> CallOutcome:
         return ToolResult("at once")
 
@@ -43,7 +43,7 @@ async def test_call_that_is_done_in_a_moment_is_no_task(world: World) -> None:
     assert not world.folder.exists()
 
 
-async def test_call_that_takes_longer_is_a_task_with_its_workspace_in_its_id(world: World) -> None:
+async def test_call_that_takes_longer_is_a_task_with_its_workspace_in_its_id(world: RunningTasks) -> None:
     async with world.life() as one:
         found = await begin(one, Work())
         assert tasks.workspace_of(found["taskId"]) == WORKSPACE
@@ -59,20 +59,20 @@ async def test_call_that_takes_longer_is_a_task_with_its_workspace_in_its_id(wor
         assert one.running == 1
 
 
-async def test_task_is_on_disk_before_anybody_hears_of_it(world: World) -> None:
+async def test_task_is_on_disk_before_anybody_hears_of_it(world: RunningTasks) -> None:
     async with world.life() as one:
         found = await begin(one, Work())
         assert [record.key for record in Store(world.folder).load(0)] == [found["taskId"].rpartition(".")[2]]
 
 
-async def test_ids_cannot_be_guessed(world: World) -> None:
+async def test_ids_cannot_be_guessed(world: RunningTasks) -> None:
     async with world.life() as one:
         found = {(await begin(one, Work()))["taskId"] for _ in range(3)}
         assert len(found) == 3
         assert all(len(task.rpartition(".")[2]) == 32 for task in found)
 
 
-async def test_result_is_there_when_the_call_is_done(world: World) -> None:
+async def test_result_is_there_when_the_call_is_done(world: RunningTasks) -> None:
     async with world.life() as one:
         work = Work()
         task = (await begin(one, work))["taskId"]
@@ -84,7 +84,7 @@ async def test_result_is_there_when_the_call_is_done(world: World) -> None:
         assert one.running == 0
 
 
-async def test_error_of_the_protocol_is_a_failed_task(world: World) -> None:
+async def test_error_of_the_protocol_is_a_failed_task(world: RunningTasks) -> None:
     async with world.life() as one:
         work = Work(RpcError(-32099, "no"))
         task = (await begin(one, work))["taskId"]
@@ -94,7 +94,7 @@ async def test_error_of_the_protocol_is_a_failed_task(world: World) -> None:
         assert over["error"] == {"code": -32099, "message": "no"}
 
 
-async def test_cancelled_task_cancels_its_call_and_says_so_once_it_has_ended(world: World) -> None:
+async def test_cancelled_task_cancels_its_call_and_says_so_once_it_has_ended(world: RunningTasks) -> None:
     async with world.life() as one:
         work = Work()
         task = (await begin(one, work))["taskId"]
@@ -104,7 +104,7 @@ async def test_cancelled_task_cancels_its_call_and_says_so_once_it_has_ended(wor
         assert await one.cancel(task)
 
 
-async def test_call_that_was_done_before_it_could_be_cancelled_is_completed(world: World) -> None:
+async def test_call_that_was_done_before_it_could_be_cancelled_is_completed(world: RunningTasks) -> None:
     async with world.life() as one:
         work = Work()
         task = (await begin(one, work))["taskId"]
@@ -114,7 +114,7 @@ async def test_call_that_was_done_before_it_could_be_cancelled_is_completed(worl
         assert (await ended(one, task))["status"] in {"completed", "cancelled"}
 
 
-async def test_client_that_leaves_in_the_first_moment_cancels_the_call(world: World) -> None:
+async def test_client_that_leaves_in_the_first_moment_cancels_the_call(world: RunningTasks) -> None:
     async with world.life(moment_s=30) as one:
         work = Work()
         call = asyncio.ensure_future(one.run(JOB, CallContext(), work))
@@ -125,7 +125,7 @@ async def test_client_that_leaves_in_the_first_moment_cancels_the_call(world: Wo
         assert one.running == 0
 
 
-async def test_client_that_is_asked_at_once_is_asked_before_there_is_a_task(world: World) -> None:
+async def test_client_that_is_asked_at_once_is_asked_before_there_is_a_task(world: RunningTasks) -> None:
     answered = asyncio.Event()
 
     async def ask(method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
@@ -145,7 +145,7 @@ async def test_client_that_is_asked_at_once_is_asked_before_there_is_a_task(worl
         assert (await call)["status"] == "working"
 
 
-async def test_task_that_asks_waits_for_the_answer(world: World) -> None:
+async def test_task_that_asks_waits_for_the_answer(world: RunningTasks) -> None:
     async def work(context: CallContext) -> CallOutcome:
         await asyncio.sleep(0.05)
         answer = await context.ask("elicitation/create", msgspec.Raw(b'{"message":"name?"}'))
@@ -165,7 +165,7 @@ async def test_task_that_asks_waits_for_the_answer(world: World) -> None:
     assert len(heard) == 3
 
 
-async def test_nobody_knows_ids_of_other_workspaces_or_none_at_all(world: World) -> None:
+async def test_nobody_knows_ids_of_other_workspaces_or_none_at_all(world: RunningTasks) -> None:
     async with world.life() as one:
         key = (await begin(one, Work()))["taskId"].rpartition(".")[2]
         for task in ("", key, f"other.{key}", f"{WORKSPACE}.{'0' * 32}", f"{WORKSPACE}.{key}0", f"../{key}"):
@@ -174,7 +174,7 @@ async def test_nobody_knows_ids_of_other_workspaces_or_none_at_all(world: World)
             assert not await one.answer(task, {})
 
 
-async def test_task_nobody_answers_fails_in_time_to_be_asked_why(world: World) -> None:
+async def test_task_nobody_answers_fails_in_time_to_be_asked_why(world: RunningTasks) -> None:
     async def work(context: CallContext) -> CallOutcome:
         await asyncio.sleep(0.05)
         await context.ask("elicitation/create", msgspec.Raw(b"{}"))
@@ -189,7 +189,7 @@ async def test_task_nobody_answers_fails_in_time_to_be_asked_why(world: World) -
 
 
 async def test_result_that_is_too_large_is_refused_in_its_place(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: RunningTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("workspace_server.tasks.tasks.MAX_BODY", 100)
     async with world.life() as one:
@@ -202,7 +202,7 @@ async def test_result_that_is_too_large_is_refused_in_its_place(
 
 
 async def test_calls_wait_when_there_are_too_many_tasks(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: RunningTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tables, "MAX_TASKS", 2)
     async with world.life() as one:
@@ -215,7 +215,7 @@ async def test_calls_wait_when_there_are_too_many_tasks(
         assert await call == DONE
 
 
-async def test_a_fault_of_ours_is_an_end_too(world: World) -> None:
+async def test_a_fault_of_ours_is_an_end_too(world: RunningTasks) -> None:
     def broken(outcome: CallOutcome) -> Ending:
         raise ZeroDivisionError
 

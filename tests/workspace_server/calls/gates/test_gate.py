@@ -7,7 +7,7 @@ from typing import Any
 
 from protocol import jsonrpc
 from protocol.errors import Refusal
-from support.servers.tool_source import PlayedSource
+from support.servers.tool_source import ScriptedSource
 from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, Approvals, InvalidAnswer
 from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter
@@ -23,7 +23,7 @@ async def test_a_call_that_must_wait_uses_up_no_approval_and_a_question_counts_a
     tmp_path: Path,
 ) -> None:
     tool = Tool("run", {"name": "run", "inputSchema": {"type": "object"}}, asks=True, rated=True)
-    offered = OfferedTool("run", tool, PlayedSource([tool]), tool.definition)
+    offered = OfferedTool("run", tool, ScriptedSource([tool]), tool.definition)
     now = [0.0]
     approvals = Approvals(RequestStates("w", tmp_path))
     guard = CallGate(approvals, RateLimiter(per_s=1, burst=1), now=lambda: now[0], wall=lambda: 1e9)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.scripted_transport import Wire
+from support.servers.scripted_transport import ScriptedTransport
 from workspace_server.sources.mcp import restart
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
 from workspace_server.sources.mcp.restart import Restarts
@@ -20,7 +20,7 @@ class Server:
     """Opens sessions over wires, as often as it is asked; `fail` are what the next openings raise."""
 
     def __init__(self, *fail: Exception) -> None:
-        self.wires: list[Wire] = []
+        self.wires: list[ScriptedTransport] = []
         self.fail = list(fail)
         self.gate: asyncio.Event | None = None
         self.states: list[str] = []
@@ -32,7 +32,7 @@ class Server:
         return Link(self._open, lambda: None, source="x", chance=lambda: 0.5, **options)
 
     async def _open(self, on_end: Callable[[str], None]) -> Session:
-        wire = Wire()
+        wire = ScriptedTransport()
         self.wires.append(wire)
         if self.gate is not None:
             await self.gate.wait()

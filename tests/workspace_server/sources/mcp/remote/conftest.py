@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.servers.remote_server import FakeRemote, fake_remote
+from support.servers.remote_server import ScriptedRemoteServer, fake_remote
 from support.servers.remote_source import MakeSource, entry
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.remote.opening import Surroundings
@@ -32,7 +32,7 @@ async def make_source() -> AsyncIterator[MakeSource]:
 
 
 @pytest.fixture
-async def fake() -> AsyncIterator[FakeRemote]:
+async def fake() -> AsyncIterator[ScriptedRemoteServer]:
     """A remote server on this machine."""
     async with fake_remote() as remote:
         yield remote

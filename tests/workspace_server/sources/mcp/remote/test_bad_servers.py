@@ -12,9 +12,9 @@ import pytest
 from protocol.errors import Reason, Refusal
 from support.processes.timeouts import within
 from support.servers.remote_server import (
-    FakeRemote,
     Play,
     Received,
+    ScriptedRemoteServer,
     body,
     drop,
     events,
@@ -52,7 +52,7 @@ def redirect(code: int, location: str) -> Play:
 
 
 async def test_a_redirect_to_another_origin_is_not_followed(
-    fake: FakeRemote, make_source: MakeSource
+    fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
     """Not even to another port of the same machine."""
     async with fake_remote() as other:
@@ -70,7 +70,7 @@ async def test_a_redirect_to_another_origin_is_not_followed(
      "http://user:password@{netloc}/mcp", "//evil.example/mcp"],
 )  # fmt: skip
 async def test_odd_redirects_are_not_followed(
-    fake: FakeRemote, make_source: MakeSource, location: str
+    fake: ScriptedRemoteServer, make_source: MakeSource, location: str
 ) -> None:
     netloc = fake.url.split("/")[2]
     fake.plays["initialize"] = [redirect(308, location.format(netloc=netloc)), fake.default]
@@ -80,7 +80,7 @@ async def test_odd_redirects_are_not_followed(
 
 
 async def test_redirects_within_the_origin_are_followed_three_times(
-    fake: FakeRemote, make_source: MakeSource
+    fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
     fake.plays["tools/call"] = [redirect(307, f"/{hop}") for hop in range(3)] + [fake.default]
     source = make_source(fake.url, token=SECRET)
@@ -96,7 +96,7 @@ async def test_redirects_within_the_origin_are_followed_three_times(
 
 
 async def test_names_that_lead_to_this_machine_are_refused_before_a_byte(
-    fake: FakeRemote, make_source: MakeSource
+    fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
     """With `allow_private` the name stays in Host."""
     asked: list[str] = []
@@ -123,7 +123,7 @@ async def test_an_url_that_is_none_fails_for_good(make_source: MakeSource) -> No
 
 
 async def test_a_refused_token_waits_for_the_user_and_is_never_shown(
-    fake: FakeRemote, make_source: MakeSource
+    fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
     source = make_source(fake.url, token=SECRET, headers={"X-Key": SECRET})
     await source.list_tools()
@@ -141,7 +141,9 @@ async def test_a_refused_token_waits_for_the_user_and_is_never_shown(
     assert SECRET not in shown
 
 
-async def test_a_secret_is_read_again_when_it_was_refused(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_a_secret_is_read_again_when_it_was_refused(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
     secrets = {"key": "old"}
 
     async def read(key: str) -> str | None:
@@ -160,7 +162,9 @@ async def test_a_secret_is_read_again_when_it_was_refused(fake: FakeRemote, make
     assert 'the secret "key" is not set' in (await refused(source)).message
 
 
-async def test_a_token_that_is_no_header_is_not_quoted(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_a_token_that_is_no_header_is_not_quoted(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
     source = make_source(fake.url, token=f"{SECRET}\nX: y")
     await source.list_tools()
     assert source.state != "ready"
@@ -168,7 +172,9 @@ async def test_a_token_that_is_no_header_is_not_quoted(fake: FakeRemote, make_so
     assert fake.received == []
 
 
-async def test_headers_of_the_entry_cannot_replace_ours(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_headers_of_the_entry_cannot_replace_ours(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
     headers = {
         "X-Key": "k",
         "Host": "evil",
@@ -187,7 +193,7 @@ async def test_headers_of_the_entry_cannot_replace_ours(fake: FakeRemote, make_s
 
 @pytest.mark.parametrize("answer", [404, 400])
 async def test_a_lost_session_is_opened_again_unnoticed(
-    fake: FakeRemote, make_source: MakeSource, answer: int
+    fake: ScriptedRemoteServer, make_source: MakeSource, answer: int
 ) -> None:
     """Once; the second time the caller learns of it."""
 
@@ -207,7 +213,7 @@ async def test_a_lost_session_is_opened_again_unnoticed(
 
 
 async def test_a_busy_server_is_left_alone_for_as_long_as_it_asked(
-    fake: FakeRemote, make_source: MakeSource
+    fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
     """`retryAfterMs` is what it said."""
     source = make_source(fake.url)
@@ -222,7 +228,7 @@ async def test_a_busy_server_is_left_alone_for_as_long_as_it_asked(
 
 
 async def test_the_breaker_opens_after_five_failures_and_closes_on_request(
-    fake: FakeRemote, make_source: MakeSource
+    fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
     source = make_source(fake.url)
     await source.list_tools()
@@ -259,7 +265,7 @@ async def test_the_breaker_opens_after_five_failures_and_closes_on_request(
     ids=["cut stream", "cut event", "no answer", "broken JSON", "HTML", "empty", "no gzip", "brotli", "202"],
 )  # fmt: skip
 async def test_an_answer_that_is_lost_is_not_asked_for_again(
-    fake: FakeRemote, make_source: MakeSource, play: Play
+    fake: ScriptedRemoteServer, make_source: MakeSource, play: Play
 ) -> None:
     """Delivered unknown, never repeated; the connection serves the next call."""
     source = make_source(fake.url)
@@ -273,7 +279,9 @@ async def test_an_answer_that_is_lost_is_not_asked_for_again(
     assert (fake.sessions, source.state) == (1, "ready")
 
 
-async def test_a_stream_that_is_resumed_brings_its_result(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_a_stream_that_is_resumed_brings_its_result(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
     """With event ids the answer is fetched, not asked for again."""
     identity = b""
 
@@ -296,7 +304,7 @@ async def test_a_stream_that_is_resumed_brings_its_result(fake: FakeRemote, make
 
 
 @pytest.mark.parametrize("kind", ["application/json", "text/event-stream"])
-async def test_a_bomb_is_not_unpacked(fake: FakeRemote, make_source: MakeSource, kind: str) -> None:
+async def test_a_bomb_is_not_unpacked(fake: ScriptedRemoteServer, make_source: MakeSource, kind: str) -> None:
     """32 MiB a message, however small it was on the way."""
     bomb = gzip.compress(b"data: " + b" " * (40 << 20), 1)
     assert len(bomb) < 1 << 20
@@ -308,7 +316,7 @@ async def test_a_bomb_is_not_unpacked(fake: FakeRemote, make_source: MakeSource,
     assert (await call(source))["content"]
 
 
-async def test_a_compressed_answer_is_unpacked(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_a_compressed_answer_is_unpacked(fake: ScriptedRemoteServer, make_source: MakeSource) -> None:
     async def play(got: Received) -> Any:
         packed = gzip.compress(RESULT.replace(b"$ID", str(got.message["id"]).encode()))
         return await body(packed, "application/json", **{"Content-Encoding": "gzip"})(got)
@@ -319,7 +327,7 @@ async def test_a_compressed_answer_is_unpacked(fake: FakeRemote, make_source: Ma
     assert (await call(source))["content"] == []
 
 
-async def test_a_server_that_says_nothing(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_a_server_that_says_nothing(fake: ScriptedRemoteServer, make_source: MakeSource) -> None:
     """In the handshake, and to messages nobody waits for."""
     fake.plays["initialize"] = [hang, fake.default]
     fake.plays["notifications/initialized"] = [hang]
@@ -374,7 +382,9 @@ async def test_going_down_keeps_the_list(make_source: MakeSource) -> None:
     assert source.stale
 
 
-async def test_closing_ends_the_session_and_every_task(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_closing_ends_the_session_and_every_task(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
     fake.plays["tools/call"] = [hang]
     before = asyncio.all_tasks()
     source = make_source(fake.url)

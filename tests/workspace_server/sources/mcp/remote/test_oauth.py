@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from protocol.errors import Reason, Refusal
-from support.servers.oauth_server import FakeOAuth, Keeper, fake_oauth
+from support.servers.oauth_server import Keeper, OAuthServer, fake_oauth
 from support.servers.remote_source import MakeSource, call, entry
 from workspace_server.config.model import RemoteServer
 from workspace_server.sources.mcp.remote.login import LoginFailed, login
@@ -24,7 +24,7 @@ ROBOT = {"auth": "oauth", "client_id": "robot", "client_secret": "hunter2"}
 
 
 @pytest.fixture
-async def oauth() -> AsyncIterator[FakeOAuth]:
+async def oauth() -> AsyncIterator[OAuthServer]:
     async with fake_oauth() as fake:
         yield fake
 
@@ -54,7 +54,7 @@ async def twenty(source: RemoteSource) -> list[Any]:
 
 
 async def test_twenty_calls_on_an_expired_token_make_one_refresh(
-    oauth: FakeOAuth, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
 ) -> None:
     """One retry each, the new tokens are stored."""
     server = entry(oauth.url, auth="oauth")
@@ -78,7 +78,7 @@ async def test_twenty_calls_on_an_expired_token_make_one_refresh(
 
 
 async def test_client_credentials_need_nobody(
-    oauth: FakeOAuth, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
 ) -> None:
     """From nothing, after expiry, and when 20 calls are refused at once."""
     source = make_source(oauth.url, **ROBOT, scope="read", around=around)
@@ -92,7 +92,7 @@ async def test_client_credentials_need_nobody(
 
 
 async def test_a_token_that_is_about_to_expire_is_not_used(
-    oauth: FakeOAuth, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, around: dict[str, Any], make_source: MakeSource
 ) -> None:
     oauth.expires_in = 5
     source = make_source(oauth.url, **ROBOT, around=around)
@@ -104,7 +104,7 @@ async def test_a_token_that_is_about_to_expire_is_not_used(
 
 @pytest.mark.parametrize("refresh", [None, "revoked"])
 async def test_without_a_way_to_renew_the_user_is_asked_to_log_in(
-    oauth: FakeOAuth, keeper: Keeper, around: dict[str, Any], make_source: MakeSource, refresh: str | None
+    oauth: OAuthServer, keeper: Keeper, around: dict[str, Any], make_source: MakeSource, refresh: str | None
 ) -> None:
     """`auth_required`, 47109 with the next step."""
     server = entry(oauth.url, auth="oauth")
@@ -127,7 +127,7 @@ async def test_without_a_way_to_renew_the_user_is_asked_to_log_in(
 
 
 async def test_nobody_has_logged_in(
-    oauth: FakeOAuth, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, around: dict[str, Any], make_source: MakeSource
 ) -> None:
     source = make_source(oauth.url, auth="oauth", around=around)
     assert await source.list_tools() == ()
@@ -138,7 +138,7 @@ async def test_nobody_has_logged_in(
 
 
 async def test_an_authorization_server_that_is_down_is_no_missing_login(
-    oauth: FakeOAuth, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, around: dict[str, Any], make_source: MakeSource
 ) -> None:
     oauth.broken = True
     source = make_source(oauth.url, **ROBOT, around=around)
@@ -152,7 +152,7 @@ async def test_an_authorization_server_that_is_down_is_no_missing_login(
     ["http://169.254.169.254", "http://evil.example", "https://127.0.0.1:1", "http://0x7f.1"],
 )
 async def test_credentials_do_not_go_where_a_server_says(
-    oauth: FakeOAuth, around: dict[str, Any], make_source: MakeSource, issuer: str
+    oauth: OAuthServer, around: dict[str, Any], make_source: MakeSource, issuer: str
 ) -> None:
     """Metadata that leads to a forbidden place, or to one without TLS."""
     oauth.issuer = issuer
@@ -163,7 +163,7 @@ async def test_credentials_do_not_go_where_a_server_says(
 
 
 async def test_credentials_stay_with_their_issuer(
-    oauth: FakeOAuth, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
 ) -> None:
     """A server that names another authorization server than before gets nothing."""
     first = make_source(oauth.url, **ROBOT, around=around)
@@ -178,7 +178,7 @@ async def test_credentials_stay_with_their_issuer(
     assert oauth.grants == {"client_credentials": 1}
 
 
-async def browse(oauth: FakeOAuth, url: str, **changed: str) -> None:
+async def browse(oauth: OAuthServer, url: str, **changed: str) -> None:
     """The person's browser: agrees, and comes back."""
     query = dict(parse_qsl(urlsplit(url).query))
     target = oauth.authorize(query)
@@ -191,7 +191,7 @@ async def browse(oauth: FakeOAuth, url: str, **changed: str) -> None:
 
 
 async def test_a_login_stores_tokens_that_a_source_uses(
-    oauth: FakeOAuth, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
+    oauth: OAuthServer, keeper: Keeper, around: dict[str, Any], make_source: MakeSource
 ) -> None:
     """Discovery, registration, PKCE and state are the SDK's; the redirect is ours."""
     server = entry(oauth.url, auth="oauth")
@@ -208,7 +208,7 @@ async def test_a_login_stores_tokens_that_a_source_uses(
     assert oauth.grants == {"authorization_code": 1, "refresh_token": 1}
 
 
-async def test_a_login_that_somebody_else_answers_fails(oauth: FakeOAuth, keeper: Keeper) -> None:
+async def test_a_login_that_somebody_else_answers_fails(oauth: OAuthServer, keeper: Keeper) -> None:
     """A wrong state; nothing is stored."""
     browsers: list[asyncio.Task[None]] = []
 
@@ -221,6 +221,6 @@ async def test_a_login_that_somebody_else_answers_fails(oauth: FakeOAuth, keeper
     assert oauth.grants == {}
 
 
-async def test_a_login_that_nobody_answers_ends(oauth: FakeOAuth, keeper: Keeper) -> None:
+async def test_a_login_that_nobody_answers_ends(oauth: OAuthServer, keeper: Keeper) -> None:
     with pytest.raises(LoginFailed, match=r"0\.1 s"):
         await login(entry(oauth.url, auth="oauth"), keeper, lambda url: None, patience_s=0.1)

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from support.processes.timeouts import within
-from support.servers.remote_server import ECHO, FakeRemote, Received, fake_remote, hang, status
+from support.servers.remote_server import ECHO, Received, ScriptedRemoteServer, fake_remote, hang, status
 from support.servers.remote_source import MakeSource, call
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 
@@ -42,26 +42,30 @@ async def test_the_last_list_outlives_server_and_process(make_source: MakeSource
     assert await other.list_tools() == ()
 
 
-async def test_words_for_the_search(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_words_for_the_search(fake: ScriptedRemoteServer, make_source: MakeSource) -> None:
     source = make_source(fake.url, keywords=("tickets", "away"))
     assert source.keywords == ("away", "remote", "tickets")
     assert (source.id, source.namespace, source.kind) == ("remote:away", "away", "remote")
 
 
-async def test_two_entries_with_one_url_are_two_sources(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_two_entries_with_one_url_are_two_sources(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
     sources = [make_source(fake.url), make_source(fake.url)]
     assert all([await source.list_tools() for source in sources])
     assert fake.sessions == 2
 
 
-async def test_many_who_ask_at_first_make_one_connection(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_many_who_ask_at_first_make_one_connection(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
     source = make_source(fake.url)
     await asyncio.gather(*(call(source) for _ in range(20)), *(source.list_tools() for _ in range(20)))
     assert fake.sessions == 1
 
 
 async def test_a_hidden_tool_is_run_by_the_server_that_hides_it(
-    fake: FakeRemote, make_source: MakeSource
+    fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
     """As `execute_tool`, with the caller's own arguments."""
     fake.tools = [ECHO, {**ECHO, "name": "execute_tool"}, {**ECHO, "name": "tool_search"}]
@@ -76,7 +80,7 @@ async def test_a_hidden_tool_is_run_by_the_server_that_hides_it(
 
 
 async def test_a_search_that_takes_too_long_is_left_out_with_a_warning(
-    fake: FakeRemote, make_source: MakeSource
+    fake: ScriptedRemoteServer, make_source: MakeSource
 ) -> None:
     fake.tools = [{**ECHO, "name": "tool_search"}]
     source = make_source(fake.url)
@@ -89,7 +93,9 @@ async def test_a_search_that_takes_too_long_is_left_out_with_a_warning(
     assert source.issues() == []
 
 
-async def test_headers_that_no_longer_fit_are_made_again(fake: FakeRemote, make_source: MakeSource) -> None:
+async def test_headers_that_no_longer_fit_are_made_again(
+    fake: ScriptedRemoteServer, make_source: MakeSource
+) -> None:
     """on -32020 the list is read again, and the call made once more."""
 
     async def mismatch(got: Received) -> web.StreamResponse:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from protocol import names
-from support.servers.scripted_transport import Message, Wire
+from support.servers.scripted_transport import Message, ScriptedTransport
 from workspace_server.source import RpcError
 from workspace_server.sources.mcp.session import change_feed
 from workspace_server.sources.mcp.session.session import Session
@@ -24,13 +24,13 @@ class Modern:
     def __init__(
         self, refused: tuple[str, ...] = (), acknowledges: bool = True, says: Message | None = None
     ) -> None:
-        self.wire = Wire(self._serve, greeting={})
+        self.wire = ScriptedTransport(self._serve, greeting={})
         self.refused = refused
         self.acknowledges = acknowledges
         self.says = says
         self.open: dict[int, Message] = {}
 
-    def _serve(self, wire: Wire, message: Message) -> None:
+    def _serve(self, wire: ScriptedTransport, message: Message) -> None:
         method, identity = message["method"], message.get("id")
         if method == names.INITIALIZE:
             wire.say({"id": identity, "error": {"code": -32601, "message": "no"}})
@@ -57,7 +57,7 @@ class Modern:
 
 
 @asynccontextmanager
-async def opened(wire: Wire, heard: list[str]) -> AsyncIterator[Session]:
+async def opened(wire: ScriptedTransport, heard: list[str]) -> AsyncIterator[Session]:
     session = await Session.open(
         wire,
         source="s",
@@ -85,14 +85,14 @@ def updated(uri: Any) -> Message:
 
 
 async def test_the_older_era_has_a_request_for_each_resource() -> None:
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         if message.get("params", {}).get("uri") == "x:refused":
             wire.say({"id": message["id"], "error": {"code": -32602, "message": "unknown"}})
         elif "id" in message:
             wire.answer(message, {})
 
     heard: list[str] = []
-    wire = Wire(serve)
+    wire = ScriptedTransport(serve)
     async with opened(wire, heard) as session:
         assert await session.subscribe("x:1") is None
         refused = await session.subscribe("x:refused")

@@ -9,7 +9,7 @@ import pytest
 
 from protocol import names
 from protocol.versions import Era
-from support.servers.scripted_transport import Message, Wire
+from support.servers.scripted_transport import Message, ScriptedTransport
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.session import handshake
@@ -18,7 +18,7 @@ from workspace_server.sources.mcp.session.session import Session
 DISCOVERED: Message = {"resultType": "complete", "supportedVersions": ["2026-07-28"], "capabilities": {}}
 
 
-async def era_of(wire: Wire, timeout_s: float = 5.0) -> tuple[Era, list[str]]:
+async def era_of(wire: ScriptedTransport, timeout_s: float = 5.0) -> tuple[Era, list[str]]:
     """The era that was agreed on with a server that is probed, and what was sent until then."""
     session = await Session.open(
         wire,
@@ -36,10 +36,10 @@ async def era_of(wire: Wire, timeout_s: float = 5.0) -> tuple[Era, list[str]]:
         await session.close()
 
 
-def probed(answer: Any) -> Wire:
+def probed(answer: Any) -> ScriptedTransport:
     """A server that greets the older way, and answers the probe with a result, an error, or a failure."""
 
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         if message["method"] != names.DISCOVER or answer is None:
             return
         if isinstance(answer, Exception):
@@ -47,7 +47,7 @@ def probed(answer: Any) -> Wire:
         else:
             wire.say({"id": message["id"], **answer})
 
-    return Wire(serve)
+    return ScriptedTransport(serve)
 
 
 async def test_a_server_that_speaks_both_is_spoken_to_in_the_newer_era() -> None:
@@ -98,17 +98,17 @@ async def test_a_server_that_will_not_be_asked_is_not_asked_twice(failure: HttpF
 
 
 async def test_a_refusal_of_both_says_what_the_second_was() -> None:
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         wire.say({"id": message["id"], "error": {"code": -32000, "message": f"not {message['method']}"}})
 
-    wire = Wire(serve, greeting={})
+    wire = ScriptedTransport(serve, greeting={})
     with pytest.raises(SessionFailed, match="not initialize"):
         await era_of(wire)
     assert [one["method"] for one in wire.sent] == [names.DISCOVER, names.INITIALIZE]
 
 
 async def test_the_whole_handshake_has_one_deadline() -> None:
-    wire = Wire(lambda *_: None, greeting={})
+    wire = ScriptedTransport(lambda *_: None, greeting={})
     async with asyncio.timeout(5):
         with pytest.raises(SessionFailed, match=r"within 0\.05 s"):
             await era_of(wire, 0.05)

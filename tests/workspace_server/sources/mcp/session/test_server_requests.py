@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol import jsonrpc, names
-from support.servers.scripted_transport import GREETING, Message, Wire
+from support.servers.scripted_transport import GREETING, Message, ScriptedTransport
 from workspace_server.source import CALL_ENDED, CallContext, RpcError
 from workspace_server.sources.mcp.session import server_requests as questions
 from workspace_server.sources.mcp.session.session import Session
@@ -66,7 +66,7 @@ class Busy:
     """A server that keeps calls open until it is told to answer them."""
 
     def __init__(self, greeting: Message = GREETING) -> None:
-        self.wire = Wire(self._serve, greeting)
+        self.wire = ScriptedTransport(self._serve, greeting)
         self.calls: list[Message] = []
         self.answers: dict[str, bytes] = {}
         self._raw = self.wire.send
@@ -78,7 +78,7 @@ class Busy:
             self.answers[str(decoded["id"])] = message
         await self._raw(message)
 
-    def _serve(self, wire: Wire, message: Message) -> None:
+    def _serve(self, wire: ScriptedTransport, message: Message) -> None:
         if message.get("method") == names.TOOLS_CALL:
             self.calls.append(message)
         elif "id" in message and "method" in message:
@@ -353,7 +353,7 @@ async def test_a_server_that_asks_while_it_is_greeted_gets_the_workspace_and_ask
     """There is no client yet whom it could mean."""
     answers: list[Message] = []
 
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         if message.get("method") == names.INITIALIZE:
             for identity, method in enumerate((names.ELICIT, names.SAMPLE, names.ROOTS_LIST, names.PING)):
                 wire.say({"id": identity, "method": method, "params": {}})
@@ -363,7 +363,7 @@ async def test_a_server_that_asks_while_it_is_greeted_gets_the_workspace_and_ask
                 wire.answer(wire.last(names.INITIALIZE), GREETING)
 
     busy = Busy()
-    busy.wire = Wire(serve, greeting={})
+    busy.wire = ScriptedTransport(serve, greeting={})
     async with calling(busy):
         pass
     told = {one["id"]: one["error"]["code"] if "error" in one else one["result"] for one in answers}

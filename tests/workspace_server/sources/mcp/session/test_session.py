@@ -15,7 +15,7 @@ from protocol import jsonrpc
 from protocol.errors import Reason
 from protocol.versions import LEGACY_REVISIONS, Era
 from support.processes.timeouts import within
-from support.servers.scripted_transport import GREETING, Message, Wire
+from support.servers.scripted_transport import GREETING, Message, ScriptedTransport
 from workspace_server.source import CallContext, RpcError, ToolResult
 from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.sources.mcp.session import change_feed, rpc, server_requests
@@ -32,7 +32,9 @@ class Heard:
 
 
 @asynccontextmanager
-async def opened(wire: Wire, heard: Heard | None = None, **options: Any) -> AsyncIterator[Session]:
+async def opened(
+    wire: ScriptedTransport, heard: Heard | None = None, **options: Any
+) -> AsyncIterator[Session]:
     heard = heard or Heard()
     made = await Session.open(
         wire,
@@ -70,7 +72,7 @@ async def settled(rounds: int = 5) -> None:
 
 @pytest.mark.parametrize("revision", LEGACY_REVISIONS)
 async def test_any_legacy_revision_is_accepted(revision: str) -> None:
-    wire = Wire(greeting={**GREETING, "protocolVersion": revision})
+    wire = ScriptedTransport(greeting={**GREETING, "protocolVersion": revision})
     async with opened(wire) as made:
         assert (made.greeting.era, made.greeting.revision) == (Era.LEGACY, revision)
         assert made.greeting.instructions == "be kind"
@@ -83,7 +85,7 @@ async def test_any_legacy_revision_is_accepted(revision: str) -> None:
 
 
 def modern_only(code: int) -> Any:
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         meta = message.get("params", {}).get("_meta", {})
         if message["method"] == "initialize" or f"{META}protocolVersion" not in meta:
             wire.say({"id": message["id"], "error": {"code": code, "message": "unsupported"}})
@@ -107,7 +109,7 @@ def modern_only(code: int) -> Any:
 @pytest.mark.parametrize("code", [-32022, -32601, -32602, -32600])
 async def test_a_modern_only_server_is_served_in_its_own_way(code: int) -> None:
     """Recognised by its refusal of `initialize`; asked to tell of changes; nothing unspliced."""
-    wire = Wire(modern_only(code), greeting={})
+    wire = ScriptedTransport(modern_only(code), greeting={})
     async with opened(wire) as made:
         await settled()
         assert (made.greeting.era, made.greeting.revision) == (Era.MODERN, "2026-07-28")
@@ -134,7 +136,7 @@ async def test_a_modern_only_server_is_served_in_its_own_way(code: int) -> None:
     [({"protocolVersion": "2019-01-01"}, "2019-01-01"), ({"x": 1}, "None"), ({"protocolVersion": 7}, "7")],
 )
 async def test_a_revision_we_do_not_speak_is_no_session(greeting: Message, why: str) -> None:
-    wire = Wire(greeting=greeting)
+    wire = ScriptedTransport(greeting=greeting)
     with pytest.raises(SessionFailed, match=why):
         async with opened(wire):
             pass
@@ -142,17 +144,17 @@ async def test_a_revision_we_do_not_speak_is_no_session(greeting: Message, why: 
 
 
 async def test_a_server_that_refuses_both_eras_is_no_session() -> None:
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         wire.say({"id": message["id"], "error": {"code": -32000, "message": "go\x1b[31m away"}})
 
     with pytest.raises(SessionFailed, match="go away"):
-        async with opened(Wire(serve, greeting={})):
+        async with opened(ScriptedTransport(serve, greeting={})):
             pass
 
 
 async def test_a_connection_that_ends_during_the_handshake_is_no_session() -> None:
     heard = Heard()
-    wire = Wire(lambda wire, _: wire.end("exited with code 1"), greeting={})
+    wire = ScriptedTransport(lambda wire, _: wire.end("exited with code 1"), greeting={})
     with pytest.raises(SessionFailed, match="exited with code 1"):
         async with opened(wire, heard):
             pass
@@ -160,7 +162,7 @@ async def test_a_connection_that_ends_during_the_handshake_is_no_session() -> No
 
 
 async def test_silence_is_no_session_and_initialize_is_not_cancelled() -> None:
-    wire = Wire(lambda *_: None, greeting={})
+    wire = ScriptedTransport(lambda *_: None, greeting={})
     with pytest.raises(SessionFailed, match=r"within 0\.05 s"):
         async with opened(wire, timeout_s=0.05):
             pass
@@ -175,7 +177,7 @@ async def test_progress_reaches_the_call_it_belongs_to_with_the_callers_token() 
     """Two callers with one token, and one that wants none."""
     waiting: list[Message] = []
 
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         if message["method"] != "tools/call":
             return
         waiting.append(message)
@@ -200,7 +202,7 @@ async def test_progress_reaches_the_call_it_belongs_to_with_the_callers_token() 
 
         return await made.call(name, context(meta, notify=notify))
 
-    async with opened(Wire(serve)) as made:
+    async with opened(ScriptedTransport(serve)) as made:
         await asyncio.gather(
             call("a", {"progressToken": "T"}), call("b", {"progressToken": "T"}), call("c", {})
         )
@@ -222,7 +224,7 @@ async def test_a_slow_caller_holds_up_nobody_else_and_hoards_nothing(length: int
     gate = asyncio.Event()
     heard = []
 
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         if message.get("method") != "tools/call":
             return
         asked.append(message)
@@ -236,7 +238,7 @@ async def test_a_slow_caller_holds_up_nobody_else_and_hoards_nothing(length: int
         heard.append(params)
         await gate.wait()
 
-    async with opened(Wire(serve)) as made:
+    async with opened(ScriptedTransport(serve)) as made:
         slow = asyncio.create_task(made.call("slow", context({"progressToken": 1}, notify=notify)))
         await settled()
         async with asyncio.timeout(1):
@@ -250,7 +252,7 @@ async def test_a_slow_caller_holds_up_nobody_else_and_hoards_nothing(length: int
 async def test_a_caller_that_has_gone_cancels_its_call() -> None:
     """Its progress cannot be told any more."""
 
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         if message["method"] == "tools/call":
             note = {"progressToken": message["id"], "progress": 1}
             wire.say({"method": "notifications/progress", "params": note})
@@ -258,7 +260,7 @@ async def test_a_caller_that_has_gone_cancels_its_call() -> None:
     async def notify(_: str, __: Mapping[str, Any]) -> None:
         raise ConnectionResetError
 
-    wire = Wire(serve)
+    wire = ScriptedTransport(serve)
     async with opened(wire) as made:
         with pytest.raises(ConnectionResetError):
             await made.call("t", context({"progressToken": 1}, notify=notify))
@@ -267,7 +269,7 @@ async def test_a_caller_that_has_gone_cancels_its_call() -> None:
 
 
 async def test_a_cancelled_call_tells_the_server_and_its_late_answer_reaches_nobody() -> None:
-    wire = Wire()
+    wire = ScriptedTransport()
     async with opened(wire) as made:
         task = asyncio.create_task(made.call("t", context()))
         await settled()
@@ -283,7 +285,7 @@ async def test_a_cancelled_call_tells_the_server_and_its_late_answer_reaches_nob
 
 
 async def test_a_deadline_of_ones_own_is_a_timed_out_call() -> None:
-    wire = Wire()
+    wire = ScriptedTransport()
     async with opened(wire) as made:
         with pytest.raises(Unavailable) as late:
             await made.call("t", context(), timeout_s=0.02)
@@ -293,7 +295,7 @@ async def test_a_deadline_of_ones_own_is_a_timed_out_call() -> None:
 
 
 async def test_ids_are_integers_from_one_and_never_again_the_same() -> None:
-    wire = Wire(lambda wire, message: wire.answer(message, DONE) if "id" in message else None)
+    wire = ScriptedTransport(lambda wire, message: wire.answer(message, DONE) if "id" in message else None)
     async with opened(wire) as made:
         for _ in range(3):
             await made.call("t", context())
@@ -304,13 +306,13 @@ async def test_ids_are_integers_from_one_and_never_again_the_same() -> None:
 
 
 async def test_a_request_of_any_kind_can_be_sent() -> None:
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         if message.get("method") == "prompts/get":
             wire.answer(message, {"messages": [message["params"]]})
         elif message.get("method") == "resources/read":
             wire.say({"id": message["id"], "error": {"code": -32002, "message": "gone"}})
 
-    async with opened(Wire(serve)) as made:
+    async with opened(ScriptedTransport(serve)) as made:
         assert value(await made.request("prompts/get", {"name": "p"})) == {"messages": [{"name": "p"}]}
         assert await made.request("resources/read", {"uri": "x"}) == RpcError(-32002, "gone")
 
@@ -319,7 +321,7 @@ async def test_a_request_of_any_kind_can_be_sent() -> None:
 
 
 async def test_all_pages_are_asked_for() -> None:
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         if message["method"] == "tools/list":
             cursor = int(message["params"].get("cursor", 0))
             wire.answer(
@@ -327,7 +329,7 @@ async def test_all_pages_are_asked_for() -> None:
                 {"tools": [{"name": str(cursor)}]} | ({"nextCursor": str(cursor + 1)} if cursor < 3 else {}),
             )
 
-    async with opened(Wire(serve)) as made:
+    async with opened(ScriptedTransport(serve)) as made:
         pages = await made.list_all("tools/list", "tools")
         assert [json.loads(bytes(one))["name"] for one in pages.entries] == ["0", "1", "2", "3"]
 
@@ -342,7 +344,9 @@ async def test_all_pages_are_asked_for() -> None:
 )
 async def test_a_list_that_cannot_be_had(answer: Message, expected: Any) -> None:
     """A server without the method has an empty list."""
-    wire = Wire(lambda wire, message: wire.say({"id": message["id"], **answer}) if "id" in message else None)
+    wire = ScriptedTransport(
+        lambda wire, message: wire.say({"id": message["id"], **answer}) if "id" in message else None
+    )
     async with opened(wire) as made:
         if isinstance(expected, list):
             assert (await made.list_all("tools/list", "tools")).entries == expected
@@ -370,7 +374,7 @@ async def test_a_list_that_cannot_be_had(answer: Message, expected: Any) -> None
 @pytest.mark.parametrize("identity", [7, "seven"])
 async def test_requests_of_the_server_are_answered(asked: str, expected: Message, identity: object) -> None:
     """Under the server's own id, also when it is one of ours."""
-    wire = Wire()
+    wire = ScriptedTransport()
     async with opened(wire, root="/project/a b/é#?") as made:
         wire.say({"id": identity, "method": asked, "params": {}})
         await settled()
@@ -380,7 +384,7 @@ async def test_requests_of_the_server_are_answered(asked: str, expected: Message
 
 async def test_a_server_that_asks_without_reading_answers_is_not_answered_for_ever() -> None:
     """What waits to be written is bounded."""
-    wire = Wire()
+    wire = ScriptedTransport()
     async with opened(wire) as made:
         stuck = asyncio.Event()
 
@@ -400,7 +404,7 @@ async def test_a_server_that_asks_without_reading_answers_is_not_answered_for_ev
 async def test_changes_are_told_once_in_a_while() -> None:
     """So few that nothing rests meanwhile."""
     heard = Heard()
-    wire = Wire()
+    wire = ScriptedTransport()
     async with opened(wire, heard):
         for _ in range(90):
             wire.say({"method": "notifications/tools/list_changed"})
@@ -416,7 +420,7 @@ async def test_changes_are_told_once_in_a_while() -> None:
 
 
 async def test_log_messages_are_kept_cleaned_and_few() -> None:
-    wire = Wire()
+    wire = ScriptedTransport()
     async with opened(wire) as made:
         for n in range(50):
             wire.say({"method": "notifications/message", "params": {"level": "error", "data": f"\u200b{n}"}})
@@ -432,7 +436,7 @@ async def test_a_modern_stream_of_changes_that_breaks_is_opened_again(
     """What changed meanwhile nobody told, so the list counts as changed."""
     monkeypatch.setattr(change_feed, "LISTEN_AGAIN_S", 0.01)
     heard = Heard()
-    wire = Wire(modern_only(-32601), greeting={})
+    wire = ScriptedTransport(modern_only(-32601), greeting={})
     async with opened(wire, heard):
         await settled()
         wire.lose(wire.last("subscriptions/listen"), Unavailable("the stream broke", "unknown"))
@@ -448,7 +452,7 @@ async def test_a_modern_stream_of_changes_that_breaks_is_opened_again(
 
 async def test_the_end_of_the_connection_fails_every_call_and_is_told_once() -> None:
     heard = Heard()
-    wire = Wire()
+    wire = ScriptedTransport()
     async with opened(wire, heard) as made:
         calls = [asyncio.create_task(made.call("t", context())) for _ in range(5)]
         await settled()
@@ -466,7 +470,7 @@ async def test_the_end_of_the_connection_fails_every_call_and_is_told_once() -> 
 
 async def test_a_session_that_is_closed_ends_its_calls_and_tells_nobody() -> None:
     heard = Heard()
-    wire = Wire()
+    wire = ScriptedTransport()
     async with opened(wire, heard) as made:
         call = asyncio.create_task(made.call("t", context()))
         await settled()
@@ -479,7 +483,7 @@ async def test_a_session_that_is_closed_ends_its_calls_and_tells_nobody() -> Non
 async def test_a_message_that_cannot_be_written_ends_the_session() -> None:
     """The sender's was not delivered, the others' may have been."""
     heard = Heard()
-    wire = Wire()
+    wire = ScriptedTransport()
     async with opened(wire, heard) as made:
         before = asyncio.create_task(made.call("t", context()))
         await settled()
@@ -496,11 +500,11 @@ async def test_a_message_that_cannot_be_written_ends_the_session() -> None:
 async def test_a_single_request_can_fail_without_the_session() -> None:
     """One HTTP exchange failed, before or after it was sent."""
 
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         if message.get("method") == "tools/call":
             wire.lose(message, Unavailable("502", "unknown", retry_after_ms=5))
 
-    wire = Wire(serve)
+    wire = ScriptedTransport(serve)
     async with opened(wire) as made:
         with pytest.raises(Unavailable) as lost:
             await made.call("t", context())
@@ -515,7 +519,7 @@ async def test_a_single_request_can_fail_without_the_session() -> None:
 
 
 async def test_a_transport_that_breaks_its_promise_lets_nobody_wait() -> None:
-    wire = Wire()
+    wire = ScriptedTransport()
     async with opened(wire) as made:
         call = asyncio.create_task(made.call("t", context()))
         await settled()
@@ -525,11 +529,11 @@ async def test_a_transport_that_breaks_its_promise_lets_nobody_wait() -> None:
 
 
 async def test_an_unreadable_answer_to_another_request_is_no_answer() -> None:
-    def serve(wire: Wire, message: Message) -> None:
+    def serve(wire: ScriptedTransport, message: Message) -> None:
         if "id" in message:
             wire.put(b'{"jsonrpc":"2.0","id":%d,"result":{"a":NaN}}' % message["id"])
 
-    async with opened(Wire(serve)) as made:
+    async with opened(ScriptedTransport(serve)) as made:
         with pytest.raises(Unavailable, match="no valid JSON"):
             await made.request("prompts/list")
         assert isinstance(await made.call("t", context()), ToolResult)

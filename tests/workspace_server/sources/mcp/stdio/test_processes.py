@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from protocol.errors import Reason
-from support.servers.scripted_transport import Wire
+from support.servers.scripted_transport import ScriptedTransport
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import Link
@@ -18,7 +18,13 @@ from workspace_server.sources.mcp.stdio.processes import PerCaller
 def make() -> Link:
     async def connect(on_end: Callable[[str], None]) -> Session:
         return await Session.open(
-            Wire(), source="x", root="/", timeout_s=5, on_change=lambda _: None, on_end=on_end, version="1"
+            ScriptedTransport(),
+            source="x",
+            root="/",
+            timeout_s=5,
+            on_change=lambda _: None,
+            on_end=on_end,
+            version="1",
         )
 
     return Link(connect, lambda: None, source="x", revive=False)

@@ -10,17 +10,17 @@ from typing import Any
 
 from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
-from support.clients.raw_clients import BOTH, LegacyClient, ModernClient
+from support.clients.raw_clients import BOTH, SessionClient, StatelessClient
 from support.processes.manager_in_process import RunningManager, running_manager
-from support.servers.scripted_workspace_server import ScriptedUpstream
+from support.servers.scripted_workspace_server import ScriptedWorkspaceServer
 
 
 @dataclass
-class Scene:
+class RegisteredSetup:
     """Who plays. `http` is shared by all clients; its total time-out keeps tests bounded."""
 
     manager: RunningManager
-    upstream: ScriptedUpstream
+    upstream: ScriptedWorkspaceServer
     http: ClientSession
 
     @property
@@ -28,16 +28,16 @@ class Scene:
         """The pure door of the scripted server's workspace."""
         return f"{self.manager.address}?cwd={self.upstream.root}"
 
-    async def legacy(self, *, accept: str | None = BOTH, bound: bool = True) -> LegacyClient:
+    async def legacy(self, *, accept: str | None = BOTH, bound: bool = True) -> SessionClient:
         """A client with a session, by default bound to the scripted server's workspace."""
-        client = await LegacyClient.connect(self.http, self.manager.address, accept=accept)
+        client = await SessionClient.connect(self.http, self.manager.address, accept=accept)
         if bound:
             assert (await client.handshake(self.upstream.root)).payload["ok"] is True
         return client
 
-    def modern(self, *, accept: str | None = BOTH, pure: bool = True) -> ModernClient:
+    def modern(self, *, accept: str | None = BOTH, pure: bool = True) -> StatelessClient:
         """A stateless client, by default at the pure door of the scripted server's workspace."""
-        return ModernClient(self.http, self.pure_url if pure else self.manager.address, accept=accept)
+        return StatelessClient(self.http, self.pure_url if pure else self.manager.address, accept=accept)
 
 
 @contextlib.asynccontextmanager
@@ -49,11 +49,11 @@ async def raw_http(seconds: float = 20.0) -> AsyncIterator[ClientSession]:
 
 
 @contextlib.asynccontextmanager
-async def scene(folder: Path, **settings: Any) -> AsyncIterator[Scene]:
-    """The whole scene below a temporary folder; keyword arguments are settings of the manager."""
+async def registered_setup(folder: Path, **settings: Any) -> AsyncIterator[RegisteredSetup]:
+    """The whole registered_setup below a temporary folder; keyword arguments are settings of the manager."""
     root = folder / "scripted"
     root.mkdir()
     async with running_manager(folder / "manager", **settings) as manager, raw_http() as http:
-        upstream = ScriptedUpstream(root, manager.paths.control_socket)
+        upstream = ScriptedWorkspaceServer(root, manager.paths.control_socket)
         async with upstream.serving():
-            yield Scene(manager, upstream, http)
+            yield RegisteredSetup(manager, upstream, http)

@@ -17,11 +17,11 @@ from aiohttp import ClientResponse, ClientSession
 
 from manager.client import Control
 from protocol import names
-from support.clients.raw_clients import Client, LegacyClient, ModernClient
+from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.clients.stateless_requests import events
 from support.processes.manager_in_process import RunningManager, make_project, running_manager
 from support.processes.timeouts import within
-from support.projects.registered_scene import raw_http
+from support.projects.registered_setup import raw_http
 from support.projects.script_tools import write_tool
 from workspace_server.command.trust_items import all_items
 from workspace_server.trust.store import TrustStore
@@ -31,7 +31,7 @@ FORMS: dict[str, Any] = {names.META_CAPABILITIES: {"elicitation": {"form": {}}}}
 
 
 @dataclass
-class Workshop:
+class Gateway:
     """One manager and its user. `config` is the user's configuration folder."""
 
     manager: RunningManager
@@ -60,24 +60,24 @@ class Workshop:
 
 @dataclass
 class Project:
-    """One workspace of a workshop."""
+    """One workspace of a running_gateway."""
 
-    shop: Workshop
+    gateway: Gateway
     root: Path
 
     @property
     def url(self) -> str:
         """Its pure door."""
-        return f"{self.shop.manager.address}?cwd={self.root}"
+        return f"{self.gateway.manager.address}?cwd={self.root}"
 
     @property
-    def modern(self) -> ModernClient:
+    def modern(self) -> StatelessClient:
         """A stateless client at the pure door."""
-        return ModernClient(self.shop.http, self.url)
+        return StatelessClient(self.gateway.http, self.url)
 
-    async def legacy(self) -> LegacyClient:
+    async def legacy(self) -> SessionClient:
         """A client with a session that has shaken hands."""
-        client = await LegacyClient.connect(self.shop.http, self.shop.manager.address)
+        client = await SessionClient.connect(self.gateway.http, self.gateway.manager.address)
         assert (await client.handshake(self.root)).payload["ok"] is True
         return client
 
@@ -96,19 +96,19 @@ class Project:
         await asyncio.to_thread(self._trust)
 
     def _trust(self) -> None:
-        items = all_items(self.root, self.shop.config, os.environ)
-        TrustStore(self.shop.manager.paths.state_dir / "trust").trust(self.root, items)
+        items = all_items(self.root, self.gateway.config, os.environ)
+        TrustStore(self.gateway.manager.paths.state_dir / "trust").trust(self.root, items)
 
     def clear(self) -> None:
         """Remove all tools and settings, the project's and the user's."""
-        for folder in (self.root / ".lm-tools-bridge", self.shop.config / "tools"):
+        for folder in (self.root / ".lm-tools-bridge", self.gateway.config / "tools"):
             shutil.rmtree(folder, ignore_errors=True)
-        for file in (self.root / ".mcp.json", self.shop.config / "workspace.toml"):
+        for file in (self.root / ".mcp.json", self.gateway.config / "workspace.toml"):
             file.unlink(missing_ok=True)
 
     async def inspect(self) -> dict[str, Any]:
         """What the user's command line is told about its tools and sources."""
-        control = Control(self.shop.manager.paths.control_socket, 30.0)
+        control = Control(self.gateway.manager.paths.control_socket, 30.0)
         return await asyncio.to_thread(control.post, "/inspect", {"cwd": str(self.root)})
 
 
@@ -146,7 +146,7 @@ async def eventually(what: Callable[[], Any], seconds: float = 5.0) -> Any:
 
 
 @contextlib.asynccontextmanager
-async def listening(client: ModernClient) -> AsyncIterator[ClientResponse]:
+async def listening(client: StatelessClient) -> AsyncIterator[ClientResponse]:
     """An acknowledged listen stream for changes of the tool list."""
     body = client.body(names.LISTEN, {"notifications": {"toolsListChanged": True}}, "listener")
     async with client.open(body) as response:
@@ -162,8 +162,8 @@ async def told(response: ClientResponse) -> None:
 
 
 @contextlib.asynccontextmanager
-async def workshop(folder: Path, **settings: Any) -> AsyncIterator[Workshop]:
-    """A workshop below a temporary folder; the user's home is inside it."""
+async def running_gateway(folder: Path, **settings: Any) -> AsyncIterator[Gateway]:
+    """A running_gateway below a temporary folder; the user's home is inside it."""
     folder = folder.resolve()
     with pytest.MonkeyPatch.context() as patch:
         (folder / "home").mkdir(exist_ok=True)
@@ -171,4 +171,4 @@ async def workshop(folder: Path, **settings: Any) -> AsyncIterator[Workshop]:
         for name in [one for one in os.environ if one.startswith(("XDG_", "LMTB_"))]:
             patch.delenv(name)
         async with running_manager(folder / "manager", **settings) as manager, raw_http() as http:
-            yield Workshop(manager, http, folder)
+            yield Gateway(manager, http, folder)

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
+from host.peer_uid import tcp_peer_uid
 from manager import __version__, exit_codes, systemd
 from manager.admin.routes import make_app
 from manager.assembly import Parts, assemble
@@ -32,7 +33,6 @@ from manager.listener.runner import Runner
 from manager.lock import Held, Lock
 from manager.log import configure, logger
 from manager.paths import Paths, UnsafePathError, make_private
-from manager.peer import peer_uid
 from manager.port import PortTaken, bind_fixed, private_socket
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.sessions.session_manager import SessionManager
@@ -220,10 +220,10 @@ class Daemon:
         rules = AdmissionRules.for_ports([port], body_cap=settings.body_limit)
         check = None
         if sys.platform != "win32":
-            works = lookup_works(peer_uid, os.getuid())
+            works = lookup_works(tcp_peer_uid, os.getuid())
             if not works:
                 self._log.warning("door", why="the owner of a local connection cannot be looked up here")
-            check = SameUser(peer_uid, os.getuid(), lookup_works=works)
+            check = SameUser(tcp_peer_uid, os.getuid(), lookup_works=works)
 
         def app() -> web.Application:
             return make_app(parts.control, shown, parts.measures.taken)

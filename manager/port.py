@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from manager.peer import proc_net_name
+from host.peer_uid import proc_net_name
 
 if TYPE_CHECKING:
     import random

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlencode
 
+from host.peer_uid import unix_peer_uid
 from manager import __version__
 from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
 from manager.folder import CwdProblem, CwdProblemKind
-from manager.peer import unix_peer_uid
 from manager.port import is_bindable
 from manager.routing.state.port_leases import PortExhausted
 from manager.routing.state.registrations import Registered

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import select
 import time
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
+from host.pidfd import has_ended, open_pidfd
 from manager import exit_codes
 from manager.cli.output.failures import Failure, print_json
 from manager.cli.output.manager_access import explained, user_paths
@@ -69,25 +69,17 @@ class _Process:
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
-        self._descriptor: int | None = None
+        self._pidfd = open_pidfd(pid)
         self._gone = False
-        try:
-            self._descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
-        except ProcessLookupError:
-            self._gone = True
-        except OSError:
-            self._descriptor = None
 
     def is_gone(self) -> bool:
         """Whether it has ended; one that its parent has not asked about yet has ended, too."""
         if self._gone:
             return True
-        if self._descriptor is not None:
-            poller = select.poll()
-            poller.register(self._descriptor, select.POLLIN)
-            self._gone = bool(poller.poll(0))
+        if self._pidfd is not None:
+            self._gone = has_ended(self._pidfd)
             if self._gone:
-                os.close(self._descriptor)
+                os.close(self._pidfd)
             return self._gone
         try:
             os.kill(self.pid, 0)

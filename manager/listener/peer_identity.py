@@ -1,6 +1,6 @@
 """Whose process is on the other end: the rule about another user's connections, not the lookup itself.
 
-The lookup of a socket's owner is `manager/peer.py`; it is passed in.
+The lookup of a socket's owner is `host/peer_uid.py`; it is passed in.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 import time
 from pathlib import Path
 from typing import Final
 
+from host.pidfd import kill_if
 from protocol import names
 
 ROUNDS: Final = 20
@@ -26,31 +26,18 @@ def end(instance: str) -> int:
     Looks again until none is left, because a process may start another one while it is looked for.
     """
     ended: set[int] = set()
+    mark = _mark(instance).encode()
+
+    def carries_mark(pid: int) -> bool:
+        return _has(pid, mark)
+
     for _ in range(ROUNDS):
         found = marked(instance)
         if not found:
             break
-        ended.update(pid for pid in found if _kill(pid, instance))
+        ended.update(pid for pid in found if kill_if(pid, carries_mark))
         time.sleep(PAUSE_S)
     return len(ended)
-
-
-def _kill(pid: int, instance: str) -> bool:
-    """Kill a process, and not one that has got its number meanwhile."""
-    try:
-        if not hasattr(os, "pidfd_open"):
-            os.kill(pid, signal.SIGKILL)
-            return True
-        descriptor = os.pidfd_open(pid)
-        try:
-            if _has(pid, _mark(instance).encode()):  # looked at again, now that the number is held
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                return True
-        finally:
-            os.close(descriptor)
-    except (ProcessLookupError, PermissionError):
-        pass
-    return False
 
 
 def marked(instance: str) -> list[int]:

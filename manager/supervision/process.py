@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from host.pidfd import open_pidfd
 from protocol import names
 
 _PASSED_ON: Final = (
@@ -118,7 +119,7 @@ class Process:
         self._popen = popen
         self._unseen = None if popen is None else weakref.finalize(self, _going_on.append, popen)
         self._exited = exited
-        self._pidfd = _open_pidfd(pid) if pidfd is None else pidfd
+        self._pidfd = open_pidfd(pid) if pidfd is None else pidfd
         self._poller: select.poll | None = None
         self.exit_code: int | None = None
         self._gone = False
@@ -253,15 +254,6 @@ def tail(log: Path) -> list[str]:
             return file.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
     except OSError:
         return []
-
-
-def _open_pidfd(pid: int) -> int | None:
-    if not hasattr(os, "pidfd_open"):
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None
 
 
 async def _readable(descriptor: int) -> None:

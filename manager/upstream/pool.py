@@ -12,7 +12,7 @@ import asyncio
 import os
 from collections.abc import Callable, Sequence
 
-from manager.peer import Address, peer_uid
+from host.peer_uid import Address, tcp_peer_uid
 from manager.upstream.connection import Connection
 from manager.upstream.request_head import head_before_length, request_head
 from manager.upstream.response import (
@@ -44,7 +44,7 @@ class Pool:
         verify_path: bytes = b"/mcp/health",
         connect_timeout: float = 5.0,
         max_idle: int = 256,
-        owner_of: Callable[[Address, Address], int | None] = peer_uid,
+        owner_of: Callable[[Address, Address], int | None] = tcp_peer_uid,
     ) -> None:
         self._host = host
         self._port = port

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
 
+from host.peer_uid import unix_peer_uid
 from protocol import jsonrpc
 from workspace_server import log
 from workspace_server.internal_channel import address as addresses
@@ -20,7 +21,6 @@ from workspace_server.internal_channel.address import Address
 from workspace_server.internal_channel.connection import Connection
 from workspace_server.internal_channel.dispatch import Dispatch
 from workspace_server.internal_channel.limits import DEFAULTS, Limits
-from workspace_server.internal_channel.peer import peer_uid
 from workspace_server.internal_channel.watch import Watch
 
 _AFTER_FAILED_ACCEPT_S: Final = 0.2
@@ -115,7 +115,7 @@ class Channel:
                 log.error("internal_accept_failed", cause=error.strerror)
                 await asyncio.sleep(_AFTER_FAILED_ACCEPT_S)
                 continue
-            if len(self._connections) >= self._limits.connections or peer_uid(sock) != self._own_uid:
+            if len(self._connections) >= self._limits.connections or unix_peer_uid(sock) != self._own_uid:
                 sock.close()
                 continue
             self._serve(sock)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from host.pidfd import open_pidfd
+
 _POLL_S: Final = 0.02
 
 
@@ -22,7 +24,7 @@ class ExitWatch:
         self._popen = popen
         self._ended = ended
         self._loop = asyncio.get_running_loop()
-        self._descriptor = _open_pidfd(popen.pid)
+        self._descriptor = open_pidfd(popen.pid)
         self._timer: asyncio.TimerHandle | None = None
         if self._descriptor is None:
             self._poll()
@@ -61,12 +63,3 @@ def exit_code(popen: subprocess.Popen[bytes]) -> int | None:
                 return None
             return end.si_status if end.si_code == os.CLD_EXITED else -end.si_status
     return popen.poll()
-
-
-def _open_pidfd(pid: int) -> int | None:
-    if not hasattr(os, "pidfd_open"):
-        return None
-    try:
-        return os.pidfd_open(pid)
-    except OSError:
-        return None

@@ -7,10 +7,11 @@ given. Blocking; meant for a thread. Who is polite to whom before that is `child
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from typing import Final, Literal
+
+from host.pidfd import kill_if
 
 _PAUSE_S: Final = 0.005
 _MAX_DOUBTS: Final = 2  # a process may live without an environment for ever
@@ -61,7 +62,7 @@ def _kill_round(look: _Look) -> tuple[list[int], bool]:
         verdict = look.at(pid)
         if verdict == "ours":
             found.append(pid)
-            _kill(pid, look)
+            kill_if(pid, lambda pid: look.at(pid) == "ours")
         elif verdict == "unclear":
             unsure = True
     return found, unsure
@@ -145,23 +146,6 @@ def _environment(pid: int) -> bytes | None:
         return b"\0".join(f"{key}={value}".encode() for key, value in psutil.Process(pid).environ().items())
     except (psutil.Error, OSError):
         return None
-
-
-def _kill(pid: int, look: _Look) -> None:
-    try:
-        descriptor = os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None
-    except OSError:
-        return
-    try:
-        if descriptor is None:
-            os.kill(pid, signal.SIGKILL)
-        elif look.at(pid) == "ours":  # asked again now that it is held: the number may have changed hands
-            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-    except OSError:
-        pass  # it has gone
-    finally:
-        if descriptor is not None:
-            os.close(descriptor)
 
 
 def _group_of(pid: int) -> int | None:

@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from host.peer_uid import tcp_peer_uid
 from manager import __version__
 from manager.cli.doctor.findings import Finding, Level, Situation
 from manager.cli.doctor.workspace_checks import sources, workspaces
 from manager.paths import Paths
-from manager.peer import peer_uid
 from manager.port import PortTaken, bind_fixed
 from manager.settings import Settings
 
@@ -197,7 +197,7 @@ def _peer_lookup(_: Situation) -> Iterator[Finding]:
         return
     from manager.listener.peer_identity import lookup_works  # noqa: PLC0415 - brings the web server along
 
-    if lookup_works(peer_uid, os.getuid()):
+    if lookup_works(tcp_peer_uid, os.getuid()):
         yield Finding(Level.OK, "other users", "their connections are recognised and refused")
     else:
         text = "this system does not tell whose a local connection is: every local user can use the manager"

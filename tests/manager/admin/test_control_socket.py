@@ -16,11 +16,11 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from host.peer_uid import unix_peer_uid
 from manager.admin.allocate import allocate_routes
 from manager.admin.control_socket import MAX_BODY, make_control_app
 from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
 from manager.folder import CwdProblem, CwdProblemKind
-from manager.peer import unix_peer_uid
 from manager.port import is_bindable
 from manager.routing.state.port_leases import Leases, PortExhausted
 from manager.routing.state.registrations import Registered, Registrations

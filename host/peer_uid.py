@@ -1,12 +1,12 @@
-"""Which user is at the other end of a local connection.
+"""Finds the user id at the other end of a loopback TCP connection or a unix socket.
 
-A loopback TCP connection carries no credentials, but on Linux the kernel can be asked for the owner of the
-client's socket: sock_diag(7), exact look-up of one connection in about 0.1 ms; /proc/net/tcp where that is
-closed. This is the only protection a client that can send no token gets, so every doubt is None and the
-caller must treat None as a stranger.
+A unix socket carries its peer's credentials. A loopback TCP connection does not, but Linux reports the owner
+of the client's socket: sock_diag(7) looks one connection up in about 0.1 ms; where that is closed,
+/proc/net/tcp is searched. For clients that send no token this is the only protection, so the result is None
+in any doubt, and callers must treat None as another user.
 
-A socket its owner has closed has no owner any more: the kernel then reports uid 0 and inode 0. Such an answer
-is never believed, or closing early would make anybody root.
+A closed socket has no owner: the kernel then reports uid 0 and inode 0. That answer is never believed:
+otherwise a client that closes early would pass for root.
 """
 
 from __future__ import annotations
@@ -30,10 +30,14 @@ _HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, po
 _REQUEST = struct.Struct("=BBBBI")  # inet_diag_req_v2 up to its socket id
 _SOCKET_ID = struct.Struct("!HH16s16s12s")  # ports, addresses, then interface and cookie
 _ANSWER = struct.Struct("=BBBB48sIIIII")  # inet_diag_msg: …, state, …, expires, two queues, uid, inode
+_LINUX_CREDENTIALS = struct.Struct("=iII")  # ucred: pid, uid, gid
+_MAC_CREDENTIALS = struct.Struct("=II")  # xucred: version, uid, then groups
+_MAC_SIZE = 76
+_MAC_LEVEL, _MAC_OPTION = 0, 1  # SOL_LOCAL, LOCAL_PEERCRED
 _ANY_SOCKET = b"\0" * 4 + b"\xff" * 8  # any interface, no cookie
 
 
-def peer_uid(local: Address, remote: Address) -> int | None:
+def tcp_peer_uid(local: Address, remote: Address) -> int | None:
     """Returns the uid that owns the other end of a loopback TCP connection.
 
     `local` and `remote` are as the accepted socket sees them (`getsockname()`, `getpeername()`). None where
@@ -58,15 +62,19 @@ def peer_uid(local: Address, remote: Address) -> int | None:
 
 
 def unix_peer_uid(sock: socket.socket) -> int | None:
-    """Returns the uid that opened the other end of a connected unix socket; None where unknown."""
-    if sys.platform != "linux" or sock.family != socket.AF_UNIX:
+    """Returns the uid of the process at the other end of a connected unix socket; None where unknown."""
+    if sys.platform == "win32" or sock.family != socket.AF_UNIX:
         return None
-    try:
-        credentials = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    except OSError:
-        return None
-    pid, uid, _gid = struct.unpack("=iII", credentials)
-    return uid if pid else None  # a socket that is not connected has no pid and the uid 2**32 - 1
+    with suppress(OSError, struct.error):
+        if sys.platform == "linux":
+            raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _LINUX_CREDENTIALS.size)
+            pid, uid, _gid = _LINUX_CREDENTIALS.unpack(raw)
+            return uid if pid else None  # a socket that is not connected has no pid and the uid 2**32 - 1
+        if sys.platform == "darwin":
+            raw = sock.getsockopt(_MAC_LEVEL, _MAC_OPTION, _MAC_SIZE)
+            version, uid = _MAC_CREDENTIALS.unpack_from(raw)
+            return uid if version == 0 else None
+    return None
 
 
 def proc_net_name(address: _IP, port: int, *, mapped: bool = False) -> str:

@@ -1,4 +1,4 @@
-"""Tests of manager.peer against real connections and, where possible, a real other user."""
+"""Tests of host.peer_uid against real connections and, where possible, a real other user."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
-from manager import peer
-from manager.peer import peer_uid, unix_peer_uid
+from host import peer_uid
+from host.peer_uid import tcp_peer_uid, unix_peer_uid
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only Linux names the owner of a connection")
 NOBODY = 65534
@@ -43,7 +43,7 @@ def connection(listen_on: str = "127.0.0.1", connect_to: str | None = None) -> I
 
 
 def ask(accepted: socket.socket) -> int | None:
-    return peer_uid(accepted.getsockname(), accepted.getpeername())
+    return tcp_peer_uid(accepted.getsockname(), accepted.getpeername())
 
 
 def no_netlink(*_arguments: object) -> None:
@@ -58,9 +58,9 @@ def no_proc(*_arguments: object) -> None:
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each of the two ways alone."""
     if request.param == "proc":
-        monkeypatch.setattr(peer, "_ask_kernel", no_netlink)
+        monkeypatch.setattr(peer_uid, "_ask_kernel", no_netlink)
     else:
-        monkeypatch.setattr(peer, "_search_proc", lambda *_: None)
+        monkeypatch.setattr(peer_uid, "_search_proc", lambda *_: None)
     return str(request.param)
 
 
@@ -76,7 +76,7 @@ def test_own_client_has_our_uid(listen_on: str, connect_to: str | None) -> None:
 
 
 def test_kernel_answer_needs_no_second_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(peer, "_search_proc", no_proc)
+    monkeypatch.setattr(peer_uid, "_search_proc", no_proc)
     with connection() as (accepted, _):
         assert ask(accepted) == os.geteuid()
 
@@ -123,14 +123,14 @@ def test_closed_client_is_unknown_and_never_root(drained: bool) -> None:
         if drained:
             assert accepted.recv(1) == b""
             accepted.close()
-        assert peer_uid(local, remote) is None
+        assert tcp_peer_uid(local, remote) is None
 
 
 @pytest.mark.usefixtures("way")
 def test_listener_on_the_claimed_port_is_not_taken_for_the_client() -> None:
     """The kernel offers it where no connection matches."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        assert peer_uid(("127.0.0.1", 1), listener.getsockname()) is None
+        assert tcp_peer_uid(("127.0.0.1", 1), listener.getsockname()) is None
 
 
 @pytest.mark.parametrize(
@@ -143,15 +143,15 @@ def test_listener_on_the_claimed_port_is_not_taken_for_the_client() -> None:
         (("127.0.0.1", 1), ("127.0.0.1", 70000)),
     ],
 )
-def test_what_is_no_connection_is_unknown(local: peer.Address, remote: peer.Address) -> None:
-    assert peer_uid(local, remote) is None
+def test_what_is_no_connection_is_unknown(local: peer_uid.Address, remote: peer_uid.Address) -> None:
+    assert tcp_peer_uid(local, remote) is None
 
 
 @pytest.mark.usefixtures("way")
 def test_two_connections_are_not_mixed_up() -> None:
     """Both ends are matched: the same client port may serve several connections."""
     with connection() as (accepted, _), connection() as (other, _):
-        assert peer_uid(accepted.getsockname(), other.getpeername()) is None
+        assert tcp_peer_uid(accepted.getsockname(), other.getpeername()) is None
 
 
 def uids_of_unix(act: Callable[[socket.socket, Path], None], path: Path) -> int | None:

@@ -268,7 +268,7 @@ class Daemon:
             systemd.notify(WATCHDOG=1)
             await session_manager.housekeep()
             await workspaces.stop_idle(session_manager.active_workspaces(idle_s))
-            session_manager.notifier.incomplete_no_more(
+            session_manager.notifier.notify_recovered(
                 {one.id for one in workspaces if one.supervisor.is_serving}
             )
             await asyncio.sleep(pause)

@@ -61,10 +61,10 @@ class Dispatch:
 
     async def answer(self, exchange: Exchange) -> Reply:
         """The reply to a request of either era."""
-        heard = self._roots.heard(exchange)
-        if isinstance(heard, Plain):
-            return heard
-        exchange = heard
+        accepted = self._roots.accept_answer(exchange)
+        if isinstance(accepted, Plain):
+            return accepted
+        exchange = accepted
         if exchange.is_tool_call and exchange.inbound.name in names.HANDSHAKE_NAMES:
             return await self.handshake(exchange, jsonrpc.members_of(exchange.params.get("arguments", b"{}")))
         if exchange.is_tool_call and exchange.inbound.name in names.CALL_TOOL_NAMES:
@@ -132,7 +132,7 @@ class Dispatch:
         elif exchange.is_modern and method not in KNOWN_METHODS:
             return result_format.method_not_found(exchange)
         else:
-            reply = self._roots.question(exchange) or result_format.refuse(
+            reply = self._roots.input_required(exchange) or result_format.refuse(
                 exchange, workspace_not_set(located)
             )
         return replace(reply, lacks_workspace=True)

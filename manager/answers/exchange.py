@@ -34,7 +34,7 @@ class Located(msgspec.Struct, frozen=True, gc=False):
         return self.is_in_url or self.source is Source.HEADER
 
     @property
-    def heard(self) -> str | None:
+    def implied_workspace(self) -> str | None:
         """The workspace, where a session hears of it without having chosen it."""
         return self.workspace.id if self.is_pure or self.source is Source.ROOTS else None
 
@@ -118,8 +118,8 @@ class Exchange:
             self.headers[headers.WORKSPACE_ID] = located.workspace.id
         if self.session is not None:
             self.session.source = source.value
-            if isinstance(located, Located) and located.heard is not None:
-                self.session.heard = located.heard
+            if isinstance(located, Located) and located.implied_workspace is not None:
+                self.session.implied_workspace = located.implied_workspace
 
 
 @dataclass(frozen=True, slots=True)

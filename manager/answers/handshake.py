@@ -40,13 +40,13 @@ class Sessionkeeper(Protocol):
     async def bind(self, session: Session, workspace: str, cwd: str) -> None:
         """Note, durably, which workspace the session chose."""
 
-    def announce(self, session: Session) -> bool:
+    def notify_lists_changed(self, session: Session) -> bool:
         """Tell the session's open stream that lists changed; False where there is no stream."""
 
-    def expect_listing(self, session: Session) -> None:
+    def expect_tools_list(self, session: Session) -> None:
         """From now on `relisted` waits for a new listing."""
 
-    async def relisted(self, session: Session, seconds: float) -> None:
+    async def wait_for_tools_list(self, session: Session, seconds: float) -> None:
         """Wait until the session has listed its tools again, at the longest so many seconds."""
 
     def handshake_lock(self, session: Session) -> asyncio.Lock:
@@ -207,13 +207,13 @@ class Handshakes:
         if (session.shown or fingerprint([])) == now_shown:
             return
         hold = self._around.settings.announce_hold_s
-        self._session_manager.expect_listing(session)
-        if self._session_manager.announce(session):
-            await self._session_manager.relisted(session, hold)
+        self._session_manager.expect_tools_list(session)
+        if self._session_manager.notify_lists_changed(session):
+            await self._session_manager.wait_for_tools_list(session, hold)
         elif exchange.accepts_events:
             for method in names.LISTS_CHANGED:
                 yield jsonrpc.notification(method)
-            await self._session_manager.relisted(session, hold)
+            await self._session_manager.wait_for_tools_list(session, hold)
         else:
             session.unannounced = True
 

@@ -64,7 +64,7 @@ class RootsRequests:
         self._key = key
         self._wall = wall
 
-    def question(self, exchange: Exchange) -> Plain | None:
+    def input_required(self, exchange: Exchange) -> Plain | None:
         """The answer that asks for roots; None where this client cannot be asked, or just was."""
         capabilities = exchange.inbound.meta.get(names.META_CAPABILITIES, msgspec.Raw(b"{}"))
         if not (exchange.is_modern and exchange.is_tool_call and exchange.claims.roots is None):
@@ -78,7 +78,7 @@ class RootsRequests:
         }
         return Plain(result_format.result(exchange, value))
 
-    def heard(self, exchange: Exchange) -> Exchange | Plain:
+    def accept_answer(self, exchange: Exchange) -> Exchange | Plain:
         """The request as if it had told its roots itself, where it answers our question; else unchanged.
 
         An answer to a question that was never asked about this call is refused (-32602).

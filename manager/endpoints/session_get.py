@@ -46,17 +46,20 @@ class _Listener(EventResponse):
 
 
 async def serve(
-    http_request: HttpRequest, session_manager: SessionManager, session: Session, heard: str | None
+    http_request: HttpRequest,
+    session_manager: SessionManager,
+    session: Session,
+    implied_workspace: str | None,
 ) -> None:
     """Serve one GET: to its end, or until it is a standing stream.
 
     Args:
-        heard: the workspace that its address means.
+        implied_workspace: the workspace that its address means.
     """
     said = http_request.metadata.fields.get(headers.LAST_EVENT_ID)
     last = None if said is None else event_ids.parse(said)
-    if last is None or last.is_standing:
-        _stand(http_request, session_manager, session, heard, last, is_again=said is not None)
+    if last is None or last.is_server_stream:
+        _stand(http_request, session_manager, session, implied_workspace, last, is_again=said is not None)
         return
     out = EventResponse(http_request)
     stream = session_manager.streams.request_stream(session, last)
@@ -75,19 +78,21 @@ def _stand(
     http_request: HttpRequest,
     session_manager: SessionManager,
     session: Session,
-    heard: str | None,
+    implied_workspace: str | None,
     last: EventId | None,
     *,
     is_again: bool,
 ) -> None:
     out = _Listener(http_request, session_manager, session)
-    after = session_manager.streams.server_stream(session).followed(last)
-    standing = session_manager.notifier.open_stream(session, out, heard, takes_over=after is not None)
+    after = session_manager.streams.server_stream(session).resume_point(last)
+    standing = session_manager.notifier.open_stream(
+        session, out, implied_workspace, takes_over=after is not None
+    )
     if standing is None:
         http_request.respond(409, _CONFLICT)
         return
     if after is None and is_again:
-        session_manager.notifier.missed_all(session)
+        session_manager.notifier.notify_all_changed(session)
     try:
         out.open({headers.SESSION: session.id})
     except ConnectionError:

@@ -170,7 +170,7 @@ class LegacyEndpoint:
     def _translated(self, exchange: Exchange, session: Session, reply: Reply) -> Plain | Events:
         """The reply as this era knows it: questions in the middle, and a response in its words."""
         if exchange.message.method == names.TOOLS_LIST:
-            self.session_manager.note_listed(session)
+            self.session_manager.note_tools_list(session)
         if not isinstance(reply, Relayed):
             return reply
         questions = self.session_manager.pending_requests(session)

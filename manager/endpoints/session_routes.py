@@ -46,7 +46,7 @@ class SessionRoutes:
             http_request.respond(406, b'{"error":"Not Acceptable: accept text/event-stream"}')
             return
         located = await look_up_workspace(self._workspaces, claims_of(metadata, session))
-        heard = located.workspace.id if isinstance(located, Located) else None
+        implied_workspace = located.workspace.id if isinstance(located, Located) else None
         # asked last: nobody would end a stream that is opened behind the end of its session or of all streams
         if self._legacy.session(http_request.session) is not session:
             http_request.respond(UNKNOWN.status, UNKNOWN.body(None))
@@ -54,7 +54,7 @@ class SessionRoutes:
             text = b'{"error":"the manager is stopping; connect again in a moment"}'
             http_request.respond(503, text, {"Retry-After": "1"})
         else:
-            await session_get.serve(http_request, self._legacy.session_manager, session, heard)
+            await session_get.serve(http_request, self._legacy.session_manager, session, implied_workspace)
 
     async def delete(self, http_request: HttpRequest) -> None:
         """The end of a legacy session."""

@@ -98,7 +98,7 @@ class FastRoute:
     __slots__ = (
         "_answer_begin",
         "_exchange",
-        "_heard",
+        "_implied_workspace",
         "_known",
         "_known_size",
         "_passed",
@@ -151,7 +151,7 @@ class FastRoute:
         self.written = patterns[1]
         self._source = located.source.value
         self._sent_cwd = sent_cwd(exchange.claims)
-        self._heard = located.heard
+        self._implied_workspace = located.implied_workspace
         self.noted_at = 0.0
         self._stream = b""  # the head of event streams
         self._known = b""  # what comes before the message in answers of this size
@@ -176,8 +176,8 @@ class FastRoute:
         """Leave in the session what each of its requests leaves there."""
         session.source = self._source
         session.sent_cwd = self._sent_cwd
-        if self._heard is not None:
-            session.heard = self._heard
+        if self._implied_workspace is not None:
+            session.implied_workspace = self._implied_workspace
 
     def note(self, now: float) -> Seen:
         """The call for the table of clients."""

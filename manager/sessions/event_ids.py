@@ -21,7 +21,7 @@ from protocol import jsonrpc
 
 MAX_REQUEST: Final = 64
 """Longest request id, in bytes of JSON text, that is written into event ids."""
-STANDING: Final = 0
+SERVER_STREAM: Final = 0
 """The number of a session's standing stream."""
 _ID: Final = re.compile(r"[\w-]{1,32}\.\d{1,15}(?:\.[\w-]{1,88})?-(?P<event>\d{1,15})", re.ASCII)
 
@@ -37,9 +37,9 @@ class EventId:
         return f"{self.stream}-{self.event}"
 
     @property
-    def is_standing(self) -> bool:
+    def is_server_stream(self) -> bool:
         """Whether it belongs to a session's standing stream, of whatever manager."""
-        return self.stream.split(".")[1:] == [str(STANDING)]
+        return self.stream.split(".")[1:] == [str(SERVER_STREAM)]
 
     @property
     def request(self) -> bytes | None:
@@ -53,7 +53,7 @@ def stream_name(epoch: str, number: int, request: bytes | None = None) -> str:
 
     Args:
         epoch: what tells this manager from its predecessors.
-        number: unique in the session while this manager runs; `STANDING` for the standing stream.
+        number: unique in the session while this manager runs; `SERVER_STREAM` for the standing stream.
         request: the id of the request it answers, as JSON text.
     """
     name = f"{epoch}.{number}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from manager.routing.state.session_table import Session, Sessions, heard_by
+from manager.routing.state.session_table import Session, Sessions, workspaces_of
 from manager.sessions.server_stream import ServerStream
 from manager.sessions.stream import EventSink
 from manager.sessions.streams import Streams
@@ -33,7 +33,7 @@ class Notifier:
     def interest(self) -> dict[str, frozenset[str]]:
         """The workspaces somebody wants to hear of, each with the resources that are subscribed there."""
         active = self._sessions.active(self._now(), LISTEN_S)
-        wanted: dict[str, set[str]] = {workspace: set() for workspace in heard_by(active)}
+        wanted: dict[str, set[str]] = {workspace: set() for workspace in workspaces_of(active)}
         for session in active:
             for uri, workspace in session.subscriptions.items():
                 wanted.setdefault(workspace, set()).add(uri)
@@ -50,7 +50,7 @@ class Notifier:
         """Lists of a workspace changed, by default all."""
         told = tuple(methods)
         for session in self._sessions:
-            if session.hears(workspace):
+            if session.is_notified_of(workspace):
                 self._streams.server_stream(session).announce_lists(told)
 
     def resource_updated(self, workspace: str, uri: str, message: bytes) -> None:
@@ -68,13 +68,13 @@ class Notifier:
         for session in self._sessions:
             self._tell_of_subscriptions(session, workspace)
 
-    def missed_all(self, session: Session) -> None:
+    def notify_all_changed(self, session: Session) -> None:
         """Nobody knows what a session did not hear."""
         self._streams.server_stream(session).announce_lists()
         for workspace in set(session.subscriptions.values()):
             self._tell_of_subscriptions(session, workspace)
 
-    def incomplete_no_more(self, serving: Collection[str]) -> None:
+    def notify_recovered(self, serving: Collection[str]) -> None:
         """Tell sessions whose lists were incomplete while their workspace was in trouble."""
         for session in self._sessions:
             if (
@@ -94,12 +94,17 @@ class Notifier:
     # -- streams ------------------------------------------------------------------------------------------
 
     def open_stream(
-        self, session: Session, sink: EventSink, heard: str | None = None, *, takes_over: bool = False
+        self,
+        session: Session,
+        sink: EventSink,
+        implied_workspace: str | None = None,
+        *,
+        takes_over: bool = False,
     ) -> ServerStream | None:
         """Give the session's standing stream to a connection; None when another one has it.
 
         Args:
-            heard: the workspace that the connection's own address means.
+            implied_workspace: the workspace that the connection's own address means.
             takes_over: whether it comes for just this stream, so that the other one must be dead.
         """
         standing = self._streams.server_stream(session)
@@ -107,7 +112,7 @@ class Notifier:
             return None
         standing.stream.claim(sink)
         session.streaming = True
-        session.heard = heard or session.heard
+        session.implied_workspace = implied_workspace or session.implied_workspace
         if session.unannounced:
             session.unannounced = False
             standing.announce_lists()

@@ -52,7 +52,7 @@ class SessionRoots:
     def forget(self, session: Session) -> None:
         """They changed: the client is asked again when it matters, and lists again where they counted."""
         session.roots = None
-        if session.source == Source.ROOTS.value and not self._session_manager.announce(session):
+        if session.source == Source.ROOTS.value and not self._session_manager.notify_lists_changed(session):
             session.unannounced = True
 
     async def _question(self, session: Session) -> AsyncGenerator[bytes]:

@@ -57,7 +57,7 @@ class ServerStream:
         for method in methods:
             self.tell(method, _CHANGED[method])
 
-    def followed(self, last: EventId | None) -> int | None:
+    def resume_point(self, last: EventId | None) -> int | None:
         """The number of the last event a client has, where all that followed it is still here, else None."""
         if last is None or last.stream != self.stream.name:
             return None

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from manager.log import logger, short
-from manager.routing.state.session_table import Session, Sessions, heard_by
+from manager.routing.state.session_table import Session, Sessions, workspaces_of
 from manager.sessions.notifier import Notifier
 from manager.sessions.pending_requests import PendingRequests
 from manager.sessions.streams import Streams
@@ -89,7 +89,7 @@ class SessionManager:
             )  # fmt: skip
             self.sessions.add(session)
             if session.subscriptions:
-                self.notifier.missed_all(session)
+                self.notifier.notify_all_changed(session)
 
     async def open(
         self,
@@ -168,7 +168,7 @@ class SessionManager:
 
     # -- handshakes ---------------------------------------------------------------------------------------
 
-    def announce(self, session: Session) -> bool:
+    def notify_lists_changed(self, session: Session) -> bool:
         """Tell the session's open stream that lists changed; False where there is no stream."""
         standing = self.streams.open_server_stream(session)
         if standing is None:
@@ -176,19 +176,19 @@ class SessionManager:
         standing.announce_lists()
         return True
 
-    def expect_listing(self, session: Session) -> None:
+    def expect_tools_list(self, session: Session) -> None:
         """From now on `relisted` waits for a new listing."""
         self._of(session).relisted.clear()
 
-    async def relisted(self, session: Session, seconds: float) -> None:
-        """Wait for a listing of its tools since `expect_listing`, at the longest so many seconds."""
+    async def wait_for_tools_list(self, session: Session, seconds: float) -> None:
+        """Wait for a listing of its tools since `expect_tools_list`, at the longest so many seconds."""
         try:
             async with asyncio.timeout(seconds):
                 await self._of(session).relisted.wait()
         except TimeoutError:
             return
 
-    def note_listed(self, session: Session) -> None:
+    def note_tools_list(self, session: Session) -> None:
         """The session was answered a tool list."""
         if session.id in self._runtimes:
             self._runtimes[session.id].relisted.set()
@@ -217,7 +217,7 @@ class SessionManager:
 
     def active_workspaces(self, idle_s: float) -> set[str]:
         """Workspaces with a session that has an open stream or asked something recently."""
-        return heard_by(self.sessions.active(self._now(), idle_s))
+        return workspaces_of(self.sessions.active(self._now(), idle_s))
 
     async def housekeep(self) -> None:
         """Drop what has expired, and save now and then when each session was last seen."""

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterator
 
 from manager.routing.state.session_table import Session
-from manager.sessions.event_ids import STANDING, EventId, stream_name
+from manager.sessions.event_ids import SERVER_STREAM, EventId, stream_name
 from manager.sessions.replay import Replay
 from manager.sessions.server_stream import ServerStream
 from manager.sessions.stream import EventSink, Stream
@@ -18,7 +18,7 @@ class Streams:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._epoch = secrets.token_urlsafe(4)  # so that no id means something to the next manager, too
-        self._numbers = itertools.count(STANDING + 1)
+        self._numbers = itertools.count(SERVER_STREAM + 1)
         self._replay = Replay(now)
         self._standing: dict[str, ServerStream] = {}
         self._answering: dict[str, dict[str, Stream]] = {}
@@ -33,7 +33,7 @@ class Streams:
         """The session's standing stream, whether somebody listens or not."""
         known = self._standing.get(session.id)
         if known is None:
-            name = stream_name(self._epoch, STANDING)
+            name = stream_name(self._epoch, SERVER_STREAM)
             known = ServerStream(Stream(session.id, name, session.revision, self._replay))
             self._standing[session.id] = known
         return known
@@ -50,7 +50,7 @@ class Streams:
 
     # -- streams of requests ------------------------------------------------------------------------------
 
-    def begin(self, session: Session, request: bytes) -> Stream:
+    def open_request_stream(self, session: Session, request: bytes) -> Stream:
         """A stream for the answer to a request, whose id is JSON text."""
         name = stream_name(self._epoch, next(self._numbers), request)
         stream = Stream(session.id, name, session.revision, self._replay, request)

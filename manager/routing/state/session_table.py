@@ -28,7 +28,7 @@ class Session:
         shown: fingerprint of the tool list it was last shown.
         unannounced: whether a list changed without a stream to say so.
         streaming: whether somebody listens on its standing stream.
-        heard: id of the workspace that its requests mean by their address or its roots, without a choice.
+        implied_workspace: id of the workspace that its URL or its roots mean, without a handshake.
         source: which rung decided its last request.
         sent_cwd: the folder that its last request named without being asked.
         roots: the client's roots, None until it was asked.
@@ -50,7 +50,7 @@ class Session:
     shown: bytes | None = None
     unannounced: bool = False
     streaming: bool = False
-    heard: str | None = None
+    implied_workspace: str | None = None
     source: str = "none"
     sent_cwd: str | None = None
     roots: tuple[str, ...] | None = None
@@ -58,9 +58,9 @@ class Session:
     subscriptions: dict[str, str] = field(default_factory=dict)
     mode: tuple[tuple[str, str], ...] = ()
 
-    def hears(self, workspace: str) -> bool:
+    def is_notified_of(self, workspace: str) -> bool:
         """Whether news of a workspace concern it: the one it chose, and the one its requests mean."""
-        return workspace in (self.workspace, self.heard)
+        return workspace in (self.workspace, self.implied_workspace)
 
 
 class Sessions:
@@ -127,9 +127,9 @@ class Sessions:
         return now - session.seen >= (self._idle_s if session.used else self._unused_s)
 
 
-def heard_by(sessions: Collection[Session]) -> set[str]:
+def workspaces_of(sessions: Collection[Session]) -> set[str]:
     """The workspaces whose news concern any of these sessions; there may be ten thousand."""
-    meant = {one.workspace for one in sessions} | {one.heard for one in sessions}
+    meant = {one.workspace for one in sessions} | {one.implied_workspace for one in sessions}
     return {one for one in meant if one is not None}
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manager.sessions.event_ids import MAX_REQUEST, STANDING, EventId, parse, stream_name
+from manager.sessions.event_ids import MAX_REQUEST, SERVER_STREAM, EventId, parse, stream_name
 from protocol import jsonrpc
 
 REQUESTS = st.one_of(st.integers(-(2**63), 2**64), st.text(max_size=12)).map(jsonrpc.dumps)
@@ -23,9 +23,9 @@ def test_what_is_written_is_read_again(request: bytes | None, number: int, event
 
 
 def test_the_standing_stream_is_known_by_its_number() -> None:
-    assert EventId(stream_name("a", STANDING), 7).is_standing
-    assert not EventId(stream_name("a", 1), 7).is_standing
-    assert not EventId(stream_name("a", STANDING, b"0"), 7).is_standing
+    assert EventId(stream_name("a", SERVER_STREAM), 7).is_server_stream
+    assert not EventId(stream_name("a", 1), 7).is_server_stream
+    assert not EventId(stream_name("a", SERVER_STREAM, b"0"), 7).is_server_stream
 
 
 def test_a_long_request_id_is_not_named() -> None:

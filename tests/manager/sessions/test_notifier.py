@@ -47,8 +47,8 @@ class Office:
 async def test_changed_lists_go_to_the_sessions_of_that_workspace_only() -> None:
     office = Office()
     bound = office.session("bound", workspace="w")
-    beside = office.session("beside", heard="w")
-    elsewhere = office.session("elsewhere", workspace="v", heard="u")
+    beside = office.session("beside", implied_workspace="w")
+    elsewhere = office.session("elsewhere", workspace="v", implied_workspace="u")
     office.notifier.lists_changed("w", TOOLS)
     assert await office.heard(bound) == await office.heard(beside) == [names.TOOLS_CHANGED]
     assert await office.heard(elsewhere) == []
@@ -81,7 +81,7 @@ async def test_the_beginning_of_a_name_is_no_folder(subscribed: str) -> None:
 async def test_who_does_not_know_what_it_missed_is_told_everything() -> None:
     office = Office()
     session = office.session("s", workspace="w", subscriptions={"x:1": "w", "x:2": "v"})
-    office.notifier.missed_all(session)
+    office.notifier.notify_all_changed(session)
     assert sorted(await office.heard(session)) == sorted([*names.LISTS_CHANGED, "x:1", "x:2"])
     office.notifier.anything_changed("w")
     assert await office.heard(session) == [*names.LISTS_CHANGED, "x:1"]
@@ -98,14 +98,14 @@ async def test_lists_that_were_incomplete_are_announced_when_their_workspace_ser
     office = Office()
     session = office.session("s", workspace="w")
     session.unannounced = True
-    office.notifier.incomplete_no_more({"w"})
+    office.notifier.notify_recovered({"w"})
     assert session.unannounced, "nowhere to say it yet"
     session.unannounced = False
     standing = office.notifier.open_stream(session, Recorder())
     session.unannounced = True
-    office.notifier.incomplete_no_more({"v"})
+    office.notifier.notify_recovered({"v"})
     assert session.unannounced
-    office.notifier.incomplete_no_more({"w"})
+    office.notifier.notify_recovered({"w"})
     assert not session.unannounced
     assert standing is not None
 
@@ -122,13 +122,13 @@ async def test_a_second_stream_is_refused_and_one_that_comes_for_the_first_takes
     assert session.streaming, "the other one has it"
     office.notifier.close_stream(session, second)
     assert not session.streaming
-    assert session.heard == "w", "what its address means is known without a stream, too"
+    assert session.implied_workspace == "w", "what its address means is known without a stream, too"
 
 
 def test_interest_is_in_what_sessions_do_or_did_a_short_while_ago() -> None:
     office = Office()
     office.session("quiet", workspace="quiet")
-    office.session("streaming", heard="streaming", streaming=True)
+    office.session("streaming", implied_workspace="streaming", streaming=True)
     office.clock += LISTEN_S
     office.session("busy", workspace="busy", subscriptions={"a": "busy", "b": "beside"})
     office.session("also busy", workspace="busy", subscriptions={"c": "busy"})

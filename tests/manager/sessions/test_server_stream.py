@@ -82,7 +82,7 @@ async def test_who_comes_back_with_an_id_gets_what_followed() -> None:
         standing.announce_lists()
         await sink.count(3)
     last = EventId("e.0", 2)
-    async with listener(standing, standing.followed(last)) as again:
+    async with listener(standing, standing.resume_point(last)) as again:
         await again.count(2)
     assert again.methods == ORDER[1:]
     assert again.ids == sink.ids[2:]
@@ -98,7 +98,7 @@ async def test_only_an_event_of_its_own_is_followed(last: EventId | None, follow
         standing.announce_lists()
         await sink.count(3)
     assert standing.stream.sent == 4
-    assert standing.followed(last) == followed
+    assert standing.resume_point(last) == followed
 
 
 async def test_a_gap_is_known() -> None:
@@ -107,8 +107,8 @@ async def test_a_gap_is_known() -> None:
         for number in range(MAX_EVENTS + 5):
             standing.tell("u", b'{"method":"n","params":%d}' % number)
             await sink.count(number + 1)
-    assert standing.followed(EventId("e.0", 4)) is None
-    assert standing.followed(EventId("e.0", 5)) == 5
+    assert standing.resume_point(EventId("e.0", 4)) is None
+    assert standing.resume_point(EventId("e.0", 5)) == 5
 
 
 async def test_news_are_bounded_and_changed_lists_stay_among_them() -> None:

@@ -335,29 +335,29 @@ async def test_when_sessions_were_last_seen_is_saved_now_and_then(desk: Desk) ->
 
 async def test_without_a_stream_there_is_nowhere_to_announce_it(desk: Desk) -> None:
     session = await desk.open()
-    assert desk.session_manager.announce(session) is False
+    assert desk.session_manager.notify_lists_changed(session) is False
     desk.session_manager.notifier.open_stream(session, Recorder())
-    assert desk.session_manager.announce(session) is True
+    assert desk.session_manager.notify_lists_changed(session) is True
 
 
 async def test_waiting_for_a_listing_ends_with_the_listing_or_the_time(desk: Desk) -> None:
     session = await desk.open()
-    desk.session_manager.expect_listing(session)
+    desk.session_manager.expect_tools_list(session)
     async with asyncio.timeout(5):
-        await desk.session_manager.relisted(session, 0.001)
-    waiting = asyncio.create_task(desk.session_manager.relisted(session, 3600.0))
+        await desk.session_manager.wait_for_tools_list(session, 0.001)
+    waiting = asyncio.create_task(desk.session_manager.wait_for_tools_list(session, 3600.0))
     await asyncio.sleep(0)
-    desk.session_manager.note_listed(session)
+    desk.session_manager.note_tools_list(session)
     async with asyncio.timeout(5):
         await waiting
 
 
 async def test_a_listing_before_the_change_does_not_count(desk: Desk) -> None:
     session = await desk.open()
-    desk.session_manager.expect_listing(session)
-    desk.session_manager.note_listed(session)
-    desk.session_manager.expect_listing(session)
-    waiting = asyncio.create_task(desk.session_manager.relisted(session, 0.05))
+    desk.session_manager.expect_tools_list(session)
+    desk.session_manager.note_tools_list(session)
+    desk.session_manager.expect_tools_list(session)
+    waiting = asyncio.create_task(desk.session_manager.wait_for_tools_list(session, 0.05))
     await asyncio.sleep(0)
     assert not waiting.done()
     await waiting
@@ -375,7 +375,7 @@ async def test_a_workspace_is_active_while_a_session_of_it_is(
 ) -> None:
     """Whether it chose the workspace or only means it."""
     session, unbound = await desk.open(), await desk.open()
-    setattr(session, "workspace" if streaming else "heard", "w")
+    setattr(session, "workspace" if streaming else "implied_workspace", "w")
     unbound.streaming = True
     if streaming:
         desk.session_manager.notifier.open_stream(session, Recorder())

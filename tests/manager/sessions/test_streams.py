@@ -18,7 +18,11 @@ async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager()
     one, ids = session_of("s"), []
     for _ in range(2):
         streams = Streams(ManualClock())
-        for stream in (streams.server_stream(one).stream, streams.begin(one, b"1"), streams.begin(one, b"1")):
+        for stream in (
+            streams.server_stream(one).stream,
+            streams.open_request_stream(one, b"1"),
+            streams.open_request_stream(one, b"1"),
+        ):
             sink = Recorder()
             stream.claim(sink)
             stream.begin(sink)
@@ -30,7 +34,7 @@ async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager()
 async def test_a_stream_is_found_in_its_own_session_until_its_events_are_old() -> None:
     clock = ManualClock()
     streams, mine, other = Streams(clock), session_of("s"), session_of("t")
-    stream = streams.begin(mine, b"1")
+    stream = streams.open_request_stream(mine, b"1")
     event = EventId(stream.name, 0)
     await stream.send(b"{}", answers=True)
     streams.expire()
@@ -48,7 +52,7 @@ async def test_a_stream_is_found_in_its_own_session_until_its_events_are_old() -
 async def test_an_answer_that_had_to_make_room_is_as_lost_as_an_old_one() -> None:
     """At once, not only when the table is swept; who has it already is still told that nothing follows."""
     streams, session = Streams(ManualClock()), session_of("s")
-    stream, other = streams.begin(session, b"1"), streams.begin(session, b"2")
+    stream, other = streams.open_request_stream(session, b"1"), streams.open_request_stream(session, b"2")
     await stream.send(b"{}", answers=True)
     stream.end()
     assert streams.request_stream(session, EventId(stream.name, 0)) is stream
@@ -74,7 +78,7 @@ async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
 async def test_a_session_that_is_over_leaves_nothing() -> None:
     streams, session = Streams(ManualClock()), session_of("s")
     streams.server_stream(session).announce_lists()
-    stream = streams.begin(session, b"1")
+    stream = streams.open_request_stream(session, b"1")
     await stream.send(b"{}")
     streams.forget(session)
     assert stream.is_ended
@@ -92,7 +96,9 @@ async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
 
 async def test_the_names_can_be_read_back() -> None:
     streams, session = Streams(ManualClock()), session_of("s")
-    assert all(parse(f"{Streams(ManualClock()).begin(session, b'1').name}-1") for _ in range(200))
+    assert all(
+        parse(f"{Streams(ManualClock()).open_request_stream(session, b'1').name}-1") for _ in range(200)
+    )
     assert (
         streams.server_stream(session).followed(EventId(streams.server_stream(session).stream.name, 0)) == 0
     )

@@ -100,5 +100,6 @@ async def test_the_names_can_be_read_back() -> None:
         parse(f"{Streams(ManualClock()).open_request_stream(session, b'1').name}-1") for _ in range(200)
     )
     assert (
-        streams.server_stream(session).followed(EventId(streams.server_stream(session).stream.name, 0)) == 0
+        streams.server_stream(session).resume_point(EventId(streams.server_stream(session).stream.name, 0))
+        == 0
     )

@@ -15,11 +15,11 @@ import mcp_types
 import pytest
 import pytest_asyncio
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated
-from support.projects.running_gateway import Project, codes, eventually, running_gateway
 
 from protocol import names
 from support.clients.raw_clients import Client
 from support.processes.timeouts import within
+from support.projects.gateway import Project, codes, eventually, running_gateway
 from support.servers.third_party import Direct, ThirdParty, direct, stdio_command, third_party
 from support.servers.third_party_content import PROMPTS, RESOURCES, TEMPLATES
 

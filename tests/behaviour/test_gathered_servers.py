@@ -16,7 +16,11 @@ import mcp
 import psutil
 import pytest
 import pytest_asyncio
-from support.projects.running_gateway import (
+
+from protocol import names
+from support.clients.raw_clients import Answer, Client, StatelessClient
+from support.clients.stateless_requests import events
+from support.projects.gateway import (
     FORMS,
     Gateway,
     Project,
@@ -27,10 +31,6 @@ from support.projects.running_gateway import (
     running_gateway,
     text_of,
 )
-
-from protocol import names
-from support.clients.raw_clients import Answer, Client, StatelessClient
-from support.clients.stateless_requests import events
 from support.servers.remote_server import fake_remote
 from support.servers.stdio_servers import program
 from support.servers.third_party import Direct, Era, ThirdParty, direct, stdio_command, third_party

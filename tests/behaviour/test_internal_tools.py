@@ -17,11 +17,11 @@ import psutil
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from support.projects.running_gateway import Project, eventually, found, listed, running_gateway
 
 from protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
 from support.processes.timeouts import within
+from support.projects.gateway import Project, eventually, found, listed, running_gateway
 from support.servers.stdio_servers import program
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 from aiohttp import ClientResponse
-from support.projects.running_gateway import Gateway, listed, running_gateway
 
 from protocol import names
 from support.clients.raw_clients import SessionClient
 from support.http.event_stream import is_silent, next_message
 from support.processes.timeouts import within
+from support.projects.gateway import Gateway, listed, running_gateway
 
 
 async def hears_of_tools(stream: ClientResponse) -> None:

@@ -16,10 +16,10 @@ import mcp
 import mcp_types
 import pytest
 import pytest_asyncio
-from support.projects.running_gateway import Project, eventually, listed, running_gateway
 
 from protocol import names
 from support.clients.raw_clients import SessionClient
+from support.projects.gateway import Project, eventually, listed, running_gateway
 from support.servers.third_party import stdio_command
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -17,7 +17,11 @@ from typing import Any
 import psutil
 import pytest
 import pytest_asyncio
-from support.projects.running_gateway import (
+
+from protocol import names
+from support.clients.raw_clients import Answer, Client, SessionClient
+from support.processes.timeouts import within
+from support.projects.gateway import (
     FORMS,
     Project,
     codes,
@@ -29,10 +33,6 @@ from support.projects.running_gateway import (
     text_of,
     told,
 )
-
-from protocol import names
-from support.clients.raw_clients import Answer, Client, SessionClient
-from support.processes.timeouts import within
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 META_TOOLS = {"tool_search", "execute_tool"}

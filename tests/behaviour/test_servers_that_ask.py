@@ -15,10 +15,10 @@ import mcp
 import mcp_types as types
 import pytest
 import pytest_asyncio
-from support.projects.running_gateway import FORMS, Gateway, Project, eventually, listed, running_gateway
 
 from protocol import names
 from support.clients.raw_clients import Answer, StatelessClient
+from support.projects.gateway import FORMS, Gateway, Project, eventually, listed, running_gateway
 from support.servers.stdio_servers import program
 from support.servers.third_party import ThirdParty, stdio_command, third_party
 

@@ -16,11 +16,11 @@ from typing import Any
 import psutil
 import pytest
 import pytest_asyncio
-from support.projects.running_gateway import Project, eventually, running_gateway
 
 from manager.client import Control
 from protocol import headers, names, tasks
 from support.clients.raw_clients import Answer, SessionClient, StatelessClient
+from support.projects.gateway import Project, eventually, running_gateway
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 KNOWS: dict[str, Any] = {names.META_CAPABILITIES: {"extensions": {tasks.EXTENSION: {}}}}

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from aiohttp import ClientSession
-from support.projects.running_gateway import Gateway, Project, found, listed, running_gateway, text_of
 
 from protocol import names
 from support.clients.raw_clients import Client, SessionClient, StatelessClient
+from support.projects.gateway import Gateway, Project, found, listed, running_gateway, text_of
 from support.projects.registered_setup import raw_http
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

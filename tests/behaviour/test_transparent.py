@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from support.projects.running_gateway import Gateway, Project, eventually, listed, running_gateway
 
 from protocol import headers, names
 from support.clients.raw_clients import Answer, Client, SessionClient, StatelessClient
+from support.projects.gateway import Gateway, Project, eventually, listed, running_gateway
 from support.servers.third_party import ThirdParty, stdio_command, third_party
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -20,7 +20,10 @@ import psutil
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from support.projects.running_gateway import (
+
+from protocol import headers, names, tasks
+from support.clients.raw_clients import Client, StatelessClient
+from support.projects.gateway import (
     Gateway,
     Project,
     eventually,
@@ -29,9 +32,6 @@ from support.projects.running_gateway import (
     running_gateway,
     text_of,
 )
-
-from protocol import headers, names, tasks
-from support.clients.raw_clients import Client, StatelessClient
 from support.projects.script_tools import write_tool
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
-from support.projects.running_gateway import Project, eventually, listed, running_gateway
 
 from protocol import names
 from support.clients.raw_clients import Answer, Client
 from support.http.event_stream import next_event, next_message
+from support.projects.gateway import Project, eventually, listed, running_gateway
 from support.servers.remote_server import ECHO, Play, Received, ScriptedRemoteServer, events, fake_remote
 from support.servers.scripted_workspace_server import event
 from support.servers.stdio_servers import program

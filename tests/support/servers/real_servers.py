@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from support.projects.running_gateway import Project, codes, eventually, running_gateway
 
 from support.clients.raw_clients import Client, StatelessClient
+from support.projects.gateway import Project, codes, eventually, running_gateway
 from support.servers.third_party import Direct, direct
 
 INSTALL_S = 180.0

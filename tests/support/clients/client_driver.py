@@ -1,15 +1,15 @@
-"""Clients of others at work: programs that are told by JSON lines what to do (`tests/clients/drivers/`).
+"""Drives third-party MCP clients: programs that take commands as JSON lines (`tests/clients/drivers/`).
 
-Options, as one argument: `mode`, `url` or else `command`, `cwd` and `env` of a program to start, and for Node
-`family` and `modules`. The program says `{"ready": REVISION}` when it is connected. Then it takes commands on
-standard input, each with an `id`, and answers `{"id", "value"}` or `{"id", "error"}`, in any order:
+A driver gets its options as one argument: `mode`; `url`, or `command`, `cwd` and `env` of a program to start; for Node
+also `family` and `modules`. It prints `{"ready": REVISION}` once it is connected. Then it reads commands from standard
+input, each with an `id`, and answers `{"id", "value"}` or `{"id", "error"}` in any order:
 
-    {"do": "list"}                        the names of the tools that are listed now
-    {"do": "call", "tool", "arguments"}   the result; before it, {"id", "progress"} each time
-    {"do": "cancel", "call": ID}          give a call up
-    {"do": "listen"}                      hear of changes from now on; nothing where that comes by itself
+    {"do": "list"}                        return the names of the tools that are listed now
+    {"do": "call", "tool", "arguments"}   return the result; before it, print {"id", "progress"} for each progress
+    {"do": "cancel", "call": ID}          cancel a call
+    {"do": "listen"}                      subscribe to changes; no effect where the client does that by itself
 
-Unasked, it says `{"changed": "tools"}`. It answers every form with the name Ada, and ends with its input.
+It prints `{"changed": "tools"}` when it is notified. It answers every form with the name Ada, and ends with its input.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""MCP clients that others wrote, and what each of them can do through us: the table, and how each is run.
+"""The table of third-party MCP clients: how each is run, and what it supports through the manager.
 
-`scripts/clients` installs them. What is checked is in `tests/clients/`; the table for readers is
-`docs/clients/matrix.md`, which a test holds to `as_markdown`.
+`scripts/clients` installs them, `tests/clients/` checks them. A test compares `as_markdown` with
+`docs/clients/matrix.md`.
 """
 
 from __future__ import annotations

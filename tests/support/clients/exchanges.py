@@ -1,4 +1,4 @@
-"""Requests as the web layer hands them on, made from a message and headers without any web."""
+"""Builds `Exchange` objects from a message and headers, without HTTP."""
 
 from __future__ import annotations
 

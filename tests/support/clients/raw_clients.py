@@ -1,6 +1,6 @@
-"""Clients that say exactly what a test wants and keep exactly what came back, in both eras.
+"""HTTP clients that send exactly what a test gives them and keep exactly what came back.
 
-For what real clients make of it, use the official `mcp.Client`.
+For the behaviour of real clients, use the official `mcp.Client`.
 """
 
 from __future__ import annotations

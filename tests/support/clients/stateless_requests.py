@@ -1,4 +1,4 @@
-"""Requests of revision 2026-07-28 as a manager sends them to a workspace server."""
+"""Builds requests of MCP 2026-07-28 as a manager sends them to a workspace server."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Requests that must never get in, as a table any application served by `Runner` can be held against.
+"""A table of requests that must be refused on every route of an application served by `Runner`.
 
-`CASES` are raw requests with the statuses that are right for them on every route; `JSON_CASES` are bodies for the JSON-RPC doors. `exchange` sends bytes as they
-are and reads to the end of the connection.
+`CASES` are raw requests with the status they must get on every route; `JSON_CASES` are bodies for the JSON-RPC
+endpoints. `exchange` sends bytes as they are and reads until the connection ends.
 """
 
 from __future__ import annotations

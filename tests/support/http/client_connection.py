@@ -1,7 +1,7 @@
-"""One connection of a client that calls tools: every byte, and every segment, is the test's own.
+"""One raw client connection for tool calls: the test controls every byte and every TCP segment.
 
-Its calls have the same head but for the length, and differ in id and arguments: the manager knows them again
-(`manager/route_cache/route_cache.py`). Which of them it did, says `calls_known_again`.
+The calls share their head except for its length, and differ in id and arguments, so that the route cache
+(`manager/route_cache/route_cache.py`) applies. `calls_known_again` tells for which calls it did.
 """
 
 from __future__ import annotations

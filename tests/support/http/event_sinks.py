@@ -1,4 +1,4 @@
-"""A connection that an event stream is written to, kept in memory."""
+"""An event sink that keeps what is written to it in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading an event stream that is still open, event by event."""
+"""Reads an open event stream event by event."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workspace server's answer on its way, whose pieces a test decides."""
+"""A workspace server's response body, delivered in pieces that a test chooses."""
 
 from __future__ import annotations
 

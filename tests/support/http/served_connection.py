@@ -1,4 +1,4 @@
-"""A front on a port of its own, before handlers that a test wrote."""
+"""Serves client connections on a port of their own, with handlers that a test provides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of child processes share: commands, waiting for a fact, and whether somebody lives."""
+"""Commands for child processes, waiting for a condition, and liveness checks."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The official conformance suite as a program: what it is run with, and what it found.
+"""Runs the official conformance suite and parses its results.
 
-`scripts/conformance` installs it. What it is run against is elsewhere (`conformance_chain.py`).
+`scripts/conformance` installs it. `conformance_chain.py` provides what it is run against.
 """
 
 from __future__ import annotations

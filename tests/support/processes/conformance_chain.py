@@ -1,7 +1,7 @@
-"""A real manager, and what the conformance suite is run against there, each by the name of its endpoint.
+"""A real manager with the workspaces that the conformance suite is run against, by endpoint name.
 
-Behind most workspaces stands the conformance server, attached in every way, in every era. Such a workspace has one
-source, mounted without a namespace, and no built-in tools: a client must not be able to tell it from the server itself.
+Most workspaces contain the conformance server, attached over each transport and in each era, as their only source:
+without a namespace and without built-in tools, so that a client cannot tell the workspace from the server itself.
 The workspaces for the extension `tasks` have tools of their own.
 """
 

@@ -1,7 +1,7 @@
-"""The table of `scripts/conformance`: every leg of the suite against the server directly and behind the manager.
+"""Prints the table of `scripts/conformance`: the suite against the server directly and through the manager.
 
-A program: `python -m support.processes.conformance_report FOLDER [options]`, FOLDER with the installed suite. Exit code 1: a check
-fails that succeeds directly, and that is no expected failure.
+A program: `python -m support.processes.conformance_report FOLDER [options]`; FOLDER contains the installed suite. It exits
+with 1 if a check fails that succeeds directly and is not listed as an expected failure.
 """
 
 from __future__ import annotations

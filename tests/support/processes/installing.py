@@ -1,4 +1,4 @@
-"""What others wrote, installed by one of our scripts before it is tested."""
+"""Installs third-party packages for tests with one of the scripts in `scripts/`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Managers as real processes, `python -m manager serve`, for what only signals and sudden deaths can show.
+"""Runs managers as real processes (`python -m manager serve`), for tests of signals and crashes.
 
-Everything that a manager starts inherits HOME, which here is a folder of the test's own: so the process table
-itself tells what is left (`ManagerHome.processes`), whatever the manager believes.
+Everything that a manager starts inherits HOME, here a folder of the test. So the process table itself tells which
+processes are left (`ManagerHome.processes`), whatever the manager believes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A whole manager inside the test's own process: real daemon, real port, real workspace servers."""
+"""Runs a whole manager inside the test process: real daemon, real port, real workspace servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real manager in folders of the test's own, on a port the system chooses; nothing of it may be left."""
+"""Runs a real manager process in temporary folders on a free port, and checks that nothing of it is left."""
 
 from __future__ import annotations
 

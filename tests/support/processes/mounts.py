@@ -1,4 +1,4 @@
-"""Disks that are full or read-only, in a mount namespace of a process's own."""
+"""Mounts full or read-only disks in a mount namespace of one process."""
 
 from __future__ import annotations
 

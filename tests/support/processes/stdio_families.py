@@ -1,7 +1,7 @@
-"""Stdio servers in the configuration of a real manager's user, and the process table's word on what lives.
+"""Configures stdio servers with child processes for a real manager, and reads the process table.
 
-A family is a server with a child in its group and a second one that left group, session and parent. Who
-belongs to whom is read from the system, whatever we believe: parents, and the mark that all of them inherit.
+A family is a server with one child in its process group and one that left group, session and parent. Who belongs to
+whom is read from the system: parents, and the mark in the environment that all of them inherit.
 """
 
 from __future__ import annotations

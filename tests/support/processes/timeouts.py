@@ -1,7 +1,7 @@
-"""How long a test waits for what a contract row promises within a time.
+"""How long tests wait for something that is promised within a time.
 
-The rows speak of an idle machine; a test shares two cores with other tests and must not fail for their sake.
-What it shows is the reason for the promise: that an event woke somebody up and no longer timer ran out.
+The promised times hold on an idle machine; tests share two cores with other tests. What a test shows is the cause:
+an event woke somebody up, rather than a longer timer running out.
 """
 
 from __future__ import annotations

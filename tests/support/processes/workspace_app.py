@@ -1,4 +1,4 @@
-"""A workspace server inside the test's own loop, on a real socket, with the sources a test gives it."""
+"""Runs a workspace server in the test's event loop, on a real socket, with sources that a test provides."""
 
 from __future__ import annotations
 

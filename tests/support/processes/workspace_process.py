@@ -1,4 +1,4 @@
-"""A workspace server as a real process on a socket that the test inherits to it, and its ways to be asked."""
+"""Runs a workspace server as a real process on a socket inherited from the test, and sends requests to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workspace with something of every kind that needs trust, and a person at the command line."""
+"""A workspace with every kind of content that needs trust, and a scripted terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A workspace and a user's folder with configuration files, for tests of what they say."""
+"""A workspace and a user's folder with configuration files."""
 
 from __future__ import annotations
 

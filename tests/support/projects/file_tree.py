@@ -1,4 +1,4 @@
-"""Folders full of files for tests, and the two engines that search them."""
+"""Folders full of files, and the two search engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A manager, a user who configures and trusts, projects with content of their own, and clients of both eras."""
+"""A running manager with a user configuration, projects with content, and clients of both eras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A manager, one scripted workspace server that registered itself with it, and clients of both eras."""
+"""A running manager, one scripted workspace server registered with it, and clients of both eras."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks of a workspace on a disk of the test's, under clocks of the test's, and calls that end when it says so."""
+"""Tasks of a workspace on a temporary disk, with manual clocks and calls that end on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A status as a manager shows it, with something of everything: what is well, what is ill, what waits."""
+"""A sample status answer with healthy, failing and pending parts."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What the server of `conformance_server.py` offers: exactly what the official conformance suite asks for. Data only.
+"""Data of the conformance server: the tools, prompts and resources that the official suite asks for.
 
-Names, texts and schemas are the suite's; `npx @modelcontextprotocol/conformance list` names its scenarios.
+Names, texts and schemas are those of the suite; `npx @modelcontextprotocol/conformance list` prints its scenarios.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What tools and prompts of `conformance_server.py` ask their client. Data only; how it is asked: `input_requests.py`."""
+"""Data of the conformance server: what its tools and prompts ask the client."""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
-"""A server for the official conformance suite, on the official SDK: everything that its scenarios need.
+"""An MCP server on the official SDK for all scenarios of the official conformance suite.
 
-A program: `python tests/support/servers/conformance_server.py --stdio | --http PORT`, with PORT 0 for one of the system's; the
-port is the first line on stdout, printed when the server answers. `--legacy` or `--modern` serve one era only, both is
-the default. With `--http`, servers of their own for one era only are at `/legacy/mcp` and `/modern/mcp`. It ends with its standard
-input where that is a pipe.
+A program: `python tests/support/servers/conformance_server.py --stdio | --http PORT`; PORT 0 lets the system choose. It
+prints the port on its first line once it answers. `--legacy` or `--modern` serve one era, the default is both. With
+`--http`, `/legacy/mcp` and `/modern/mcp` serve one era each. It ends with its standard input where that is a pipe.
 
-What it offers is in `conformance_content.py`, what it asks back in `conformance_questions.py`.
+Its data is in `conformance_content.py` and `conformance_questions.py`.
 """
 
 from __future__ import annotations

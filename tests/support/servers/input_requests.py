@@ -1,7 +1,7 @@
-"""How a server on the official SDK asks its client something in the middle of a request, in both eras.
+"""Asks the client of an SDK server something in the middle of a request, in both eras.
 
-In the era of sessions a question is a request of the server (`put`); in the stateless one it is an interim result, and
-the answer comes with the repeated request. A `Dialogue` is the same to both.
+For a client with a session the question is a request from the server (`put`); for a stateless client it is an interim
+result, and the answer comes with the repeated request. `Dialogue` hides the difference.
 """
 
 from __future__ import annotations

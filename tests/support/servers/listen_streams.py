@@ -1,4 +1,4 @@
-"""The listen streams of a scripted workspace server: who asked for what, and words put into them."""
+"""The listen streams of a scripted workspace server: who subscribed to what, and events sent to them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""An authorization server and a remote server that believes it: aiohttp in the test's own process.
+"""An OAuth authorization server and an MCP server that trusts it, in the test process.
 
-The MCP server is a `ScriptedRemoteServer` at `/mcp`; whoever comes without a valid token gets 401 and the metadata's address.
+The MCP server is a `ScriptedRemoteServer` at `/mcp`; a request without a valid token gets 401 and the address of the
+metadata.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""MCP servers nobody here wrote: installed, configured as their own documents say, and asked beside us.
+"""Third-party MCP servers: installed, configured as their documentation says, and called directly and through us.
 
-`scripts/real-servers` installs them. What a client gets through us is compared with what the server answers to
-the official SDK's client (`third_party.direct`), both with the same folder as their one root.
+`scripts/real-servers` installs them. What a client gets through the manager is compared with what the server answers
+to the official SDK's client (`third_party.direct`); both have the same folder as their only root.
 """
 
 from __future__ import annotations

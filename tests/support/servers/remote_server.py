@@ -1,7 +1,7 @@
-"""A remote MCP server whose every answer a test decides: aiohttp in the test's own process.
+"""A remote MCP server in the test process whose every answer a test decides.
 
-By default it is a small legacy server with sessions. `plays` holds, by JSON-RPC method (or `GET`, `DELETE`), what
-answers instead: a callable taken for one request, or for all that follow where it is the last.
+By default it is a small server with sessions. `plays` holds, by JSON-RPC method (or `GET`, `DELETE`), the callables
+that answer instead: each is used for one request, the last one for all that follow.
 """
 
 from __future__ import annotations

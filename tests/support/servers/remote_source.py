@@ -1,4 +1,4 @@
-"""Remote sources as tests use them: an entry of the user's configuration, and calls with plain arguments."""
+"""Creates remote sources from a user configuration entry, and calls their tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers of a workspace server of all kinds, which must come out the same by every way through the manager."""
+"""Answers of a workspace server of every kind; every path through the manager must deliver them alike."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A manager, as `lmtb connect` sees one, whose every answer a test decides: plays as for `scripted_workspace_server.py`."""
+"""A manager for `lmtb connect` whose every answer a test decides."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Real sockets for the upstream client: a server that plays a script per connection and records what it got."""
+"""A TCP server for the upstream client that runs one script per connection and records what it received."""
 
 from __future__ import annotations
 

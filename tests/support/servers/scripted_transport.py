@@ -1,4 +1,4 @@
-"""A connection to a server that is a function: what sessions are tested with where no process is needed."""
+"""A transport whose server is a function, for tests of sessions without processes."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A workspace server that somebody else started, whose every answer a test decides.
+"""A registered workspace server in the test process whose every answer a test decides.
 
-It registers itself over the manager's control socket and renews its heartbeat, echoes its nonce on
-the health route, keeps every request byte for byte, and plays what the test put into `plays`. It is a server
-inside the test's own process, so its `pid` is the test's.
+It registers over the manager's control socket and renews its heartbeat, returns its nonce on the health route, keeps
+every request byte for byte, and answers as `plays` says. Its `pid` is that of the test process.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""How the programs that play strangers' servers are served: over pipes or HTTP, in both eras or in one only.
+"""Serves the third-party test servers: over stdio or HTTP, in both eras or in one.
 
-They are built on the official SDK, which serves both eras; a server that knows only one of them is made here, by a
-gate before it. What the servers offer is elsewhere (`third_party_server.py`, `conformance_server.py`).
+The servers are built on the official SDK, which serves both eras; a filter in front of it restricts a server to one.
+Their content is elsewhere (`third_party_server.py`, `conformance_server.py`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Stdio MCP servers that are a few lines long: what sources of processes are tested against.
+"""Stdio MCP servers of a few lines, for tests of sources that are processes.
 
-`program(body)` is the command of a server whose ways are `body`; it says at most what a test needs. In `body`:
-`say(message)`, `put(bytes)`, `answer(id, result)`, `text(string)`, `tools` (the list), `serve(call)` where
-`call(message)` handles one `tools/call` and everything else is answered as it should be.
+`program(body)` is the command of a server; `body` is Python that may use `say(message)`, `put(bytes)`,
+`answer(id, result)`, `text(string)`, `tools` (the list) and `serve(call)`, where `call(message)` handles one
+`tools/call`; the server answers everything else as it should.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""A server of slow tools that ask back or fail, on the official SDK: what the conformance suite's tasks-* scenarios
-want of a server with `task = true`. Its script tools are in `task_tools.py`.
+"""An MCP server on the official SDK with slow, asking and failing tools, for the tasks-* scenarios of the suite.
 
-A program: `python tests/support/servers/task_server.py --stdio [--legacy | --modern]`.
+It plays a server with `task = true`. The script tools of these scenarios are in `task_tools.py`. A program:
+`python tests/support/servers/task_server.py --stdio [--legacy | --modern]`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""A workspace for the conformance suite's tasks-* scenarios: script tools and a server whose calls can be tasks.
+"""A workspace for the tasks-* scenarios of the conformance suite: script tools, and a server with tasks.
 
-Under the names the suite calls them by. What asks back or fails as a server does is in `task_server.py`.
+The tools have the names that the suite calls. Tools that ask back or fail as a server does are in `task_server.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Starting the stranger's server of `third_party_server.py`, and asking it directly with the SDK's own client.
+"""Starts the third-party test server, and calls it directly with the official SDK's client.
 
-What a source answers is compared with what its server answers to `direct`: the same transport, nothing of ours between.
+Tests compare a source's answers with those of the same server to `direct`, which has none of our code in between.
 """
 
 from __future__ import annotations

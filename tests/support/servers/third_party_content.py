@@ -1,4 +1,4 @@
-"""What the server of `third_party_server.py` offers: definitions, results, resources, prompts. Data only."""
+"""Data of the third-party test server: definitions, results, resources, prompts."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""A stranger's MCP server on the official SDK, with every kind of content: what sources are tested against.
+"""A third-party MCP server on the official SDK with every kind of content, for tests of sources.
 
-A program: `python tests/support/servers/third_party_server.py --stdio | --http PORT | --sse PORT`, with PORT 0 for one of the
-system's; the port is the first line on stdout, printed when the server answers. `--legacy` or `--modern` serve one
-era only, both is the default. With `--http`, one process also serves variants on other paths (`VARIANTS`). It ends with its standard input where that is a pipe. How tests start it: `third_party.py`.
+A program: `python tests/support/servers/third_party_server.py --stdio | --http PORT | --sse PORT`; PORT 0 lets the system
+choose. It prints the port on its first line once it answers. `--legacy` or `--modern` serve one era, the default is
+both. With `--http`, one process also serves variants on other paths (`VARIANTS`). It ends with its standard input where
+that is a pipe. `third_party.py` starts it for tests.
 
-What the SDK's models would drop (unknown members) is put back behind them, in `_foreign_members`.
+Members that the SDK's models would drop are added again behind them, in `_foreign_members`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the tools of `third_party_server.py` do, and what it remembers of them."""
+"""The tools of the third-party test server, and the state they keep."""
 
 from __future__ import annotations
 

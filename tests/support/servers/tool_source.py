@@ -1,4 +1,4 @@
-"""A tool source whose lists and calls a test decides, for everything the built-ins cannot show."""
+"""A tool source whose lists and calls a test decides."""
 
 from __future__ import annotations
 

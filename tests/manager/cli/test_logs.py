@@ -124,7 +124,7 @@ def test_following_goes_on_in_a_new_file(file: Path, change: str) -> None:
 
 
 @contextmanager
-def resume_point(environ: dict[str, str], project: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
+def followed(environ: dict[str, str], project: Path) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
     """`lmtb logs -f` in a process of its own, ended at the end."""
     command = [sys.executable, "-I", "-m", "manager", "logs", "-f", "--cwd", str(project)]
     process = subprocess.Popen(

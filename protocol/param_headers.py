@@ -1,7 +1,7 @@
 """Which arguments of a tool are repeated in `Mcp-Param-*` headers, and what those headers say.
 
 The writing half: whoever calls over HTTP mirrors what the tool's schema annotates. Whether a request that
-came mirrors rightly is judged beside the schemas, in `workspace_server/schemas/params.py`.
+came mirrors rightly is judged beside the schemas, in `workspace_server/schemas/mirrored_headers.py`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.files import private_files
-from workspace_server.secrets.store import Secrets, open_store
+from workspace_server.secrets.store import LayeredSecretStore, open_store
 from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.sources.dependencies import Surroundings
 from workspace_server.sources.factory import Making
@@ -32,7 +32,7 @@ from workspace_server.version import version
 from workspace_server.workspace import Workspace
 
 if TYPE_CHECKING:
-    from workspace_server.internal_channel.channel import Channel
+    from workspace_server.internal_channel.channel import InternalChannel
 
 
 TASKS: Final = "tasks"
@@ -47,8 +47,8 @@ class Parts:
 
     calls: Calls
     sources: ActiveSources | None = None
-    open_channel: Callable[[str], Channel] | None = None
-    _channel: Channel | None = None
+    open_channel: Callable[[str], InternalChannel] | None = None
+    _channel: InternalChannel | None = None
     _opening: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -120,8 +120,8 @@ def _surroundings(
 
 
 def _channel(
-    around: Surroundings, workspace: Workspace, secrets: Secrets, calls: Calls, prefix: str
-) -> Channel:
+    around: Surroundings, workspace: Workspace, secrets: LayeredSecretStore, calls: Calls, prefix: str
+) -> InternalChannel:
     from workspace_server.internal_channel.service import make_channel  # noqa: PLC0415
 
     return make_channel(

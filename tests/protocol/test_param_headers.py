@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.param_headers import Mirrored, annotated, mirror
-from workspace_server.schemas.params import mismatch
+from workspace_server.schemas.mirrored_headers import mismatch
 
 SCHEMA = {
     "type": "object",

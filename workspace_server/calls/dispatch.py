@@ -34,7 +34,7 @@ from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import View
 from workspace_server.results import encode_result, error_result, refusal_result
-from workspace_server.schemas import params
+from workspace_server.schemas import mirrored_headers
 from workspace_server.source import (
     NO_ARGUMENTS,
     CallContext,
@@ -283,7 +283,7 @@ def _failed(offered: OfferedTool, fault: Exception) -> ToolResult:
     if isinstance(fault, InvalidArguments):
         from workspace_server.schemas import validation  # noqa: PLC0415  as in `_check`
 
-        problem = validation.Problem(fault.pointer, "value", fault.message)
+        problem = validation.ArgumentProblem(fault.pointer, "value", fault.message)
         return validation.invalid_arguments_result(tool, [problem])
     log.fault("tool_failed", fault, tool=offered.name, source=offered.source.id)
     return error_result(tool, ToolError(f"{offered.name} failed unexpectedly"))
@@ -293,5 +293,5 @@ def _contradiction(call: Call, offered: OfferedTool, arguments: Mapping[str, Any
     """The answer to a call whose headers say something else than its arguments."""
     if not offered.mirrored or not call.is_direct or headers.UNMIRRORED in call.asked.header:
         return None
-    problem = params.mismatch(call.asked.header, offered.mirrored, arguments)
+    problem = mirrored_headers.mismatch(call.asked.header, offered.mirrored, arguments)
     return None if problem is None else Rejection(400, HEADER_MISMATCH, problem, call.asked.request.id)

@@ -16,7 +16,7 @@ from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog.registry import Registry
 from workspace_server.config.combine import apply_widening
-from workspace_server.config.load import Configurations
+from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration, RemoteServer, StdioServer
 from workspace_server.files.change_detection import Glance
 from workspace_server.files.local_disk import are_local
@@ -26,7 +26,7 @@ from workspace_server.sources.dependencies import Surroundings
 from workspace_server.sources.factory import Making
 from workspace_server.sources.inactive import WaitingSource, pending_issue
 from workspace_server.trust.item import Verdict
-from workspace_server.trust.items import SETTINGS_KEY, ItemMaker, remote_key, stdio_key
+from workspace_server.trust.items import SETTINGS_KEY, TrustItemFactory, remote_key, stdio_key
 from workspace_server.trust.store import TrustStore
 
 KEPT: Final = "workspace.toml.last-good"
@@ -86,7 +86,7 @@ class ActiveSources:
         self._root = Path(around.root)
         self._own = os.path.join(around.root, OWN_FOLDER)  # noqa: PTH118  a string, asked for with every request
         self._environ = dict(around.environ)
-        self._configurations = Configurations(
+        self._configurations = ConfigurationLoader(
             self._root,
             around.config_dir,
             self._environ,
@@ -94,7 +94,7 @@ class ActiveSources:
             kept=around.state_dir / KEPT,
         )
         self._store = TrustStore(around.state_dir / "trust")
-        self._items = ItemMaker(self._root)
+        self._items = TrustItemFactory(self._root)
         self._path = self._environ.get("PATH", "")
         self._knows_shell = False
         self._folders = (self._root, around.config_dir, around.state_dir)

@@ -39,7 +39,7 @@ def env(places: Places, *, root: Path, as_json: bool) -> None:
     mine = dict(os.environ)
     # without the manager's PATH, what the login shell sets is what its servers have at least
     search = asyncio.run(login_path({**mine, "PATH": places.path or ""}))
-    found = compare(mine, environment.base(mine, search, str(folder)))
+    found = compare(mine, environment.inherited(mine, search, str(folder)))
     if as_json:
         print_json(found)
     else:

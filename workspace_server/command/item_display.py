@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import click
 
-from workspace_server.trust.difference import Change, file_line
-from workspace_server.trust.item import Item, Verdict
+from workspace_server.trust.difference import ItemChange, file_line
+from workspace_server.trust.item import TrustItem, Verdict
 from workspace_server.trust.printable import printable
 from workspace_server.trust.record import recorded_file
 
@@ -26,7 +26,7 @@ def state_word(verdict: Verdict) -> str:
     return _WORDS[verdict]
 
 
-def show_items(items: Sequence[Item], verdicts: Mapping[str, Verdict]) -> None:
+def show_items(items: Sequence[TrustItem], verdicts: Mapping[str, Verdict]) -> None:
     """Print all items; of those that wait also what exactly they are."""
     for item in items:
         verdict = verdicts[item.key]
@@ -41,7 +41,7 @@ def show_items(items: Sequence[Item], verdicts: Mapping[str, Verdict]) -> None:
             click.echo(f"             … and {len(details) - _MAX_DETAILS} more")
 
 
-def show_changes(changes: Sequence[Change]) -> None:
+def show_changes(changes: Sequence[ItemChange]) -> None:
     """Print what changed, line by line."""
     for change in changes:
         click.echo(f"{change.kind}: {change.title}")
@@ -49,7 +49,7 @@ def show_changes(changes: Sequence[Change]) -> None:
             click.echo(f"    {click.style(line, fg=_line_colour(line))}")
 
 
-def as_json(item: Item, verdict: Verdict) -> dict[str, Any]:
+def as_json(item: TrustItem, verdict: Verdict) -> dict[str, Any]:
     """An item for programs."""
     return {
         "key": item.key,
@@ -60,7 +60,7 @@ def as_json(item: Item, verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _details(item: Item) -> Iterator[str]:
+def _details(item: TrustItem) -> Iterator[str]:
     facts = item.facts
     if "program" in facts:
         yield f"program: {facts['program'] or 'not found on the PATH of workspace servers'}"

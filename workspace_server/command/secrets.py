@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from workspace_server.command.arguments import Places, Refused, json_option, print_json
-from workspace_server.secrets.entry import InvalidEntry, SecretsUnavailable
+from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.secrets.store import open_store
 from workspace_server.trust.printable import printable
 
@@ -93,9 +93,9 @@ def _from_stdin() -> str:
 def _run(work: Coroutine[Any, Any, Answer]) -> Answer:
     try:
         return asyncio.run(work)
-    except InvalidEntry as error:
+    except InvalidSecretError as error:
         raise Refused(str(error), "choose another name or value", reason="invalid") from error
-    except SecretsUnavailable as error:
+    except SecretStoreError as error:
         raise Refused(
             str(error), "nothing was changed; try again once that is solved", reason="unavailable"
         ) from error

@@ -14,10 +14,10 @@ import click
 
 from workspace_server.command.arguments import Places, Refused, real_folder
 from workspace_server.command.trust import FOLDER
-from workspace_server.config.load import Configurations
+from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import RemoteServer
 from workspace_server.trust.item import trust_command
-from workspace_server.trust.items import ItemMaker, remote_key
+from workspace_server.trust.items import TrustItemFactory, remote_key
 from workspace_server.trust.printable import printable
 from workspace_server.trust.store import TrustStore
 
@@ -29,7 +29,7 @@ from workspace_server.trust.store import TrustStore
 def login(places: Places, *, root: Path, namespace: str) -> None:
     """Sign in at the remote server NAMESPACE of the workspace ROOT; your browser opens."""
     folder = real_folder(root)
-    server = _server(Configurations(folder, places.config_dir, os.environ).current().remote, namespace)
+    server = _server(ConfigurationLoader(folder, places.config_dir, os.environ).current().remote, namespace)
     if server.auth != "oauth":
         member = 'auth = "oauth"' if server.origin.file.suffix == ".toml" else '"oauth": {}'
         text = f"{namespace} is not configured to sign in with OAuth"
@@ -52,7 +52,7 @@ def _refuse_untrusted(server: RemoteServer, root: Path, places: Places) -> None:
     """Whose address an untrusted workspace names gets no login: it may only look like the real one."""
     if server.origin.scope != "workspace":
         return
-    digests = {remote_key(server.namespace): ItemMaker(root).remote(server).digest()}
+    digests = {remote_key(server.namespace): TrustItemFactory(root).remote(server).digest()}
     verdicts = TrustStore(places.state_dir / FOLDER).verdicts(root, digests)
     if verdicts[remote_key(server.namespace)] != "trusted":
         text = f"{server.namespace} comes with the workspace, and waits for your trust"
@@ -61,7 +61,7 @@ def _refuse_untrusted(server: RemoteServer, root: Path, places: Places) -> None:
 
 def _sign_in(server: RemoteServer, places: Places) -> None:
     # the SDK takes most of a second to load
-    from workspace_server.secrets.entry import InvalidEntry, SecretsUnavailable  # noqa: PLC0415
+    from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError  # noqa: PLC0415
     from workspace_server.secrets.store import open_store  # noqa: PLC0415
     from workspace_server.sources.mcp.remote import login as remote  # noqa: PLC0415
 
@@ -69,7 +69,7 @@ def _sign_in(server: RemoteServer, places: Places) -> None:
         asyncio.run(remote.login(server, open_store(places.state_dir, os.environ), _show))
     except remote.LoginFailed as error:
         raise Refused(str(error), "nothing was stored; try again", reason="login_failed") from error
-    except (InvalidEntry, SecretsUnavailable) as error:
+    except (InvalidSecretError, SecretStoreError) as error:
         text = f"the login cannot be stored: {error}"
         raise Refused(text, "try again once that is solved", reason="unavailable") from error
 

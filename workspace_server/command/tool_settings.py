@@ -11,7 +11,7 @@ import click
 
 from workspace_server.command.arguments import Places, Refused, real_folder
 from workspace_server.config import edit
-from workspace_server.config.load import USER_FILE, Configurations
+from workspace_server.config.load import USER_FILE, ConfigurationLoader
 from workspace_server.config.model import Approval
 from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.trust.item import trust_command
@@ -70,7 +70,7 @@ def _switch(name: str, root: Path, places: Places, *, enabled: bool) -> None:
     if name in BUILT_IN_DISABLED:
         text = f"{name} is a tool of an editor's own agent and is never offered"
         raise Refused(text, "use another tool", reason="never_offered")
-    configurations = Configurations(folder, places.config_dir, os.environ)
+    configurations = ConfigurationLoader(folder, places.config_dir, os.environ)
     file = configurations.current().policy_file
     with _explained(file):
         # which tools exist only a running server knows; what turns out needless it prunes itself
@@ -92,7 +92,7 @@ def _decide(name: str, places: Places, approval: Approval) -> None:
 def _explained(file: Path) -> Iterator[None]:
     try:
         yield
-    except edit.NotEditable as error:
+    except edit.ConfigEditError as error:
         raise Refused(str(error), f"correct {file}, and try again", reason="not_editable") from error
     except OSError as error:
         text = f"{file} cannot be written: {error.strerror or error}"

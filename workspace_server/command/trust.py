@@ -26,10 +26,10 @@ from workspace_server.command.arguments import (
 )
 from workspace_server.command.trust_items import gather
 from workspace_server.trust.difference import differences
-from workspace_server.trust.item import Item, Verdict
+from workspace_server.trust.item import TrustItem, Verdict
 from workspace_server.trust.printable import printable
-from workspace_server.trust.record import Recorded
-from workspace_server.trust.store import Known, TrustStore, Unusable
+from workspace_server.trust.record import RecordedItem
+from workspace_server.trust.store import TrustedWorkspace, TrustStore, TrustStoreError
 
 FOLDER: Final = "trust"
 """Where in the state folder the store lies."""
@@ -44,10 +44,10 @@ class _View:
     """One look at a workspace: what there is, and what was trusted of it."""
 
     root: Path
-    items: Sequence[Item]
+    items: Sequence[TrustItem]
     issues: Sequence[Issue]
     verdicts: Mapping[str, Verdict]
-    recorded: Mapping[str, Recorded]
+    recorded: Mapping[str, RecordedItem]
     problem: str | None
 
     @property
@@ -114,7 +114,7 @@ def untrust(places: Places, *, root: Path, as_json: bool) -> None:
     """Take back what was allowed for the workspace ROOT. The folder may be gone."""
     try:
         was = TrustStore(places.state_dir / FOLDER).untrust(root)
-    except Unusable as unusable:
+    except TrustStoreError as unusable:
         raise _refused(unusable) from unusable
     if not was:
         raise Refused(
@@ -142,7 +142,7 @@ def _accept(store: TrustStore, view: _View, places: Places) -> _View:
 def _trust(store: TrustStore, view: _View) -> None:
     try:
         store.trust(view.root, view.items)
-    except Unusable as unusable:
+    except TrustStoreError as unusable:
         raise _refused(unusable) from unusable
     except ValueError as error:
         raise Refused(str(error), "rename one of them", reason="same_name") from error
@@ -214,7 +214,7 @@ def _list(store: TrustStore, places: Places, *, as_json: bool) -> None:
         click.echo(f"{printable(root or '(unknown)')}: {printable(state)}")
 
 
-def _state(store: TrustStore, known: Known, places: Places) -> str:
+def _state(store: TrustStore, known: TrustedWorkspace, places: Places) -> str:
     if known.path is None:
         return f"not believed: {known.problem}"
     root = Path(known.path)
@@ -226,5 +226,5 @@ def _state(store: TrustStore, known: Known, places: Places) -> str:
     return f"{view.waiting} of {len(view.items)} wait for trust" if view.waiting else "trusted"
 
 
-def _refused(unusable: Unusable) -> Refused:
+def _refused(unusable: TrustStoreError) -> Refused:
     return Refused(unusable.message, unusable.next_step, reason="store_unusable")

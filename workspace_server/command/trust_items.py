@@ -9,21 +9,21 @@ from pathlib import Path
 
 from protocol.issues import Issue
 from workspace_server.catalog.active_sources import UNRESOLVED
-from workspace_server.config.load import Configurations
+from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration
 from workspace_server.processes.login_shell import login_environment
 from workspace_server.sources.factory import WORKSPACE_TOOLS
 from workspace_server.sources.scripts.definition.catalog import Catalog
 from workspace_server.sources.scripts.definition.snapshot import Snapshot
-from workspace_server.trust.item import Item, Verdict
-from workspace_server.trust.items import ItemMaker
+from workspace_server.trust.item import TrustItem, Verdict
+from workspace_server.trust.items import TrustItemFactory
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
     """The items of a workspace, and what is wrong with the rest of what it brings along."""
 
-    items: tuple[Item, ...]
+    items: tuple[TrustItem, ...]
     issues: tuple[Issue, ...]
 
 
@@ -37,22 +37,22 @@ def gather(root: Path, config_dir: Path, environ: Mapping[str, str], path: str |
         path: the PATH of the process that starts servers; None for the one in `environ`.
     """
     known = dict(environ) if path is None else {**environ, "PATH": path}
-    configuration = Configurations(root, config_dir, known).current()
+    configuration = ConfigurationLoader(root, config_dir, known).current()
     if _needs_shell(configuration):  # asking it takes its time
         shell = asyncio.run(login_environment(known))
         known = {**shell, **known, "PATH": shell["PATH"]}
-        configuration = Configurations(root, config_dir, known).current()
+        configuration = ConfigurationLoader(root, config_dir, known).current()
     scripts = _scripts(root, configuration)
     found = (*configuration.issues, *scripts.issues)
     return Gathered(
-        (*scripts.items, *ItemMaker(root).all(configuration, known.get("PATH", ""))),
+        (*scripts.items, *TrustItemFactory(root).all(configuration, known.get("PATH", ""))),
         tuple(issue for issue in found if issue.category != "trust"),
     )
 
 
 def all_items(
     root: Path, config_dir: Path, environ: Mapping[str, str], path: str | None = None
-) -> list[Item]:
+) -> list[TrustItem]:
     """The items of `gather`."""
     return list(gather(root, config_dir, environ, path).items)
 

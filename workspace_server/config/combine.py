@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final
 
+from workspace_server.config.file_issues import FileIssues
 from workspace_server.config.grouping import DEFAULT_RULES
-from workspace_server.config.model import Approval, Configuration, Deltas
-from workspace_server.config.notes import Notes
+from workspace_server.config.model import Approval, Configuration, PolicyDeltas
 from workspace_server.config.settings import (
     DEBUG,
     DELTAS,
@@ -23,10 +23,10 @@ from workspace_server.config.settings import (
 )
 
 _STRICTNESS: Final[Mapping[Approval, int]] = {"allow": 0, "ask": 1, "deny": 2}
-_NO_DELTAS: Final = Deltas()
+_NO_DELTAS: Final = PolicyDeltas()
 
 
-def workspace_settings(ours: Settings, editors: Settings, notes: Notes) -> Settings:
+def workspace_settings(ours: Settings, editors: Settings, notes: FileIssues) -> Settings:
     """The settings of the workspace's scope: our TOML wins over an editor's file.
 
     `notes` are those of the TOML; a setting on which both differ is named there.
@@ -38,7 +38,7 @@ def workspace_settings(ours: Settings, editors: Settings, notes: Notes) -> Setti
     return {**editors, **ours}
 
 
-def policy(user: Settings, workspace: Settings, notes: Notes) -> Mapping[str, Any]:
+def policy(user: Settings, workspace: Settings, notes: FileIssues) -> Mapping[str, Any]:
     """The members of `Configuration` that depend on the scope of a setting.
 
     Args:
@@ -77,7 +77,7 @@ def apply_widening(configuration: Configuration) -> Configuration:
     if wide == _NO_DELTAS and waiting is None:
         return configuration
     now = configuration.deltas
-    deltas = Deltas(
+    deltas = PolicyDeltas(
         exposed=_sorted({*now.exposed, *wide.exposed}),
         unexposed=_sorted(set(now.unexposed) - set(wide.unexposed)),
         enabled=_sorted({*now.enabled, *wide.enabled}),
@@ -98,13 +98,15 @@ def approvals(user: Mapping[str, Approval], workspace: Mapping[str, Approval]) -
     return found
 
 
-def _deltas(settings: Settings) -> Deltas:
-    return Deltas(**{field.name: settings.get(DELTAS[field.name], ()) for field in fields(Deltas)})
+def _deltas(settings: Settings) -> PolicyDeltas:
+    return PolicyDeltas(
+        **{field.name: settings.get(DELTAS[field.name], ()) for field in fields(PolicyDeltas)}
+    )
 
 
-def _narrowed(mine: Deltas, theirs: Deltas) -> Deltas:
+def _narrowed(mine: PolicyDeltas, theirs: PolicyDeltas) -> PolicyDeltas:
     """What both scopes agree to show, without what either hides."""
-    return Deltas(
+    return PolicyDeltas(
         exposed=_sorted(set(mine.exposed) & set(theirs.exposed)),
         unexposed=_sorted({*mine.unexposed, *theirs.unexposed}),
         enabled=_sorted(set(mine.enabled) & set(theirs.enabled)),
@@ -112,8 +114,8 @@ def _narrowed(mine: Deltas, theirs: Deltas) -> Deltas:
     )
 
 
-def _difference(now: Deltas, wanted: Deltas) -> Deltas:
-    return Deltas(
+def _difference(now: PolicyDeltas, wanted: PolicyDeltas) -> PolicyDeltas:
+    return PolicyDeltas(
         exposed=_sorted(set(wanted.exposed) - set(now.exposed)),
         unexposed=_sorted(set(now.unexposed) - set(wanted.unexposed)),
         enabled=_sorted(set(wanted.enabled) - set(now.enabled)),

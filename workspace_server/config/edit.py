@@ -17,21 +17,23 @@ from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.config import policy
-from workspace_server.config.files import read_bytes
-from workspace_server.config.formats.jsonc import Broken, decode
-from workspace_server.config.model import Approval, Deltas
+from workspace_server.config.formats.jsonc import ConfigFileError, decode
+from workspace_server.config.model import Approval, PolicyDeltas
 from workspace_server.config.settings import DELTAS, OBSOLETE
+from workspace_server.config.watched_file import read_bytes
 from workspace_server.source import Default
 
 _TRIES: Final = 200
 _TRY_S: Final = 0.01
 
 
-class NotEditable(Exception):
+class ConfigEditError(Exception):
     """A file cannot be changed as it is; the message says why."""
 
 
-def set_tool_enabled(file: Path, name: str, enabled: bool, *, defaults: Mapping[str, Default]) -> Deltas:
+def set_tool_enabled(
+    file: Path, name: str, enabled: bool, *, defaults: Mapping[str, Default]
+) -> PolicyDeltas:
     """Switch one tool on or off in the delta lists of a file, pruned; the lists as saved.
 
     Args:
@@ -41,10 +43,10 @@ def set_tool_enabled(file: Path, name: str, enabled: bool, *, defaults: Mapping[
         defaults: every name that exists, and the default of its source.
 
     Raises:
-        NotEditable: the file is broken.
+        ConfigEditError: the file is broken.
         OSError: it cannot be written.
     """
-    saved = Deltas()
+    saved = PolicyDeltas()
 
     def change(document: MutableMapping[str, Any]) -> None:
         nonlocal saved
@@ -55,9 +57,9 @@ def set_tool_enabled(file: Path, name: str, enabled: bool, *, defaults: Mapping[
     return saved
 
 
-def prune(file: Path, *, defaults: Mapping[str, Default]) -> Deltas:
+def prune(file: Path, *, defaults: Mapping[str, Default]) -> PolicyDeltas:
     """Take out of a file's delta lists what has no effect; the lists as saved. Raises likewise."""
-    saved = Deltas()
+    saved = PolicyDeltas()
 
     def change(document: MutableMapping[str, Any]) -> None:
         nonlocal saved
@@ -108,8 +110,8 @@ def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> Non
             change(document)
             written = tomlkit.dumps(document)
             _verify(text, written, change)
-        except (Broken, TOMLKitError, ValueError) as error:
-            raise NotEditable(f"{file} cannot be changed: {error}") from None
+        except (ConfigFileError, TOMLKitError, ValueError) as error:
+            raise ConfigEditError(f"{file} cannot be changed: {error}") from None
         if written != text:
             _replace(target, before, written.encode())
 
@@ -130,7 +132,7 @@ def _alone(file: Path) -> Iterator[None]:
                 break
             time.sleep(_TRY_S)
         else:
-            raise NotEditable(f"{file} is being changed by somebody else")
+            raise ConfigEditError(f"{file} is being changed by somebody else")
         yield
     finally:
         os.close(descriptor)
@@ -140,7 +142,7 @@ def _verify(text: str, written: str, change: Callable[[MutableMapping[str, Any]]
     expected = tomllib.loads(text)
     change(expected)
     if tomllib.loads(written) != expected:
-        raise Broken("it is written in a way that this change would spoil")
+        raise ConfigFileError("it is written in a way that this change would spoil")
 
 
 def _content(file: Path) -> bytes | None:
@@ -159,7 +161,7 @@ def _replace(file: Path, before: bytes | None, data: bytes) -> None:
             stream.flush()
             os.fsync(descriptor)
         if _content(file) != before:
-            raise NotEditable(f"{file} was changed just now")
+            raise ConfigEditError(f"{file} was changed just now")
         if before is not None:
             temporary.chmod(file.stat().st_mode & 0o777)
         temporary.replace(file)
@@ -168,18 +170,18 @@ def _replace(file: Path, before: bytes | None, data: bytes) -> None:
             temporary.unlink()
 
 
-def _deltas(document: Mapping[str, Any]) -> Deltas:
+def _deltas(document: Mapping[str, Any]) -> PolicyDeltas:
     found = {}
-    for field in fields(Deltas):
+    for field in fields(PolicyDeltas):
         value = _find(document, DELTAS[field.name].split("."))
         found[field.name] = tuple(str(name) for name in value) if isinstance(value, list) else ()
-    return Deltas(**found)
+    return PolicyDeltas(**found)
 
 
-def _put_deltas(document: MutableMapping[str, Any], deltas: Deltas) -> None:
+def _put_deltas(document: MutableMapping[str, Any], deltas: PolicyDeltas) -> None:
     for key in OBSOLETE:
         _remove(document, key.split("."))
-    for field in fields(Deltas):
+    for field in fields(PolicyDeltas):
         names: tuple[str, ...] = getattr(deltas, field.name)
         keys = DELTAS[field.name].split(".")
         if names:
@@ -202,7 +204,7 @@ def _put(document: MutableMapping[str, Any], keys: Sequence[str], value: Any) ->
         if key not in document:
             document[key] = _new_table(document)
         if not isinstance(document[key], MutableMapping):
-            raise Broken(f'"{key}" is no table')
+            raise ConfigFileError(f'"{key}" is no table')
         document = document[key]
     if isinstance(value, list) and isinstance(document.get(last), list):
         _rewrite(document[last], value)

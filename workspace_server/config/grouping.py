@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from workspace_server.config.formats.fields import Unusable
+from workspace_server.config.file_issues import FileIssues, display_name
+from workspace_server.config.formats.fields import ConfigValueError
 from workspace_server.config.model import GroupingRule
-from workspace_server.config.notes import Notes, named
 
 MAX_RULES: Final = 100
 MAX_PATTERN: Final = 256
@@ -62,14 +62,14 @@ class Grouping:
         return None
 
 
-def rules_from(key: str, value: object, notes: Notes) -> tuple[GroupingRule, ...]:
+def rules_from(key: str, value: object, notes: FileIssues) -> tuple[GroupingRule, ...]:
     """The usable rules of a decoded setting, with a warning for each of the others.
 
     Raises:
-        Unusable: it is no array.
+        ConfigValueError: it is no array.
     """
     if not isinstance(value, list):
-        raise Unusable(f'"{key}" must be an array')
+        raise ConfigValueError(f'"{key}" must be an array')
     if len(value) > MAX_RULES:
         notes.warn("CONFIG_GROUPING_RULE", f"only the first {MAX_RULES} grouping rules are used")
     rules: dict[str, GroupingRule] = {}
@@ -77,28 +77,30 @@ def rules_from(key: str, value: object, notes: Notes) -> tuple[GroupingRule, ...
         try:
             rule = _rule(entry, rules, notes)
             rules[rule.id] = rule
-        except Unusable as reason:
+        except ConfigValueError as reason:
             notes.warn("CONFIG_GROUPING_RULE", f"grouping rule {position + 1} is ignored: {reason}")
     return tuple(rules.values())
 
 
-def _rule(entry: object, rules: Mapping[str, GroupingRule], notes: Notes) -> GroupingRule:
+def _rule(entry: object, rules: Mapping[str, GroupingRule], notes: FileIssues) -> GroupingRule:
     values: Mapping[str, Any] = entry if isinstance(entry, Mapping) else {}
     texts = [values.get(key) for key in ("id", "label", "pattern")]
     flags = values.get("flags", "")
     if not all(isinstance(text, str) and text.strip() for text in texts) or not isinstance(flags, str):
-        raise Unusable("it needs the texts id, label and pattern")
+        raise ConfigValueError("it needs the texts id, label and pattern")
     identity, label, pattern = (str(text) for text in texts)
     kept = "".join(flag for flag in FLAGS if flag in flags)
     if identity in rules:
-        raise Unusable(f'the id "{named(identity)}" is there already')
+        raise ConfigValueError(f'the id "{display_name(identity)}" is there already')
     if len(pattern) > MAX_PATTERN:
-        raise Unusable(f"its pattern is longer than {MAX_PATTERN} characters")
-    rule = GroupingRule(identity, named(label), pattern, kept)
+        raise ConfigValueError(f"its pattern is longer than {MAX_PATTERN} characters")
+    rule = GroupingRule(identity, display_name(label), pattern, kept)
     if _compiled(rule) is None:
-        raise Unusable("its pattern is not a regular expression")
+        raise ConfigValueError("its pattern is not a regular expression")
     if set(flags) - set(FLAGS):
-        notes.warn("CONFIG_GROUPING_RULE", f'grouping rule "{named(identity)}": only the flags i m s u count')
+        notes.warn(
+            "CONFIG_GROUPING_RULE", f'grouping rule "{display_name(identity)}": only the flags i m s u count'
+        )
     return rule
 
 

@@ -21,15 +21,22 @@ from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.config import combine, servers
-from workspace_server.config.files import MAX_BYTES, Clock, WatchedFile, WatchedFolder
+from workspace_server.config.file_issues import FileIssues
 from workspace_server.config.formats import editor_settings, mcp_json, toml_file, variables
-from workspace_server.config.formats.entries import Place
-from workspace_server.config.formats.jsonc import Broken, parse_object
-from workspace_server.config.formats.variables import Variables
-from workspace_server.config.loops import MANAGER_PORT
-from workspace_server.config.model import Configuration, Origin, RemoteServer, Scope, Scripts, StdioServer
-from workspace_server.config.notes import Notes
+from workspace_server.config.formats.entries import EntryContext
+from workspace_server.config.formats.jsonc import ConfigFileError, parse_object
+from workspace_server.config.formats.variables import PlaceholderValues
+from workspace_server.config.model import (
+    Configuration,
+    EntryOrigin,
+    RemoteServer,
+    Scope,
+    ScriptSettings,
+    StdioServer,
+)
+from workspace_server.config.self_references import MANAGER_PORT
 from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE
+from workspace_server.config.watched_file import MAX_BYTES, Clock, WatchedFile, WatchedFolder
 from workspace_server.files import private_files
 from workspace_server.files.change_detection import Glance
 
@@ -40,7 +47,7 @@ _DEFAULTS: Final = Configuration()
 Document = Mapping[str, Any]
 
 
-class Configurations:
+class ConfigurationLoader:
     """Reads a workspace's configuration, again whenever a file may have changed. Not for two threads at once.
 
     Args:
@@ -67,7 +74,7 @@ class Configurations:
         self._clock = clock
         self._kept = kept
         self._remembered: bytes | None = None
-        self._variables = Variables(root, environ)
+        self._variables = PlaceholderValues(root, environ)
         self._ports = {MANAGER_PORT} if manager_port is None else {MANAGER_PORT, manager_port}
         self._user = self._toml(user_dir / USER_FILE)
         self._ours = self._toml(root / WORKSPACE_FILE)
@@ -156,7 +163,7 @@ class Configurations:
 
         try:
             edit.unset(self._user.path, *(key.split(".") for key in misplaced))
-        except (OSError, edit.NotEditable):
+        except (OSError, edit.ConfigEditError):
             return
         self._removed = misplaced
         self._user.look()
@@ -185,7 +192,7 @@ class Configurations:
             remote=tuple(server for server in merged if isinstance(server, RemoteServer)),
             builtin=user.builtin and ours.builtin,
             policy_file=(self._ours if scoped.get(USE_WORKSPACE) else self._user).path,
-            scripts=Scripts(
+            scripts=ScriptSettings(
                 tools_path=user.tools_path,
                 libraries_path=user.libraries_path,
                 workspace_tools_path=ours.tools_path,
@@ -199,7 +206,7 @@ class Configurations:
             **members,
         )
 
-    def _note_misplaced(self, user: Mapping[str, Any], notes: Notes) -> None:
+    def _note_misplaced(self, user: Mapping[str, Any], notes: FileIssues) -> None:
         if self._removed:
             notes.warn("CONFIG_KEY_REMOVED", f"{', '.join(self._removed)}: no use in this file; removed")
         if USE_WORKSPACE in user:
@@ -210,16 +217,18 @@ class Configurations:
         return editor_settings.of_workspace_file(self._editor.value) if in_project else self._editor.value
 
     def _place(
-        self, file: WatchedFile[Document], scope: Scope, dialect: variables.Dialect, used: set[Path]
-    ) -> Place:
+        self, file: WatchedFile[Document], scope: Scope, dialect: variables.PlaceholderRules, used: set[Path]
+    ) -> EntryContext:
         def read(path: Path) -> bytes:
             used.add(path)
             return self._content(path)
 
-        return Place(Origin(file.path, scope), dialect, self._variables, self._notes(file, scope), read)
+        return EntryContext(
+            EntryOrigin(file.path, scope), dialect, self._variables, self._notes(file, scope), read
+        )
 
-    def _notes(self, file: WatchedFile[Document], scope: Scope) -> Notes:
-        notes = Notes(self._shown(file.path, scope))
+    def _notes(self, file: WatchedFile[Document], scope: Scope) -> FileIssues:
+        notes = FileIssues(self._shown(file.path, scope))
         if file.problem is not None:
             notes.unreadable(file.problem)
         return notes
@@ -234,14 +243,14 @@ class Configurations:
         """The bytes of a file that an entry names; from now on it is looked at as well.
 
         Raises:
-            Broken: there is no such file, or it cannot be read.
+            ConfigFileError: there is no such file, or it cannot be read.
         """
         file = self._named.get(path)
         if file is None:
             file = self._named[path] = WatchedFile(path, bytes, b"", self._clock)
             file.look()
         if file.missing:
-            raise Broken("there is no such file")
+            raise ConfigFileError("there is no such file")
         if file.problem is not None:
             raise file.problem
         return file.value

@@ -21,7 +21,7 @@ Approval = Literal["allow", "ask", "deny"]
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class EntryOrigin:
     """Where an entry was read: the file, and whether it belongs to the user or to the workspace."""
 
     file: Path
@@ -42,7 +42,7 @@ class StdioServer:
 
     namespace: str
     command: tuple[str, ...]
-    origin: Origin
+    origin: EntryOrigin
     bare: bool = False
     env: Mapping[str, str] = field(default_factory=dict, repr=False)
     cwd: str = ""
@@ -74,7 +74,7 @@ class RemoteServer:
 
     namespace: str
     url: str
-    origin: Origin
+    origin: EntryOrigin
     bare: bool = False
     token: str = field(default="", repr=False)
     token_env: str = ""
@@ -101,7 +101,7 @@ class RemoteServer:
 
 
 @dataclass(frozen=True, slots=True)
-class Deltas:
+class PolicyDeltas:
     """The four delta lists of the policy, each sorted and without duplicates."""
 
     exposed: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ class GroupingRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Scripts:
+class ScriptSettings:
     """Settings of script tools. The lists are absolute folders; `execute_code` only the user can switch on.
 
     `tools_path` and `libraries_path` are the user's. What the workspace's file names stands apart, because
@@ -157,13 +157,13 @@ class Configuration:
     stdio: tuple[StdioServer, ...] = ()
     remote: tuple[RemoteServer, ...] = ()
     builtin: bool = True
-    deltas: Deltas = Deltas()
-    widening: Deltas = Deltas()
+    deltas: PolicyDeltas = PolicyDeltas()
+    widening: PolicyDeltas = PolicyDeltas()
     widening_defaults: tuple[tuple[str, str, Any], ...] | None = None
     policy_file: Path = Path()
     schema_defaults: tuple[tuple[str, str, Any], ...] = ()
     grouping_rules: tuple[GroupingRule, ...] = ()
-    scripts: Scripts = Scripts()
+    scripts: ScriptSettings = ScriptSettings()
     approvals: Mapping[str, Approval] = field(default_factory=dict)
     internal_prefix: str = "openllm_"
     call_timeout_s: float = 120.0

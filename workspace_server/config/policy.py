@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from workspace_server.config.model import Deltas
+from workspace_server.config.model import PolicyDeltas
 from workspace_server.source import Default
 
 _COPILOT: Final = (
@@ -48,7 +48,7 @@ class Policy:
     exposed_by_default: frozenset[str]
     exposed: frozenset[str]
     enabled: frozenset[str]
-    deltas: Deltas
+    deltas: PolicyDeltas
 
     def visible(self, name: str) -> bool:
         """Whether the policy lets a tool through; what filters and trust say is not asked here."""
@@ -69,7 +69,7 @@ class Policy:
         return "disabled: " + ("it is in disabledDelta" if listed else "its source is not enabled by default")
 
 
-def decide(defaults: Mapping[str, Default], deltas: Deltas) -> Policy:
+def decide(defaults: Mapping[str, Default], deltas: PolicyDeltas) -> Policy:
     """The policy as formulas over tool names.
 
     Args:
@@ -93,14 +93,14 @@ def decide(defaults: Mapping[str, Default], deltas: Deltas) -> Policy:
     )
 
 
-def hidden(defaults: Mapping[str, Default], deltas: Deltas) -> dict[str, str]:
+def hidden(defaults: Mapping[str, Default], deltas: PolicyDeltas) -> dict[str, str]:
     """The names that the policy hides, each with the reason."""
     policy = decide(defaults, deltas)
     reasons = ((name, policy.reason(name)) for name in defaults)
     return {name: reason for name, reason in reasons if reason is not None}
 
 
-def prune(defaults: Mapping[str, Default], deltas: Deltas) -> Deltas:
+def prune(defaults: Mapping[str, Default], deltas: PolicyDeltas) -> PolicyDeltas:
     """The lists without what has no effect; what is visible stays the same.
 
     Built-in disabled names leave, required ones leave `unexposed`, and so does every known name that only
@@ -116,7 +116,7 @@ def prune(defaults: Mapping[str, Default], deltas: Deltas) -> Deltas:
     unexposed = frozenset(deltas.unexposed) - REQUIRED
     disabled = frozenset(deltas.disabled)
     hidden_names = known - policy.exposed
-    return Deltas(
+    return PolicyDeltas(
         exposed=keep(set(deltas.exposed) - unexposed, policy.exposed_by_default),
         unexposed=keep(unexposed, known - policy.exposed_by_default),
         enabled=keep(set(deltas.enabled) - disabled, policy.enabled_by_default | hidden_names),
@@ -124,7 +124,9 @@ def prune(defaults: Mapping[str, Default], deltas: Deltas) -> Deltas:
     )
 
 
-def with_tool(defaults: Mapping[str, Default], deltas: Deltas, name: str, enabled: bool) -> Deltas:
+def with_tool(
+    defaults: Mapping[str, Default], deltas: PolicyDeltas, name: str, enabled: bool
+) -> PolicyDeltas:
     """The lists after one tool was switched on or off, pruned.
 
     Switching on exposes, too: an enabled tool that stays hidden is not what anybody means. Built-in disabled
@@ -139,4 +141,4 @@ def with_tool(defaults: Mapping[str, Default], deltas: Deltas, name: str, enable
     else:
         lists["enabled"].discard(name)
         lists["disabled"].add(name)
-    return prune(defaults, Deltas(**{layer: tuple(sorted(names)) for layer, names in lists.items()}))
+    return prune(defaults, PolicyDeltas(**{layer: tuple(sorted(names)) for layer, names in lists.items()}))

@@ -6,15 +6,15 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any, Final
 
-from workspace_server.config import loops
+from workspace_server.config import self_references
+from workspace_server.config.file_issues import FileIssues, display_name
 from workspace_server.config.formats.entries import Server
 from workspace_server.config.model import StdioServer
-from workspace_server.config.notes import Notes, named
 
 MAX_SERVERS: Final = 200
 
 
-def merge(listed: Iterable[tuple[Server, Notes]], ports: Collection[int]) -> list[Server]:
+def merge(listed: Iterable[tuple[Server, FileIssues]], ports: Collection[int]) -> list[Server]:
     """The servers to have, numbered in configuration order, each with a namespace of its own.
 
     Args:
@@ -38,11 +38,11 @@ def merge(listed: Iterable[tuple[Server, Notes]], ports: Collection[int]) -> lis
 
 def _leads_back(server: Server, ports: Collection[int]) -> bool:
     if isinstance(server, StdioServer):
-        return loops.command_leads_back(server.command, ports)
-    return loops.url_leads_back(server.url, ports)
+        return self_references.command_targets_manager(server.command, ports)
+    return self_references.url_targets_manager(server.url, ports)
 
 
-def _free(server: Server, taken: dict[str, Server], notes: Notes) -> str | None:
+def _free(server: Server, taken: dict[str, Server], notes: FileIssues) -> str | None:
     """The namespace a server gets; None where the same server is there already."""
     namespace, number = server.namespace, 1
     while namespace in taken:
@@ -51,7 +51,8 @@ def _free(server: Server, taken: dict[str, Server], notes: Notes) -> str | None:
         number += 1
         namespace = f"{server.namespace}_{number}"
     if number > 1:
-        message = f'the namespace "{named(server.namespace)}" is taken; this one is now "{named(namespace)}"'
+        wanted, given = display_name(server.namespace), display_name(namespace)
+        message = f'the namespace "{wanted}" is taken; this one is now "{given}"'
         notes.warn("CONFIG_NAMESPACE_CLASH", message, server.namespace)
     return namespace
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal
 
 from workspace_server.config import schema_default
-from workspace_server.config.formats.fields import Unusable, choice
+from workspace_server.config.file_issues import FileIssues, display_name
+from workspace_server.config.formats.fields import ConfigValueError, choice
 from workspace_server.config.grouping import rules_from
-from workspace_server.config.notes import Notes, named
 
 Settings = Mapping[str, Any]
 """Checked values by key, e.g. `tools.exposedDelta`; what a file does not say is absent."""
@@ -32,7 +32,7 @@ OBSOLETE: Final[tuple[str, ...]] = ("tools.enabled", "tools.blacklist", "tools.b
 KNOWN: Final = frozenset({*DELTAS.values(), *OBSOLETE, SCHEMA_DEFAULTS, GROUPING_RULES, USE_WORKSPACE, DEBUG})
 
 
-def checked(values: Mapping[str, Any], notes: Notes) -> Settings:
+def check_settings(values: Mapping[str, Any], notes: FileIssues) -> Settings:
     """The known keys of `values` with checked values; the others are passed over.
 
     Args:
@@ -44,7 +44,7 @@ def checked(values: Mapping[str, Any], notes: Notes) -> Settings:
         if key in values:
             try:
                 found[key] = check(key, values[key], notes)
-            except Unusable as reason:
+            except ConfigValueError as reason:
                 notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored")
     obsolete = [key for key in OBSOLETE if key in values]
     if obsolete:
@@ -52,37 +52,37 @@ def checked(values: Mapping[str, Any], notes: Notes) -> Settings:
     return found
 
 
-def _flag(key: str, value: object, notes: Notes) -> bool:
+def _flag(key: str, value: object, notes: FileIssues) -> bool:
     if not isinstance(value, bool):
-        raise Unusable(f'"{key}" must be true or false')
+        raise ConfigValueError(f'"{key}" must be true or false')
     return value
 
 
-def _names(key: str, value: object, notes: Notes) -> tuple[str, ...]:
+def _names(key: str, value: object, notes: FileIssues) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise Unusable(f'"{key}" must be an array of strings')
+        raise ConfigValueError(f'"{key}" must be an array of strings')
     return tuple(sorted({name.strip() for name in value} - {""}))
 
 
-def _schema_defaults(key: str, value: object, notes: Notes) -> tuple[schema_default.SchemaDefault, ...]:
+def _schema_defaults(key: str, value: object, notes: FileIssues) -> tuple[schema_default.SchemaDefault, ...]:
     if not isinstance(value, list):
-        raise Unusable(f'"{key}" must be an array of strings')
+        raise ConfigValueError(f'"{key}" must be an array of strings')
     found = []
     for entry in value:
         parsed = schema_default.parse(entry) if isinstance(entry, str) else None
         if parsed is None:
-            shown = named(entry.partition("=")[0]) if isinstance(entry, str) else "?"
+            shown = display_name(entry.partition("=")[0]) if isinstance(entry, str) else "?"
             notes.warn("CONFIG_SCHEMA_DEFAULT", f'"{shown}" in {key} is not tool.param=value; it is ignored')
         else:
             found.append(parsed)
     return tuple(found)
 
 
-def _debug(key: str, value: object, notes: Notes) -> str:
+def _debug(key: str, value: object, notes: FileIssues) -> str:
     return str(choice(key, value, Literal["off", "simple", "detail"]))
 
 
-_CHECKS: Final[Mapping[str, Callable[[str, Any, Notes], Any]]] = {
+_CHECKS: Final[Mapping[str, Callable[[str, Any, FileIssues], Any]]] = {
     USE_WORKSPACE: _flag,
     **dict.fromkeys(DELTAS.values(), _names),
     SCHEMA_DEFAULTS: _schema_defaults,

@@ -29,7 +29,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ChannelAddress:
     """One channel.
 
     Attributes:
@@ -43,7 +43,7 @@ class Address:
     auth: str = field(repr=False)
 
 
-def new_address(runtime_dir: Path, workspace: str, home: Path | None = None) -> Address:
+def new_address(runtime_dir: Path, workspace: str, home: Path | None = None) -> ChannelAddress:
     """An address for a run of the workspace with this id; nothing is made yet.
 
     The socket lies beside the file, or, where its path would be too long, in the user's home folder; where
@@ -60,10 +60,10 @@ def new_address(runtime_dir: Path, workspace: str, home: Path | None = None) -> 
     ]
     fitting = [path for path in candidates if len(os.fsencode(path)) <= MAX_SOCKET_PATH_BYTES]
     last = Path("/tmp", f"lmtb-{os.getuid()}-{hashed}", f"{run}.sock")  # noqa: S108  make_private checks it
-    return Address(folder / f"{name}.json", next(iter(fitting), last), token_hex(32))
+    return ChannelAddress(folder / f"{name}.json", next(iter(fitting), last), token_hex(32))
 
 
-def listen(address: Address) -> socket.socket:
+def listen(address: ChannelAddress) -> socket.socket:
     """A listening socket at the address, and the file that leads to it.
 
     Raises:
@@ -72,7 +72,7 @@ def listen(address: Address) -> socket.socket:
     """
     for folder in (address.file.parent, address.socket.parent):
         private_files.make_private(folder)
-    _sweep(address)
+    _remove_stale_sockets(address)
     listener = _bind(address.socket)
     try:
         listener.listen(BACKLOG)
@@ -86,7 +86,7 @@ def listen(address: Address) -> socket.socket:
     return listener
 
 
-def withdraw(address: Address) -> None:
+def withdraw(address: ChannelAddress) -> None:
     """Remove the socket, and the file unless a later run has replaced it."""
     with suppress(OSError):
         address.socket.unlink(missing_ok=True)
@@ -119,7 +119,7 @@ def _bind(path: Path) -> socket.socket:
     return sock
 
 
-def _sweep(address: Address) -> None:
+def _remove_stale_sockets(address: ChannelAddress) -> None:
     """Remove the sockets of this workspace's runs that died without doing so."""
     beginning = address.socket.name.rpartition("-")[0]
     for path in address.socket.parent.glob(f"{beginning}-????????.sock" if beginning else "*.sock"):

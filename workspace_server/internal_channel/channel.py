@@ -1,7 +1,7 @@
-"""The internal channel: a unix socket for programs of the same user that know the token.
+"""Serves the internal channel: a unix socket for programs of the same user that have the token.
 
-Connections, their limits and deadlines are here; what a message means is `dispatch.py`, where the socket lies
-`address.py`. Nothing that is said on the channel is logged.
+This module accepts connections and limits their number; `dispatcher.py` answers messages; `address.py`
+creates the socket. Messages are never logged.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from host.peer_uid import unix_peer_uid
 from protocol import jsonrpc
 from workspace_server import log
 from workspace_server.internal_channel import address as addresses
-from workspace_server.internal_channel.address import Address
-from workspace_server.internal_channel.connection import Connection
-from workspace_server.internal_channel.dispatch import Dispatch
-from workspace_server.internal_channel.limits import DEFAULTS, Limits
-from workspace_server.internal_channel.watch import Watch
+from workspace_server.internal_channel.address import ChannelAddress
+from workspace_server.internal_channel.change_watcher import ChangeWatcher
+from workspace_server.internal_channel.connection import ChannelConnection
+from workspace_server.internal_channel.dispatcher import InternalDispatcher
+from workspace_server.internal_channel.limits import DEFAULTS, ChannelLimits
 
 _AFTER_FAILED_ACCEPT_S: Final = 0.2
 
 
-class Channel:
+class InternalChannel:
     """The channel of one workspace. Make it inside the running loop.
 
     Args:
@@ -38,10 +38,10 @@ class Channel:
 
     def __init__(
         self,
-        dispatch: Dispatch,
-        address: Address,
-        watch: Watch,
-        limits: Limits = DEFAULTS,
+        dispatch: InternalDispatcher,
+        address: ChannelAddress,
+        watch: ChangeWatcher,
+        limits: ChannelLimits = DEFAULTS,
         own_uid: int | None = None,
     ) -> None:
         self._dispatch = dispatch
@@ -52,7 +52,7 @@ class Channel:
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
-        self._connections: dict[asyncio.Task[None], Connection] = {}
+        self._connections: dict[asyncio.Task[None], ChannelConnection] = {}
 
     async def start(self) -> None:
         """Listen, and say where.
@@ -121,7 +121,7 @@ class Channel:
             self._serve(sock)
 
     def _serve(self, sock: socket.socket) -> None:
-        connection = Connection(self._dispatch, self, self._limits)
+        connection = ChannelConnection(self._dispatch, self, self._limits)
         task = asyncio.create_task(connection.run(sock), name="internal-connection")
         self._connections[task] = connection
         task.add_done_callback(self._ended)

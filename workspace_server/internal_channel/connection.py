@@ -7,9 +7,13 @@ import socket
 from contextlib import suppress
 from typing import Final, Protocol
 
-from workspace_server.internal_channel.dispatch import Asked, Dispatch, Refused
-from workspace_server.internal_channel.framing import Framing
-from workspace_server.internal_channel.limits import Limits
+from workspace_server.internal_channel.dispatcher import (
+    AuthenticatedRequest,
+    ImmediateAnswer,
+    InternalDispatcher,
+)
+from workspace_server.internal_channel.framing import MessageFraming
+from workspace_server.internal_channel.limits import ChannelLimits
 
 _CHUNK: Final = 65536
 _FLUSH_S: Final = 1.0
@@ -17,7 +21,7 @@ MAX_UNREAD: Final = 1024 * 1024
 """Bytes of notifications a peer may leave unread before it is dropped."""
 
 
-class Owner(Protocol):
+class ConnectionOwner(Protocol):
     """What a connection tells the channel it belongs to."""
 
     async def proved(self) -> None:
@@ -27,14 +31,14 @@ class Owner(Protocol):
         """Secrets or configuration may have changed."""
 
 
-class Connection:
+class ChannelConnection:
     """One connection."""
 
-    def __init__(self, dispatch: Dispatch, owner: Owner, limits: Limits) -> None:
+    def __init__(self, dispatch: InternalDispatcher, owner: ConnectionOwner, limits: ChannelLimits) -> None:
         self._dispatch = dispatch
         self._owner = owner
         self._limits = limits
-        self._framing = Framing()
+        self._framing = MessageFraming()
         self._slots = asyncio.Semaphore(limits.calls)
         self._calls: set[asyncio.Task[None]] = set()
         self._failures = 0
@@ -95,16 +99,16 @@ class Connection:
         match asked:
             case None:
                 return
-            case Refused():
+            case ImmediateAnswer():
                 self._failures += asked.proof
                 await self._send(asked.answer)
-            case Asked():
+            case AuthenticatedRequest():
                 if not self.is_proved:
                     await self._owner.proved()
                     self.is_proved = True
                 await self._answer(asked)
 
-    async def _answer(self, asked: Asked) -> None:
+    async def _answer(self, asked: AuthenticatedRequest) -> None:
         """In order, so that a value that was set is the value that is got; only users' tools may overtake."""
         if asked.is_slow:
             await self._slots.acquire()
@@ -116,7 +120,7 @@ class Connection:
         if asked.may_change:
             await self._owner.look()
 
-    async def _call(self, asked: Asked) -> None:
+    async def _call(self, asked: AuthenticatedRequest) -> None:
         answer = await self._dispatch.answer(asked)
         with suppress(OSError, TimeoutError):  # as in `run`
             await self._send(answer)

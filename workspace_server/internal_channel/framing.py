@@ -17,11 +17,11 @@ _LENGTH: Final = b"content-length"
 Form = Literal["length", "line"]
 
 
-class _Broken(Exception):
+class _FramingError(Exception):
     """Nothing that follows can be cut into messages."""
 
 
-class Framing:
+class MessageFraming:
     """Cuts what one connection receives into messages, and frames what it sends.
 
     Args:
@@ -52,7 +52,7 @@ class Framing:
         try:
             while self.broken is None and (message := self._next()) is not None:
                 found.append(message)
-        except _Broken as fault:
+        except _FramingError as fault:
             self.broken = str(fault)
         return [message for message in found if self.form == "length" or message.strip()]
 
@@ -79,7 +79,7 @@ class Framing:
     def _up_to(self, end: bytes, limit: int, what: str) -> bytes | None:
         found = self._buffer.find(end, self._searched)
         if (len(self._buffer) if found < 0 else found) > limit:
-            raise _Broken(f"{what} is longer than {limit} bytes")
+            raise _FramingError(f"{what} is longer than {limit} bytes")
         if found < 0:
             self._searched = max(0, len(self._buffer) - len(end) + 1)
             return None
@@ -95,8 +95,8 @@ class Framing:
         lines = [line for line in head.split(b"\r\n") if line.lower().startswith(_LENGTH)]
         found = _HEADER.match(lines[0]) if len(lines) == 1 else None
         if found is None:
-            raise _Broken("expected exactly one Content-Length")
+            raise _FramingError("expected exactly one Content-Length")
         length = int(found.group(1))
         if length > self._max:
-            raise _Broken(f"a message is longer than {self._max} bytes")
+            raise _FramingError(f"a message is longer than {self._max} bytes")
         return length

@@ -7,7 +7,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ChannelLimits:
     """What one channel bears.
 
     Attributes:
@@ -31,4 +31,4 @@ class Limits:
     look_s: float = 1.0
 
 
-DEFAULTS: Final = Limits()
+DEFAULTS: Final = ChannelLimits()

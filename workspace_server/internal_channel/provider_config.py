@@ -26,7 +26,7 @@ MAX_BYTES: Final = 1024 * 1024
 Signature = tuple[int, int, int, int] | None
 
 
-class ConfigUnavailable(Exception):
+class ProviderConfigError(Exception):
     """A file cannot be read or written; the message says why, for a person."""
 
 
@@ -54,7 +54,7 @@ class ProviderConfig:
         """What one scope says about a provider (in any case), or about every one.
 
         Raises:
-            ConfigUnavailable: the file is there and cannot be used.
+            ProviderConfigError: the file is there and cannot be used.
         """
         path = self.path(scope)
         if path is None:
@@ -77,11 +77,11 @@ class ProviderConfig:
         """Set members of a provider's entry, which is made where there is none; other members stay.
 
         Raises:
-            ConfigUnavailable: that failed, and the file is as it was.
+            ProviderConfigError: that failed, and the file is as it was.
         """
         path = self.path(scope)
         if path is None:
-            raise ConfigUnavailable("there is no workspace")
+            raise ProviderConfigError("there is no workspace")
         try:
             private_files.make_private(self._locks)
             with private_files.locked(self._locks / f"{_short_hash(path)}.lock"):
@@ -89,9 +89,9 @@ class ProviderConfig:
                 content["providers"] = _changed(_list(content.get("providers")), provider, config)
                 self._save(path, scope, content)
         except (private_files.Unsafe, private_files.Busy) as error:
-            raise ConfigUnavailable(str(error)) from None
+            raise ProviderConfigError(str(error)) from None
         except OSError as error:
-            raise ConfigUnavailable(f"{path} cannot be written: {error.strerror}") from None
+            raise ProviderConfigError(f"{path} cannot be written: {error.strerror}") from None
 
     def entries(self, scope: Scope) -> dict[str, Any]:
         """The entries as they stand in the file, by name. Raises like `providers`."""
@@ -112,13 +112,13 @@ class ProviderConfig:
             raw = _read(path, scope)
             content = {} if raw is None else msgspec.json.decode(raw)
         except private_files.Unsafe as error:
-            raise ConfigUnavailable(str(error)) from None
+            raise ProviderConfigError(str(error)) from None
         except OSError as error:
-            raise ConfigUnavailable(f"{path} cannot be read: {error.strerror}") from None
+            raise ProviderConfigError(f"{path} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError):
-            raise ConfigUnavailable(f"{path} is not valid JSON; correct it, it is left as it is") from None
+            raise ProviderConfigError(f"{path} is not valid JSON; correct it, it is left as it is") from None
         if not isinstance(content, dict) or not isinstance(content.get("providers", []), list):
-            raise ConfigUnavailable(f"{path} is no JSON object with an array of providers; correct it")
+            raise ProviderConfigError(f"{path} is no JSON object with an array of providers; correct it")
         return content
 
     def _save(self, path: Path, scope: Scope, content: Mapping[str, Any]) -> None:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from workspace_server.internal_channel.address import new_address
-from workspace_server.internal_channel.channel import Channel
-from workspace_server.internal_channel.dispatch import Dispatch
-from workspace_server.internal_channel.limits import DEFAULTS, Limits
+from workspace_server.internal_channel.change_watcher import ChangeWatcher
+from workspace_server.internal_channel.channel import InternalChannel
+from workspace_server.internal_channel.dispatcher import InternalDispatcher
+from workspace_server.internal_channel.limits import DEFAULTS, ChannelLimits
 from workspace_server.internal_channel.provider_config import ProviderConfig
 from workspace_server.internal_channel.tools import InternalTools
-from workspace_server.internal_channel.watch import Watch
 from workspace_server.naming import INTERNAL_PREFIX
 from workspace_server.secrets.changes import SecretChanges
-from workspace_server.secrets.store import Secrets
+from workspace_server.secrets.store import LayeredSecretStore
 from workspace_server.source import Toolbox
 
 
@@ -26,12 +26,12 @@ def make_channel(
     config_dir: Path,
     state_dir: Path,
     runtime_dir: Path,
-    store: Secrets,
+    store: LayeredSecretStore,
     toolbox: Toolbox,
     version: str,
     prefix: str = INTERNAL_PREFIX,
-    limits: Limits = DEFAULTS,
-) -> Channel:
+    limits: ChannelLimits = DEFAULTS,
+) -> InternalChannel:
     """The channel, not listening yet: `start` it, and `stop` it.
 
     Args:
@@ -46,5 +46,5 @@ def make_channel(
     config = ProviderConfig(config_dir, root, state_dir / "locks")
     address = new_address(runtime_dir, workspace)
     tools = InternalTools(store, config, root, prefix)
-    dispatch = Dispatch(address.auth, version, tools, toolbox, folders)
-    return Channel(dispatch, address, Watch(SecretChanges(store), config), limits)
+    dispatch = InternalDispatcher(address.auth, version, tools, toolbox, folders)
+    return InternalChannel(dispatch, address, ChangeWatcher(SecretChanges(store), config), limits)

@@ -1,6 +1,6 @@
 """The internal tools: what programs of the user may ask for, and no model ever sees.
 
-How they are reached is `dispatch.py`. Arguments are checked by hand: the usual messages quote values, and a
+How they are reached is `dispatcher.py`. Arguments are checked by hand: the usual messages quote values, and a
 value here may be a secret.
 """
 
@@ -12,9 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from workspace_server.internal_channel.provider_config import SCOPES, ConfigUnavailable, ProviderConfig, Scope
+from workspace_server.internal_channel.provider_config import (
+    SCOPES,
+    ProviderConfig,
+    ProviderConfigError,
+    Scope,
+)
 from workspace_server.naming import INTERNAL_PREFIX
-from workspace_server.secrets.entry import InvalidEntry, SecretsUnavailable
+from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.secrets.store import SecretStore
 from workspace_server.source import InvalidArguments, ToolError
 
@@ -58,9 +63,9 @@ class InternalTool:
         check(self.definition["inputSchema"], arguments)
         try:
             return await self.handler(arguments)
-        except InvalidEntry as refused:
+        except InvalidSecretError as refused:
             raise InvalidArguments(f"/{refused.member}", str(refused)) from None
-        except (SecretsUnavailable, ConfigUnavailable) as failed:
+        except (SecretStoreError, ProviderConfigError) as failed:
             raise ToolError(str(failed)) from None
 
 

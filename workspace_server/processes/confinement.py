@@ -79,7 +79,7 @@ print(*found)
 
 
 @functools.cache
-def available() -> tuple[str, ...]:
+def available_layers() -> tuple[str, ...]:
     """The layers that work here: `landlock-abi-N`, `rlimits`, `no-new-privs`, `pdeathsig`.
 
     Landlock bounds files from version 1 (truncating from 3), TCP from 4, signals and abstract sockets from 6.

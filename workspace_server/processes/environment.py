@@ -12,7 +12,7 @@ PASSED_ON: Final = ("HOME", "LOGNAME", "USER", "PATH", "SHELL", "TERM", "LANG", 
 _FUNCTION: Final = "()"  # how shells once exported functions, and ran what followed them
 
 
-def base(environ: Mapping[str, str], path: str | None, workspace: str) -> dict[str, str]:
+def inherited(environ: Mapping[str, str], path: str | None, workspace: str) -> dict[str, str]:
     """The variables of `environ` a child may see, and its workspace.
 
     Args:

@@ -1,6 +1,6 @@
 """Noticing that a process of ours has ended, at once, on any event loop, and without reaping it.
 
-Unreaped it keeps its number, so that signals to its group cannot reach strangers; `child.py` reaps.
+Unreaped it keeps its number, so that signals to its group cannot reach strangers; `child_process.py` reaps.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from workspace_server.processes import environment
-from workspace_server.processes.child import Child, Command, StartFailed
+from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
 
 DEADLINE_S: Final = 5.0
 _OF_THE_SHELL: Final = frozenset({"_", "SHLVL", "PWD", "OLDPWD", "LMTB_CHILD"})
@@ -43,7 +43,7 @@ async def login_environment(environ: Mapping[str, str], deadline_s: float = DEAD
     # a program prints them, because each family of shells has its own way to write a variable
     script = f'import os,json;print("\\n{mark}="+json.dumps(dict(os.environ))+"={mark}",flush=True)'
     printer = shlex.join([sys.executable, "-I", "-S", "-c", script])
-    base = environment.base({**environ, "HOME": home, "SHELL": shell}, None, home)
+    base = environment.inherited({**environ, "HOME": home, "SHELL": shell}, None, home)
     del base["LMTB_WORKSPACE"]
     command = Command((shell, "-l", "-c", printer), base, home)
     found = re.search(f"{mark}=(.*)={mark}", await _output(command, deadline_s, mark))
@@ -64,8 +64,8 @@ async def _output(command: Command, deadline_s: float, mark: str) -> str:
     """What the shell printed up to the second mark, as far as it came in time."""
     printed = b""
     try:
-        child = await Child.start(command, stdin=False, name="login shell")
-    except StartFailed:
+        child = await ChildProcess.start(command, stdin=False, name="login shell")
+    except ChildStartError:
         return ""
     end = f"={mark}".encode()
     try:

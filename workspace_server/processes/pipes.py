@@ -15,11 +15,11 @@ CHUNK: Final = 64 * 1024
 _REST_S: Final = 0.002
 
 
-class WriteFailed(Exception):
+class PipeWriteError(Exception):
     """Nothing more can be written to this child: it closed the pipe, or did not read in time."""
 
 
-class End:
+class PipeEnd:
     """One descriptor of ours, and whoever waits for it."""
 
     def __init__(self, descriptor: int) -> None:
@@ -68,7 +68,7 @@ class End:
                 self._unwatch(self._descriptor)
 
 
-class ReadEnd(End):
+class ReadEnd(PipeEnd):
     """The reading end of a pipe."""
 
     def _watch(self, descriptor: int) -> None:
@@ -103,7 +103,7 @@ class ReadEnd(End):
             await asyncio.sleep(_REST_S)  # a flood must not keep a core busy, however it is cut
 
 
-class WriteEnd(End):
+class WriteEnd(PipeEnd):
     """The writing end of a pipe. Messages of several writers never mix."""
 
     def __init__(self, descriptor: int) -> None:
@@ -122,7 +122,7 @@ class WriteEnd(End):
         """Write all of `data`, or fail; a message that was begun is finished even if the caller is cancelled.
 
         Raises:
-            WriteFailed: it was not taken within `timeout_s` seconds, or the pipe is broken. A message may
+            PipeWriteError: it was not taken within `timeout_s` seconds, or the pipe is broken. A message may
                 have been written in part then, so every later write fails, too.
         """
         deadline = self._loop.time() + timeout_s
@@ -147,7 +147,7 @@ class WriteEnd(End):
             async with asyncio.timeout_at(deadline):
                 await self._turn.acquire()
         except TimeoutError:
-            raise WriteFailed("it does not read its standard input") from None
+            raise PipeWriteError("it does not read its standard input") from None
 
     async def _finish(self, left: memoryview, deadline: float) -> None:
         try:
@@ -157,7 +157,7 @@ class WriteEnd(End):
                     left = self._put(left)
         except TimeoutError:
             self._failure = "it does not read its standard input"
-            raise WriteFailed(self._failure) from None
+            raise PipeWriteError(self._failure) from None
         except asyncio.CancelledError:
             self._failure = "a message was broken off"
             raise
@@ -169,9 +169,9 @@ class WriteEnd(End):
 
     def _put(self, data: memoryview) -> memoryview:
         if self._descriptor is None:
-            raise WriteFailed("its standard input is closed")
+            raise PipeWriteError("its standard input is closed")
         if self._failure is not None:
-            raise WriteFailed(self._failure)
+            raise PipeWriteError(self._failure)
         try:
             while data:
                 data = data[os.write(self._descriptor, data) :]
@@ -179,7 +179,7 @@ class WriteEnd(End):
             pass
         except OSError as error:
             self._failure = error.strerror or "broken"
-            raise WriteFailed(self._failure) from None
+            raise PipeWriteError(self._failure) from None
         return data
 
     @property

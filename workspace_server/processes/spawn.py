@@ -1,6 +1,6 @@
 """How a child process begins: pipes, the launcher where there is one, and why it could not begin.
 
-What happens to it afterwards is `child.py`.
+What happens to it afterwards is `child_process.py`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LAUNCHED: Final = b"."
 _NAME_LIMIT: Final = 200
 
 
-class StartFailed(Exception):
+class ChildStartError(Exception):
     """A child could not be started. The message names the program only, never arguments or values."""
 
 
@@ -55,10 +55,10 @@ class Spawned:
     status: int | None
 
 
-def refusal(command: Command, reason: str) -> StartFailed:
+def start_error(command: Command, reason: str) -> ChildStartError:
     """The error for a command that cannot be started, for a reason that quotes nothing of it."""
     program = command.argv[0] if command.argv else "(nothing)"
-    return StartFailed(f"cannot start {program[:_NAME_LIMIT]}: {reason}")
+    return ChildStartError(f"cannot start {program[:_NAME_LIMIT]}: {reason}")
 
 
 def spawn(command: Command, marker: str, stdin: bool | bytes) -> Spawned:
@@ -67,18 +67,18 @@ def spawn(command: Command, marker: str, stdin: bool | bytes) -> Spawned:
     Must be called from the thread that the child may not outlive.
 
     Raises:
-        StartFailed: it could not even begin.
+        ChildStartError: it could not even begin.
     """
     if not command.argv:
-        raise refusal(command, "there is no command")
+        raise start_error(command, "there is no command")
     with ExitStack() as ours, ExitStack() as theirs:
         try:
             pipes = _open_pipes(ours, theirs, stdin)
             popen = _popen(command, marker, pipes)
         except OSError as error:
-            raise refusal(command, _words(command, error)) from None
+            raise start_error(command, _words(command, error)) from None
         except ValueError:  # a null character, or a variable's name that cannot be one
-            raise refusal(command, "command or environment cannot be passed on") from None
+            raise start_error(command, "command or environment cannot be passed on") from None
         ours.pop_all()
     return Spawned(popen, pipes.our_stdin, pipes.our_stdout, pipes.our_stderr, pipes.our_status)
 
@@ -186,7 +186,7 @@ def _words(command: Command, error: OSError) -> str:
     return f"its working folder: {reason}" if error.filename == command.cwd else reason
 
 
-def told_by_launcher(told: bytes) -> str | None:
+def launcher_failure(told: bytes) -> str | None:
     """What went wrong according to `status`, for a person; None when the launcher became the command."""
     if told == LAUNCHED:
         return None

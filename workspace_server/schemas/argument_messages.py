@@ -48,7 +48,7 @@ _TYPE_NAMES: dict[type, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ArgumentProblem:
     """One thing wrong with the arguments: where (JSON pointer), which schema keyword, what to write."""
 
     pointer: str
@@ -112,7 +112,7 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
     return same or (close[0] if close else None)
 
 
-class Wording:
+class ErrorTranslator:
     """Turns the engine's errors on one set of arguments into problems.
 
     `hidden` names the properties whose values are not shown, see `schema_limits.Survey`.
@@ -123,7 +123,7 @@ class Wording:
         self._arguments = arguments
         self._hidden = hidden
 
-    def problems(self, error: jsonschema_rs.ValidationError, nesting: int = 0) -> list[Problem]:
+    def problems(self, error: jsonschema_rs.ValidationError, nesting: int = 0) -> list[ArgumentProblem]:
         """What is wrong according to `error`; several problems where one error names several properties."""
         kind = error.kind.name
         facts = error.kind.as_dict()
@@ -170,7 +170,9 @@ class Wording:
             return f"required (one of {_options(options)})"
         return "required" if word == "unknown" else f"required ({word})"
 
-    def _unexpected(self, error: jsonschema_rs.ValidationError, kind: str, names: list[str]) -> list[Problem]:
+    def _unexpected(
+        self, error: jsonschema_rs.ValidationError, kind: str, names: list[str]
+    ) -> list[ArgumentProblem]:
         holder = self._holder(error)
         given = _at(self._arguments, error.instance_path)
         declared = holder.get("properties")
@@ -205,7 +207,7 @@ class Wording:
         kind: str,
         forms: list[list[jsonschema_rs.ValidationError]],
         nesting: int,
-    ) -> list[Problem]:
+    ) -> list[ArgumentProblem]:
         """The errors of the form that was meant, if that can be told, else what each form wants."""
         path = error.instance_path
         misses = [max(_distance(inner, path) for inner in form) for form in forms]
@@ -296,7 +298,7 @@ def _distance(error: jsonschema_rs.ValidationError, path: list[str | int]) -> in
     return 1 if kind in {"const", "enum"} else 0
 
 
-def _relative(problem: Problem, base: str) -> str:
+def _relative(problem: ArgumentProblem, base: str) -> str:
     below = problem.pointer.removeprefix(base)
     return f"{below} {problem.message}" if below else problem.message
 
@@ -322,6 +324,6 @@ def _retyped(types: list[str], value: object) -> str:
     return "; leave it out if it is not needed" if value is None else ""
 
 
-def _problem(path: _Path, keyword: str, message: str) -> Problem:
+def _problem(path: _Path, keyword: str, message: str) -> ArgumentProblem:
     """A problem whose words are one clean line, whatever the schema or the arguments put into them."""
-    return Problem(clean_text(pointer(path)), keyword, " ".join(clean_text(message).split("\n")))
+    return ArgumentProblem(clean_text(pointer(path)), keyword, " ".join(clean_text(message).split("\n")))

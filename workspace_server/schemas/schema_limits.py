@@ -22,7 +22,7 @@ MAX_EVALUATIONS = 1_000_000  # about 50 ms of the engine's time
 _MAX_LEVELS = 128
 
 ANY_VALUE = "*"
-"""In `Survey.hidden`: a secret could be anywhere, so no value at all is shown."""
+"""In `SchemaSurvey.hidden`: a secret could be anywhere, so no value at all is shown."""
 
 _Schema = Mapping[str, Any]
 _Where = Literal["here", "member", "overlay", "unused"]
@@ -80,7 +80,7 @@ def subschemas(schema: _Schema) -> Iterator[tuple[str, str | None, _Where, _Sche
 
 
 @dataclass(slots=True)
-class Survey:
+class SchemaSurvey:
     """What one walk over a schema found.
 
     `problem` says why the schema cannot be served, None if it can. `hidden` holds the names of properties
@@ -102,9 +102,9 @@ class _Visit:
     by_properties: bool = True  # reached through `properties` alone
 
 
-def survey(schema: _Schema) -> Survey:
+def survey_schema(schema: _Schema) -> SchemaSurvey:
     """Walk `schema` once; stops at the first thing that rules it out."""
-    found = Survey()
+    found = SchemaSurvey()
     if schema.get("type") != "object":
         found.problem = "the schema has no type object"
     pending = deque([_Visit(schema)])
@@ -148,7 +148,7 @@ def _owner(above: str, keyword: str, key: str | None) -> str:
     return ANY_VALUE if keyword in {"$defs", "definitions"} else above
 
 
-def _look_at(visit: _Visit, found: Survey) -> None:
+def _look_at(visit: _Visit, found: SchemaSurvey) -> None:
     schema = visit.schema
     if schema.get("writeOnly") is True or schema.get("format") == "password":
         found.hidden.add(visit.owner)
@@ -197,14 +197,14 @@ def resolve(root: _Schema, reference: object) -> _Schema | None:
     return node if isinstance(node, Mapping) else None
 
 
-class Cost:
+class EvaluationCost:
     """How often an engine may evaluate schemas on one value at a given depth of the instance.
 
     References make this exponential in the size of a schema: thirty definitions that each demand the next one
     twice stand for 2³⁰ evaluations. The bound is computed per level, bottom up, without expanding anything.
     """
 
-    def __init__(self, found: Survey) -> None:
+    def __init__(self, found: SchemaSurvey) -> None:
         self._levels = _levels(found.nodes)
 
     @property

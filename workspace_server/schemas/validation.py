@@ -21,11 +21,16 @@ from protocol import names
 from protocol.errors import Reason
 from protocol.input_hint import shape
 from workspace_server.results import failure, well_formed
-from workspace_server.schemas.argument_messages import Problem, Wording, pointer
-from workspace_server.schemas.schema_limits import MAX_EVALUATIONS, MAX_PATTERNS, Cost, survey
+from workspace_server.schemas.argument_messages import ArgumentProblem, ErrorTranslator, pointer
+from workspace_server.schemas.schema_limits import (
+    MAX_EVALUATIONS,
+    MAX_PATTERNS,
+    EvaluationCost,
+    survey_schema,
+)
 from workspace_server.source import Tool, ToolResult
 
-__all__ = ["Problem", "Validator", "invalid_arguments_result", "validator_for"]
+__all__ = ["ArgumentProblem", "Validator", "invalid_arguments_result", "validator_for"]
 
 MAX_PROBLEMS = 10
 _MAX_DEPTH = 100
@@ -54,12 +59,12 @@ class Validator:
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        found = survey(schema)
+        found = survey_schema(schema)
         if found.problem is not None:
             raise ValueError(found.problem)
         self._schema = schema
         self._hidden = found.hidden
-        self._cost = Cost(found)
+        self._cost = EvaluationCost(found)
         self._most_members = self._cost.most_members()
         self.unchecked: str | None = None
         self._engine: jsonschema_rs.Validator | None = None
@@ -86,7 +91,7 @@ class Validator:
         except (ValueError, RecursionError, jsonschema_rs.ReferencingError) as error:
             raise ValueError(f"not a valid schema: {error}") from error
 
-    def check(self, arguments: Mapping[str, Any] | None) -> list[Problem]:
+    def check(self, arguments: Mapping[str, Any] | None) -> list[ArgumentProblem]:
         """What is wrong with `arguments` (None: `{}`), at most ten problems, missing properties first.
 
         An empty list where all is well, or where the check would take too long. Never raises.
@@ -95,7 +100,7 @@ class Validator:
         if self._fits_at_a_glance(given):
             return []
         measured = _measure(given)
-        if isinstance(measured, Problem):
+        if isinstance(measured, ArgumentProblem):
             return [measured]
         values_per_level, size = measured
         evaluations = self._cost.evaluations(values_per_level)
@@ -107,8 +112,8 @@ class Validator:
             small = evaluations <= _MAX_LISTED and size <= _MAX_LISTED_BYTES
             errors = list(self._engine.iter_errors(given)) if small else _first_error(self._engine, given)
         except (ValueError, RecursionError, OverflowError, TypeError):
-            return [Problem("", "type", "the arguments are not JSON; write plain JSON values")]
-        wording = Wording(self._schema, given, self._hidden)
+            return [ArgumentProblem("", "type", "the arguments are not JSON; write plain JSON values")]
+        wording = ErrorTranslator(self._schema, given, self._hidden)
         problems = [
             problem
             for error in errors
@@ -148,20 +153,22 @@ def _first_error(
     return []
 
 
-def _rank(problem: Problem) -> int:
+def _rank(problem: ArgumentProblem) -> int:
     """What is missing, then what is wrong, then what is too much: the order they are best corrected in."""
     if problem.keyword == "required":
         return 0
     return 2 if problem.keyword in _UNKNOWN else 1
 
 
-def _measure(given: dict[str, Any]) -> tuple[list[int], int] | Problem:
+def _measure(given: dict[str, Any]) -> tuple[list[int], int] | ArgumentProblem:
     """(values at each depth, bytes as JSON), or what keeps `given` from being JSON."""
     counts = [1]
     level: list[dict[str, Any] | list[Any] | tuple[Any, ...]] = [given]
     while level:
         if len(counts) > _MAX_DEPTH:
-            return Problem("", "type", f"nested deeper than {_MAX_DEPTH} levels; write the arguments flatter")
+            return ArgumentProblem(
+                "", "type", f"nested deeper than {_MAX_DEPTH} levels; write the arguments flatter"
+            )
         counts.append(sum(map(len, level)))
         level = [
             item
@@ -173,7 +180,7 @@ def _measure(given: dict[str, Any]) -> tuple[list[int], int] | Problem:
         return counts, len(msgspec.json.encode(given))
     except UnicodeEncodeError:
         hint = "a string holds half of a surrogate pair; write the whole character or leave it out"
-        return Problem(pointer(_path_of_surrogate(given) or ()), "type", hint)
+        return ArgumentProblem(pointer(_path_of_surrogate(given) or ()), "type", hint)
     except (ValueError, TypeError, OverflowError):
         return counts, _MAX_LISTED_BYTES
 
@@ -229,7 +236,7 @@ def validator_for(schema: Mapping[str, Any]) -> Validator:
     return compiled
 
 
-def invalid_arguments_result(tool: Tool, problems: Sequence[Problem]) -> ToolResult:
+def invalid_arguments_result(tool: Tool, problems: Sequence[ArgumentProblem]) -> ToolResult:
     """The answer to arguments that do not fit: a result, so that a model can correct itself.
 
     The object is in `structuredContent`, or in `_meta` for a tool with an `outputSchema`.

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from workspace_server.secrets.entry import Action, SecretsUnavailable
+from workspace_server.secrets.entry import Action, SecretStoreError
 from workspace_server.secrets.sealed_file import Signature
-from workspace_server.secrets.store import Secrets
+from workspace_server.secrets.store import LayeredSecretStore
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, Action]]:
-    """What happened between two states of `Secrets.revisions`, by key."""
+    """What happened between two states of `LayeredSecretStore.revisions`, by key."""
     found: list[tuple[str, Action]] = [(key, "added") for key in after.keys() - before.keys()]
     found += [(key, "removed") for key in before.keys() - after.keys()]
     found += [(key, "changed") for key in before.keys() & after.keys() if before[key] != after[key]]
@@ -24,7 +24,7 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[tup
 class SecretChanges:
     """Remembers how the store looked at the last look. The first look finds nothing changed."""
 
-    def __init__(self, store: Secrets) -> None:
+    def __init__(self, store: LayeredSecretStore) -> None:
         self._store = store
         self._signature: Signature = None
         self._seen: Mapping[str, str] | None = None
@@ -36,7 +36,7 @@ class SecretChanges:
             return []
         try:
             now = await self._store.revisions()
-        except SecretsUnavailable:
+        except SecretStoreError:
             return []
         before, self._seen, self._signature = self._seen, now, signature
         return [] if before is None else differences(before, now)

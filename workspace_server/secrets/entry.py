@@ -15,7 +15,7 @@ MAX_VALUE_BYTES: Final = 64 * 1024
 Action = Literal["added", "removed", "changed"]
 
 
-class InvalidEntry(ValueError):
+class InvalidSecretError(ValueError):
     """A key or value that cannot be stored. `member` says which of them; the message does not repeat it."""
 
     def __init__(self, member: Literal["key", "value"], message: str) -> None:
@@ -23,12 +23,12 @@ class InvalidEntry(ValueError):
         self.member = member
 
 
-class SecretsUnavailable(Exception):
+class SecretStoreError(Exception):
     """The store cannot do what was asked; the message says why and what to do, for a person."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StoredSecret:
     """One stored secret.
 
     Attributes:
@@ -48,16 +48,16 @@ def entry_name(key: str) -> str:
 
 
 def check_key(key: str) -> None:
-    """Raise InvalidEntry unless `key` is well-formed."""
+    """Raise InvalidSecretError unless `key` is well-formed."""
     if _KEY.match(key) is None:
-        raise InvalidEntry("key", f"expected a name that matches {KEY_PATTERN}")
+        raise InvalidSecretError("key", f"expected a name that matches {KEY_PATTERN}")
 
 
 def check_value(value: str) -> None:
-    """Raise InvalidEntry unless `value` is text of at most 64 KiB."""
+    """Raise InvalidSecretError unless `value` is text of at most 64 KiB."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise InvalidEntry("value", "expected text without halves of characters") from None
+        raise InvalidSecretError("value", "expected text without halves of characters") from None
     if size > MAX_VALUE_BYTES:
-        raise InvalidEntry("value", f"expected at most {MAX_VALUE_BYTES} bytes")
+        raise InvalidSecretError("value", f"expected at most {MAX_VALUE_BYTES} bytes")

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final, Protocol, TypeVar
 
-from workspace_server.secrets.entry import SecretsUnavailable, entry_name
+from workspace_server.secrets.entry import SecretStoreError, entry_name
 
 SERVICE: Final = "lm-tools-bridge"
 TIMEOUT_S: Final = 5.0
@@ -20,7 +20,7 @@ _UNREAL: Final = ("keyring.backends.fail", "keyring.backends.null", "keyrings.al
 _T = TypeVar("_T")
 
 
-class Backend(Protocol):
+class KeyringBackend(Protocol):
     """What is used of a backend of the library."""
 
     def get_password(self, service: str, username: str) -> str | None:
@@ -33,14 +33,14 @@ class Backend(Protocol):
         """Remove a value; fails when there is none."""
 
 
-def find_backend() -> Backend | None:
+def find_backend() -> KeyringBackend | None:
     """The backend the library would use, if it is a real one. Blocks, maybe for long."""
     try:  # loaded only when a secret is asked for
         keyring: Any = importlib.import_module("keyring")
     except ImportError:
         return None
     try:
-        found: Backend | None = real_backend(keyring.get_keyring())
+        found: KeyringBackend | None = real_backend(keyring.get_keyring())
         return found
     except Exception:  # noqa: BLE001  whatever a backend raises, it cannot be used; its text may quote anything
         return None
@@ -68,11 +68,11 @@ class OsKeyring:
     """
 
     def __init__(
-        self, find: Callable[[], Backend | None] = find_backend, timeout_s: float = TIMEOUT_S
+        self, find: Callable[[], KeyringBackend | None] = find_backend, timeout_s: float = TIMEOUT_S
     ) -> None:
         self._find = find
         self._timeout_s = timeout_s
-        self._backend: Backend | None = None
+        self._backend: KeyringBackend | None = None
         self._looked = False
         self._looking = threading.Lock()
         self._running: list[threading.Thread] = []
@@ -83,7 +83,7 @@ class OsKeyring:
             if not self._looked:
                 try:
                     self._backend = self._bounded(self._find)
-                except SecretsUnavailable:
+                except SecretStoreError:
                     self._backend = None
                 self._looked = True
         return self._backend is not None
@@ -92,7 +92,7 @@ class OsKeyring:
         """The value, None when there is none.
 
         Raises:
-            SecretsUnavailable: there is no keyring, it is locked, or it does not answer in time.
+            SecretStoreError: there is no keyring, it is locked, or it does not answer in time.
         """
         backend = self._real()
         return self._bounded(lambda: backend.get_password(SERVICE, entry_name(key)))
@@ -112,9 +112,9 @@ class OsKeyring:
 
         self._bounded(remove)
 
-    def _real(self) -> Backend:
+    def _real(self) -> KeyringBackend:
         if not self.is_there() or self._backend is None:
-            raise SecretsUnavailable(
+            raise SecretStoreError(
                 "the secret is in the keyring, which cannot be reached from here; use the desktop session it"
                 " was stored in, or set it again"
             )
@@ -123,7 +123,7 @@ class OsKeyring:
     def _bounded(self, work: Callable[[], _T]) -> _T:
         self._running = [thread for thread in self._running if thread.is_alive()]
         if len(self._running) >= MAX_STUCK:
-            raise SecretsUnavailable("the keyring does not answer; unlock it, then try again")
+            raise SecretStoreError("the keyring does not answer; unlock it, then try again")
         outcome: list[_T] = []
         faults: list[str] = []
 
@@ -141,7 +141,7 @@ class OsKeyring:
         if outcome:
             return outcome[0]
         if faults:
-            raise SecretsUnavailable(f"the keyring refused ({faults[0]}); unlock it, then try again")
-        raise SecretsUnavailable(
+            raise SecretStoreError(f"the keyring refused ({faults[0]}); unlock it, then try again")
+        raise SecretStoreError(
             f"the keyring did not answer within {self._timeout_s:g} s; unlock it, then try again"
         )

@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
-from workspace_server.secrets.entry import MAX_VALUE_BYTES, SecretsUnavailable, check_key, entry_name
+from workspace_server.secrets.entry import MAX_VALUE_BYTES, SecretStoreError, check_key, entry_name
 
 VARIABLE: Final = "LMTB_SECRET_"
 _UNFIT: Final = re.compile(r"[^A-Z0-9]")
 
 
-class Provided(Protocol):
+class ProvidedSecrets(Protocol):
     """One place that only others write to. Blocks."""
 
     def get(self, key: str) -> str | None:
@@ -42,7 +42,7 @@ class EnvironmentSecrets:
         self._environ = environ
 
     def get(self, key: str) -> str | None:
-        """See `Provided`."""
+        """See `ProvidedSecrets`."""
         return self._environ.get(self._variable(key)) or None
 
     def names(self) -> set[str]:
@@ -55,7 +55,7 @@ class EnvironmentSecrets:
         return found
 
     def place(self, key: str) -> str:
-        """See `Provided`."""
+        """See `ProvidedSecrets`."""
         return f"the environment variable {self._variable(key)}"
 
     def _variable(self, key: str) -> str:
@@ -70,10 +70,10 @@ class CredentialFiles:
         self._folder = folder
 
     def get(self, key: str) -> str | None:
-        """See `Provided`. One line feed at the end of the file is not part of the value.
+        """See `ProvidedSecrets`. One line feed at the end of the file is not part of the value.
 
         Raises:
-            SecretsUnavailable: the file is there and cannot be read.
+            SecretStoreError: the file is there and cannot be read.
         """
         path = self._folder / entry_name(key)
         try:
@@ -81,12 +81,12 @@ class CredentialFiles:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise SecretsUnavailable(f"the credential {path} cannot be read: {error.strerror}") from None
+            raise SecretStoreError(f"the credential {path} cannot be read: {error.strerror}") from None
         except ValueError as error:
-            raise SecretsUnavailable(f"the credential {path} {error}") from None
+            raise SecretStoreError(f"the credential {path} {error}") from None
 
     def names(self) -> set[str]:
-        """See `Provided`."""
+        """See `ProvidedSecrets`."""
         try:
             files = [path.name for path in self._folder.iterdir()]
         except OSError:
@@ -96,7 +96,7 @@ class CredentialFiles:
         return {key for key in keys if _is_key(key)}
 
     def place(self, key: str) -> str:
-        """See `Provided`."""
+        """See `ProvidedSecrets`."""
         return f"the credential {self._folder / entry_name(key)}"
 
 

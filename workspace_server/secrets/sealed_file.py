@@ -16,7 +16,7 @@ import msgspec
 
 from workspace_server import log
 from workspace_server.files import private_files
-from workspace_server.secrets.entry import Entry, SecretsUnavailable, entry_name
+from workspace_server.secrets.entry import SecretStoreError, StoredSecret, entry_name
 
 FILE: Final = "secrets.sealed"
 KEY_FILE: Final = "secrets.key"
@@ -29,11 +29,11 @@ _KEY_BYTES: Final = 32
 _ASSOCIATED: Final = FILE.encode() + b"\0" + _HEADER
 """Name and version of the file are sealed in: another file, or another version, does not open."""
 
-Entries = Mapping[str, Entry]
+Entries = Mapping[str, StoredSecret]
 Signature = tuple[int, int, int, int] | None
 
 
-class _Damaged(Exception):
+class _DamagedFileError(Exception):
     """The file is there and does not open."""
 
 
@@ -53,31 +53,31 @@ class SealedFile:
         """All entries.
 
         Raises:
-            SecretsUnavailable: the file cannot be read. One that does not open is moved aside first.
+            SecretStoreError: the file cannot be read. One that does not open is moved aside first.
         """
         try:
             return self._opened()
-        except _Damaged:
+        except _DamagedFileError:
             with self.locked():
                 return self._opened_or_moved()
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep all other processes and threads from changing the file. Raises SecretsUnavailable."""
+        """Keep all other processes and threads from changing the file. Raises SecretStoreError."""
         try:
             private_files.make_private(self._folder)
             with private_files.locked(self._folder / LOCK_FILE):
                 yield
         except (private_files.Unsafe, private_files.Busy) as error:
-            raise SecretsUnavailable(f"the secrets cannot be changed: {error}") from None
+            raise SecretStoreError(f"the secrets cannot be changed: {error}") from None
         except OSError as error:
-            raise SecretsUnavailable(f"{self._folder} cannot be used: {error.strerror}") from None
+            raise SecretStoreError(f"{self._folder} cannot be used: {error.strerror}") from None
 
     def write(self, entries: Entries) -> None:
         """Replace all entries; only while `locked`.
 
         Raises:
-            SecretsUnavailable: that failed, and what was there is still there.
+            SecretStoreError: that failed, and what was there is still there.
         """
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  rarely needed, 20 ms
 
@@ -86,10 +86,10 @@ class SealedFile:
             nonce = os.urandom(_NONCE_BYTES)
             sealed = AESGCM(key).encrypt(nonce, _encoded(entries), _ASSOCIATED)
             if len(sealed) > MAX_BYTES // 2:
-                raise SecretsUnavailable("there is no room for more secrets; delete some")
+                raise SecretStoreError("there is no room for more secrets; delete some")
             private_files.write(self._file, _HEADER + nonce + sealed)
         except OSError as error:
-            raise SecretsUnavailable(
+            raise SecretStoreError(
                 f"the secret was not stored, what was there before still is: {error.strerror} ({self._file})"
             ) from None
 
@@ -116,11 +116,11 @@ class SealedFile:
                 return {}
             key = self._key()
         except private_files.Unsafe as error:
-            raise SecretsUnavailable(str(error)) from None
+            raise SecretStoreError(str(error)) from None
         except OSError as error:
-            raise SecretsUnavailable(f"{self._file} cannot be read: {error.strerror}") from None
+            raise SecretStoreError(f"{self._file} cannot be read: {error.strerror}") from None
         if key is None:
-            raise SecretsUnavailable(
+            raise SecretStoreError(
                 f"{self._key_file} is missing, without it {self._file} cannot be opened; restore it, or"
                 f" remove {self._file} and set the secrets again"
             )
@@ -129,11 +129,11 @@ class SealedFile:
     def _opened_or_moved(self) -> Entries:
         try:
             return self._opened()
-        except _Damaged:
+        except _DamagedFileError:
             aside = self._free_name()
             self._file.rename(aside)
             log.error("secrets_damaged", file=str(self._file), moved_to=str(aside))
-            raise SecretsUnavailable(
+            raise SecretStoreError(
                 f"{self._file} is damaged and was moved to {aside}; set the secrets again, then remove that"
                 " file"
             ) from None
@@ -147,7 +147,7 @@ class SealedFile:
     def _key(self) -> bytes | None:
         key = private_files.read(self._key_file, _KEY_BYTES)
         if key is not None and len(key) != _KEY_BYTES:
-            raise SecretsUnavailable(
+            raise SecretStoreError(
                 f"{self._key_file} is not a key; restore it, or remove it and {self._file}"
             )
         return key
@@ -163,13 +163,13 @@ def _unsealed(content: bytes, key: bytes) -> Entries:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
     if not content.startswith(_HEADER):
-        raise _Damaged
+        raise _DamagedFileError
     nonce, sealed = content[len(_HEADER) :][:_NONCE_BYTES], content[len(_HEADER) + _NONCE_BYTES :]
     try:
         plain = AESGCM(key).decrypt(nonce, sealed, _ASSOCIATED)
-        named = msgspec.json.decode(plain, type=dict[str, Entry])
+        named = msgspec.json.decode(plain, type=dict[str, StoredSecret])
     except (InvalidTag, ValueError):  # a ValueError: shorter than a nonce, or sealed by something else
-        raise _Damaged from None
+        raise _DamagedFileError from None
     return {name.removeprefix(entry_name("")): entry for name, entry in named.items()}
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from workspace_server import log
-from workspace_server.secrets.entry import Entry, SecretsUnavailable, check_key, check_value
+from workspace_server.secrets.entry import SecretStoreError, StoredSecret, check_key, check_value
 from workspace_server.secrets.os_keyring import OsKeyring
-from workspace_server.secrets.provided import CredentialFiles, EnvironmentSecrets, Provided
+from workspace_server.secrets.provided import CredentialFiles, EnvironmentSecrets, ProvidedSecrets
 from workspace_server.secrets.sealed_file import SealedFile, Signature
 
 FOLDER: Final = "secrets"
@@ -25,9 +25,9 @@ Keys = list[str]
 
 
 class SecretStore(Protocol):
-    """Secrets by key. Every method raises InvalidEntry for a malformed key.
+    """Secrets by key. Every method raises InvalidSecretError for a malformed key.
 
-    All raise SecretsUnavailable when a place that would have to be asked cannot be.
+    All raise SecretStoreError when a place that would have to be asked cannot be.
     """
 
     async def get(self, key: str) -> str | None:
@@ -43,20 +43,20 @@ class SecretStore(Protocol):
         """The keys of all stored secrets, sorted. No values."""
 
 
-def open_store(state_dir: Path, environ: Mapping[str, str]) -> Secrets:
+def open_store(state_dir: Path, environ: Mapping[str, str]) -> LayeredSecretStore:
     """The store of the user with this state folder. Touches nothing before its first use.
 
     Args:
         state_dir: the product's state folder; the store lives in `secrets` below it.
         environ: the environment of the process.
     """
-    provided: Sequence[Provided] = [EnvironmentSecrets(environ)]
+    provided: Sequence[ProvidedSecrets] = [EnvironmentSecrets(environ)]
     if credentials := environ.get("CREDENTIALS_DIRECTORY"):
         provided = [*provided, CredentialFiles(Path(credentials))]
-    return Secrets(provided, OsKeyring(), SealedFile(state_dir / FOLDER))
+    return LayeredSecretStore(provided, OsKeyring(), SealedFile(state_dir / FOLDER))
 
 
-class Secrets:
+class LayeredSecretStore:
     """The store (`SecretStore`); any number of processes may use it at once.
 
     Args:
@@ -65,7 +65,7 @@ class Secrets:
         sealed: the list of all stored secrets, and the values that the keyring does not have.
     """
 
-    def __init__(self, provided: Sequence[Provided], keyring: OsKeyring, sealed: SealedFile) -> None:
+    def __init__(self, provided: Sequence[ProvidedSecrets], keyring: OsKeyring, sealed: SealedFile) -> None:
         self._provided = provided
         self._keyring = keyring
         self._sealed = sealed
@@ -113,7 +113,7 @@ class Secrets:
         if self._keyring.is_there() and (value := self._keyring.get(key)) is not None:
             return value
         if (aside := self._sealed.damaged()) is not None:
-            raise SecretsUnavailable(
+            raise SecretStoreError(
                 f"there is no such secret, but it may have been in {aside}, which is damaged; set it again,"
                 " or remove that file"
             )
@@ -128,9 +128,9 @@ class Secrets:
             revision = secrets.token_hex(8)
             if not keyring:
                 had_one = old is not None and old.in_keyring
-                self._sealed.write({**entries, key: Entry(revision, value, had_one)})
+                self._sealed.write({**entries, key: StoredSecret(revision, value, had_one)})
                 return
-            kept = {**entries, key: Entry(revision, None, True)}
+            kept = {**entries, key: StoredSecret(revision, None, True)}
             if old is not None and old.value is not None:
                 # while the file has the old value, the keyring's does not count: nothing is lost in between
                 self._keyring.set(key, value)
@@ -140,11 +140,11 @@ class Secrets:
             self._sealed.write(kept)
             self._keep(key, value, entries)
 
-    def _keep(self, key: str, value: str, before: Mapping[str, Entry]) -> None:
+    def _keep(self, key: str, value: str, before: Mapping[str, StoredSecret]) -> None:
         try:
             self._keyring.set(key, value)
-        except SecretsUnavailable:
-            with suppress(SecretsUnavailable):
+        except SecretStoreError:
+            with suppress(SecretStoreError):
                 self._sealed.write(before)
             raise
 
@@ -171,11 +171,11 @@ class Secrets:
         entries = self._sealed.read()
         aside = self._sealed.damaged()
         if not entries and aside is not None:
-            raise SecretsUnavailable(f"the list was in {aside}, which is damaged; set the secrets again")
+            raise SecretStoreError(f"the list was in {aside}, which is damaged; set the secrets again")
         found = set(entries)
         return sorted(found.union(*(place.names() for place in self._provided)))
 
     def _must_be_ours(self, key: str) -> None:
         for place in self._provided:
             if place.get(key) is not None:
-                raise SecretsUnavailable(f"this secret is given by {place.place(key)}; change it there")
+                raise SecretStoreError(f"this secret is given by {place.place(key)}; change it there")

@@ -61,4 +61,4 @@ class Surroundings:
     async def child_environment(self) -> Mapping[str, str]:
         """What every child sees before anything is declared for it."""
         shell = await self.shell()
-        return environment.base(self.environ, shell.get("PATH"), self.root)
+        return environment.inherited(self.environ, shell.get("PATH"), self.root)

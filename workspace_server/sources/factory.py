@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
 from workspace_server import log
-from workspace_server.config.model import RemoteServer, Scripts, StdioServer
+from workspace_server.config.model import RemoteServer, ScriptSettings, StdioServer
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Surroundings
 from workspace_server.trust.item import Verdict
 
 if TYPE_CHECKING:
-    from workspace_server.secrets.store import Secrets
+    from workspace_server.secrets.store import LayeredSecretStore
     from workspace_server.sources.mcp.lists.list_cache import ListCache
     from workspace_server.sources.mcp.remote.authorization import Authorization
     from workspace_server.sources.scripts.slots import Slots
@@ -38,13 +38,13 @@ class Making:
         secrets: the user's secrets, which servers refer to by name.
     """
 
-    def __init__(self, around: Surroundings, secrets: Secrets) -> None:
+    def __init__(self, around: Surroundings, secrets: LayeredSecretStore) -> None:
         self._around = around
         self._secrets = secrets
         self._slots: Slots | None = None
         self._cache: ListCache | None = None
 
-    def script(self, identity: str, scripts: Scripts, trust: Trust) -> Source:
+    def script(self, identity: str, scripts: ScriptSettings, trust: Trust) -> Source:
         """The script tools of the workspace, of the user, or of the system."""
         from workspace_server.sources.scripts.source import ScriptSource  # noqa: PLC0415
 
@@ -100,7 +100,7 @@ class Making:
         # short: the path of a socket in it has a narrow limit
         return self._around.runtime_dir / "run" / self._around.workspace.rpartition("-")[2]
 
-    def _folders(self, identity: str, scripts: Scripts) -> Sequence[Path]:
+    def _folders(self, identity: str, scripts: ScriptSettings) -> Sequence[Path]:
         if identity == "script":
             return [Path(self._around.root, WORKSPACE_TOOLS), *scripts.workspace_tools_path]
         if identity == "script_user":

@@ -108,7 +108,7 @@ def problem_result(problem: Problem) -> ToolResult:
     # loaded when needed: the validator takes a library that most processes never need
     from workspace_server.schemas import validation  # noqa: PLC0415
 
-    told = validation.Problem(problem.pointer, problem.keyword, problem.message)
+    told = validation.ArgumentProblem(problem.pointer, problem.keyword, problem.message)
     return validation.invalid_arguments_result(Tool(NAME, EXECUTE_TOOL), [told])
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, Literal
 
-from workspace_server.trust.item import Item, split_name
+from workspace_server.trust.item import TrustItem, split_name
 from workspace_server.trust.printable import printable
-from workspace_server.trust.record import Recorded, RecordedFile, recorded_file
+from workspace_server.trust.record import RecordedFile, RecordedItem, recorded_file
 from workspace_server.trust.redaction import shortened
 
 MAX_LINES: Final = 400
@@ -23,31 +23,33 @@ MAX_WIDTH: Final = 400
 _MAX_COMPARED: Final = 2_000
 """Lines of a text that are compared: comparing costs their product."""
 
-Kind = Literal["added", "changed", "removed"]
+ChangeKind = Literal["added", "changed", "removed"]
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ItemChange:
     """One item that is not as it was trusted. `lines` say how; all texts can be printed as they are."""
 
     key: str
-    kind: Kind
+    kind: ChangeKind
     title: str
     lines: tuple[str, ...]
 
 
-def differences(recorded: Mapping[str, Recorded], items: Sequence[Item]) -> list[Change]:
+def differences(recorded: Mapping[str, RecordedItem], items: Sequence[TrustItem]) -> list[ItemChange]:
     """All items that differ, those of `items` in their order, then those that are gone."""
     changes = []
     for item in items:
         before = recorded.get(item.key)
         if before is None or before.digest != item.digest():
-            now = Recorded(item.digest(), item.title, item.facts, _files(item))
-            kind: Kind = "added" if before is None else "changed"
-            changes.append(_change(item.key, kind, item.title, before or Recorded("", ""), now))
+            now = RecordedItem(item.digest(), item.title, item.facts, _files(item))
+            kind: ChangeKind = "added" if before is None else "changed"
+            changes.append(_change(item.key, kind, item.title, before or RecordedItem("", ""), now))
     there = {item.key for item in items}
     gone = sorted(recorded.keys() - there)
-    changes += [_change(key, "removed", recorded[key].title, recorded[key], Recorded("", "")) for key in gone]
+    changes += [
+        _change(key, "removed", recorded[key].title, recorded[key], RecordedItem("", "")) for key in gone
+    ]
     return changes
 
 
@@ -69,18 +71,18 @@ def file_line(name: str, size: int, sha256: str) -> str:
     return f"{path} ({', '.join([*flags, f'{size} bytes', f'sha256 {sha256[:8]}'])})"
 
 
-def _files(item: Item) -> dict[str, RecordedFile]:
+def _files(item: TrustItem) -> dict[str, RecordedFile]:
     return {name: recorded_file(content) for name, content in item.files.items()}
 
 
-def _change(key: str, kind: Kind, title: str, before: Recorded, now: Recorded) -> Change:
+def _change(key: str, kind: ChangeKind, title: str, before: RecordedItem, now: RecordedItem) -> ItemChange:
     lines = list(islice(_lines(before, now), MAX_LINES + 1)) or ["(differs in what cannot be shown)"]
     if len(lines) > MAX_LINES:
         lines[MAX_LINES:] = ["… (more than this; read the files themselves)"]
-    return Change(printable(key), kind, printable(title, width=MAX_WIDTH), tuple(lines))
+    return ItemChange(printable(key), kind, printable(title, width=MAX_WIDTH), tuple(lines))
 
 
-def _lines(before: Recorded, now: Recorded) -> Iterator[str]:
+def _lines(before: RecordedItem, now: RecordedItem) -> Iterator[str]:
     yield from _unified(list(fact_lines(before.facts)), list(fact_lines(now.facts)), "configuration")
     for name in sorted(before.files.keys() | now.files.keys()):
         old, new = before.files.get(name), now.files.get(name)

@@ -24,7 +24,7 @@ _LABEL: Final = b"lm-tools-bridge trust item 1\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
+class TrustItem:
     """One thing of a workspace that runs only with the user's consent.
 
     Neither mapping is changed once the item is made.
@@ -62,18 +62,18 @@ def hashed(value: str | bytes) -> str:
 
 
 def file_name(relative: str, *, executable: bool = False, link: bool = False) -> str:
-    """The name of a file in `Item.files`."""
+    """The name of a file in `TrustItem.files`."""
     return relative + (EXECUTABLE if executable else "") + (LINK if link else "")
 
 
 def split_name(name: str) -> tuple[str, tuple[str, ...]]:
-    """A name of `Item.files` as its path and what is special about it (`executable`, `link`)."""
+    """A name of `TrustItem.files` as its path and what is special about it (`executable`, `link`)."""
     path, *flags = name.split("\0")
     words = {EXECUTABLE[1:]: "executable", LINK[1:]: "link"}
     return path, tuple(words.get(flag, flag) for flag in flags)
 
 
-def _digest(item: Item) -> str:
+def _digest(item: TrustItem) -> str:
     # every part has its length in front, so that no two different items are the same bytes
     state = hashlib.sha256(_LABEL)
     for part in (_bytes(item.key), canonical(item.facts)):

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from workspace_server.config.model import Configuration, Origin, RemoteServer, StdioServer
+from workspace_server.config.model import Configuration, EntryOrigin, RemoteServer, StdioServer
 from workspace_server.files.change_detection import Glance
-from workspace_server.trust.item import Item, hashed
-from workspace_server.trust.program import Reader
+from workspace_server.trust.command_files import CommandFileReader
+from workspace_server.trust.item import TrustItem, hashed
 from workspace_server.trust.redaction import origin, redacted, redacted_url, shortened
 
 SETTINGS_KEY: Final = "settings"
@@ -39,15 +39,15 @@ def remote_key(namespace: str) -> str:
     return f"remote:{namespace}"
 
 
-class ItemMaker:
+class TrustItemFactory:
     """Makes the items of one workspace. The same item comes back while nothing changed. Blocks."""
 
     def __init__(self, root: Path) -> None:
         self._root = Path(os.path.realpath(root))
-        self._reader = Reader(self._root)
-        self._made: dict[str, Item] = {}
+        self._reader = CommandFileReader(self._root)
+        self._made: dict[str, TrustItem] = {}
 
-    def all(self, configuration: Configuration, path: str, glance: Glance | None = None) -> list[Item]:
+    def all(self, configuration: Configuration, path: str, glance: Glance | None = None) -> list[TrustItem]:
         """Every item of a configuration, servers that are switched off left out.
 
         Args:
@@ -60,7 +60,7 @@ class ItemMaker:
         settings = self.settings(configuration)
         return items if settings is None else [*items, settings]
 
-    def stdio(self, server: StdioServer, path: str, glance: Glance | None = None) -> Item:
+    def stdio(self, server: StdioServer, path: str, glance: Glance | None = None) -> TrustItem:
         """The item of a server that is a program: its words, the program, and the files it names."""
         cwd = server.cwd or str(self._root)
         raw = server.raw or {"command": list(server.command), "env": dict(server.env)}
@@ -79,7 +79,7 @@ class ItemMaker:
         title = f"stdio server {server.namespace}: {shortened(shlex.join(words))}"
         return self._item(stdio_key(server.namespace), title, facts, named.files)
 
-    def remote(self, server: RemoteServer) -> Item:
+    def remote(self, server: RemoteServer) -> TrustItem:
         """The item of a server that is an address: its words, and who is spoken to."""
         written = redacted(server.raw, lambda _: False) if server.raw else _as_written(server)
         facts = {
@@ -93,7 +93,7 @@ class ItemMaker:
         title = f"remote server {server.namespace}: {shortened(address or origin(server.url))}"
         return self._item(remote_key(server.namespace), title, facts, {})
 
-    def settings(self, configuration: Configuration) -> Item | None:
+    def settings(self, configuration: Configuration) -> TrustItem | None:
         """The item of what the workspace's settings would widen; None where they only narrow."""
         widening = configuration.widening
         facts: dict[str, Any] = {word: list(getattr(widening, name)) for name, word in _WORDS.items()}
@@ -104,15 +104,15 @@ class ItemMaker:
             parts.append(f"defaults of {', '.join(names) or 'no parameter'}")
         return self._item(SETTINGS_KEY, f"settings: {'; '.join(parts)}", facts, {}) if parts else None
 
-    def _item(self, key: str, title: str, facts: Mapping[str, Any], files: Mapping[str, bytes]) -> Item:
-        item = Item(key, title, facts, files)
+    def _item(self, key: str, title: str, facts: Mapping[str, Any], files: Mapping[str, bytes]) -> TrustItem:
+        item = TrustItem(key, title, facts, files)
         made = self._made.get(key)
         if made == item:  # keeps its digest
             return made
         self._made[key] = item
         return item
 
-    def _relative(self, source: Origin) -> str:
+    def _relative(self, source: EntryOrigin) -> str:
         return os.path.relpath(source.file, self._root)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from workspace_server.trust.item import Item
+from workspace_server.trust.item import TrustItem
 
 VERSION: Final = 1
 MAX_TEXT: Final = 64 * 1024
@@ -20,7 +20,7 @@ MAX_TEXTS: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class FolderIdentity:
     """One folder: its link-free path, and which one it is on its file system."""
 
     path: str
@@ -38,7 +38,7 @@ class RecordedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordedItem:
     """An item as it was trusted."""
 
     digest: str
@@ -48,25 +48,25 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class TrustRecord:
     """Everything trusted of one workspace, by item key."""
 
-    folder: Identity
-    items: Mapping[str, Recorded]
+    folder: FolderIdentity
+    items: Mapping[str, RecordedItem]
 
 
-class Unreadable(Exception):
+class InvalidRecordError(Exception):
     """These bytes are no record."""
 
 
-def record_of(folder: Identity, items: Sequence[Item]) -> Record:
+def record_of(folder: FolderIdentity, items: Sequence[TrustItem]) -> TrustRecord:
     """The record of these items. Texts are kept while there is room for them; for the rest hashes must do.
 
     Raises:
         ValueError: two items have one key: which of them was meant could not be told later.
     """
     room = MAX_TEXTS
-    recorded: dict[str, Recorded] = {}
+    recorded: dict[str, RecordedItem] = {}
     for item in items:
         if item.key in recorded:
             raise ValueError(f"two items with the key {item.key!r}")
@@ -74,8 +74,8 @@ def record_of(folder: Identity, items: Sequence[Item]) -> Record:
         for name, content in item.files.items():
             files[name] = recorded_file(content, room)
             room -= len(content) if files[name].text is not None else 0
-        recorded[item.key] = Recorded(item.digest(), item.title, item.facts, files)
-    return Record(folder, recorded)
+        recorded[item.key] = RecordedItem(item.digest(), item.title, item.facts, files)
+    return TrustRecord(folder, recorded)
 
 
 def recorded_file(content: bytes, room: int = MAX_TEXT) -> RecordedFile:
@@ -94,7 +94,7 @@ def text_of(content: bytes) -> str | None:
         return None
 
 
-def encode(record: Record) -> bytes:
+def encode(record: TrustRecord) -> bytes:
     """The record as JSON; paths that are no UTF-8 survive as escaped surrogates."""
     folder = {"path": record.folder.path, "device": record.folder.device, "inode": record.folder.inode}
     items = {
@@ -115,25 +115,27 @@ def _file_as_json(file: RecordedFile) -> dict[str, Any]:
     return {"size": file.size, "sha256": file.sha256, **text}
 
 
-def decode(raw: bytes) -> Record:
+def decode(raw: bytes) -> TrustRecord:
     """The record in these bytes.
 
     Raises:
-        Unreadable: it is not exactly of this version's shape.
+        InvalidRecordError: it is not exactly of this version's shape.
     """
     try:
         whole = json.loads(raw)
         if whole["version"] != VERSION:
-            raise Unreadable(f"it is of version {whole['version']!r}, not {VERSION}")
+            raise InvalidRecordError(f"it is of version {whole['version']!r}, not {VERSION}")
         folder = whole["folder"]
-        identity = Identity(_is(str, folder["path"]), _is(int, folder["device"]), _is(int, folder["inode"]))
+        identity = FolderIdentity(
+            _is(str, folder["path"]), _is(int, folder["device"]), _is(int, folder["inode"])
+        )
         items = _is(dict, whole["items"])
-        return Record(identity, {key: _item(one) for key, one in items.items()})
+        return TrustRecord(identity, {key: _item(one) for key, one in items.items()})
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise Unreadable(f"it is damaged ({type(error).__name__})") from None
+        raise InvalidRecordError(f"it is damaged ({type(error).__name__})") from None
 
 
-def _item(value: Any) -> Recorded:
+def _item(value: Any) -> RecordedItem:
     files = {
         name: RecordedFile(
             _is(int, one["size"]),
@@ -142,7 +144,7 @@ def _item(value: Any) -> Recorded:
         )
         for name, one in _is(dict, value["files"]).items()
     }
-    return Recorded(_is(str, value["digest"]), _is(str, value["title"]), _is(dict, value["facts"]), files)
+    return RecordedItem(_is(str, value["digest"]), _is(str, value["title"]), _is(dict, value["facts"]), files)
 
 
 def _is(kind: type, value: Any) -> Any:

@@ -18,15 +18,23 @@ from typing import Final
 
 from protocol.issues import Issue
 from workspace_server.files import private_files
-from workspace_server.trust.item import Item, Verdict, trust_command
-from workspace_server.trust.record import Identity, Record, Recorded, Unreadable, decode, encode, record_of
+from workspace_server.trust.item import TrustItem, Verdict, trust_command
+from workspace_server.trust.record import (
+    FolderIdentity,
+    InvalidRecordError,
+    RecordedItem,
+    TrustRecord,
+    decode,
+    encode,
+    record_of,
+)
 
 MAX_RECORD: Final = 16 * 1024 * 1024
 _LOCK: Final = "lock"
 _Stamp = tuple[int, ...]
 
 
-class Unusable(Exception):
+class TrustStoreError(Exception):
     """The store, or one record of it, cannot be used: why, and what a person can do about it."""
 
     def __init__(self, message: str, next_step: str) -> None:
@@ -36,7 +44,7 @@ class Unusable(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TrustedWorkspace:
     """One workspace the store knows: its path, or where that cannot be told, None and what is wrong."""
 
     path: str | None
@@ -52,17 +60,17 @@ class TrustStore:
     def __init__(self, folder: Path, *, lock_wait_s: float = 5.0) -> None:
         self._folder = folder
         self._lock_wait_s = lock_wait_s
-        self._identities: dict[str, Identity] = {}
-        self._read: dict[str, tuple[_Stamp, Record | Unusable]] = {}
+        self._identities: dict[str, FolderIdentity] = {}
+        self._read: dict[str, tuple[_Stamp, TrustRecord | TrustStoreError]] = {}
 
-    def verdict(self, root: Path, item: Item) -> Verdict:
+    def verdict(self, root: Path, item: TrustItem) -> Verdict:
         """Whether exactly this content was trusted for exactly this folder."""
         return self.verdicts(root, {item.key: item.digest()})[item.key]
 
     def verdicts(self, root: Path, digests: Mapping[str, str]) -> dict[str, Verdict]:
         """The same for many: item key -> digest in, item key -> verdict out. Never raises."""
         folder, record = self._look(root)
-        if not isinstance(record, Record):
+        if not isinstance(record, TrustRecord):
             return dict.fromkeys(digests, "never")
         same = folder == record.folder
         return {key: _verdict(record.items.get(key), digest, same) for key, digest in digests.items()}
@@ -70,7 +78,7 @@ class TrustStore:
     def issue(self, root: Path) -> Issue | None:
         """Why the record of this workspace is not believed, if there is one; for lists and health."""
         folder, record = self._look(root)
-        if isinstance(record, Unusable):
+        if isinstance(record, TrustStoreError):
             message = f"Nothing of this workspace is trusted: {record.message}"
             return Issue("error", "trust", "TRUST_STORE_UNUSABLE", message, details=record.next_step)
         if record is not None and folder != record.folder:
@@ -86,15 +94,15 @@ class TrustStore:
         record = () if known is None else (str(self._folder / _name(known.path)),)
         return (str(root), str(self._folder.parent), str(self._folder), *record)
 
-    def recorded(self, root: Path) -> Mapping[str, Recorded]:
+    def recorded(self, root: Path) -> Mapping[str, RecordedItem]:
         """What was trusted at this path, by item key; empty where nothing was or nobody can tell.
 
         Not a verdict: it says what to compare with, also for a folder that has taken another's place.
         """
         record = self._look(root)[1]
-        return record.items if isinstance(record, Record) else {}
+        return record.items if isinstance(record, TrustRecord) else {}
 
-    def known(self) -> list[Known]:
+    def known(self) -> list[TrustedWorkspace]:
         """All workspaces with a record, sorted by path, those that cannot be read last."""
         try:
             names = sorted(name for name in os.listdir(self._folder) if name.endswith(".json"))  # noqa: PTH208  names are wanted
@@ -103,24 +111,24 @@ class TrustStore:
         found = []
         for name in names:
             record = self._load(self._folder / name)
-            if isinstance(record, Record):
-                found.append(Known(record.folder.path))
+            if isinstance(record, TrustRecord):
+                found.append(TrustedWorkspace(record.folder.path))
             else:
-                found.append(Known(None, f"{record.message}; {record.next_step}"))
+                found.append(TrustedWorkspace(None, f"{record.message}; {record.next_step}"))
         return sorted(found, key=lambda one: (one.path is None, one.path or "", one.problem or ""))
 
-    def trust(self, root: Path, items: Sequence[Item]) -> None:
+    def trust(self, root: Path, items: Sequence[TrustItem]) -> None:
         """Trust exactly these items of this workspace, and no others any more.
 
         Raises:
-            Unusable: the store cannot be used or written; what was trusted before still is.
+            TrustStoreError: the store cannot be used or written; what was trusted before still is.
             ValueError: two items have one key.
         """
         with self._explained():
             folder = _identify(root)
             content = encode(record_of(folder, items))
             if len(content) > MAX_RECORD:
-                raise Unusable(
+                raise TrustStoreError(
                     "what was to be trusted is too much to remember", "make the script tools smaller"
                 )
             self._refuse_inside(folder)
@@ -132,7 +140,7 @@ class TrustStore:
         """Forget what was trusted at this path; whether there was anything. Also for a folder that is gone.
 
         Raises:
-            Unusable: the record could not be removed.
+            TrustStoreError: the record could not be removed.
         """
         path = self._folder / _name(os.path.realpath(root))
         if not os.path.lexists(path):
@@ -146,20 +154,20 @@ class TrustStore:
         try:
             yield
         except private_files.Busy as busy:
-            raise Unusable(str(busy), "try again in a moment") from busy
+            raise TrustStoreError(str(busy), "try again in a moment") from busy
         except private_files.Unsafe as unsafe:
-            raise Unusable(str(unsafe), f"remove {self._folder}, and trust again") from unsafe
+            raise TrustStoreError(str(unsafe), f"remove {self._folder}, and trust again") from unsafe
         except OSError as error:
             raise _unusable(error, self._folder) from error
 
-    def _look(self, root: Path) -> tuple[Identity | None, Record | Unusable | None]:
+    def _look(self, root: Path) -> tuple[FolderIdentity | None, TrustRecord | TrustStoreError | None]:
         try:
             folder = self._identity(root)
         except OSError:
             return None, None
         return folder, self._fetch(folder)
 
-    def _identity(self, root: Path) -> Identity:
+    def _identity(self, root: Path) -> FolderIdentity:
         """As `_identify`, without resolving the path again while it leads to the same folder."""
         status = root.stat()
         known = self._identities.get(str(root))
@@ -167,7 +175,7 @@ class TrustStore:
             known = self._identities[str(root)] = _identify(root)
         return known
 
-    def _fetch(self, folder: Identity) -> Record | Unusable | None:
+    def _fetch(self, folder: FolderIdentity) -> TrustRecord | TrustStoreError | None:
         path = self._folder / _name(folder.path)
         try:
             stamp = (*_stamp(os.lstat(self._folder))[:4], *_stamp(os.lstat(path)))
@@ -181,27 +189,27 @@ class TrustStore:
         outcome = self._load(path)
         try:
             self._refuse_inside(folder)
-        except Unusable as unusable:
+        except TrustStoreError as unusable:
             outcome = unusable
         self._read[folder.path] = stamp, outcome
         return outcome
 
-    def _load(self, path: Path) -> Record | Unusable:
+    def _load(self, path: Path) -> TrustRecord | TrustStoreError:
         again = f"remove {path}, and trust again"
         try:
             self._check_folder()
             content = private_files.read(path, MAX_RECORD)
             record = decode(content or b"")
-        except Unusable as unusable:
+        except TrustStoreError as unusable:
             return unusable
         except private_files.Unsafe as unsafe:
-            return Unusable(str(unsafe), again)
-        except Unreadable as error:
-            return Unusable(f"{path} cannot be believed: {error}", again)
+            return TrustStoreError(str(unsafe), again)
+        except InvalidRecordError as error:
+            return TrustStoreError(f"{path} cannot be believed: {error}", again)
         except OSError as error:
             return _unusable(error, path)
         if _name(record.folder.path) != path.name:
-            return Unusable(f"{path} is the record of another folder", again)
+            return TrustStoreError(f"{path} is the record of another folder", again)
         return record
 
     def _check_folder(self) -> None:
@@ -209,34 +217,34 @@ class TrustStore:
         status = os.lstat(self._folder)
         again = f"remove {self._folder}, and trust again"
         if not stat.S_ISDIR(status.st_mode):
-            raise Unusable(f"{self._folder} is a link or no folder", again)
+            raise TrustStoreError(f"{self._folder} is a link or no folder", again)
         if sys.platform == "win32":  # the profile's access list protects it
             return
         if status.st_uid != os.geteuid():
-            raise Unusable(f"{self._folder} belongs to another user (uid {status.st_uid})", again)
+            raise TrustStoreError(f"{self._folder} belongs to another user (uid {status.st_uid})", again)
         if status.st_mode & 0o077:
-            raise Unusable(
+            raise TrustStoreError(
                 f"{self._folder} is open to other users", f"chmod 700 {self._folder}, and trust again"
             )
 
-    def _refuse_inside(self, folder: Identity) -> None:
+    def _refuse_inside(self, folder: FolderIdentity) -> None:
         if Path(os.path.realpath(self._folder)).is_relative_to(folder.path):
-            raise Unusable(
+            raise TrustStoreError(
                 f"the trust store {self._folder} lies inside this workspace, whose content is what it judges",
                 "set LMTB_STATE_DIR to a folder outside of it",
             )
 
 
-def _verdict(recorded: Recorded | None, digest: str, same_folder: bool) -> Verdict:
+def _verdict(recorded: RecordedItem | None, digest: str, same_folder: bool) -> Verdict:
     if recorded is None:
         return "never"
     return "trusted" if same_folder and recorded.digest == digest else "changed"
 
 
-def _identify(root: Path) -> Identity:
+def _identify(root: Path) -> FolderIdentity:
     path = os.path.realpath(root)
     status = Path(path).stat()
-    return Identity(path, status.st_dev, status.st_ino)
+    return FolderIdentity(path, status.st_dev, status.st_ino)
 
 
 def _name(path: str) -> str:
@@ -250,8 +258,8 @@ def _stamp(status: os.stat_result) -> _Stamp:
     )  # fmt: skip
 
 
-def _unusable(error: OSError, path: Path) -> Unusable:
-    return Unusable(
+def _unusable(error: OSError, path: Path) -> TrustStoreError:
+    return TrustStoreError(
         f"{path} cannot be used: {error.strerror or error}",
         f"check the disk, and owner and mode of {path}",
     )

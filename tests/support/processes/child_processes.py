@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from support.processes.timeouts import within
-from workspace_server.processes.child import Child, Command
+from workspace_server.processes.child_process import ChildProcess, Command
 from workspace_server.processes.confinement import Confinement
 
 ENV = {"PATH": os.environ.get("PATH", "/usr/bin:/bin")}
@@ -26,7 +26,7 @@ def python(script: str, *arguments: str, cwd: str = "/", confinement: Confinemen
     return Command((sys.executable, "-I", "-S", "-c", script, *arguments), ENV, cwd, confinement)
 
 
-async def everything(child: Child) -> bytes:
+async def everything(child: ChildProcess) -> bytes:
     """All of its standard output."""
     parts = []
     while part := await child.read():
@@ -36,7 +36,7 @@ async def everything(child: Child) -> bytes:
 
 async def output(command: Command, stdin: bool | bytes = False) -> bytes:
     """All that a command prints, once nothing of it is left."""
-    child = await Child.start(command, stdin=stdin)
+    child = await ChildProcess.start(command, stdin=stdin)
     try:
         return await everything(child)
     finally:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workspace_server.config.load import Configurations
+from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import Configuration
 
 ENVIRON = {"HOME": "/home/ada", "TOKEN": "s3cret", "EMPTY": ""}
@@ -22,7 +22,7 @@ class ConfigHome:
         self.user_dir = folder / "config"
         self.root.mkdir()
         self.user_dir.mkdir()
-        self.configurations = Configurations(self.root, self.user_dir, environ, **options)
+        self.configurations = ConfigurationLoader(self.root, self.user_dir, environ, **options)
 
     @property
     def user_file(self) -> Path:

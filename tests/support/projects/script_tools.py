@@ -79,7 +79,7 @@ async def script_source(folder: Path, **options: Any) -> AsyncIterator[Scripts]:
     run_dir.mkdir(mode=0o700)
 
     async def surroundings() -> Mapping[str, str]:
-        return environment.base(os.environ, None, str(root))
+        return environment.inherited(os.environ, None, str(root))
 
     settings: dict[str, Any] = {
         "environment": surroundings,

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from workspace_server.config.model import Origin, RemoteServer
+from workspace_server.config.model import EntryOrigin, RemoteServer
 from workspace_server.source import CallContext
 from workspace_server.sources.mcp.remote.source import RemoteSource
 
@@ -18,7 +18,7 @@ MakeSource = Callable[..., RemoteSource]
 
 def entry(url: str, **members: Any) -> RemoteServer:
     """An entry of the user's own configuration."""
-    return RemoteServer("away", url, Origin(Path("mcp.toml"), "user"), **members)
+    return RemoteServer("away", url, EntryOrigin(Path("mcp.toml"), "user"), **members)
 
 
 def context(arguments: Any = None, **members: Any) -> CallContext:

@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from workspace_server.config.model import Origin, StdioServer
+from workspace_server.config.model import EntryOrigin, StdioServer
 from workspace_server.sources.mcp.restart import Restarts
 from workspace_server.sources.mcp.stdio.source import Patience, StdioSource
 
@@ -81,7 +81,7 @@ async def stdio_source(
     server = StdioServer(
         "child",
         program(command) if isinstance(command, str) else command,
-        Origin(root / "config.toml", "user"),
+        EntryOrigin(root / "config.toml", "user"),
         env={MARK: mark, **(env or {})},
         **entry,
     )

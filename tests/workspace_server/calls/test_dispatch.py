@@ -14,7 +14,7 @@ from protocol.errors import Reason, Refusal
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog import listing
-from workspace_server.config.model import Configuration, Deltas
+from workspace_server.config.model import Configuration, PolicyDeltas
 from workspace_server.source import CallContext, CallOutcome, RpcError, Tool, ToolError, ToolResult
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
@@ -105,7 +105,7 @@ async def test_what_is_not_in_the_view_never_runs_whatever_the_way_in() -> None:
 
     source.tools = (*source.tools, tool("script"))
     source.play["script"] = script
-    configuration = Configuration(deltas=Deltas(disabled=("plain",)))
+    configuration = Configuration(deltas=PolicyDeltas(disabled=("plain",)))
     async with serving([source], configuration=configuration) as served:
         gone = await served.caller.message(names.TOOLS_CALL, {"name": "plain", "arguments": {}})
         assert gone["error"]["message"].startswith("Tool not found or disabled: plain")

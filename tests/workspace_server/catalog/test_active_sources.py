@@ -15,7 +15,7 @@ from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust_items import all_items
-from workspace_server.config.model import RemoteServer, Scripts, StdioServer
+from workspace_server.config.model import RemoteServer, ScriptSettings, StdioServer
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Surroundings
 from workspace_server.sources.factory import Making
@@ -28,7 +28,7 @@ class PlayedMaking(Making):
     def __init__(self) -> None:
         self.made: list[str] = []
 
-    def script(self, identity: str, scripts: Scripts, trust: Any) -> Source:
+    def script(self, identity: str, scripts: ScriptSettings, trust: Any) -> Source:
         self.made.append(identity)
         return ScriptedSource(identity=identity)
 

@@ -13,7 +13,7 @@ from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import look
-from workspace_server.config.model import Approval, Configuration, Deltas, Origin, StdioServer
+from workspace_server.config.model import Approval, Configuration, EntryOrigin, PolicyDeltas, StdioServer
 from workspace_server.source import Tool
 
 
@@ -71,7 +71,7 @@ async def test_a_server_whose_entry_or_tools_are_not_as_it_came_is_not(one: Scri
 
 async def test_a_server_whose_calls_may_become_tasks_of_ours_is_not() -> None:
     """Requests about them would reach the server."""
-    entry = StdioServer("theirs", ("x",), Origin(Path("/x"), "user"), task="optional")
+    entry = StdioServer("theirs", ("x",), EntryOrigin(Path("/x"), "user"), task="optional")
     assert await is_sole(server(), stdio=(replace(entry, enabled=False),))
     assert not await is_sole(server(), stdio=(entry,))
 
@@ -103,9 +103,9 @@ def approvals(**decisions: Approval) -> dict[str, Approval]:
 @pytest.mark.parametrize(
     ("configured", "sole"),
     [
-        ({"deltas": Deltas(disabled=("echo",))}, False),
-        ({"deltas": Deltas(unexposed=("files_read",))}, False),
-        ({"deltas": Deltas(disabled=("nothing",), enabled=("echo",))}, True),
+        ({"deltas": PolicyDeltas(disabled=("echo",))}, False),
+        ({"deltas": PolicyDeltas(unexposed=("files_read",))}, False),
+        ({"deltas": PolicyDeltas(disabled=("nothing",), enabled=("echo",))}, True),
         ({"approvals": approvals(echo="ask")}, False),
         ({"approvals": approvals(echo="allow", nothing="deny")}, True),
         ({"schema_defaults": (("echo", "text", "x"),)}, False),
@@ -119,7 +119,7 @@ async def test_a_policy_counts_where_it_is_about_the_servers_own_tools(
 
 
 @pytest.mark.parametrize(
-    "configured", [{"deltas": Deltas(disabled=("nothing",))}, {"approvals": approvals(nothing="deny")}]
+    "configured", [{"deltas": PolicyDeltas(disabled=("nothing",))}, {"approvals": approvals(nothing="deny")}]
 )
 async def test_a_server_not_heard_yet_may_have_any_tool_that_the_policy_names(
     configured: dict[str, Any],
@@ -131,7 +131,7 @@ async def test_any_name_waits_for_a_server_without_namespace_that_is_not_trusted
     """What is nearly the name of a tool is mistyped."""
     waiting = server(state="pending_trust", trust_path="/srv/proj")
     view = look(await Registry([waiting, ScriptedSource([tool("calculator"), tool("off")])]).snapshot(),
-                Configuration(deltas=Deltas(disabled=("off",))))  # fmt: skip
+                Configuration(deltas=PolicyDeltas(disabled=("off",))))  # fmt: skip
     paths = {
         name: view.waits_for(name) for name in ("echo", "calculatr", "off", "openllm_x", names.HANDSHAKE)
     }

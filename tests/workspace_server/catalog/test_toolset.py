@@ -12,7 +12,7 @@ from workspace_server.catalog import toolset as toolset_module
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Mode
-from workspace_server.config.model import Configuration, Deltas
+from workspace_server.config.model import Configuration, PolicyDeltas
 
 
 def names_in(toolset: Toolset) -> list[str]:
@@ -79,7 +79,7 @@ async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_els
     if change == "visibility":
         source.tools = (tool("a"), tool("b", visibility="ondemand"))
     elif change == "switched off":
-        configuration[0] = Configuration(deltas=Deltas(disabled=("b",)))
+        configuration[0] = Configuration(deltas=PolicyDeltas(disabled=("b",)))
     else:
         source.found.append(Issue("warning", "script", "SOMETHING", "is odd"))
     view = await toolset.current()
@@ -96,7 +96,7 @@ async def test_sources_count_what_they_have_and_what_can_be_called() -> None:
     source = ScriptedSource([tool("a"), tool("b")])
 
     async def configure() -> Configuration:
-        return Configuration(deltas=Deltas(disabled=("b",)))
+        return Configuration(deltas=PolicyDeltas(disabled=("b",)))
 
     toolset = Toolset(Registry([source]), configure)
     await toolset.current()

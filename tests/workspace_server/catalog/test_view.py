@@ -10,7 +10,7 @@ from multidict import CIMultiDict
 from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Mode, View, look, mode_of
-from workspace_server.config.model import Configuration, Deltas
+from workspace_server.config.model import Configuration, PolicyDeltas
 from workspace_server.source import Tool
 
 META = ["execute_tool", "tool_search"]
@@ -61,7 +61,7 @@ async def test_meta_tools_are_listed_only_where_something_is_not() -> None:
     native = await view_of(tool("a"))
     assert shown(native, Mode.NORMAL) == ["a"]
     assert shown(native, Mode.DISCOVERY) == META
-    hidden = Configuration(deltas=Deltas(disabled=("b",)))
+    hidden = Configuration(deltas=PolicyDeltas(disabled=("b",)))
     view = await view_of(tool("a"), tool("b", visibility="ondemand"), configuration=hidden)
     assert shown(view, Mode.NORMAL) == ["a"]
 
@@ -72,7 +72,7 @@ async def test_keywords_are_in_no_list() -> None:
 
 
 async def test_every_tool_that_cannot_be_called_has_its_reason() -> None:
-    deltas = Deltas(disabled=("up__off",), unexposed=("up__un",))
+    deltas = PolicyDeltas(disabled=("up__off",), unexposed=("up__un",))
     tools = [tool(name) for name in ("off", "un", "out", "fine", "copilot_applyPatch")]
     source = ScriptedSource(tools, identity="up", namespace="up")
     source.exclude = ("out",)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from support.projects.config_home import ConfigHome
 from workspace_server.config import edit
-from workspace_server.config.model import Deltas
+from workspace_server.config.model import PolicyDeltas
 from workspace_server.source import Default
 
 DEFAULTS: dict[str, Default] = {"gh__a": "enabled", "gh__b": "enabled", "foo": "off", "calculator": "enabled"}
@@ -37,7 +37,7 @@ command = [ "x" ]
 def test_a_tool_is_switched_off_and_the_rest_stays_as_it_was(home: ConfigHome) -> None:
     file = home.user(WRITTEN)
     saved = edit.set_tool_enabled(file, "gh__b", False, defaults=DEFAULTS)
-    assert saved == Deltas(disabled=("gh__a", "gh__b", "zz__gone"))
+    assert saved == PolicyDeltas(disabled=("gh__a", "gh__b", "zz__gone"))
     text = file.read_text()
     assert [line for line in text.splitlines() if '"gh__b"' not in line] == WRITTEN.splitlines()
     assert home.current().deltas == saved
@@ -48,7 +48,7 @@ def test_a_tool_is_switched_on_again(home: ConfigHome) -> None:
     file = home.user(WRITTEN)
     edit.set_tool_enabled(file, "gh__a", True, defaults=DEFAULTS)
     edit.set_tool_enabled(file, "foo", True, defaults=DEFAULTS)
-    expected = Deltas(exposed=("foo",), enabled=("foo",), disabled=("zz__gone",))
+    expected = PolicyDeltas(exposed=("foo",), enabled=("foo",), disabled=("zz__gone",))
     assert home.current().deltas == expected
     assert "# too slow" in file.read_text()
     assert "namespace = 'x' # single quotes" in file.read_text()
@@ -100,7 +100,7 @@ def test_a_linked_file_stays_a_link(home: ConfigHome, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["[tools", "a = 1\na = 2", 'tools = "text"'])
 def test_a_broken_file_is_left_alone(home: ConfigHome, text: str) -> None:
     file = home.user(text)
-    with pytest.raises(edit.NotEditable):
+    with pytest.raises(edit.ConfigEditError):
         edit.set_tool_enabled(file, "gh__a", False, defaults=DEFAULTS)
     assert file.read_text() == text
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from support.projects.config_home import ConfigHome, later
-from workspace_server.config.files import MAX_BYTES, WatchedFile
 from workspace_server.config.grouping import DEFAULT_RULES
-from workspace_server.config.model import Configuration, Deltas, Scripts
+from workspace_server.config.model import Configuration, PolicyDeltas, ScriptSettings
+from workspace_server.config.watched_file import MAX_BYTES, WatchedFile
 
 STDIO = """
 [[mcp.stdio_servers]]
@@ -157,7 +157,7 @@ def test_a_workspace_cannot_give_itself_rights(home: ConfigHome) -> None:
     )
     home.user('[approvals]\nb = "allow"\nc = "deny"\n')
     found = home.current()
-    assert found.scripts == Scripts(workspace_tools_path=(home.root / "sub",))
+    assert found.scripts == ScriptSettings(workspace_tools_path=(home.root / "sub",))
     assert found.internal_prefix == "openllm_"
     assert found.approvals == {"b": "deny", "c": "deny"}
     assert {issue.code for issue in found.issues} == {"CONFIG_KEY_REFUSED"}
@@ -170,7 +170,7 @@ def test_a_workspace_cannot_give_itself_rights(home: ConfigHome) -> None:
 def test_a_link_out_of_the_workspace_is_no_folder_of_scripts(home: ConfigHome) -> None:
     (home.root / "linked").symlink_to(home.user_dir)
     home.workspace('[scripts]\ntools_path = ["linked"]\nlibraries_path = ["linked/x"]\n')
-    assert home.current().scripts == Scripts()
+    assert home.current().scripts == ScriptSettings()
 
 
 def test_the_user_sets_scripts_and_more(home: ConfigHome) -> None:
@@ -180,7 +180,7 @@ def test_the_user_sets_scripts_and_more(home: ConfigHome) -> None:
     )
     home.workspace("call_timeout_s = 60\n")
     found = home.current()
-    assert found.scripts == Scripts(
+    assert found.scripts == ScriptSettings(
         (Path("/home/ada/tools"), home.user_dir / "more"), (Path("/opt/lib"),), execute_code=True
     )
     assert (found.internal_prefix, found.call_timeout_s, found.debug) == ("mine_", 60.0, "simple")
@@ -200,8 +200,8 @@ def test_a_bad_value_is_ignored_with_a_warning(home: ConfigHome, text: str) -> N
     home.user(text)
     found = home.current()
     assert [(issue.level, issue.code) for issue in found.issues] == [("warning", "CONFIG_INVALID_VALUE")]
-    assert found.scripts == Scripts()
-    assert found.deltas == Deltas()
+    assert found.scripts == ScriptSettings()
+    assert found.deltas == PolicyDeltas()
     assert (found.call_timeout_s, found.internal_prefix, found.debug) == (120.0, "openllm_", "off")
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workspace_server.config import policy
-from workspace_server.config.model import Deltas
+from workspace_server.config.model import PolicyDeltas
 from workspace_server.source import Default
 
 K = {"lm_findFiles", "lm_findTextInFiles", "lm_readFile", "lm_listDirectory", "calculator", "datetime"}
@@ -23,18 +23,18 @@ EDITOR: dict[str, Default] = {
 WORLD = BUILTINS | GITHUB | CLANGD | EDITOR
 
 names = st.lists(st.sampled_from([*WORLD, "unknown__tool", "gone"]), max_size=6).map(tuple)
-deltas = st.builds(Deltas, names, names, names, names)
+deltas = st.builds(PolicyDeltas, names, names, names, names)
 worlds = st.dictionaries(
     st.sampled_from(list(WORLD)), st.sampled_from(["enabled", "exposed", "off"]), max_size=len(WORLD)
 )
 
 
-def visible(defaults: dict[str, Default], lists: Deltas) -> set[str]:
+def visible(defaults: dict[str, Default], lists: PolicyDeltas) -> set[str]:
     decided = policy.decide(defaults, lists)
     return {name for name in defaults if decided.visible(name)}
 
 
-def transcribed(defaults: dict[str, Default], lists: Deltas) -> set[str]:
+def transcribed(defaults: dict[str, Default], lists: PolicyDeltas) -> set[str]:
     """The contract's formulas, one name at a time."""
     r = policy.REQUIRED
     k = r | {"lm_readFile", "lm_listDirectory", "calculator", "datetime"}
@@ -52,13 +52,13 @@ def transcribed(defaults: dict[str, Default], lists: Deltas) -> set[str]:
 
 
 @given(worlds, deltas)
-def test_what_is_visible_is_what_the_formulas_say(defaults: dict[str, Default], lists: Deltas) -> None:
+def test_what_is_visible_is_what_the_formulas_say(defaults: dict[str, Default], lists: PolicyDeltas) -> None:
     assert visible(defaults, lists) == transcribed(defaults, lists)
 
 
 @given(worlds, deltas)
 def test_every_hidden_name_has_a_reason_and_no_visible_one(
-    defaults: dict[str, Default], lists: Deltas
+    defaults: dict[str, Default], lists: PolicyDeltas
 ) -> None:
     hidden = policy.hidden(defaults, lists)
     assert set(hidden) == set(defaults) - transcribed(defaults, lists)
@@ -67,7 +67,7 @@ def test_every_hidden_name_has_a_reason_and_no_visible_one(
 
 @given(worlds, deltas)
 def test_pruning_changes_nothing_visible_and_is_done_once(
-    defaults: dict[str, Default], lists: Deltas
+    defaults: dict[str, Default], lists: PolicyDeltas
 ) -> None:
     pruned = policy.prune(defaults, lists)
     assert visible(defaults, pruned) == visible(defaults, lists)
@@ -83,7 +83,7 @@ def test_pruning_changes_nothing_visible_and_is_done_once(
 
 @given(worlds, deltas, st.sampled_from([*WORLD]), st.booleans())
 def test_a_switched_tool_is_what_was_asked_for_and_no_other_changes(
-    defaults: dict[str, Default], lists: Deltas, name: str, enabled: bool
+    defaults: dict[str, Default], lists: PolicyDeltas, name: str, enabled: bool
 ) -> None:
     after = policy.with_tool(defaults, lists, name, enabled)
     now, before = visible(defaults, after), visible(defaults, lists)
@@ -95,47 +95,47 @@ def test_a_switched_tool_is_what_was_asked_for_and_no_other_changes(
 @pytest.mark.parametrize(
     ("lists", "hidden", "shown"),
     [
-        (Deltas(), {"lm_clangd_status", "foo"}, K | {"gh__list"}),
-        (Deltas(enabled=("lm_clangd_status",)), {"foo"}, K | {"gh__list", "lm_clangd_status"}),
-        (Deltas(unexposed=("gh__list",), enabled=("gh__list",)), {"gh__list"}, K),
-        (Deltas(exposed=("foo",)), {"foo"}, K | {"gh__list"}),
-        (Deltas(exposed=("foo",), enabled=("foo",)), set(), K | {"gh__list", "foo"}),
+        (PolicyDeltas(), {"lm_clangd_status", "foo"}, K | {"gh__list"}),
+        (PolicyDeltas(enabled=("lm_clangd_status",)), {"foo"}, K | {"gh__list", "lm_clangd_status"}),
+        (PolicyDeltas(unexposed=("gh__list",), enabled=("gh__list",)), {"gh__list"}, K),
+        (PolicyDeltas(exposed=("foo",)), {"foo"}, K | {"gh__list"}),
+        (PolicyDeltas(exposed=("foo",), enabled=("foo",)), set(), K | {"gh__list", "foo"}),
     ],
     ids="abcde",
 )
-def test_the_examples_of_the_contract(lists: Deltas, hidden: set[str], shown: set[str]) -> None:
+def test_the_examples_of_the_contract(lists: PolicyDeltas, hidden: set[str], shown: set[str]) -> None:
     found = visible(WORLD, lists)
     assert found >= shown
     assert not found & hidden
 
 
 def test_a_delta_of_a_tool_that_does_not_exist_stays() -> None:
-    lists = Deltas(enabled=("lm_clangd_status",))
+    lists = PolicyDeltas(enabled=("lm_clangd_status",))
     assert policy.prune({**BUILTINS}, lists) == lists
 
 
 def test_what_is_not_exposed_loses_its_enablement_on_save() -> None:
-    lists = Deltas(unexposed=("gh__list",), enabled=("gh__list",))
-    assert policy.prune(WORLD, lists) == Deltas(unexposed=("gh__list",))
+    lists = PolicyDeltas(unexposed=("gh__list",), enabled=("gh__list",))
+    assert policy.prune(WORLD, lists) == PolicyDeltas(unexposed=("gh__list",))
 
 
 @pytest.mark.parametrize(
     ("lists", "name", "is_visible"),
     [
-        (Deltas(enabled=("gh__list",), disabled=("gh__list",)), "gh__list", False),
-        (Deltas(exposed=("gh__list",), unexposed=("gh__list",)), "gh__list", False),
-        (Deltas(unexposed=("lm_findFiles",)), "lm_findFiles", True),
-        (Deltas(disabled=("lm_findFiles",)), "lm_findFiles", False),
-        (Deltas(exposed=("run_in_terminal",), enabled=("run_in_terminal",)), "run_in_terminal", False),
-        (Deltas(enabled=("copilot_searchCodebase",)), "copilot_searchCodebase", True),
+        (PolicyDeltas(enabled=("gh__list",), disabled=("gh__list",)), "gh__list", False),
+        (PolicyDeltas(exposed=("gh__list",), unexposed=("gh__list",)), "gh__list", False),
+        (PolicyDeltas(unexposed=("lm_findFiles",)), "lm_findFiles", True),
+        (PolicyDeltas(disabled=("lm_findFiles",)), "lm_findFiles", False),
+        (PolicyDeltas(exposed=("run_in_terminal",), enabled=("run_in_terminal",)), "run_in_terminal", False),
+        (PolicyDeltas(enabled=("copilot_searchCodebase",)), "copilot_searchCodebase", True),
     ],
 )
-def test_precedence(lists: Deltas, name: str, is_visible: bool) -> None:
+def test_precedence(lists: PolicyDeltas, name: str, is_visible: bool) -> None:
     assert (name in visible(WORLD, lists)) is is_visible
 
 
 def test_reasons_tell_the_layers_apart() -> None:
-    lists = Deltas(unexposed=("gh__list",), disabled=("calculator",))
+    lists = PolicyDeltas(unexposed=("gh__list",), disabled=("calculator",))
     reasons = policy.hidden(WORLD, lists)
     assert reasons["run_in_terminal"].startswith("built-in disabled")
     assert reasons["gh__list"] == "not exposed: it is in unexposedDelta"

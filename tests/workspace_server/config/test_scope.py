@@ -6,10 +6,10 @@ import pytest
 
 from support.projects.config_home import ConfigHome
 from workspace_server.config.combine import apply_widening
-from workspace_server.config.model import Deltas
+from workspace_server.config.model import PolicyDeltas
 
 LISTS = '[tools]\nexposedDelta = ["x"]\nunexposedDelta = ["u"]\nenabledDelta = ["e"]\ndisabledDelta = ["d"]\n'
-ALL = Deltas(("x",), ("u",), ("e",), ("d",))
+ALL = PolicyDeltas(("x",), ("u",), ("e",), ("d",))
 USE = "useWorkspaceSettings = true\n"
 
 
@@ -18,7 +18,7 @@ def test_the_users_file_counts_by_default(home: ConfigHome) -> None:
     home.workspace('[tools]\ndisabledDelta = ["w"]\n')
     found = home.current()
     assert found.deltas == ALL
-    assert found.widening == Deltas()
+    assert found.widening == PolicyDeltas()
     assert found.policy_file == home.user_file
     assert home.codes() == ["CONFIG_SCOPE_UNUSED"]
 
@@ -26,10 +26,10 @@ def test_the_users_file_counts_by_default(home: ConfigHome) -> None:
 def test_an_untrusted_workspace_narrows_at_once_and_widens_later(home: ConfigHome) -> None:
     home.workspace(USE + LISTS)
     found = home.current()
-    assert found.deltas == Deltas(unexposed=("u",), disabled=("d",))
-    assert found.widening == Deltas(exposed=("x",), enabled=("e",))
+    assert found.deltas == PolicyDeltas(unexposed=("u",), disabled=("d",))
+    assert found.widening == PolicyDeltas(exposed=("x",), enabled=("e",))
     assert apply_widening(found).deltas == ALL
-    assert apply_widening(found).widening == Deltas()
+    assert apply_widening(found).widening == PolicyDeltas()
     assert found.policy_file == home.own_file
 
 
@@ -38,9 +38,9 @@ def test_taking_over_the_scope_frees_nothing_that_the_user_hid(home: ConfigHome)
     home.user('[tools]\ndisabledDelta = ["mine", "both"]\nenabledDelta = ["wanted", "shared"]\n')
     home.workspace(USE + '[tools]\ndisabledDelta = ["both"]\nenabledDelta = ["shared"]\n')
     found = home.current()
-    assert found.deltas == Deltas(enabled=("shared",), disabled=("both", "mine"))
-    assert found.widening == Deltas(disabled=("mine",))
-    assert apply_widening(found).deltas == Deltas(enabled=("shared",), disabled=("both",))
+    assert found.deltas == PolicyDeltas(enabled=("shared",), disabled=("both", "mine"))
+    assert found.widening == PolicyDeltas(disabled=("mine",))
+    assert apply_widening(found).deltas == PolicyDeltas(enabled=("shared",), disabled=("both",))
 
 
 def test_schema_defaults_of_a_workspace_wait_likewise(home: ConfigHome) -> None:
@@ -72,7 +72,7 @@ def test_settings_are_read_from_an_editors_files(home: ConfigHome, project: bool
         home.put(".vscode/settings.json", other)
     else:
         home.put(".vscode/settings.json", ours)
-    assert home.current().deltas == Deltas(disabled=("d",))
+    assert home.current().deltas == PolicyDeltas(disabled=("d",))
     assert home.codes() == []
 
 
@@ -97,7 +97,7 @@ def test_our_file_wins_over_the_editors_and_says_so(home: ConfigHome) -> None:
         },
     )
     home.workspace('[tools]\ndisabledDelta = ["ours"]\n')
-    assert home.current().deltas == Deltas(unexposed=("kept",), disabled=("ours",))
+    assert home.current().deltas == PolicyDeltas(unexposed=("kept",), disabled=("ours",))
     (issue,) = home.current().issues
     assert issue.code == "CONFIG_SETTINGS_DISAGREE"
     assert "tools.disabledDelta" in issue.message

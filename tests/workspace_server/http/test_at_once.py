@@ -21,7 +21,7 @@ from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.catalog.registry import Registry
 from workspace_server.config.model import Configuration
-from workspace_server.config.policy import Deltas
+from workspace_server.config.policy import PolicyDeltas
 from workspace_server.source import ToolResult
 from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.workspace import Workspace
@@ -68,7 +68,7 @@ async def answer(
         (SUM, {headers.NAME: "datetime"}, {}),
         (SUM, {}, {"approvals": {"calculator": "deny"}}),
         (SUM, {}, {"approvals": {"calculator": "ask"}}),
-        (SUM, {}, {"deltas": Deltas(disabled=("calculator",))}),
+        (SUM, {}, {"deltas": PolicyDeltas(disabled=("calculator",))}),
         (SUM, {}, {"builtin": False}),
         ({**SUM, "requestState": "made up"}, {}, {}),
         ({**SUM, "inputResponses": {"approval": {"action": "accept"}}}, {}, {}),

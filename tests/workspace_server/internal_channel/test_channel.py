@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from support.processes.timeouts import within
-from workspace_server.internal_channel.channel import Channel
-from workspace_server.internal_channel.limits import DEFAULTS, Limits
+from workspace_server.internal_channel.channel import InternalChannel
+from workspace_server.internal_channel.limits import DEFAULTS, ChannelLimits
 from workspace_server.internal_channel.service import make_channel
 from workspace_server.secrets.store import open_store
 
@@ -97,7 +97,7 @@ class Peer:
 
 class Running:
     def __init__(
-        self, folder: Path, tools: Tools, channel: Channel, stack: contextlib.AsyncExitStack
+        self, folder: Path, tools: Tools, channel: InternalChannel, stack: contextlib.AsyncExitStack
     ) -> None:
         self.folder, self.tools, self.channel, self._stack = folder, tools, channel, stack
 
@@ -109,7 +109,7 @@ class Running:
 
 
 @contextlib.asynccontextmanager
-async def running(folder: Path, limits: Limits = QUICK, **other: Any) -> AsyncIterator[Running]:
+async def running(folder: Path, limits: ChannelLimits = QUICK, **other: Any) -> AsyncIterator[Running]:
     (folder / "project").mkdir()
     tools = Tools()
     channel = make_channel(

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workspace_server.internal_channel.framing import Form, Framing
+from workspace_server.internal_channel.framing import Form, MessageFraming
 
 MESSAGE = '{"é":"\U0001f600 \u2028"}'.encode()
 
 
 def framed(form: Form, *messages: bytes) -> bytes:
-    framing = Framing()
+    framing = MessageFraming()
     framing.form = form
     return b"".join(framing.frame(message) for message in messages)
 
@@ -23,23 +23,23 @@ def framed(form: Form, *messages: bytes) -> bytes:
 def test_non_ascii_message_is_exact_wherever_it_is_split(form: Form) -> None:
     stream = framed(form, MESSAGE)
     for split in range(len(stream) + 1):
-        framing = Framing()
+        framing = MessageFraming()
         assert framing.feed(stream[:split]) + framing.feed(stream[split:]) == [MESSAGE]
         assert framing.is_between
         assert framing.form == form
-    framing = Framing()
+    framing = MessageFraming()
     assert [one for byte in stream for one in framing.feed(bytes([byte]))] == [MESSAGE]
 
 
 @pytest.mark.parametrize("form", ["length", "line"])
 def test_two_messages_at_once_are_both_found(form: Form) -> None:
-    assert Framing().feed(framed(form, MESSAGE, b"{}")) == [MESSAGE, b"{}"]
+    assert MessageFraming().feed(framed(form, MESSAGE, b"{}")) == [MESSAGE, b"{}"]
 
 
 @given(st.lists(st.binary(max_size=50)), st.integers(1, 7))
 def test_any_bytes_survive_the_length_form(messages: list[bytes], size: int) -> None:
     stream = framed("length", *messages)
-    framing = Framing()
+    framing = MessageFraming()
     found = [one for at in range(0, len(stream), size) for one in framing.feed(stream[at : at + size])]
     assert found == messages
 
@@ -54,7 +54,7 @@ def test_any_bytes_survive_the_length_form(messages: list[bytes], size: int) -> 
     ],
 )
 def test_header_is_read_in_any_case_and_beside_others(head: bytes) -> None:
-    assert Framing().feed(head + b"\r\n\r\n{}") == [b"{}"]
+    assert MessageFraming().feed(head + b"\r\n\r\n{}") == [b"{}"]
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_header_is_read_in_any_case_and_beside_others(head: bytes) -> None:
     ],
 )
 def test_without_one_usable_length_the_stream_is_broken(head: bytes) -> None:
-    framing = Framing()
+    framing = MessageFraming()
     assert framing.feed(framed("length", b"{}") + head + b"\r\n\r\n{}") == [b"{}"]
     assert framing.broken is not None
     assert framing.feed(framed("length", b"{}")) == []
 
 
 def test_a_line_that_is_too_long_breaks_the_stream_before_it_ends() -> None:
-    framing = Framing(max_message=100)
+    framing = MessageFraming(max_message=100)
     assert framing.feed(b'{"' + b"x" * 98) == []
     assert framing.broken is None
     framing.feed(b"x")
@@ -90,12 +90,12 @@ def test_a_line_that_is_too_long_breaks_the_stream_before_it_ends() -> None:
 
 
 def test_blank_lines_are_skipped_and_a_carriage_return_is_white_space() -> None:
-    assert Framing().feed(b'\n\r\n {"a":1}\r\n\n') == [b' {"a":1}\r']
+    assert MessageFraming().feed(b'\n\r\n {"a":1}\r\n\n') == [b' {"a":1}\r']
 
 
 def test_cost_of_a_message_that_comes_in_small_pieces_is_linear() -> None:
     """A quadratic search would take minutes."""
-    framing = Framing()
+    framing = MessageFraming()
     started = time.monotonic()
     framing.feed(b"{")
     for _ in range(40_000):

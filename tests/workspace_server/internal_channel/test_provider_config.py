@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server.internal_channel.provider_config import ConfigUnavailable, ProviderConfig
+from workspace_server.internal_channel.provider_config import ProviderConfig, ProviderConfigError
 
 
 @pytest.fixture
@@ -70,9 +70,9 @@ def test_a_broken_file_is_named_and_left_as_it_is(
     file = tmp_path / "config" / "providers.json"
     file.parent.mkdir()
     file.write_bytes(content.encode("latin-1"))
-    with pytest.raises(ConfigUnavailable, match=r"providers\.json"):
+    with pytest.raises(ProviderConfigError, match=r"providers\.json"):
         config.providers("user")
-    with pytest.raises(ConfigUnavailable, match=r"providers\.json"):
+    with pytest.raises(ProviderConfigError, match=r"providers\.json"):
         config.change("user", "a", {})
     assert file.read_bytes() == content.encode("latin-1")
 
@@ -92,13 +92,13 @@ def test_links_of_the_user_are_followed_and_those_of_a_workspace_are_not(
     folder = tmp_path / "project" / ".lm-tools-bridge"
     folder.mkdir()
     (folder / "providers.json").symlink_to(elsewhere)
-    with pytest.raises(ConfigUnavailable, match="link"):
+    with pytest.raises(ProviderConfigError, match="link"):
         config.providers("workspace")
     (folder / "providers.json").unlink()
     folder.rmdir()
     folder.symlink_to(tmp_path)
     for attempt in (lambda: config.providers("workspace"), lambda: config.change("workspace", "a", {})):
-        with pytest.raises(ConfigUnavailable, match="link"):
+        with pytest.raises(ProviderConfigError, match="link"):
             attempt()
     assert elsewhere.read_bytes() == before
     assert not (tmp_path / "providers.json").exists()
@@ -107,7 +107,7 @@ def test_links_of_the_user_are_followed_and_those_of_a_workspace_are_not(
 def test_without_a_workspace_there_is_nothing_to_change(tmp_path: Path) -> None:
     config = ProviderConfig(tmp_path / "config", None, tmp_path / "locks")
     assert config.providers("workspace") == []
-    with pytest.raises(ConfigUnavailable, match="no workspace"):
+    with pytest.raises(ProviderConfigError, match="no workspace"):
         config.change("workspace", "a", {})
 
 

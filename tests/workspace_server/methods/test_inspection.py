@@ -8,7 +8,7 @@ from protocol import headers
 from support.clients.stateless_requests import SECRET
 from support.processes.workspace_app import serving
 from support.servers.tool_source import ScriptedSource, tool
-from workspace_server.config.model import Configuration, Deltas
+from workspace_server.config.model import Configuration, PolicyDeltas
 
 
 async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
@@ -16,7 +16,7 @@ async def test_every_tool_is_shown_with_source_state_reason_and_cost() -> None:
         [tool("a", description="x" * 400), tool("off"), tool("rare", visibility="ondemand")]
     )
     source.waiting = {"later": "/ws"}
-    configuration = Configuration(deltas=Deltas(disabled=("off",)))
+    configuration = Configuration(deltas=PolicyDeltas(disabled=("off",)))
     async with serving([source], configuration=configuration) as served:
         sent = {headers.SECRET: SECRET}
         async with served.session.get(f"{served.base}/mcp/inspect", headers=sent) as response:

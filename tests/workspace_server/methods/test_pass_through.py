@@ -16,7 +16,7 @@ from protocol.versions import Era
 from support.clients.stateless_requests import Caller, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import ScriptedSource, tool
-from workspace_server.config.model import Configuration, Deltas
+from workspace_server.config.model import Configuration, PolicyDeltas
 from workspace_server.methods import pass_through
 from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, Tool, ToolResult
 
@@ -252,7 +252,9 @@ async def test_mirrored_arguments_are_held_to_the_known_definition() -> None:
 @pytest.mark.parametrize("name", ["openllm_secret", "gone"])
 async def test_a_name_that_nobody_may_call_is_unknown_whatever_the_server_would_do(name: str) -> None:
     theirs = Theirs()
-    async with serving([theirs], configuration=Configuration(deltas=Deltas(disabled=("gone",)))) as served:
+    async with serving(
+        [theirs], configuration=Configuration(deltas=PolicyDeltas(disabled=("gone",)))
+    ) as served:
         error = await at(served).error(names.TOOLS_CALL, {"name": name})
     assert (error["data"]["reason"], theirs.calls) == ("tool_not_found", [])
 

@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 from support.processes.child_processes import ENV, everything, output, python, sh
-from workspace_server.processes.child import Child, Command, StartFailed
-from workspace_server.processes.confinement import Confinement, available
+from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
+from workspace_server.processes.confinement import Confinement, available_layers
 
-_LANDLOCK = next((int(layer[13:]) for layer in available() if layer.startswith("landlock-abi-")), 0)
+_LANDLOCK = next((int(layer[13:]) for layer in available_layers() if layer.startswith("landlock-abi-")), 0)
 
 
 def landlock(version: int) -> pytest.MarkDecorator:
@@ -79,8 +79,8 @@ def test_what_it_may_read_can_be_named(run: Any, tmp_path: Path) -> None:
 
 @landlock(3)
 def test_program_that_may_not_be_read_does_not_start(run: Any) -> None:
-    with pytest.raises(StartFailed, match="sh: Permission denied"):
-        run(Child.start(Command(("/bin/sh",), ENV, "/", Confinement(read_only=()))))
+    with pytest.raises(ChildStartError, match="sh: Permission denied"):
+        run(ChildProcess.start(Command(("/bin/sh",), ENV, "/", Confinement(read_only=()))))
 
 
 @landlock(4)
@@ -126,7 +126,7 @@ def test_limits_are_those_that_were_given(run: Any) -> None:
 
 def test_limits_end_what_goes_beyond_them(run: Any, tmp_path: Path) -> None:
     async def code(script: str, fence: Confinement) -> int:
-        child = await Child.start(sh(script, confinement=fence), stdin=False)
+        child = await ChildProcess.start(sh(script, confinement=fence), stdin=False)
         await everything(child)
         found = await child.wait()
         await child.stop()
@@ -152,6 +152,6 @@ def test_confined_child_has_no_other_environment_and_descriptors(run: Any) -> No
 
 
 def test_layers_are_told_as_they_are() -> None:
-    layers = available()
+    layers = available_layers()
     assert {"rlimits", "no-new-privs", "pdeathsig"} <= set(layers)
     assert len(layers) == 3 + bool(_LANDLOCK)

@@ -18,13 +18,16 @@ def test_named_variables_and_no_others_are_passed_on() -> None:
         "LC": "s",
         "path": "s",
     }
-    assert environment.base({**passed, **others}, None, "/w") == {**passed, "LMTB_WORKSPACE": "/w"}
+    assert environment.inherited({**passed, **others}, None, "/w") == {**passed, "LMTB_WORKSPACE": "/w"}
 
 
 def test_values_that_look_like_functions_are_dropped() -> None:
-    found = environment.base({"TERM": "() { :; }; evil", "LC_X": "()", "LANG": "a()"}, None, "/w")
+    found = environment.inherited({"TERM": "() { :; }; evil", "LC_X": "()", "LANG": "a()"}, None, "/w")
     assert found == {"LANG": "a()", "LMTB_WORKSPACE": "/w"}
 
 
 def test_given_path_replaces_ours() -> None:
-    assert environment.base({"PATH": "/ours"}, "/given", "/w") == {"PATH": "/given", "LMTB_WORKSPACE": "/w"}
+    assert environment.inherited({"PATH": "/ours"}, "/given", "/w") == {
+        "PATH": "/given",
+        "LMTB_WORKSPACE": "/w",
+    }

@@ -11,8 +11,8 @@ import pytest
 
 from support.processes.child_processes import alive, everything, python, sh, until
 from support.processes.timeouts import within
-from workspace_server.processes import sweep
-from workspace_server.processes.child import MARK, Child
+from workspace_server.processes import marked_processes
+from workspace_server.processes.child_process import MARK, ChildProcess
 
 _STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print('x', flush=True); time.sleep(60)"
 
@@ -21,7 +21,7 @@ def test_child_that_ends_with_its_input_gets_no_signal(run: Any) -> None:
     """It may even have more to say than the pipe holds, though nobody reads."""
 
     async def scenario() -> tuple[int | None, float]:
-        child = await Child.start(sh("cat >/dev/null; head -c 300000 /dev/zero; exit 5"))
+        child = await ChildProcess.start(sh("cat >/dev/null; head -c 300000 /dev/zero; exit 5"))
         begun = time.monotonic()
         await child.stop(polite_s=20, term_s=20)
         return child.returncode, time.monotonic() - begun
@@ -33,7 +33,7 @@ def test_child_that_ends_with_its_input_gets_no_signal(run: Any) -> None:
 
 def test_child_that_waits_gets_term(run: Any) -> None:
     async def scenario() -> int | None:
-        child = await Child.start(sh("sleep 60"))
+        child = await ChildProcess.start(sh("sleep 60"))
         await child.stop(polite_s=0.02, term_s=20)
         return child.returncode
 
@@ -42,7 +42,7 @@ def test_child_that_waits_gets_term(run: Any) -> None:
 
 def test_child_without_input_is_not_waited_for(run: Any) -> None:
     async def scenario() -> int | None:
-        child = await Child.start(sh("sleep 60"), stdin=b"content")
+        child = await ChildProcess.start(sh("sleep 60"), stdin=b"content")
         async with asyncio.timeout(within(1)):
             await child.stop(polite_s=60, term_s=60)
         return child.returncode
@@ -52,7 +52,7 @@ def test_child_without_input_is_not_waited_for(run: Any) -> None:
 
 def test_child_that_ignores_term_is_killed(run: Any) -> None:
     async def scenario() -> tuple[int | None, float]:
-        child = await Child.start(python(_STUBBORN))
+        child = await ChildProcess.start(python(_STUBBORN))
         await child.read()
         begun = time.monotonic()
         await child.stop(polite_s=0.05, term_s=0.05)
@@ -73,7 +73,7 @@ def test_grandchildren_get_the_same_time_as_a_leader_that_ends_at_once(
     script = f"(trap 'sleep 0.1; echo tidy; exit 0' TERM; echo up; while :; do sleep 0.01; done) & {leader}"
 
     async def scenario() -> bytes:
-        child = await Child.start(sh(script))
+        child = await ChildProcess.start(sh(script))
         assert await child.read() == b"up\n"
         reading = asyncio.create_task(everything(child))
         await child.stop(polite_s=polite_s, term_s=20)
@@ -96,20 +96,20 @@ def test_grandchildren_get_the_same_time_as_a_leader_that_ends_at_once(
 )
 def test_nothing_is_left_after_stop(run: Any, script: str) -> None:
     async def scenario() -> None:
-        child = await Child.start(sh(script))
+        child = await ChildProcess.start(sh(script))
         other = int((await child.read()).split()[0])
         assert alive(other)
         await child.stop(polite_s=0.02, term_s=0.02)
         await until(lambda: not alive(other))
-        assert sweep.marked(MARK, child.marker) == []
-        assert sweep.group(child.pid) == []
+        assert marked_processes.find_marked(MARK, child.marker) == []
+        assert marked_processes.find_group(child.pid) == []
 
     run(scenario())
 
 
 def test_only_its_own_family_is_ended(run: Any) -> None:
     async def scenario() -> None:
-        one, other = await Child.start(sh("sleep 60")), await Child.start(sh("sleep 60"))
+        one, other = await ChildProcess.start(sh("sleep 60")), await ChildProcess.start(sh("sleep 60"))
         await one.kill()
         assert alive(other.pid)
         assert other.returncode is None
@@ -120,7 +120,7 @@ def test_only_its_own_family_is_ended(run: Any) -> None:
 
 def test_stop_again_and_beside_is_the_same_stop(run: Any) -> None:
     async def scenario() -> None:
-        child = await Child.start(sh("sleep 60"))
+        child = await ChildProcess.start(sh("sleep 60"))
         await asyncio.gather(*(child.stop(polite_s=0.02, term_s=1) for _ in range(5)))
         await child.stop()
         await child.kill()
@@ -131,7 +131,7 @@ def test_stop_again_and_beside_is_the_same_stop(run: Any) -> None:
 
 def test_kill_ends_the_courtesy_of_a_stop(run: Any) -> None:
     async def scenario() -> None:
-        child = await Child.start(python(_STUBBORN))
+        child = await ChildProcess.start(python(_STUBBORN))
         await child.read()
         stopping = asyncio.create_task(child.stop(polite_s=60, term_s=60))
         await asyncio.sleep(0)
@@ -144,7 +144,7 @@ def test_kill_ends_the_courtesy_of_a_stop(run: Any) -> None:
 
 def test_cancelled_stop_kills_and_is_cancelled_when_nothing_is_left(run: Any) -> None:
     async def scenario() -> None:
-        child = await Child.start(python(_STUBBORN))
+        child = await ChildProcess.start(python(_STUBBORN))
         await child.read()
         stopping = asyncio.create_task(child.stop(polite_s=60, term_s=60))
         await asyncio.sleep(0.01)
@@ -162,7 +162,7 @@ def test_cancelled_stop_kills_and_is_cancelled_when_nothing_is_left(run: Any) ->
 
 def test_reader_may_go_on_reading_while_the_child_is_stopped(run: Any) -> None:
     async def scenario() -> None:
-        child = await Child.start(sh("trap '' TERM; while :; do echo x; sleep 0.001; done"))
+        child = await ChildProcess.start(sh("trap '' TERM; while :; do echo x; sleep 0.001; done"))
 
         async def slow() -> None:
             while await child.read():
@@ -180,7 +180,7 @@ def test_loop_that_ends_during_a_stop_leaves_nothing(run: Any, cancels: int) -> 
     """The loop cancels every task at its end, the stop's own included."""
 
     async def scenario() -> None:
-        child = await Child.start(
+        child = await ChildProcess.start(
             sh("trap '' TERM; setsid sh -c 'echo x; sleep 60' & while :; do sleep 1; done")
         )
         await child.read()
@@ -193,14 +193,14 @@ def test_loop_that_ends_during_a_stop_leaves_nothing(run: Any, cancels: int) -> 
         await asyncio.wait([stopping])
         assert not alive(child.pid)
         assert child.returncode == -signal.SIGKILL
-        assert sweep.marked(MARK, child.marker) == []
+        assert marked_processes.find_marked(MARK, child.marker) == []
 
     run(scenario())
 
 
 def test_whoever_reads_or_writes_is_woken_by_the_stop(run: Any) -> None:
     async def scenario() -> None:
-        child = await Child.start(sh("sleep 60"))
+        child = await ChildProcess.start(sh("sleep 60"))
         reading = asyncio.create_task(child.read())
         writing = asyncio.create_task(child.write(b"x" * 200_000, 60))
         await asyncio.sleep(0)

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from workspace_server.schemas.schema_limits import ANY_VALUE, MAX_EVALUATIONS, Cost, resolve, survey
+from workspace_server.schemas.schema_limits import (
+    ANY_VALUE,
+    MAX_EVALUATIONS,
+    EvaluationCost,
+    resolve,
+    survey_schema,
+)
 
 SECRET = {"type": "string", "writeOnly": True}
 
@@ -34,7 +40,7 @@ def doubling(levels: int) -> dict[str, Any]:
     ],
 )
 def test_secrets_are_found_wherever_a_schema_declares_them(schema: dict[str, Any], hidden: set[str]) -> None:
-    assert survey({"type": "object", **schema}).hidden == hidden
+    assert survey_schema({"type": "object", **schema}).hidden == hidden
 
 
 @pytest.mark.parametrize(
@@ -56,7 +62,7 @@ def test_references_are_resolved_by_pointer(reference: str, found: bool) -> None
     ],
 )
 def test_cost_counts_evaluations_per_level(schema: dict[str, Any], per_level: list[int]) -> None:
-    cost = Cost(survey(schema))
+    cost = EvaluationCost(survey_schema(schema))
     counted = [cost.evaluations([0] * level + [1]) for level in range(len(per_level))]
     assert counted == per_level
 
@@ -66,20 +72,20 @@ def test_cost_counts_evaluations_per_level(schema: dict[str, Any], per_level: li
     [{}, {"properties": {"a": {"anyOf": [{}, {}]}}}, {"allOf": [{}] * 9}, doubling(11)],
 )
 def test_as_many_plain_members_may_be_checked_as_the_evaluations_allow(schema: dict[str, Any]) -> None:
-    cost = Cost(survey({"type": "object", **schema}))
+    cost = EvaluationCost(survey_schema({"type": "object", **schema}))
     most = cost.most_members()
     assert most >= 0
     assert cost.evaluations([1, most]) <= MAX_EVALUATIONS
-    assert Cost(survey(doubling(30))).most_members() == -1
+    assert EvaluationCost(survey_schema(doubling(30))).most_members() == -1
 
 
 @pytest.mark.parametrize(("levels", "too_much"), [(10, False), (30, True)])
 def test_doubling_references_are_recognised_without_expanding_them(levels: int, too_much: bool) -> None:
-    assert Cost(survey(doubling(levels))).always_too_much is too_much
+    assert EvaluationCost(survey_schema(doubling(levels))).always_too_much is too_much
 
 
 def test_doubling_recursion_costs_more_with_each_level_of_the_arguments() -> None:
     schema = {"type": "object", "properties": {"c": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
-    cost = Cost(survey(schema))
+    cost = EvaluationCost(survey_schema(schema))
     assert not cost.always_too_much
     assert cost.evaluations([1] * 5) < MAX_EVALUATIONS < cost.evaluations([1] * 40)

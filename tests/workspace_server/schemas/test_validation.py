@@ -10,7 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol import names
-from workspace_server.schemas.validation import Problem, Validator, invalid_arguments_result, validator_for
+from workspace_server.schemas.validation import (
+    ArgumentProblem,
+    Validator,
+    invalid_arguments_result,
+    validator_for,
+)
 from workspace_server.source import Tool
 
 FIND_FILES = {
@@ -95,7 +100,7 @@ def test_invalid_arguments_are_answered_with_the_agreed_text_and_object() -> Non
 
 def test_invalid_arguments_of_a_tool_with_an_output_schema_are_described_in_meta() -> None:
     result = invalid_arguments_result(
-        tool(FIND_FILES, outputSchema={"type": "object"}), [Problem("/query", "required", "required")]
+        tool(FIND_FILES, outputSchema={"type": "object"}), [ArgumentProblem("/query", "required", "required")]
     )
     assert result.structured is None
     assert result.meta[names.META_ERROR]["error"]["reason"] == "invalid_arguments"
@@ -109,7 +114,7 @@ def test_invalid_arguments_of_a_tool_with_an_output_schema_are_described_in_meta
 def test_tool_without_properties_says_so_only_if_it_takes_none(
     schema: dict[str, Any], line: str | None
 ) -> None:
-    lines = invalid_arguments_result(tool(schema), [Problem("", "type", "wrong")]).text.split("\n")
+    lines = invalid_arguments_result(tool(schema), [ArgumentProblem("", "type", "wrong")]).text.split("\n")
     assert lines[1] == "arguments: wrong"
     assert [found for found in lines if found.startswith("Input")] == ([line] if line else [])
 
@@ -146,7 +151,9 @@ def test_dialect_is_draft_07_on_demand_and_2020_12_for_everything_else(dialect: 
 def test_missing_arguments_are_an_empty_object() -> None:
     validator = Validator(FIND_FILES)
     assert (
-        validator.check(None) == validator.check({}) == [Problem("/query", "required", "required (string)")]
+        validator.check(None)
+        == validator.check({})
+        == [ArgumentProblem("/query", "required", "required (string)")]
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from workspace_server.secrets.entry import SecretsUnavailable
+from workspace_server.secrets.entry import SecretStoreError
 from workspace_server.secrets.os_keyring import OsKeyring, find_backend, real_backend
 
 
@@ -48,7 +48,7 @@ def test_of_a_chain_the_first_real_one_is_taken() -> None:
 def test_without_the_library_there_is_no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     assert find_backend() is None
-    with pytest.raises(SecretsUnavailable, match="cannot be reached from here"):
+    with pytest.raises(SecretStoreError, match="cannot be reached from here"):
         OsKeyring().get("a")
 
 
@@ -78,10 +78,10 @@ def test_a_keyring_that_does_not_answer_is_given_up_and_then_not_asked_for_ever(
     assert ring.is_there()
     try:
         for _ in range(4):
-            with pytest.raises(SecretsUnavailable, match=r"within 0\.02 s"):
+            with pytest.raises(SecretStoreError, match=r"within 0\.02 s"):
                 ring.get("a")
         started = time.monotonic()
-        with pytest.raises(SecretsUnavailable, match="does not answer"):
+        with pytest.raises(SecretStoreError, match="does not answer"):
             ring.get("a")
         assert time.monotonic() - started < 5
         assert len(asked) == 4

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from workspace_server.files import private_files
-from workspace_server.secrets.entry import Entry, InvalidEntry, SecretsUnavailable
+from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError, StoredSecret
 from workspace_server.secrets.os_keyring import OsKeyring
 from workspace_server.secrets.provided import CredentialFiles, EnvironmentSecrets
 from workspace_server.secrets.sealed_file import SealedFile
-from workspace_server.secrets.store import Secrets, open_store
+from workspace_server.secrets.store import LayeredSecretStore, open_store
 
 CANARY = "canary-" + "7f3a" * 8
 
@@ -45,8 +45,10 @@ class Ring:
         del self.values[service, username]
 
 
-def store_of(folder: Path, ring: Ring | None = None, environ: Mapping[str, str] | None = None) -> Secrets:
-    return Secrets(
+def store_of(
+    folder: Path, ring: Ring | None = None, environ: Mapping[str, str] | None = None
+) -> LayeredSecretStore:
+    return LayeredSecretStore(
         [EnvironmentSecrets(environ or {})], OsKeyring(lambda: ring), SealedFile(folder / "secrets")
     )
 
@@ -68,7 +70,7 @@ async def test_values_come_back_and_go_away(tmp_path: Path) -> None:
 async def test_a_key_of_another_form_is_refused_and_not_repeated(tmp_path: Path, key: str) -> None:
     store = open_store(tmp_path, {})
     for asked in (store.get(key), store.set(key, CANARY), store.delete(key)):
-        with pytest.raises(InvalidEntry) as refused:
+        with pytest.raises(InvalidSecretError) as refused:
             await asked
         assert refused.value.member == "key"
         assert CANARY not in str(refused.value)
@@ -77,7 +79,7 @@ async def test_a_key_of_another_form_is_refused_and_not_repeated(tmp_path: Path,
 
 @pytest.mark.parametrize("value", ["x" * 65537, "é" * 32769, "\ud800"])
 async def test_a_value_that_cannot_be_kept_is_refused(tmp_path: Path, value: str) -> None:
-    with pytest.raises(InvalidEntry) as refused:
+    with pytest.raises(InvalidSecretError) as refused:
         await open_store(tmp_path, {}).set("k", value)
     assert refused.value.member == "value"
 
@@ -103,7 +105,7 @@ async def test_what_the_environment_gives_wins_and_cannot_be_changed_here(tmp_pa
     assert await provided.get("x") is None
     assert await provided.list() == ["OPEN_AI", "open-ai"]
     for refused in (provided.set("open-ai", CANARY), provided.delete("open-ai")):
-        with pytest.raises(SecretsUnavailable, match="LMTB_SECRET_OPEN_AI; change it there"):
+        with pytest.raises(SecretStoreError, match="LMTB_SECRET_OPEN_AI; change it there"):
             await refused
     assert await store.get("open-ai") == "stored"
 
@@ -120,7 +122,7 @@ async def test_credentials_of_the_service_are_read(tmp_path: Path) -> None:
     assert await store.get("other-service") is None
     assert await store.list() == ["a", "bad", "pipe"]
     for key in ("bad", "pipe"):
-        with pytest.raises(SecretsUnavailable, match=f"openllm.{key}"):
+        with pytest.raises(SecretStoreError, match=f"openllm.{key}"):
             await store.get(key)
     assert CredentialFiles(tmp_path / "absent").names() == set()
 
@@ -143,7 +145,7 @@ async def test_a_value_set_while_the_keyring_was_away_beats_the_older_one_in_it(
     await with_ring.set("a", "old")
     await without.set("a", "new")
     assert await with_ring.get("a") == await without.get("a") == "new"
-    with pytest.raises(SecretsUnavailable, match="keyring"):
+    with pytest.raises(SecretStoreError, match="keyring"):
         await without.delete("a")  # the older one would come back
     await with_ring.set("a", "newest")
     assert SealedFile(tmp_path / "secrets").read()["a"].value is None
@@ -158,7 +160,7 @@ async def test_a_secret_that_only_the_keyring_has_is_never_said_to_be_absent(tmp
     await store.set("a", "1")
     for other in (store_of(tmp_path), store):
         ring.locked = True
-        with pytest.raises(SecretsUnavailable) as failed:
+        with pytest.raises(SecretStoreError) as failed:
             await other.get("a")
         assert CANARY not in str(failed.value)
         assert await other.list() == ["a"]
@@ -171,7 +173,7 @@ async def test_a_keyring_that_refuses_leaves_the_old_value(tmp_path: Path, befor
     if before != "nowhere":
         await (store if before == "keyring" else store_of(tmp_path)).set("a", "old")
     ring.locked = True
-    with pytest.raises(SecretsUnavailable, match="RuntimeError"):
+    with pytest.raises(SecretStoreError, match="RuntimeError"):
         await store.set("a", "new")
     ring.locked = False
     assert await store.get("a") == (None if before == "nowhere" else "old")
@@ -194,7 +196,7 @@ async def test_on_a_full_disk_the_call_fails_and_the_old_value_stays(
         patched.setattr(private_files, "write", full)
         for store in (plain, ringed):
             for key in ("a", "b"):
-                with pytest.raises(SecretsUnavailable, match="No space left") as failed:
+                with pytest.raises(SecretStoreError, match="No space left") as failed:
                     await store.set(key, CANARY)
                 assert CANARY not in str(failed.value)
     for store in (plain, ringed):
@@ -210,17 +212,17 @@ async def test_a_damaged_file_is_moved_aside_and_never_taken_for_an_empty_one(tm
     sealed[-1] ^= 1
     file.write_bytes(sealed)
     aside = tmp_path / "secrets" / "secrets.sealed.damaged-1"
-    with pytest.raises(SecretsUnavailable, match="damaged"):
+    with pytest.raises(SecretStoreError, match="damaged"):
         await store.get("a")
     assert aside.read_bytes() == sealed
-    with pytest.raises(SecretsUnavailable, match="damaged"):
+    with pytest.raises(SecretStoreError, match="damaged"):
         await store.get("a")
-    with pytest.raises(SecretsUnavailable, match="damaged"):
+    with pytest.raises(SecretStoreError, match="damaged"):
         await store.list()
     await store.set("b", "2")
     assert await store.get("b") == "2"
     assert await store.list() == ["b"]
-    with pytest.raises(SecretsUnavailable, match="set it again"):
+    with pytest.raises(SecretStoreError, match="set it again"):
         await store.get("a")
     aside.unlink()
     assert await store.get("a") is None
@@ -231,7 +233,7 @@ async def test_a_file_that_is_something_else_is_damaged(tmp_path: Path, content:
     store = store_of(tmp_path)
     await store.set("a", "1")
     (tmp_path / "secrets" / "secrets.sealed").write_bytes(content)
-    with pytest.raises(SecretsUnavailable, match="damaged"):
+    with pytest.raises(SecretStoreError, match="damaged"):
         await store.set("a", "2")
 
 
@@ -242,11 +244,11 @@ async def test_a_missing_or_open_key_is_named_and_the_file_left_where_it_is(tmp_
     content = key.read_bytes()
     for refused in (store.get("a"), store.set("a", "2"), store.list()):
         key.unlink(missing_ok=True)
-        with pytest.raises(SecretsUnavailable, match=r"secrets\.key is missing"):
+        with pytest.raises(SecretStoreError, match=r"secrets\.key is missing"):
             await refused
     key.write_bytes(content)
     key.chmod(0o644)
-    with pytest.raises(SecretsUnavailable, match=r"secrets\.key is open to other users"):
+    with pytest.raises(SecretStoreError, match=r"secrets\.key is open to other users"):
         await store.get("a")
     key.chmod(0o600)
     assert await store.get("a") == "1"
@@ -274,7 +276,7 @@ async def test_name_and_version_are_sealed_in(tmp_path: Path, sealed_in: bytes |
     if opens:
         assert await store.get("a") is None
     else:
-        with pytest.raises(SecretsUnavailable, match="damaged"):
+        with pytest.raises(SecretStoreError, match="damaged"):
             await store.get("a")
 
 
@@ -306,4 +308,4 @@ async def test_another_process_sees_and_changes_the_same_secrets(tmp_path: Path)
 
 
 def test_no_repr_shows_a_value() -> None:
-    assert CANARY not in repr(Entry("r", CANARY))
+    assert CANARY not in repr(StoredSecret("r", CANARY))

@@ -9,24 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.processes.timeouts import within
-from workspace_server.trust.difference import MAX_LINES, MAX_WIDTH, Change, differences
-from workspace_server.trust.item import Item, file_name
+from workspace_server.trust.difference import MAX_LINES, MAX_WIDTH, ItemChange, differences
+from workspace_server.trust.item import TrustItem, file_name
 from workspace_server.trust.printable import printable
-from workspace_server.trust.record import Identity, Recorded, decode, encode, record_of
+from workspace_server.trust.record import FolderIdentity, RecordedItem, decode, encode, record_of
 
-FOLDER = Identity("/ws", 1, 2)
+FOLDER = FolderIdentity("/ws", 1, 2)
 
 
-def recorded(*items: Item) -> dict[str, Recorded]:
+def recorded(*items: TrustItem) -> dict[str, RecordedItem]:
     """The items as they come back from the disk."""
     return dict(decode(encode(record_of(FOLDER, items))).items)
 
 
-def script(content: bytes, name: str = "run.py", **facts: object) -> Item:
-    return Item("script:t", "script tool t", facts, {name: content})
+def script(content: bytes, name: str = "run.py", **facts: object) -> TrustItem:
+    return TrustItem("script:t", "script tool t", facts, {name: content})
 
 
-def only(changes: list[Change]) -> Change:
+def only(changes: list[ItemChange]) -> ItemChange:
     (change,) = changes
     return change
 
@@ -43,8 +43,8 @@ def test_changed_lines_are_shown_with_their_signs() -> None:
 
 
 def test_a_changed_configuration_is_shown_by_name() -> None:
-    before = Item("stdio:gh", "t", {"written": {"args": ["a"]}, "program": "/usr/bin/node"})
-    now = Item("stdio:gh", "t", {"written": {"args": ["b"]}, "program": "/opt/node"})
+    before = TrustItem("stdio:gh", "t", {"written": {"args": ["a"]}, "program": "/usr/bin/node"})
+    now = TrustItem("stdio:gh", "t", {"written": {"args": ["b"]}, "program": "/opt/node"})
     lines = only(differences(recorded(before), [now])).lines
     for line in (
         '-program = "/usr/bin/node"',
@@ -56,7 +56,7 @@ def test_a_changed_configuration_is_shown_by_name() -> None:
 
 
 def test_new_and_removed_items_are_told_apart() -> None:
-    new = Item("stdio:b", "new one", {"x": 1})
+    new = TrustItem("stdio:b", "new one", {"x": 1})
     changes = differences(recorded(script(b"a\n")), [new])
     assert [(one.key, one.kind) for one in changes] == [("stdio:b", "added"), ("script:t", "removed")]
     assert "-a" in changes[1].lines and "+x = 1" in changes[0].lines
@@ -79,11 +79,11 @@ def test_new_and_removed_items_are_told_apart() -> None:
         script(b"a\n" * 5_000),
         script(b"a\n", x=None),
         script(b"a\n", x=[]),
-        Item("script:t", "script tool t", {}, {}),
+        TrustItem("script:t", "script tool t", {}, {}),
     ],
     ids=lambda item: repr((item.facts, {name: content[:9] for name, content in item.files.items()})),
 )
-def test_every_difference_can_be_seen(now: Item) -> None:
+def test_every_difference_can_be_seen(now: TrustItem) -> None:
     before = script(b"a\n")
     for one, two in ((before, now), (now, before)):
         lines = only(differences(recorded(one), [two])).lines
@@ -111,7 +111,7 @@ HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b[2K\r\x9b1A\u202eevil\u2066\u200b\U000e0041
 
 
 def test_hostile_text_cannot_play_with_the_terminal() -> None:
-    hostile = Item(
+    hostile = TrustItem(
         f"script:{HOSTILE}",
         HOSTILE,
         {HOSTILE: HOSTILE, "args": [HOSTILE]},
@@ -147,6 +147,6 @@ def test_texts_that_are_hard_to_compare_take_no_long_time() -> None:
 
 
 def test_texts_are_remembered_up_to_a_limit_only() -> None:
-    many = Item("script:t", "t", {}, {f"{n}.txt": b"x" * 60_000 for n in range(200)})
+    many = TrustItem("script:t", "t", {}, {f"{n}.txt": b"x" * 60_000 for n in range(200)})
     assert len(encode(record_of(FOLDER, [many]))) < 6_000_000
     assert recorded(many)["script:t"].files["199.txt"].text is None

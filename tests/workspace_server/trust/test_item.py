@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workspace_server.trust.item import Item, canonical, file_name, hashed, split_name
+from workspace_server.trust.item import TrustItem, canonical, file_name, hashed, split_name
 
 FACTS: dict[str, Any] = {"argv": ["node", "server.js"], "env": {"A": hashed("1")}, "cwd": "."}
 FILES = {"tool.toml": b"description = 'x'\n", file_name("run", executable=True): b"#!/bin/sh\necho 1\n"}
-BASE = Item("script:t", "t", FACTS, FILES)
+BASE = TrustItem("script:t", "t", FACTS, FILES)
 
 
-def other(**changes: Any) -> Item:
+def other(**changes: Any) -> TrustItem:
     """The base item with some of it changed."""
     members: dict[str, Any] = {"key": BASE.key, "title": BASE.title, "facts": FACTS, "files": FILES}
-    return Item(**{**members, **changes})
+    return TrustItem(**{**members, **changes})
 
 
 def without(name: str) -> dict[str, bytes]:
@@ -45,7 +45,7 @@ CHANGES = {
     "yet another link target": other(files={**FILES, file_name("l", link=True): b"tool.toml"}),
     "contents swapped": other(files=dict(zip(FILES, reversed(FILES.values()), strict=True))),
     "a boundary between files moved": other(files={"tool.toml": b"", RUN: b"".join(FILES.values())}),
-    "everything empty": Item("", "", {}, {}),
+    "everything empty": TrustItem("", "", {}, {}),
 }
 
 
@@ -94,7 +94,7 @@ def test_two_items_have_one_digest_exactly_if_they_are_the_same(
     one: tuple[Any, dict[str, bytes]], two: tuple[Any, dict[str, bytes]]
 ) -> None:
     same = typed(one[0]) == typed(two[0]) and one[1] == two[1]
-    digests = [Item("k", "", {"v": facts}, files).digest() for facts, files in (one, two)]
+    digests = [TrustItem("k", "", {"v": facts}, files).digest() for facts, files in (one, two)]
     assert (digests[0] == digests[1]) == same
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from workspace_server.config.model import Configuration, Deltas, Origin, RemoteServer, StdioServer
-from workspace_server.trust import program
-from workspace_server.trust.item import Item, file_name
-from workspace_server.trust.items import ItemMaker, remote_key, stdio_key
+from workspace_server.config.model import Configuration, EntryOrigin, PolicyDeltas, RemoteServer, StdioServer
+from workspace_server.trust import command_files
+from workspace_server.trust.item import TrustItem, file_name
+from workspace_server.trust.items import TrustItemFactory, remote_key, stdio_key
 
 SECRET = "hunter2-canary-value"
 
@@ -38,7 +38,7 @@ class Scene:
         self.server = StdioServer(
             "gh",
             ("node", "./server.js", "--port", "1"),
-            Origin(self.root / ".mcp.json", "workspace"),
+            EntryOrigin(self.root / ".mcp.json", "workspace"),
             env={"A": "1"},
             cwd=str(self.root),
             raw=self.raw,
@@ -50,8 +50,8 @@ class Scene:
         path.chmod(0o755)
         return path
 
-    def item(self) -> Item:
-        return ItemMaker(self.root).stdio(self.server, self.path)
+    def item(self) -> TrustItem:
+        return TrustItemFactory(self.root).stdio(self.server, self.path)
 
     def rewrite(self, **raw: Any) -> None:
         self.raw = {**self.raw, **raw}
@@ -91,7 +91,7 @@ CHANGES: dict[str, Callable[[Scene], object]] = {
         scene, "server", replace(scene.server, cwd=str(scene.root.parent))
     ),
     "the file it comes from": lambda scene: setattr(
-        scene, "server", replace(scene.server, origin=Origin(scene.root / "x.json", "workspace"))
+        scene, "server", replace(scene.server, origin=EntryOrigin(scene.root / "x.json", "workspace"))
     ),
     "an environment file": lambda scene: setattr(
         scene, "server", replace(scene.server, files={".env": b"A=2"})
@@ -188,13 +188,13 @@ def test_a_pipe_in_the_place_of_a_file_holds_nobody(scene: Scene) -> None:
 
 
 def test_large_files_count_without_being_kept(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "MAX_KEPT", 10)
+    monkeypatch.setattr(command_files, "MAX_KEPT", 10)
     scene.script.write_bytes(b"x" * 11)
     before = scene.item()
     assert before.files == {}
     scene.script.write_bytes(b"x" * 10 + b"y")
     hashed = scene.item()
-    monkeypatch.setattr(program, "MAX_HASHED", 10)
+    monkeypatch.setattr(command_files, "MAX_HASHED", 10)
     by_status = scene.item()
     scene.script.write_bytes(b"z" * 11)
     assert len({one.digest() for one in (before, hashed, by_status, scene.item())}) == 4
@@ -204,20 +204,20 @@ def test_what_is_kept_of_one_server_does_not_depend_on_another(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two processes that saw other things before come to the same digest."""
-    monkeypatch.setattr(program, "MAX_KEPT", 12)
+    monkeypatch.setattr(command_files, "MAX_KEPT", 12)
     (scene.root / "first").write_text("123456")
     for name in ("first", "server.js"):
         os.utime(scene.root / name, (1, 1))
     both = replace(scene.server, command=("node", "first", "server.js"))
-    fresh = ItemMaker(scene.root).stdio(both, scene.path)
-    maker = ItemMaker(scene.root)
+    fresh = TrustItemFactory(scene.root).stdio(both, scene.path)
+    maker = TrustItemFactory(scene.root)
     maker.stdio(scene.server, scene.path)
     assert maker.stdio(both, scene.path).digest() == fresh.digest()
     assert list(fresh.files) == ["first"]
 
 
 def test_the_same_item_comes_back_while_nothing_changes(scene: Scene) -> None:
-    maker = ItemMaker(scene.root)
+    maker = TrustItemFactory(scene.root)
     first = maker.stdio(scene.server, scene.path)
     assert maker.stdio(scene.server, scene.path) is first
     scene.script.write_text("serve();")
@@ -230,14 +230,14 @@ def test_the_same_item_comes_back_while_nothing_changes(scene: Scene) -> None:
 REMOTE = RemoteServer(
     "linear",
     "https://mcp.example/mcp",
-    Origin(Path("/ws/.mcp.json"), "workspace"),
+    EntryOrigin(Path("/ws/.mcp.json"), "workspace"),
     token=SECRET,
     headers={"X-Key": SECRET},
 )
 
 
-def remote(server: RemoteServer) -> Item:
-    return ItemMaker(Path("/ws")).remote(server)
+def remote(server: RemoteServer) -> TrustItem:
+    return TrustItemFactory(Path("/ws")).remote(server)
 
 
 @pytest.mark.parametrize(
@@ -278,24 +278,24 @@ def test_a_renewed_secret_of_the_user_is_no_change_of_the_workspace(scene: Scene
         replace(scene.server, env={"TOKEN": value}, command=("node", "--token", value))
         for value in ("1", "2")
     )
-    maker = ItemMaker(scene.root)
+    maker = TrustItemFactory(scene.root)
     assert maker.stdio(old, scene.path).digest() == maker.stdio(new, scene.path).digest()
 
 
 def test_values_from_elsewhere_than_the_entry_count(scene: Scene) -> None:
     one, two = (replace(scene.server, env={"A": "1", "B": value}) for value in ("1", "2"))
-    maker = ItemMaker(scene.root)
+    maker = TrustItemFactory(scene.root)
     assert maker.stdio(one, scene.path).digest() != maker.stdio(two, scene.path).digest()
 
 
 def test_settings_are_an_item_only_where_they_widen() -> None:
-    maker = ItemMaker(Path("/ws"))
-    assert maker.settings(Configuration(deltas=Deltas(unexposed=("a",)))) is None
+    maker = TrustItemFactory(Path("/ws"))
+    assert maker.settings(Configuration(deltas=PolicyDeltas(unexposed=("a",)))) is None
     widenings = [
-        Configuration(widening=Deltas(exposed=("a",))),
-        Configuration(widening=Deltas(enabled=("a",))),
-        Configuration(widening=Deltas(unexposed=("a",))),
-        Configuration(widening=Deltas(disabled=("a",))),
+        Configuration(widening=PolicyDeltas(exposed=("a",))),
+        Configuration(widening=PolicyDeltas(enabled=("a",))),
+        Configuration(widening=PolicyDeltas(unexposed=("a",))),
+        Configuration(widening=PolicyDeltas(disabled=("a",))),
         Configuration(widening_defaults=()),
         Configuration(widening_defaults=(("a", "limit", 7),)),
         Configuration(widening_defaults=(("a", "limit", "7"),)),
@@ -306,7 +306,7 @@ def test_settings_are_an_item_only_where_they_widen() -> None:
 
 
 def test_only_what_the_workspace_brings_and_has_switched_on_needs_consent(scene: Scene) -> None:
-    user = Origin(Path("/home/u/.config/lm-tools-bridge/workspace.toml"), "user")
+    user = EntryOrigin(Path("/home/u/.config/lm-tools-bridge/workspace.toml"), "user")
     configuration = Configuration(
         stdio=(
             scene.server,
@@ -314,9 +314,9 @@ def test_only_what_the_workspace_brings_and_has_switched_on_needs_consent(scene:
             replace(scene.server, namespace="off", enabled=False),
         ),
         remote=(REMOTE, replace(REMOTE, namespace="mine", origin=user)),
-        widening=Deltas(exposed=("a",)),
+        widening=PolicyDeltas(exposed=("a",)),
     )
-    keys = [item.key for item in ItemMaker(scene.root).all(configuration, scene.path)]
+    keys = [item.key for item in TrustItemFactory(scene.root).all(configuration, scene.path)]
     assert keys == [stdio_key("gh"), remote_key("linear"), "settings"]
 
 

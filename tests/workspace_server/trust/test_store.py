@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 
 from workspace_server.files import private_files
-from workspace_server.trust.item import Item
-from workspace_server.trust.store import MAX_RECORD, TrustStore, Unusable
+from workspace_server.trust.item import TrustItem
+from workspace_server.trust.store import MAX_RECORD, TrustStore, TrustStoreError
 
-TOOL = Item("script:hello", "script tool hello", {"cwd": "."}, {"run.py": b"print(1)\n"})
-SERVER = Item("stdio:gh", "stdio server gh: npx gh", {"command": ["npx", "gh"]})
+TOOL = TrustItem("script:hello", "script tool hello", {"cwd": "."}, {"run.py": b"print(1)\n"})
+SERVER = TrustItem("stdio:gh", "stdio server gh: npx gh", {"command": ["npx", "gh"]})
 
 
-def changed(item: Item) -> Item:
-    return Item(item.key, item.title, {**item.facts, "more": 1}, item.files)
+def changed(item: TrustItem) -> TrustItem:
+    return TrustItem(item.key, item.title, {**item.facts, "more": 1}, item.files)
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_exactly_the_trusted_content_is_trusted_and_other_items_go_on(store: Tru
     assert store.verdict(root, TOOL) == "trusted"
     assert store.verdict(root, changed(TOOL)) == "changed"
     assert store.verdict(root, SERVER) == "trusted"
-    assert store.verdict(root, Item("stdio:new", "", {})) == "never"
+    assert store.verdict(root, TrustItem("stdio:new", "", {})) == "never"
 
 
 def test_an_approval_is_seen_by_other_processes_at_once(store: TrustStore, folder: Path, root: Path) -> None:
@@ -147,7 +147,7 @@ def test_a_link_to_the_folder_is_the_folder(store: TrustStore, root: Path, tmp_p
 def test_a_name_that_is_no_utf_8_is_kept(store: TrustStore, tmp_path: Path) -> None:
     root = Path(os.fsdecode(os.fsencode(tmp_path) + b"/w\xffs"))
     root.mkdir()
-    item = Item("script:h", "h", {}, {os.fsdecode(b"\xff.py"): b""})
+    item = TrustItem("script:h", "h", {}, {os.fsdecode(b"\xff.py"): b""})
     store.trust(root, [item])
     assert store.verdict(root, item) == "trusted"
     assert [one.path for one in store.known()] == [str(root)]
@@ -244,7 +244,7 @@ def test_a_record_that_somebody_else_wrote_trusts_nothing(
     issue = store.issue(root)
     assert issue is not None and "another user" in issue.message
     if which == "folder":
-        with pytest.raises(Unusable, match="another user"):
+        with pytest.raises(TrustStoreError, match="another user"):
             store.trust(root, [TOOL])
 
 
@@ -260,7 +260,7 @@ def test_a_damaged_record_is_replaced_by_trusting_again(store: TrustStore, folde
 def test_a_store_inside_the_workspace_is_not_believed(tmp_path: Path, root: Path, inside: str) -> None:
     """What comes with a repository cannot say what of it may run."""
     store = TrustStore(root / inside / "trust")
-    with pytest.raises(Unusable, match="inside this workspace"):
+    with pytest.raises(TrustStoreError, match="inside this workspace"):
         store.trust(root, [TOOL])
     # a record that came along, in the right place and made for exactly this folder
     outside = TrustStore(tmp_path / "trust")
@@ -275,7 +275,7 @@ def test_a_store_inside_the_workspace_is_not_believed(tmp_path: Path, root: Path
 def test_a_store_reached_by_a_link_into_the_workspace_is_not_believed(tmp_path: Path, root: Path) -> None:
     (root / "state").mkdir()
     (tmp_path / "state").symlink_to(root / "state")
-    with pytest.raises(Unusable, match="inside this workspace"):
+    with pytest.raises(TrustStoreError, match="inside this workspace"):
         TrustStore(tmp_path / "state" / "trust").trust(root, [TOOL])
 
 
@@ -288,7 +288,7 @@ def test_when_writing_fails_the_old_approval_stays(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(Unusable, match="No space left"):
+    with pytest.raises(TrustStoreError, match="No space left"):
         store.trust(root, [changed(TOOL)])
     assert store.verdict(root, TOOL) == "trusted"
     assert sorted(one.suffix for one in folder.iterdir()) == ["", ".json"]
@@ -298,9 +298,9 @@ def test_a_lock_that_is_not_given_back_is_not_waited_for_without_end(folder: Pat
     store = TrustStore(folder, lock_wait_s=0.05)
     store.trust(root, [TOOL])
     with private_files.locked(folder / "lock"):
-        with pytest.raises(Unusable, match="another process"):
+        with pytest.raises(TrustStoreError, match="another process"):
             store.trust(root, [changed(TOOL)])
-        with pytest.raises(Unusable, match="another process"):
+        with pytest.raises(TrustStoreError, match="another process"):
             store.untrust(root)
         assert store.verdict(root, TOOL) == "trusted"
 
@@ -312,8 +312,8 @@ def test_two_items_of_one_name_cannot_be_trusted(store: TrustStore, root: Path) 
 
 
 def test_what_is_too_much_to_remember_is_not_trusted(store: TrustStore, root: Path) -> None:
-    huge = Item("script:x", "x", {"words": "w" * MAX_RECORD})
-    with pytest.raises(Unusable, match="too much"):
+    huge = TrustItem("script:x", "x", {"words": "w" * MAX_RECORD})
+    with pytest.raises(TrustStoreError, match="too much"):
         store.trust(root, [huge])
     assert store.verdict(root, huge) == "never"
 
@@ -321,18 +321,20 @@ def test_what_is_too_much_to_remember_is_not_trusted(store: TrustStore, root: Pa
 _TRUST_MANY_TIMES = """
 import sys
 from pathlib import Path
-from workspace_server.trust.item import Item
+from workspace_server.trust.item import TrustItem
 from workspace_server.trust.store import TrustStore
 store, root, word = TrustStore(Path(sys.argv[1])), Path(sys.argv[2]), sys.argv[3]
 for number in range(60):
-    store.trust(root, [Item(f"script:{one}", word, {"by": word}) for one in range(20)])
+    store.trust(root, [TrustItem(f"script:{one}", word, {"by": word}) for one in range(20)])
 """
 
 
 def test_two_processes_that_trust_at_once_leave_one_whole_record_at_every_moment(
     store: TrustStore, folder: Path, root: Path
 ) -> None:
-    items = {word: [Item(f"script:{one}", word, {"by": word}) for one in range(20)] for word in ("a", "b")}
+    items = {
+        word: [TrustItem(f"script:{one}", word, {"by": word}) for one in range(20)] for word in ("a", "b")
+    }
     digests = {word: {item.key: item.digest() for item in mine} for word, mine in items.items()}
     store.trust(root, items["a"])
     command = [sys.executable, "-c", _TRUST_MANY_TIMES, str(folder), str(root)]

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from workspace_server.config import settings
-from workspace_server.config.notes import Notes
+from workspace_server.config.file_issues import FileIssues
 from workspace_server.config.settings import Settings
 
 PREFIX: Final = "lmToolsBridge."
 
 
-def read(document: Mapping[str, Any], notes: Notes) -> Settings:
+def read(document: Mapping[str, Any], notes: FileIssues) -> Settings:
     """The checked settings of one decoded file; keys that belong to somebody else say nothing."""
     ours = {key.removeprefix(PREFIX): value for key, value in document.items() if key.startswith(PREFIX)}
-    return settings.checked(ours, notes)
+    return settings.check_settings(ours, notes)
 
 
 def of_workspace_file(document: Mapping[str, Any]) -> Mapping[str, Any]:

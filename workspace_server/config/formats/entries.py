@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from workspace_server.config.file_issues import FileIssues, display_name
 from workspace_server.config.formats import environment, variables
-from workspace_server.config.formats.fields import Fields, Unusable, choice
-from workspace_server.config.formats.jsonc import Broken
-from workspace_server.config.formats.variables import Unresolved, Variables
-from workspace_server.config.model import Origin, RemoteServer, Sharing, StdioServer
-from workspace_server.config.notes import Notes, named
+from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
+from workspace_server.config.formats.jsonc import ConfigFileError
+from workspace_server.config.formats.variables import PlaceholderValues, UnresolvedPlaceholderError
+from workspace_server.config.model import EntryOrigin, RemoteServer, Sharing, StdioServer
 from workspace_server.source import Default, TaskUse, Visibility
 
 Server = StdioServer | RemoteServer
@@ -42,21 +42,21 @@ _Auth = Literal["", "oauth"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EntryContext:
     """Where entries stand, and what their placeholders mean there.
 
-    `read` gives the bytes of a file that an entry names, or raises `Broken`.
+    `read` gives the bytes of a file that an entry names, or raises `ConfigFileError`.
     """
 
-    origin: Origin
-    dialect: variables.Dialect
-    variables: Variables
-    notes: Notes
+    origin: EntryOrigin
+    dialect: variables.PlaceholderRules
+    variables: PlaceholderValues
+    notes: FileIssues
     read: Callable[[Path], bytes]
 
 
-def server(
-    kind: Kind, values: Mapping[str, Any], raw: Mapping[str, Any], place: Place, label: str
+def build_server(
+    kind: Kind, values: Mapping[str, Any], raw: Mapping[str, Any], place: EntryContext, label: str
 ) -> Server | None:
     """The server of one entry, or None and an issue that names the entry.
 
@@ -69,28 +69,28 @@ def server(
     """
     try:
         return _Builder(Fields(values), raw, place, label).build(kind)
-    except Unusable as reason:
+    except ConfigValueError as reason:
         place.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", label)
-    except Unresolved as missing:
-        message = f"{named(missing.name)} has no value; the server is not started"
+    except UnresolvedPlaceholderError as missing:
+        message = f"{display_name(missing.name)} has no value; the server is not started"
         place.notes.error("CONFIG_UNRESOLVED_VARIABLE", message, label)
     return None
 
 
-def note_unknown(keys: list[str], place: Place, label: str | None = None) -> None:
+def warn_unknown_keys(keys: list[str], place: EntryContext, label: str | None = None) -> None:
     """Warn about keys that nobody reads, and about those that a workspace may not set."""
     refused = [key for key in keys if key in REFUSED_KEYS and place.origin.scope == "workspace"]
     unknown = [key for key in keys if key not in refused]
     if refused:
-        shown = ", ".join(map(named, refused))
+        shown = ", ".join(map(display_name, refused))
         place.notes.warn("CONFIG_KEY_REFUSED", f"a workspace cannot set {shown}; it is ignored", label)
     if unknown:
-        shown = ", ".join(map(named, unknown))
+        shown = ", ".join(map(display_name, unknown))
         place.notes.warn("CONFIG_UNKNOWN_KEY", f"unknown: {shown}; it is ignored", label)
 
 
 class _Builder:
-    def __init__(self, fields: Fields, raw: Mapping[str, Any], place: Place, label: str) -> None:
+    def __init__(self, fields: Fields, raw: Mapping[str, Any], place: EntryContext, label: str) -> None:
         self._fields = fields
         self._raw = raw
         self._place = place
@@ -100,13 +100,13 @@ class _Builder:
 
     def build(self, kind: Kind) -> Server:
         built = self._stdio() if kind == "stdio" else self._remote()
-        note_unknown(self._fields.left, self._place, self._label)
+        warn_unknown_keys(self._fields.left, self._place, self._label)
         return built
 
     def _stdio(self) -> StdioServer:
         command = self._fields.texts("command")
         if not command or not command[0].strip():
-            raise Unusable('"command" is missing')
+            raise ConfigValueError('"command" is missing')
         return StdioServer(
             command=tuple(self._expand(word, path=True) for word in command),
             env=self._env(),
@@ -121,7 +121,7 @@ class _Builder:
         tokens = {key: fields.text(key) for key in ("token", "token_env", "token_secret")}
         given = [key for key, value in tokens.items() if value]
         if len(given) > 1:
-            raise Unusable(f"{' and '.join(given)} exclude each other")
+            raise ConfigValueError(f"{' and '.join(given)} exclude each other")
         return RemoteServer(
             url=self._url(fields.required("url")),
             token=self._expand(tokens["token"]),
@@ -163,7 +163,7 @@ class _Builder:
         bare = self._raw.get("namespace") == ""
         name = self._fields.text("namespace").strip()
         if not name and not bare:
-            raise Unusable('"namespace" is missing')
+            raise ConfigValueError('"namespace" is missing')
         return {"namespace": _UNFIT.sub("_", name) or UNNAMED, "bare": bare}
 
     def _visibility(self, value: Any) -> tuple[Visibility, Mapping[str, Visibility]]:
@@ -180,12 +180,12 @@ class _Builder:
         values, dialect = self._place.variables, self._place.dialect
         try:
             expanded = values.expand_path(text, dialect) if path else values.expand(text, dialect)
-        except Unresolved:
+        except UnresolvedPlaceholderError:
             if self._enabled:
                 raise
             return text
         if "\0" in expanded:
-            raise Unusable("a value holds a NUL character")
+            raise ConfigValueError("a value holds a NUL character")
         return expanded
 
     def _folder(self, written: str) -> str:
@@ -197,12 +197,12 @@ class _Builder:
         for name, written in self._fields.pairs("env").items():
             found[name] = self._expand(written)
         if not all(environment.is_sane(name, value) for name, value in found.items()):
-            raise Unusable('"env" holds a name or value that no program can get')
+            raise ConfigValueError('"env" holds a name or value that no program can get')
         if self._place.origin.scope == "user":
             return found
         refused = [name for name, value in found.items() if environment.is_refused(name, value)]
         if refused:
-            message = f"a workspace cannot set {', '.join(map(named, refused))}; left out"
+            message = f"a workspace cannot set {', '.join(map(display_name, refused))}; left out"
             self._place.notes.warn("CONFIG_ENVIRONMENT_REFUSED", message, self._label)
         return {name: value for name, value in found.items() if name not in refused}
 
@@ -212,8 +212,8 @@ class _Builder:
         path = Path(self._folder(written))
         try:
             data = self._place.read(path)
-        except Broken as problem:
-            raise Unusable(f'the file of "env_file": {problem.reason}') from None
+        except ConfigFileError as problem:
+            raise ConfigValueError(f'the file of "env_file": {problem.reason}') from None
         self._files[written] = data
         return environment.parse(data.decode("utf-8", "replace"))
 
@@ -225,11 +225,11 @@ class _Builder:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
         except ValueError:
-            raise Unusable('"url" is no URL') from None
+            raise ConfigValueError('"url" is no URL') from None
         if parts.scheme not in ("http", "https") or not host or re.search(r"[\s\x00-\x1f]", url):
-            raise Unusable('"url" must be an http or https URL with a host')
+            raise ConfigValueError('"url" must be an http or https URL with a host')
         if parts.username is not None or parts.password is not None:
-            raise Unusable('"url" holds credentials; use "token" or "headers"')
+            raise ConfigValueError('"url" holds credentials; use "token" or "headers"')
         return url.rstrip("/")
 
     def _headers(self) -> Mapping[str, str]:
@@ -237,7 +237,7 @@ class _Builder:
         headers = {name: self._expand(value) for name, value in written.items()}
         for name, value in headers.items():
             if _HEADER_NAME.fullmatch(name) is None or re.search(r"[\r\n\0]", value):
-                raise Unusable('"headers" holds a name or value that cannot be sent')
+                raise ConfigValueError('"headers" holds a name or value that cannot be sent')
         return headers
 
 
@@ -247,7 +247,7 @@ def _task(fields: Fields) -> TaskUse:
     return "optional" if fields.flag("task") else "forbidden"
 
 
-def has_kind(values: Mapping[str, Any]) -> Kind | None:
+def infer_kind(values: Mapping[str, Any]) -> Kind | None:
     """What an entry without a type describes: a command is started, a URL is connected to."""
     if values.get("command") is not None:
         return "stdio"

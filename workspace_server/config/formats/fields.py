@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast, get_args
 T = TypeVar("T", bound=str)
 
 
-class Unusable(Exception):
+class ConfigValueError(Exception):
     """An entry cannot be used; the message says why, without any value of it."""
 
 
@@ -36,20 +36,20 @@ class Fields:
         """A string.
 
         Raises:
-            Unusable: it is something else. So do the other methods.
+            ConfigValueError: it is something else. So do the other methods.
         """
         value = self.take(key)
         if value is None:
             return default
         if not isinstance(value, str) or "\0" in value:
-            raise Unusable(f'"{key}" must be a string')
+            raise ConfigValueError(f'"{key}" must be a string')
         return value
 
     def required(self, key: str) -> str:
         """A string that must be there."""
         value = self.text(key)
         if not value.strip():
-            raise Unusable(f'"{key}" is missing')
+            raise ConfigValueError(f'"{key}" is missing')
         return value
 
     def flag(self, key: str, default: bool = False) -> bool:
@@ -58,7 +58,7 @@ class Fields:
         if value is None:
             return default
         if not isinstance(value, bool):
-            raise Unusable(f'"{key}" must be true or false')
+            raise ConfigValueError(f'"{key}" must be true or false')
         return value
 
     def number(self, key: str, default: float, low: float, high: float) -> float:
@@ -68,7 +68,7 @@ class Fields:
             return default
         # NaN is in no range
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise Unusable(f'"{key}" must be a number from {low:g} to {high:g}')
+            raise ConfigValueError(f'"{key}" must be a number from {low:g} to {high:g}')
         return float(value)
 
     def choice(self, key: str, allowed: Any, default: T) -> T:
@@ -84,7 +84,7 @@ class Fields:
         if value is None:
             return ()
         if not isinstance(value, list) or not all(isinstance(one, str) and "\0" not in one for one in value):
-            raise Unusable(f'"{key}" must be an array of strings')
+            raise ConfigValueError(f'"{key}" must be an array of strings')
         return tuple(value)
 
     def pairs(self, key: str) -> Mapping[str, str]:
@@ -93,15 +93,15 @@ class Fields:
         if value is None:
             return {}
         if not isinstance(value, Mapping) or not all(_is_plain(one) for one in value.values()):
-            raise Unusable(f'"{key}" must be a table of strings')
+            raise ConfigValueError(f'"{key}" must be a table of strings')
         return {str(name): _plain(one) for name, one in value.items() if one is not None}
 
 
 def choice(key: str, value: object, allowed: Any) -> Any:
-    """The value, if it is one of the strings of a `Literal`; raises `Unusable` otherwise."""
+    """The value, if it is one of the strings of a `Literal`; raises `ConfigValueError` otherwise."""
     words = get_args(allowed)
     if value not in words or not isinstance(value, str):
-        raise Unusable(f'"{key}" must be one of {", ".join(words)}')
+        raise ConfigValueError(f'"{key}" must be one of {", ".join(words)}')
     return cast(Any, value)
 
 

@@ -18,7 +18,7 @@ _NOT_NEWLINE: Final = re.compile(r"[^\n]")
 _OFFSET: Final = re.compile(r"\(byte (\d+)\)")
 
 
-class Broken(Exception):
+class ConfigFileError(Exception):
     """A text that is not what its file should hold. `line` counts from 1; None where it is not known."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
@@ -31,7 +31,7 @@ def parse_object(data: bytes) -> dict[str, Any]:
     """The object a file holds; an empty file, or one of comments only, is an empty object.
 
     Raises:
-        Broken: it is no JSON, or no object.
+        ConfigFileError: it is no JSON, or no object.
     """
     text = decode(data)
     # what is taken out leaves blanks behind, so that places in the text stay where they are
@@ -45,7 +45,7 @@ def parse_object(data: bytes) -> dict[str, Any]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise _broken(raw, error) from None
     if not isinstance(value, dict):
-        raise Broken("it must be an object")
+        raise ConfigFileError("it must be an object")
     return value
 
 
@@ -53,18 +53,18 @@ def decode(data: bytes) -> str:
     """The text of a file, without a byte order mark.
 
     Raises:
-        Broken: it is no UTF-8.
+        ConfigFileError: it is no UTF-8.
     """
     try:
         return data.decode("utf-8").removeprefix("\ufeff")
     except UnicodeDecodeError as error:
-        raise Broken("it is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
+        raise ConfigFileError("it is not UTF-8", data.count(b"\n", 0, error.start) + 1) from None
 
 
-def _broken(raw: bytes, error: Exception) -> Broken:
+def _broken(raw: bytes, error: Exception) -> ConfigFileError:
     if isinstance(error, RecursionError):
-        return Broken("it is nested too deeply")
+        return ConfigFileError("it is nested too deeply")
     found = _OFFSET.search(str(error))
     if found is None:  # it ends too early
-        return Broken("it is not valid JSON", raw.rstrip().count(b"\n") + 1)
-    return Broken("it is not valid JSON", raw.count(b"\n", 0, int(found[1])) + 1)
+        return ConfigFileError("it is not valid JSON", raw.rstrip().count(b"\n") + 1)
+    return ConfigFileError("it is not valid JSON", raw.count(b"\n", 0, int(found[1])) + 1)

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from workspace_server.config.formats import entries, variables
-from workspace_server.config.formats.entries import Kind, Place, Server
-from workspace_server.config.formats.fields import Unusable
+from workspace_server.config.formats.entries import EntryContext, Kind, Server
+from workspace_server.config.formats.fields import ConfigValueError
 
 _TYPES: Final[Mapping[str, Kind]] = {
     "stdio": "stdio",
@@ -34,7 +34,7 @@ _PASSED_OVER: Final = frozenset({
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
+class ClientFileFormat:
     """One client's file: its path in the workspace, the member with its servers, and its rules.
 
     `others` are top-level members with another purpose. `fallback`: `http` means that SSE may be tried, too.
@@ -42,30 +42,30 @@ class Format:
 
     path: str
     member: str
-    dialect: variables.Dialect
+    dialect: variables.PlaceholderRules
     fallback: bool
     others: frozenset[str] = frozenset()
 
 
 FORMATS: Final = (
-    Format(".mcp.json", "mcpServers", variables.PORTABLE, fallback=False),
-    Format(
+    ClientFileFormat(".mcp.json", "mcpServers", variables.PORTABLE, fallback=False),
+    ClientFileFormat(
         ".vscode/mcp.json",
         "servers",
         variables.EDITOR,
         fallback=True,
         others=frozenset({"inputs"}),
     ),
-    Format(".cursor/mcp.json", "mcpServers", variables.EDITOR, fallback=True),
+    ClientFileFormat(".cursor/mcp.json", "mcpServers", variables.EDITOR, fallback=True),
 )
 """In configuration order."""
 
 
-def servers(document: Mapping[str, Any], form: Format, place: Place) -> list[Server]:
+def servers(document: Mapping[str, Any], form: ClientFileFormat, place: EntryContext) -> list[Server]:
     """The usable servers of one decoded file, in file order; issues go to the place's notes."""
     listed = document.get(form.member, {})
     left = [key for key in document if key != form.member and key not in form.others and key != "$schema"]
-    entries.note_unknown(left, place)
+    entries.warn_unknown_keys(left, place)
     if not isinstance(listed, Mapping):
         place.notes.warn("CONFIG_INVALID_VALUE", f'"{form.member}" must be an object; it is ignored')
         return []
@@ -73,32 +73,32 @@ def servers(document: Mapping[str, Any], form: Format, place: Place) -> list[Ser
     return [server for server in found if server is not None]
 
 
-def _server(name: str, entry: Any, form: Format, place: Place) -> Server | None:
+def _server(name: str, entry: Any, form: ClientFileFormat, place: EntryContext) -> Server | None:
     try:
         if not isinstance(entry, Mapping):
-            raise Unusable("it must be an object")
+            raise ConfigValueError("it must be an object")
         kind = _kind(entry)
         values = _translated(name, entry, kind, form)
-    except Unusable as reason:
+    except ConfigValueError as reason:
         place.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", name)
         return None
-    return entries.server(kind, values, entry, place, name)
+    return entries.build_server(kind, values, entry, place, name)
 
 
 def _kind(entry: Mapping[str, Any]) -> Kind:
     written = entry.get("type", entry.get("transport"))
     if written is None:
-        found = entries.has_kind(entry)
+        found = entries.infer_kind(entry)
         if found is None:
-            raise Unusable('"command" or "url" is missing')
+            raise ConfigValueError('"command" or "url" is missing')
         return found
     kind = _TYPES.get(written) if isinstance(written, str) else None
     if kind is None:
-        raise Unusable('its "type" is not supported')
+        raise ConfigValueError('its "type" is not supported')
     return kind
 
 
-def _translated(name: str, entry: Mapping[str, Any], kind: Kind, form: Format) -> Mapping[str, Any]:
+def _translated(name: str, entry: Mapping[str, Any], kind: Kind, form: ClientFileFormat) -> Mapping[str, Any]:
     values: dict[str, Any] = {"namespace": name}
     for key, value in entry.items():
         if key in _TRANSLATIONS:
@@ -115,13 +115,13 @@ def _translated(name: str, entry: Mapping[str, Any], kind: Kind, form: Format) -
 def _command(entry: Mapping[str, Any]) -> list[str]:
     command, arguments = entry.get("command"), entry.get("args") or []
     if not isinstance(command, str) or not command.strip():
-        raise Unusable('"command" is missing')
+        raise ConfigValueError('"command" is missing')
     if not isinstance(arguments, list) or not all(isinstance(one, str | int | float) for one in arguments):
-        raise Unusable('"args" must be an array of strings')
+        raise ConfigValueError('"args" must be an array of strings')
     return [command, *map(str, arguments)]
 
 
-def _transport(entry: Mapping[str, Any], form: Format) -> str:
+def _transport(entry: Mapping[str, Any], form: ClientFileFormat) -> str:
     written = entry.get("type", entry.get("transport"))
     if written == "sse":
         return "sse"
@@ -135,14 +135,14 @@ def _disabled(value: Any) -> Mapping[str, Any]:
 def _timeout(value: Any) -> Mapping[str, Any]:
     """Their limits are not ours: the nearest value we have counts."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise Unusable('"timeout" must be a number')
+        raise ConfigValueError('"timeout" must be a number')
     return {"timeout_s": min(max(value / 1000, 1.0), entries.MAX_TIMEOUT_S)}
 
 
 def _oauth(value: Any) -> Mapping[str, Any]:
     """OAuth client data, in the spellings of the three clients."""
     if not isinstance(value, Mapping):
-        raise Unusable("its OAuth settings must be an object")
+        raise ConfigValueError("its OAuth settings must be an object")
     scopes = value.get("scopes", value.get("scope"))
     found = {
         "client_id": value.get("clientId", value.get("CLIENT_ID")),

@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from workspace_server.config import settings
+from workspace_server.config.file_issues import display_name
 from workspace_server.config.formats import entries, variables
-from workspace_server.config.formats.entries import Kind, Place, Server
-from workspace_server.config.formats.fields import Fields, Unusable, choice
-from workspace_server.config.formats.jsonc import Broken, decode
-from workspace_server.config.formats.variables import Unresolved
+from workspace_server.config.formats.entries import EntryContext, Kind, Server
+from workspace_server.config.formats.fields import ConfigValueError, Fields, choice
+from workspace_server.config.formats.jsonc import ConfigFileError, decode
+from workspace_server.config.formats.variables import UnresolvedPlaceholderError
 from workspace_server.config.model import Approval
-from workspace_server.config.notes import named
 from workspace_server.config.settings import Settings
 
 _LINE: Final = re.compile(r"at line (\d+)")
@@ -35,7 +35,7 @@ _TOP_SETTINGS: Final = ("useWorkspaceSettings", "debug")
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class TomlContents:
     """What one file says, checked; what it does not say is None or empty."""
 
     servers: tuple[Server, ...] = ()
@@ -53,42 +53,42 @@ def parse(data: bytes) -> Mapping[str, Any]:
     """The tables of a file.
 
     Raises:
-        Broken: it is no TOML.
+        ConfigFileError: it is no TOML.
     """
     try:
         return tomllib.loads(decode(data))
     except tomllib.TOMLDecodeError as error:
         line = _LINE.search(str(error))
-        raise Broken("it is not valid TOML", int(line[1]) if line is not None else None) from None
+        raise ConfigFileError("it is not valid TOML", int(line[1]) if line is not None else None) from None
     except RecursionError:
-        raise Broken("it is nested too deeply") from None
+        raise ConfigFileError("it is nested too deeply") from None
     except ValueError:  # an integer of more digits than Python reads
-        raise Broken("it holds a number that is too long") from None
+        raise ConfigFileError("it holds a number that is too long") from None
 
 
-def read(document: Mapping[str, Any], place: Place) -> Contents:
+def read(document: Mapping[str, Any], place: EntryContext) -> TomlContents:
     """The usable contents of a decoded file; issues go to the place's notes."""
     return _Reader(document, place).read()
 
 
 class _Reader:
-    def __init__(self, document: Mapping[str, Any], place: Place) -> None:
+    def __init__(self, document: Mapping[str, Any], place: EntryContext) -> None:
         self._document = document
         self._place = place
         self._notes = place.notes
         self._is_user = place.origin.scope == "user"
 
-    def read(self) -> Contents:
+    def read(self) -> TomlContents:
         top = Fields(self._document)
         tools = self._table(top, "tools")
         scripts = Fields(self._table(top, "scripts"))
         builtin = Fields(self._table(top, "builtin"))
         shared = {key: top.take(key) for key in _TOP_SETTINGS if key in self._document}
         shared |= {f"tools.{key}": value for key, value in tools.items()}
-        contents = Contents(
+        contents = TomlContents(
             servers=self._servers(Fields(self._table(top, "mcp"))),
             builtin=self._flag(builtin, "builtin", "enabled", default=True),
-            settings=settings.checked(shared, self._notes),
+            settings=settings.check_settings(shared, self._notes),
             tools_path=self._folders(scripts, "tools_path"),
             libraries_path=self._folders(scripts, "libraries_path"),
             execute_code=self._execute_code(scripts),
@@ -99,7 +99,7 @@ class _Reader:
         unknown = [f"tools.{key}" for key in tools if f"tools.{key}" not in settings.KNOWN]
         unknown += [f"scripts.{key}" for key in scripts.left]
         unknown += [f"builtin.{key}" for key in builtin.left]
-        entries.note_unknown(top.left + unknown, self._place)
+        entries.warn_unknown_keys(top.left + unknown, self._place)
         return contents
 
     def _table(self, fields: Fields, key: str) -> Mapping[str, Any]:
@@ -119,7 +119,7 @@ class _Reader:
             for position, entry in enumerate(listed):
                 server = self._server(kind, entry, f"mcp.{key}[{position + 1}]")
                 found += [] if server is None else [server]
-        entries.note_unknown([f"mcp.{key}" for key in mcp.left], self._place)
+        entries.warn_unknown_keys([f"mcp.{key}" for key in mcp.left], self._place)
         return tuple(found)
 
     def _server(self, kind: Kind, entry: Any, position: str) -> Server | None:
@@ -128,13 +128,13 @@ class _Reader:
             return None
         namespace = entry.get("namespace")
         label = namespace if isinstance(namespace, str) and namespace.strip() else position
-        return entries.server(kind, entry, entry, self._place, label)
+        return entries.build_server(kind, entry, entry, self._place, label)
 
     def _folders(self, scripts: Fields, key: str) -> tuple[Path, ...]:
         try:
             written = scripts.texts(key)
             folders = [self._folder(text) for text in written]
-        except (Unusable, Unresolved) as reason:
+        except (ConfigValueError, UnresolvedPlaceholderError) as reason:
             self._notes.warn("CONFIG_INVALID_VALUE", f"scripts.{key}: {reason}; it is ignored")
             return ()
         if self._is_user:
@@ -155,14 +155,14 @@ class _Reader:
         if not self._is_user:  # left over, and named among the refused keys
             if "execute_code" in scripts.left:
                 scripts.take("execute_code")
-                entries.note_unknown(["execute_code"], self._place)
+                entries.warn_unknown_keys(["execute_code"], self._place)
             return False
         return self._flag(scripts, "scripts", "execute_code", default=False)
 
     def _flag(self, fields: Fields, table: str, key: str, *, default: bool) -> bool:
         try:
             return fields.flag(key, default)
-        except Unusable as reason:
+        except ConfigValueError as reason:
             self._notes.warn("CONFIG_INVALID_VALUE", f"{table}: {reason}; it is ignored")
             return default
 
@@ -170,14 +170,14 @@ class _Reader:
         found: dict[str, Approval] = {}
         for name, value in table.items():
             try:
-                found[name] = choice(f"approvals.{named(name)}", value, Approval)
-            except Unusable as reason:
+                found[name] = choice(f"approvals.{display_name(name)}", value, Approval)
+            except ConfigValueError as reason:
                 # a decision that cannot be read is no permission
                 self._notes.warn("CONFIG_INVALID_VALUE", f"{reason}; the tool asks")
                 found[name] = "ask"
         if self._is_user:
             return found
-        lowered = sorted(named(name) for name, value in found.items() if value == "allow")
+        lowered = sorted(display_name(name) for name, value in found.items() if value == "allow")
         if lowered:
             message = f"a workspace cannot allow tools ({', '.join(lowered)}); it is ignored"
             self._notes.warn("CONFIG_KEY_REFUSED", message)
@@ -195,7 +195,7 @@ class _Reader:
     def _call_timeout(self, top: Fields) -> float | None:
         try:
             value = top.number("call_timeout_s", 0.0, 1.0, entries.MAX_TIMEOUT_S)
-        except Unusable as reason:
+        except ConfigValueError as reason:
             self._notes.warn("CONFIG_INVALID_VALUE", f"{reason}; it is ignored")
             return None
         return value or None

@@ -28,7 +28,7 @@ _OPEN_FILE: Final = frozenset({
 })  # fmt: skip
 
 
-class Unresolved(Exception):
+class UnresolvedPlaceholderError(Exception):
     """A placeholder without a value; the message is its name, e.g. `TOKEN` or `input:key`."""
 
     def __init__(self, name: str) -> None:
@@ -37,20 +37,20 @@ class Unresolved(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Dialect:
+class PlaceholderRules:
     """What a client expands. `bare`: `${X}` and `${X:-default}`; `tilde`: `~` at the beginning of a text."""
 
     bare: bool
     tilde: bool
 
 
-TOML: Final = Dialect(bare=True, tilde=True)
-PORTABLE: Final = Dialect(bare=True, tilde=False)
-EDITOR: Final = Dialect(bare=False, tilde=True)
+TOML: Final = PlaceholderRules(bare=True, tilde=True)
+PORTABLE: Final = PlaceholderRules(bare=True, tilde=False)
+EDITOR: Final = PlaceholderRules(bare=False, tilde=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Variables:
+class PlaceholderValues:
     """The values for one workspace. `environ` is our own environment."""
 
     root: Path
@@ -61,36 +61,36 @@ class Variables:
         """The user's home folder, as far as the environment knows it."""
         return self.environ.get("HOME") or self.environ.get("USERPROFILE")
 
-    def expand(self, text: str, dialect: Dialect) -> str:
+    def expand(self, text: str, dialect: PlaceholderRules) -> str:
         """`text` with its placeholders replaced; values are not expanded again.
 
         Raises:
-            Unresolved: a placeholder has no value.
+            UnresolvedPlaceholderError: a placeholder has no value.
         """
         if "${" in text:
             text = _PLACEHOLDER.sub(lambda found: self._value(found[1], dialect), text)
         return text
 
-    def expand_path(self, text: str, dialect: Dialect) -> str:
+    def expand_path(self, text: str, dialect: PlaceholderRules) -> str:
         """`text` as `expand` gives it, and `~` replaced where the client does.
 
         Raises:
-            Unresolved: a placeholder has no value.
+            UnresolvedPlaceholderError: a placeholder has no value.
         """
         if dialect.tilde and (text == "~" or text.startswith("~/")):
             if self.home is None:
-                raise Unresolved("userHome")
+                raise UnresolvedPlaceholderError("userHome")
             return self.home + self.expand(text[1:], dialect)
         return self.expand(text, dialect)
 
-    def _value(self, name: str, dialect: Dialect) -> str:
+    def _value(self, name: str, dialect: PlaceholderRules) -> str:
         fixed = self._fixed(name)
         if fixed is not None:
             return fixed
         if name.startswith("env:"):
             return self._environment(name[4:])
         if name.startswith(_ONLY_EDITORS) or (not dialect.bare and name in _OPEN_FILE):
-            raise Unresolved(name)
+            raise UnresolvedPlaceholderError(name)
         found = _VARIABLE.fullmatch(name) if dialect.bare else None
         if found is None:
             return "${" + name + "}"
@@ -98,7 +98,7 @@ class Variables:
             return self._environment(found[1])
         try:
             return self._environment(found[1])
-        except Unresolved:
+        except UnresolvedPlaceholderError:
             return self.expand(found[2], dialect)
 
     def _fixed(self, name: str) -> str | None:
@@ -106,11 +106,11 @@ class Variables:
         head, colon, folder = name.partition(":")
         if head in ("workspaceFolder", "workspaceFolderBasename") and colon:
             if folder != self.root.name:
-                raise Unresolved(name)
+                raise UnresolvedPlaceholderError(name)
             name = head
         if name == "userHome":
             if self.home is None:
-                raise Unresolved(name)
+                raise UnresolvedPlaceholderError(name)
             return self.home
         known = {
             "workspaceFolder": root,
@@ -126,5 +126,5 @@ class Variables:
         if name in ("PWD", "CLAUDE_PROJECT_DIR"):
             return os.fspath(self.root)
         if name not in self.environ:
-            raise Unresolved(name)
+            raise UnresolvedPlaceholderError(name)
         return self.environ[name]

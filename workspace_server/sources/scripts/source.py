@@ -24,7 +24,7 @@ from workspace_server.sources.scripts.execution.materials import Materials
 from workspace_server.sources.scripts.execution.private import PrivateFolder
 from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
 from workspace_server.sources.scripts.slots import Slots
-from workspace_server.trust.item import Item, trust_command
+from workspace_server.trust.item import TrustItem, trust_command
 
 _TRIES: Final = 3
 
@@ -97,7 +97,7 @@ class ScriptSource(Source):
         """What the last look saw."""
         return self._last.tools if self._is_followed else None
 
-    async def items(self) -> Sequence[Item]:
+    async def items(self) -> Sequence[TrustItem]:
         """Everything that a user could trust here, trusted or not."""
         return (await self._look()).items
 

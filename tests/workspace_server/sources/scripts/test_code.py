@@ -19,7 +19,7 @@ async def test_code_is_run_like_a_script_and_always_asked_for(tmp_path: Path) ->
     (root / "json.py").write_text("raise SystemExit('workspace code ran')")
 
     async def surroundings() -> Mapping[str, str]:
-        return environment.base(os.environ, None, str(root))
+        return environment.inherited(os.environ, None, str(root))
 
     source = CodeSource(root, environment=surroundings, run_dir=run)
     try:

@@ -304,7 +304,7 @@ async def test_a_script_of_the_user_that_changes_during_its_call_is_asked_for_ag
 
 
 @pytest.mark.skipif(
-    not any(layer.startswith("landlock") for layer in confinement.available()), reason="needs Landlock"
+    not any(layer.startswith("landlock") for layer in confinement.available_layers()), reason="needs Landlock"
 )
 async def test_scripts_of_a_workspace_write_where_work_is_done_only(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

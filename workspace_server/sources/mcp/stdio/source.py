@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from workspace_server import log
 from workspace_server.config.model import StdioServer
-from workspace_server.processes.child import Child, Command, StartFailed
+from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
 from workspace_server.processes.confinement import Confinement
 from workspace_server.results import clean_text
 from workspace_server.source import SourceState
@@ -91,7 +91,7 @@ class StdioSource(ForeignSource):
         self._patience = patience
         self._record = restarts()
         self._starts = 0
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._processes: Processes = self._arrange()
 
     @property
@@ -155,12 +155,12 @@ class StdioSource(ForeignSource):
         env = {**await self._environment(), **self._server.env}
         cwd = self._server.cwd or self._root
         try:
-            child = await Child.start(
+            child = await ChildProcess.start(
                 Command(self._server.command, env, cwd, self._confinement),
                 name=self.id,
                 on_stderr=self._heard,
             )
-        except StartFailed as failure:
+        except ChildStartError as failure:
             raise SessionFailed(clean_text(str(failure)), final=True) from None
         self._child = child
         log.info("source_started", source=self.id, pid=child.pid)

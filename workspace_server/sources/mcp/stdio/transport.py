@@ -11,7 +11,7 @@ from typing import Final
 
 from protocol.versions import Era
 from workspace_server import log
-from workspace_server.processes.child import Child, WriteFailed
+from workspace_server.processes.child_process import ChildProcess, PipeWriteError
 from workspace_server.sources.mcp.failures import TransportEnded
 from workspace_server.sources.mcp.stdio.framing import MAX_LINE, Lines, one_line
 
@@ -26,13 +26,13 @@ class StdioTransport:
 
     Args:
         child: the process.
-        write_s: how long a message may take to be taken. polite_s, term_s: see `Child.stop`.
+        write_s: how long a message may take to be taken. polite_s, term_s: see `ChildProcess.stop`.
         hidden: values that stand in no text about how it ended.
     """
 
     def __init__(
         self,
-        child: Child,
+        child: ChildProcess,
         *,
         write_s: float = WRITE_S,
         polite_s: float = 2.0,
@@ -52,7 +52,7 @@ class StdioTransport:
         """As `Transport.send`; a process that does not read ends the connection after 10 s."""
         try:
             await self._child.write(one_line(message), self._write_s)
-        except WriteFailed as failure:
+        except PipeWriteError as failure:
             raise TransportEnded(self._exit() or str(failure)) from None
 
     async def receive(self) -> bytes:

@@ -15,7 +15,7 @@ from workspace_server.sources.scripts.definition.folders import MANIFEST
 from workspace_server.sources.scripts.definition.manifest import Invalid, Manifest
 from workspace_server.sources.scripts.definition.parameters import Bad
 from workspace_server.sources.scripts.definition.program import Program, program
-from workspace_server.trust.item import Item
+from workspace_server.trust.item import TrustItem
 
 Libraries = Mapping[str, Bundle]
 """What scripts may import beside their own files: bundles by the path that messages show."""
@@ -30,7 +30,7 @@ class Script:
     bundle: Bundle
     program: Program
     libraries: tuple[Bundle, ...]
-    item: Item
+    item: TrustItem
     tool: Tool
 
     def is_same(self, other: Script) -> bool:
@@ -66,14 +66,14 @@ def script(
     return Script(folder, manifest, bundle, runs, tuple(usable.values()), item, tool)
 
 
-def _item(shown: str, manifest: Manifest, bundle: Bundle, runs: Program, libraries: Libraries) -> Item:
+def _item(shown: str, manifest: Manifest, bundle: Bundle, runs: Program, libraries: Libraries) -> TrustItem:
     files = dict(bundle.files)
     for place, library in libraries.items():
         # in front a slash, which no name of the tool's own files has
         files |= {f"/{place}/{name}": content for name, content in library.files.items()}
     title = f"script tool {manifest.name}: {shown} ({len(bundle.files)} files)"
     facts = {"folder": shown, "interpreter": _followed(runs.interpreter)}
-    return Item(f"script:{shown}", title, facts, files)
+    return TrustItem(f"script:{shown}", title, facts, files)
 
 
 def _followed(interpreter: Sequence[str]) -> list[str]:

@@ -14,7 +14,7 @@ from workspace_server.results import clean_text, well_formed
 from workspace_server.source import Tool
 from workspace_server.sources.scripts.definition.folders import Walk
 from workspace_server.sources.scripts.definition.script import Script
-from workspace_server.trust.item import Item, Verdict, trust_command
+from workspace_server.trust.item import TrustItem, Verdict, trust_command
 
 MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024
 _CATEGORIES: Final = {"TRUST_PENDING": "trust", "TOOL_NAME_CLASH": "names"}
@@ -34,7 +34,7 @@ class Snapshot:
     scripts: Mapping[str, Script] = field(default_factory=dict)
     tools: tuple[Tool, ...] = ()
     pending: frozenset[str] = frozenset()
-    items: tuple[Item, ...] = ()
+    items: tuple[TrustItem, ...] = ()
     issues: tuple[Issue, ...] = ()
 
 
@@ -45,7 +45,7 @@ class Draft:
         self._command = trust_command(trust_path)
         self._scripts: dict[str, Script] = {}
         self._pending: set[str] = set()
-        self._items: list[Item] = []
+        self._items: list[TrustItem] = []
         self._issues: list[Issue] = []
         self._bytes = 0
 

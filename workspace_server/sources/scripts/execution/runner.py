@@ -21,7 +21,7 @@ from typing import Final
 from protocol.errors import Reason, Refusal
 from workspace_server import log
 from workspace_server.processes import confinement
-from workspace_server.processes.child import Child, Command, StartFailed
+from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
 from workspace_server.source import CallOutcome, Tool, Toolbox, ToolError
 from workspace_server.sources.scripts.execution import bridge, prelude
 from workspace_server.sources.scripts.execution.fence import fence
@@ -120,7 +120,7 @@ class Runner:
             return _STOPPING
         if self._confined and self._probe is None:
             self._probe = asyncio.create_task(
-                asyncio.to_thread(confinement.available), name="script-protection"
+                asyncio.to_thread(confinement.available_layers), name="script-protection"
             )
         given = json.dumps(arguments, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
         work = asyncio.create_task(self._work(job, given, toolbox, slots), name=f"script {job.tool.name}")
@@ -181,8 +181,8 @@ class Runner:
 
     async def _run(self, command: Command, given: bytes, name: str) -> Ended:
         try:
-            child = await Child.start(command, stdin=given, name=name)
-        except StartFailed as failed:
+            child = await ChildProcess.start(command, stdin=given, name=name)
+        except ChildStartError as failed:
             raise ToolError(str(failed)) from None
         reading = asyncio.create_task(_read_output(child), name=f"output of {name}")
         try:
@@ -222,7 +222,7 @@ def _read_result(file: Path) -> bytes | None:
         return None
 
 
-async def _read_output(child: Child) -> tuple[bytes, int]:
+async def _read_output(child: ChildProcess) -> tuple[bytes, int]:
     """Standard output up to `MAX_STDOUT`, and how many bytes came after that."""
     kept, dropped = bytearray(), 0
     while chunk := await child.read():

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server.config.model import Origin, RemoteServer
+from workspace_server.config.model import EntryOrigin, RemoteServer
 from workspace_server.sources.mcp.remote.authorization import Token
 
-SERVER = RemoteServer("docs", "https://example.com/mcp", Origin(Path("/p/.mcp.json"), "workspace"))
+SERVER = RemoteServer("docs", "https://example.com/mcp", EntryOrigin(Path("/p/.mcp.json"), "workspace"))
 
 
 @pytest.mark.parametrize(

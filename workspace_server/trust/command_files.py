@@ -28,7 +28,7 @@ _FLAGS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class CommandFiles:
     """What a command names: `program` is its path, None if there is none; `facts` and `files` as in `Item`.
 
     `facts` says by path, relative to the workspace where it lies inside, which file each name leads to.
@@ -39,14 +39,16 @@ class Named:
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-class Reader:
+class CommandFileReader:
     """Reads the files commands name. What has not changed since is not read again. Blocks."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.path.realpath(root)
         self._known: dict[tuple[str, bool], tuple[Stamp, bytes | str]] = {}
 
-    def named(self, command: Sequence[str], cwd: str, path: str, glance: Glance | None = None) -> Named:
+    def named(
+        self, command: Sequence[str], cwd: str, path: str, glance: Glance | None = None
+    ) -> CommandFiles:
         """What `command`, started in `cwd` with the search path `path`, names.
 
         `glance` hears what that depends on.
@@ -55,7 +57,7 @@ class Reader:
         if glance is not None and command:
             for place in _places(command[0], path):
                 glance.saw(place)
-        named = Named(program)
+        named = CommandFiles(program)
         for written in [program or "", *command[1:]]:
             for candidate in _candidates(written):
                 if glance is not None:
@@ -71,7 +73,7 @@ class Reader:
         except (OSError, ValueError):
             return False
 
-    def _add(self, candidate: str, cwd: str, named: Named) -> None:
+    def _add(self, candidate: str, cwd: str, named: CommandFiles) -> None:
         path = os.path.join(cwd, candidate)  # noqa: PTH118  `..` must stay: links may stand before it
         try:
             status = os.stat(path)  # noqa: PTH116  half the time of the same with a Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workspace_server.processes.output_ring import CAPACITY, LINES_PER_S, MAX_LINE, LineLimiter, Ring
+from workspace_server.processes.stderr_output import CAPACITY, LINES_PER_S, MAX_LINE, LineLimiter, StderrTail
 
 
 @pytest.mark.parametrize(
@@ -21,14 +21,14 @@ from workspace_server.processes.output_ring import CAPACITY, LINES_PER_S, MAX_LI
     ],
 )
 def test_lines_are_clean_and_short(chunks: list[bytes], expected: list[str]) -> None:
-    ring = Ring()
+    ring = StderrTail()
     for chunk in chunks:
         ring.feed(chunk)
     assert ring.lines() == expected
 
 
 def test_oldest_are_forgotten_and_a_line_cut_in_two_is_not_shown() -> None:
-    ring = Ring()
+    ring = StderrTail()
     for number in range(20_000):
         ring.feed(b"line %d\n" % number)
     lines = ring.lines(10_000)
@@ -38,7 +38,7 @@ def test_oldest_are_forgotten_and_a_line_cut_in_two_is_not_shown() -> None:
 
 
 def test_flood_without_line_end_shows_its_end() -> None:
-    ring = Ring()
+    ring = StderrTail()
     for _ in range(10):
         ring.feed(b"x" * 50_000)
     ring.feed(b"last")
@@ -46,7 +46,7 @@ def test_flood_without_line_end_shows_its_end() -> None:
 
 
 def test_text_is_the_end_of_all_lines() -> None:
-    ring = Ring()
+    ring = StderrTail()
     ring.feed(b"one\n\ntwo\nthree\n")
     assert ring.text(100) == "one\ntwo\nthree"
     assert ring.text(7) == "o\nthree"

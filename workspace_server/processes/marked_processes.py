@@ -1,7 +1,7 @@
 """Processes that carry a mark in their environment: found, and killed until none is left.
 
 The last net under process groups: a daemon that left its group and session still has the environment it was
-given. Blocking; meant for a thread. Who is polite to whom before that is `child.py`.
+given. Blocking; meant for a thread. Who is polite to whom before that is `child_process.py`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MAX_DOUBTS: Final = 2  # a process may live without an environment for ever
 _KERNEL_THREAD: Final = 0x00200000
 
 
-def marked(name: str, value: str) -> list[int]:
+def find_marked(name: str, value: str) -> list[int]:
     """The pids of living processes of our user whose environment says `name=value`; never our own."""
-    return [pid for pid in _pids() if _Look(f"{name}={value}".encode(), None).at(pid) == "ours"]
+    return [pid for pid in _pids() if _Matcher(f"{name}={value}".encode(), None).at(pid) == "ours"]
 
 
-def group(leader: int) -> list[int]:
+def find_group(leader: int) -> list[int]:
     """The pids of living processes in the process group of `leader`, itself included."""
     if sys.platform != "linux":
         return [pid for pid in _pids() if _group_of(pid) == leader]
@@ -42,7 +42,7 @@ def kill_marked(name: str, value: str, session: int | None = None, bound_s: floa
     Returns:
         The pids that were still there at the end; normally none.
     """
-    look = _Look(f"{name}={value}".encode(), session)
+    look = _Matcher(f"{name}={value}".encode(), session)
     deadline = time.monotonic() + bound_s
     doubts = 0
     while True:
@@ -55,7 +55,7 @@ def kill_marked(name: str, value: str, session: int | None = None, bound_s: floa
         time.sleep(_PAUSE_S)
 
 
-def _kill_round(look: _Look) -> tuple[list[int], bool]:
+def _kill_round(look: _Matcher) -> tuple[list[int], bool]:
     """Kill what is found, each at once, so that a family that forks wins no time; whether one was unclear."""
     found, unsure = [], False
     for pid in _pids():
@@ -68,7 +68,7 @@ def _kill_round(look: _Look) -> tuple[list[int], bool]:
     return found, unsure
 
 
-class _Look:
+class _Matcher:
     """Tells whether a process carries the mark or belongs to the session."""
 
     def __init__(self, mark: bytes, session: int | None) -> None:
@@ -92,7 +92,7 @@ class _Look:
         return "not ours" if environment or stat.of_kernel else "unclear"
 
 
-class _Stat:
+class _ProcStat:
     """What `/proc/PID/stat` says."""
 
     __slots__ = ("alive", "group", "of_kernel", "session")
@@ -105,9 +105,9 @@ class _Stat:
         self.of_kernel = bool(int(fields[6]) & _KERNEL_THREAD)
 
 
-def _stat(pid: int) -> _Stat | None:
+def _stat(pid: int) -> _ProcStat | None:
     try:
-        return _Stat(_read(f"/proc/{pid}/stat"))
+        return _ProcStat(_read(f"/proc/{pid}/stat"))
     except (OSError, ValueError, IndexError):
         return None
 

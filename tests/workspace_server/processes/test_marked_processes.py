@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support.processes.child_processes import ENV, alive
 from support.processes.timeouts import within
-from workspace_server.processes import sweep
+from workspace_server.processes import marked_processes
 
 _NAME = "LMTB_SWEEP_TEST"
 
@@ -38,23 +38,23 @@ def test_mark_is_the_whole_variable() -> None:
         _sleeper(**{"X" + _NAME: value}),
         _sleeper(OTHER=f"{_NAME}={value}"),
     ):
-        assert sweep.marked(_NAME, value) == [ours.pid]
-        assert sweep.kill_marked(_NAME, value) == []
+        assert marked_processes.find_marked(_NAME, value) == [ours.pid]
+        assert marked_processes.kill_marked(_NAME, value) == []
         assert ours.wait() == -9
-        assert sweep.marked(_NAME, value) == []
+        assert marked_processes.find_marked(_NAME, value) == []
 
 
 def test_own_process_is_never_meant() -> None:
-    assert os.getpid() not in sweep.marked("PATH", os.environ["PATH"])
+    assert os.getpid() not in marked_processes.find_marked("PATH", os.environ["PATH"])
 
 
 def test_family_that_keeps_forking_is_ended() -> None:
     value = os.urandom(8).hex()
     script = "echo; while :; do setsid sleep 60 & sleep 0.002; done"
     with _sleeper(script, **{_NAME: value}) as parent:
-        assert sweep.kill_marked(_NAME, value) == []
+        assert marked_processes.kill_marked(_NAME, value) == []
         assert not alive(parent.pid)
-        assert sweep.marked(_NAME, value) == []
+        assert marked_processes.find_marked(_NAME, value) == []
 
 
 def test_processes_without_any_environment_cost_little() -> None:
@@ -64,12 +64,12 @@ def test_processes_without_any_environment_cost_little() -> None:
             time.sleep(0.002)
         assert Path(f"/proc/{bare.pid}/environ").read_bytes() == b""
         begun = time.monotonic()
-        assert sweep.kill_marked(_NAME, "nobody") == []
+        assert marked_processes.kill_marked(_NAME, "nobody") == []
         assert time.monotonic() - begun < within(0.2)
 
 
 def test_session_counts_where_it_is_given() -> None:
     with _sleeper("env -i sleep 60 & echo; wait") as leader:
-        assert len(sweep.group(leader.pid)) == 2
-        assert sweep.kill_marked(_NAME, "nobody", session=leader.pid) == []
-        assert sweep.group(leader.pid) == []
+        assert len(marked_processes.find_group(leader.pid)) == 2
+        assert marked_processes.kill_marked(_NAME, "nobody", session=leader.pid) == []
+        assert marked_processes.find_group(leader.pid) == []

@@ -41,7 +41,7 @@ Params = Mapping[str, msgspec.Raw]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AuthenticatedRequest:
     """A request whose token was right.
 
     `is_slow` is whether it may run for long, so that others should not wait for it; `may_change` whether
@@ -56,14 +56,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ImmediateAnswer:
     """The answer to a message that is not evaluated; `proof` is whether a token was missing or wrong."""
 
     answer: bytes
     proof: bool = False
 
 
-class Dispatch:
+class InternalDispatcher:
     """Answers messages.
 
     Args:
@@ -91,25 +91,27 @@ class Dispatch:
             "lifecycle/capabilities": self._capabilities,
         }
 
-    def read(self, body: bytes) -> Asked | Refused | None:
+    def read(self, body: bytes) -> AuthenticatedRequest | ImmediateAnswer | None:
         """What one message asks; None for one that wants no answer."""
         message = jsonrpc.parse(body)
         if isinstance(message, jsonrpc.Malformed):
-            return Refused(jsonrpc.error(message.id, message.code, message.message))
+            return ImmediateAnswer(jsonrpc.error(message.id, message.code, message.message))
         if not isinstance(message, jsonrpc.Request):
             return None
         if message.method == PING:
-            return Refused(jsonrpc.result(message.id, {"ok": True, "version": self._version}))
+            return ImmediateAnswer(jsonrpc.result(message.id, {"ok": True, "version": self._version}))
         params = jsonrpc.members_of(message.params)
         if not self._proves(params.get("auth")):
-            return Refused(jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, UNAUTHORIZED), proof=True)
+            return ImmediateAnswer(
+                jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, UNAUTHORIZED), proof=True
+            )
         called = message.method == names.TOOLS_CALL
         name = (jsonrpc.text_of(params.get("name", b"")) or "") if called else ""
         word = name.removeprefix(self._tools.prefix) if called else DIRECT.get(message.method)
         is_slow = called and not is_internal_tool(name, self._tools.prefix)
-        return Asked(message.id, message.method, params, is_slow, word in _MAY_CHANGE)
+        return AuthenticatedRequest(message.id, message.method, params, is_slow, word in _MAY_CHANGE)
 
-    async def answer(self, asked: Asked) -> bytes:
+    async def answer(self, asked: AuthenticatedRequest) -> bytes:
         """The answer to a request; a fault of ours becomes -32603 and a log line without its text."""
         try:
             if (word := DIRECT.get(asked.method)) is not None:

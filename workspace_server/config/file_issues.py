@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from protocol.issues import Issue, Level
-from workspace_server.config.formats.jsonc import Broken
+from workspace_server.config.formats.jsonc import ConfigFileError
 from workspace_server.results import clean_text
 
 CATEGORY: Final = "config"
@@ -16,7 +16,7 @@ _MAX_NAME: Final = 120
 
 
 @dataclass(slots=True)
-class Notes:
+class FileIssues:
     """Collects what is wrong with one file. `file` is its name as a person knows it.
 
     No value of a file is ever part of an issue: it may be a secret.
@@ -33,7 +33,7 @@ class Notes:
         """Add an error likewise."""
         self._add("error", code, message, entry)
 
-    def unreadable(self, problem: Broken) -> None:
+    def unreadable(self, problem: ConfigFileError) -> None:
         """Add the issue of a file that cannot be read."""
         line = "" if problem.line is None else f", line {problem.line}"
         message = f"{self.file}{line}: {problem.reason}; what it said last stays in force"
@@ -41,12 +41,12 @@ class Notes:
         self.issues.append(issue)
 
     def _add(self, level: Level, code: str, message: str, entry: str | None) -> None:
-        place = self.file if entry is None else f'{self.file}, entry "{named(entry)}"'
+        place = self.file if entry is None else f'{self.file}, entry "{display_name(entry)}"'
         if len(self.issues) < MAX_NOTES:
             self.issues.append(Issue(level, CATEGORY, code, f"{place}: {message}", details=place))
 
 
-def named(text: str) -> str:
+def display_name(text: str) -> str:
     """A name out of a file as an issue shows it: clean, on one line, not too long."""
     line = " ".join(clean_text(text).split())
     return line if len(line) <= _MAX_NAME else line[: _MAX_NAME - 1] + "…"

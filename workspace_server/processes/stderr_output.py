@@ -19,7 +19,7 @@ _MAX_LINE_BYTES: Final = 4 * MAX_LINE
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
-class Ring:
+class StderrTail:
     """The last 64 KiB that were fed to it."""
 
     def __init__(self) -> None:

@@ -19,13 +19,13 @@ import pytest
 
 from support.processes.child_processes import ENV, alive, everything, output, python, sh, until, zombies
 from support.processes.timeouts import within
-from workspace_server.processes.child import Child, Command, StartFailed, WriteFailed
-from workspace_server.processes.output_ring import CAPACITY
+from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command, PipeWriteError
+from workspace_server.processes.stderr_output import CAPACITY
 
 
 def test_stdin_and_stderr_can_be_opened_by_name(run: Any) -> None:
     async def scenario() -> tuple[bytes, int, list[str]]:
-        child = await Child.start(sh("cat /dev/stdin; echo said >/dev/stderr; exit 3"))
+        child = await ChildProcess.start(sh("cat /dev/stdin; echo said >/dev/stderr; exit 3"))
         await child.write(b"one\n", 1)
         await child.write(b"two\n", 1)
         child.close_stdin()
@@ -49,7 +49,7 @@ def test_environment_is_exactly_what_was_given_and_the_mark(run: Any) -> None:
     """Also with the C locale, in which interpreters like to set LC_CTYPE."""
 
     async def scenario(env: dict[str, str]) -> set[bytes]:
-        child = await Child.start(Command(("/bin/cat", "/proc/self/environ"), env, "/"), stdin=False)
+        child = await ChildProcess.start(Command(("/bin/cat", "/proc/self/environ"), env, "/"), stdin=False)
         printed = await everything(child)
         await child.stop()
         return set(printed.split(b"\0")) - {b"", f"LMTB_CHILD={child.marker}".encode()}
@@ -80,8 +80,8 @@ def test_given_content_is_followed_by_the_end_of_the_file(run: Any, content: byt
 
 def test_without_stdin_nothing_can_be_written(run: Any) -> None:
     async def scenario() -> None:
-        child = await Child.start(sh("read line; echo end"), stdin=False)
-        with pytest.raises(WriteFailed):
+        child = await ChildProcess.start(sh("read line; echo end"), stdin=False)
+        with pytest.raises(PipeWriteError):
             await child.write(b"x", 1)
         assert await everything(child) == b"end\n"
         await child.stop()
@@ -119,8 +119,8 @@ def test_what_cannot_start_says_why_and_no_more_than_its_name(run: Any, tmp_path
 
     async def scenario() -> None:
         for command, words in cases:
-            with pytest.raises(StartFailed) as failure:
-                await Child.start(command)
+            with pytest.raises(ChildStartError) as failure:
+                await ChildProcess.start(command)
             assert words in str(failure.value)
             assert "secret" not in str(failure.value)
             assert str(gone) not in str(failure.value)
@@ -130,14 +130,14 @@ def test_what_cannot_start_says_why_and_no_more_than_its_name(run: Any, tmp_path
 
 def test_launcher_that_does_not_come_to_run_is_a_failure(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(StartFailed, match="sh: it ended before it began"):
-        run(Child.start(sh("echo")))
+    with pytest.raises(ChildStartError, match="sh: it ended before it began"):
+        run(ChildProcess.start(sh("echo")))
 
 
 def test_cancelled_start_leaves_nothing(run: Any) -> None:
     async def scenario() -> None:
         for turns in range(6):
-            starting = asyncio.create_task(Child.start(sh("sleep 60")))
+            starting = asyncio.create_task(ChildProcess.start(sh("sleep 60")))
             for _ in range(turns):
                 await asyncio.sleep(0)
             starting.cancel()
@@ -151,7 +151,7 @@ def test_wait_returns_when_the_leader_ended_though_others_hold_its_pipes(run: An
     """Asyncio's own wait would hang here."""
 
     async def scenario() -> None:
-        child = await Child.start(sh("sleep 60 & echo $! ; echo last words >&2; exit 7"))
+        child = await ChildProcess.start(sh("sleep 60 & echo $! ; echo last words >&2; exit 7"))
         other = int(await child.read())
         async with asyncio.timeout(within(1)):
             assert await child.wait() == 7
@@ -169,7 +169,7 @@ def test_wait_returns_when_the_leader_ended_though_others_hold_its_pipes(run: An
 def test_last_words_after_a_flood_are_there_when_it_has_ended(run: Any) -> None:
     async def scenario() -> None:
         for _ in range(5):
-            child = await Child.start(sh("head -c 65536 /dev/zero >&2; echo >&2; echo last words >&2"))
+            child = await ChildProcess.start(sh("head -c 65536 /dev/zero >&2; echo >&2; echo last words >&2"))
             await child.wait()
             assert child.stderr.lines() == ["last words"]
             await child.stop()
@@ -179,7 +179,7 @@ def test_last_words_after_a_flood_are_there_when_it_has_ended(run: Any) -> None:
 
 def test_signal_is_a_negative_code(run: Any) -> None:
     async def scenario() -> int:
-        child = await Child.start(sh("kill -USR1 $$"))
+        child = await ChildProcess.start(sh("kill -USR1 $$"))
         try:
             return await child.wait()
         finally:
@@ -190,18 +190,18 @@ def test_signal_is_a_negative_code(run: Any) -> None:
 
 def test_full_pipe_is_a_failure_after_the_deadline_and_the_loop_goes_on(run: Any) -> None:
     async def scenario() -> None:
-        child = await Child.start(sh("sleep 60"))
+        child = await ChildProcess.start(sh("sleep 60"))
         begun = time.monotonic()
         writing = asyncio.create_task(child.write(b"x" * 1_000_000, 0.1))
         turns = 0
         while not writing.done():
             await asyncio.sleep(0.001)
             turns += 1
-        with pytest.raises(WriteFailed, match="does not read"):
+        with pytest.raises(PipeWriteError, match="does not read"):
             await writing
         assert turns > 10
         assert time.monotonic() - begun < within(0.5)
-        with pytest.raises(WriteFailed):  # a part of the message is in the pipe
+        with pytest.raises(PipeWriteError):  # a part of the message is in the pipe
             await child.write(b"y", 5)
         await child.kill()
 
@@ -212,7 +212,7 @@ def test_message_of_a_cancelled_writer_arrives_whole_and_others_wait_for_it(run:
     """One cancelled call must not spoil the stream for all the others."""
 
     async def scenario() -> bytes:
-        child = await Child.start(sh("read go; cat"))
+        child = await ChildProcess.start(sh("read go; cat"))
         first = asyncio.create_task(child.write(b"go\n" + b"a" * 200_000 + b"\n", 5))
         await asyncio.sleep(0)
         second = asyncio.create_task(child.write(b"b" * 200_000 + b"\n", 5))
@@ -230,12 +230,12 @@ def test_message_of_a_cancelled_writer_arrives_whole_and_others_wait_for_it(run:
 
 def test_write_to_a_child_that_has_gone_fails_at_once(run: Any) -> None:
     async def scenario() -> None:
-        child = await Child.start(sh("exit 0"))
+        child = await ChildProcess.start(sh("exit 0"))
         await child.wait()
-        with pytest.raises(WriteFailed):
+        with pytest.raises(PipeWriteError):
             await child.write(b"x", 5)
         await child.stop()
-        with pytest.raises(WriteFailed, match="closed"):
+        with pytest.raises(PipeWriteError, match="closed"):
             await child.write(b"x", 5)
 
     run(scenario())
@@ -243,9 +243,9 @@ def test_write_to_a_child_that_has_gone_fails_at_once(run: Any) -> None:
 
 def test_writer_that_waits_learns_of_a_closed_pipe_at_once(run: Any) -> None:
     async def scenario() -> None:
-        child = await Child.start(sh("read line; exec <&-; sleep 60"))
+        child = await ChildProcess.start(sh("read line; exec <&-; sleep 60"))
         async with asyncio.timeout(within(1)):
-            with pytest.raises(WriteFailed, match="Broken pipe"):
+            with pytest.raises(PipeWriteError, match="Broken pipe"):
                 await child.write(b"\n" + b"x" * 200_000, 60)
         await child.kill()
 
@@ -254,7 +254,7 @@ def test_writer_that_waits_learns_of_a_closed_pipe_at_once(run: Any) -> None:
 
 def test_reader_that_is_cancelled_loses_nothing(run: Any) -> None:
     async def scenario() -> None:
-        child = await Child.start(sh("cat"))
+        child = await ChildProcess.start(sh("cat"))
         for turns in range(4):
             reading = asyncio.create_task(child.read())
             for _ in range(turns):
@@ -273,7 +273,7 @@ def test_flood_waits_in_the_pipe_until_somebody_reads(run: Any) -> None:
     """Whatever a child writes, our memory stays as it is."""
 
     async def scenario() -> None:
-        child = await Child.start(sh("head -c 200000000 /dev/zero"), stdin=False)
+        child = await ChildProcess.start(sh("head -c 200000000 /dev/zero"), stdin=False)
         tracemalloc.start()
         try:
             await until(lambda: _waiting(child) == 65536)
@@ -289,7 +289,7 @@ def test_flood_waits_in_the_pipe_until_somebody_reads(run: Any) -> None:
     run(scenario())
 
 
-def _waiting(child: Child) -> int:
+def _waiting(child: ChildProcess) -> int:
     descriptor = child._stdout._descriptor
     assert descriptor is not None
     answer: int = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4))[0]
@@ -302,7 +302,7 @@ def test_flood_on_stderr_is_drained_kept_small_and_logged_slowly(run: Any) -> No
 
     async def scenario() -> None:
         script = "yes error | head -c 3000000 >&2; head -c 3000000 /dev/zero >&2; echo >&2; echo end >&2; echo done"
-        child = await Child.start(sh(script), on_stderr=heard.append)
+        child = await ChildProcess.start(sh(script), on_stderr=heard.append)
         async with asyncio.timeout(within(4)):
             assert await everything(child) == b"done\n"
             await child.wait()
@@ -321,10 +321,10 @@ def test_listener_that_fails_does_not_stop_the_draining(run: Any) -> None:
         raise ValueError(line)
 
     async def scenario() -> None:
-        quiet = await Child.start(sh("printf unfinished >&2"), on_stderr=broken)
+        quiet = await ChildProcess.start(sh("printf unfinished >&2"), on_stderr=broken)
         await quiet.wait()
         await quiet.stop()
-        child = await Child.start(sh("yes | head -c 1000000 >&2; echo done"), on_stderr=broken)
+        child = await ChildProcess.start(sh("yes | head -c 1000000 >&2; echo done"), on_stderr=broken)
         async with asyncio.timeout(within(2)):
             assert await everything(child) == b"done\n"
         await child.stop()
@@ -334,7 +334,7 @@ def test_listener_that_fails_does_not_stop_the_draining(run: Any) -> None:
 
 def test_short_children_leave_no_zombies(run: Any) -> None:
     async def one() -> None:
-        child = await Child.start(Command(("/bin/true",), ENV, "/"), stdin=False)
+        child = await ChildProcess.start(Command(("/bin/true",), ENV, "/"), stdin=False)
         assert await child.wait() == 0
         await child.kill()
 
@@ -350,9 +350,9 @@ def test_child_dies_with_a_server_that_is_killed() -> None:
     """Also one that does not read its standard input."""
     server = """
 import asyncio, sys
-from workspace_server.processes.child import Child, Command
+from workspace_server.processes.child_process import ChildProcess, Command
 async def main():
-    child = await Child.start(Command(("sleep", "60"), {"PATH": sys.argv[1]}, "/"), stdin=False)
+    child = await ChildProcess.start(Command(("sleep", "60"), {"PATH": sys.argv[1]}, "/"), stdin=False)
     print(child.pid, flush=True)
     await child.wait()
 asyncio.run(main())

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Generic, TypeVar
 
-from workspace_server.config.formats.jsonc import Broken
+from workspace_server.config.formats.jsonc import ConfigFileError
 
 MAX_BYTES: Final = 1024 * 1024
 SETTLED_NS: Final = 2_000_000_000
@@ -23,7 +23,7 @@ T = TypeVar("T")
 Clock = Callable[[], int]
 
 
-class Status:
+class FileStatus:
     """What the file system says of one path; cheap to ask. `clock` is the time of day in nanoseconds."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
@@ -65,7 +65,7 @@ class WatchedFile(Generic[T]):
 
     Args:
         path: the file; it may be missing.
-        parse: makes the value of its bytes; raises `Broken`.
+        parse: makes the value of its bytes; raises `ConfigFileError`.
         absent: the value of a missing file.
         clock: the time of day in nanoseconds.
 
@@ -80,11 +80,11 @@ class WatchedFile(Generic[T]):
     ) -> None:
         self.path = path
         self.value = absent
-        self.problem: Broken | None = None
+        self.problem: ConfigFileError | None = None
         self.good: bytes | None = None
         self._parse = parse
         self._absent = absent
-        self._status = Status(path, clock)
+        self._status = FileStatus(path, clock)
         self._data: bytes | None = None
 
     @property
@@ -105,13 +105,13 @@ class WatchedFile(Generic[T]):
 
     def stand_in(self, data: bytes) -> None:
         """Let these bytes, of an earlier life, be what a broken file said last, if they are good."""
-        with suppress(Broken):
+        with suppress(ConfigFileError):
             self.value = self._parse(data)
 
     def _read(self) -> None:
         try:
             data = read_bytes(self.path)
-        except Broken as broken:
+        except ConfigFileError as broken:
             self._status.unsettle()  # why it could not be read may pass without a trace in its status
             self._data, self.problem = None, broken
             return
@@ -120,7 +120,7 @@ class WatchedFile(Generic[T]):
         self._data = data
         try:
             self.value, self.problem, self.good = self._parse(data), None, data
-        except Broken as broken:
+        except ConfigFileError as broken:
             self.problem = broken
 
 
@@ -131,7 +131,7 @@ class WatchedFolder:
         self.found: Path | None = None
         self._path = path
         self._ending = ending
-        self._status = Status(path, clock)
+        self._status = FileStatus(path, clock)
 
     def look(self) -> bool:
         """Look again if entries may have come or gone; whether another file is the first now."""
@@ -150,16 +150,16 @@ def read_bytes(path: Path) -> bytes:
     """The content of a regular file of at most `MAX_BYTES`. Never waits on a pipe or a device.
 
     Raises:
-        Broken: it is none, or cannot be read.
+        ConfigFileError: it is none, or cannot be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         with open(descriptor, "rb") as file:  # noqa: PTH123 - pathlib cannot open a descriptor
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise Broken("it is not a regular file")
+                raise ConfigFileError("it is not a regular file")
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        raise Broken((getattr(error, "strerror", None) or "it cannot be read").lower()) from None
+        raise ConfigFileError((getattr(error, "strerror", None) or "it cannot be read").lower()) from None
     if len(data) > MAX_BYTES:
-        raise Broken(f"it is larger than {MAX_BYTES} bytes")
+        raise ConfigFileError(f"it is larger than {MAX_BYTES} bytes")
     return data

@@ -9,7 +9,7 @@ from multidict import CIMultiDict
 
 from protocol import headers
 from protocol.param_headers import annotated
-from workspace_server.schemas.params import mismatch
+from workspace_server.schemas.mirrored_headers import mismatch
 
 SCHEMA = {
     "type": "object",

@@ -1,8 +1,8 @@
-"""One process we started, from its start until nothing of it is left.
+"""Owns one child process, from its start until it and everything it started have ended.
 
-It leads a session and a process group of its own, and everything it starts inherits a mark in the
-environment, by which `sweep.py` finds what left the group. How it begins is `spawn.py`, its pipes are
-`pipes.py`. What it says, and when it is started again, is its owner's business.
+The child leads its own session and process group. Everything it starts inherits a mark in the environment, by
+which `marked_processes.py` finds processes that left the group. `spawn.py` starts the child, `pipes.py` reads
+and writes its pipes. The owner interprets the output and decides about restarts.
 """
 
 from __future__ import annotations
@@ -18,13 +18,20 @@ from typing import Any, Final
 
 from protocol import names
 from workspace_server import log
-from workspace_server.processes import sweep
+from workspace_server.processes import marked_processes
 from workspace_server.processes.exit_watch import ExitWatch
-from workspace_server.processes.output_ring import LineLimiter, Ring
-from workspace_server.processes.pipes import CHUNK, ReadEnd, WriteEnd, WriteFailed
-from workspace_server.processes.spawn import Command, Spawned, StartFailed, refusal, spawn, told_by_launcher
+from workspace_server.processes.pipes import CHUNK, PipeWriteError, ReadEnd, WriteEnd
+from workspace_server.processes.spawn import (
+    ChildStartError,
+    Command,
+    Spawned,
+    launcher_failure,
+    spawn,
+    start_error,
+)
+from workspace_server.processes.stderr_output import LineLimiter, StderrTail
 
-__all__ = ["MARK", "Child", "Command", "StartFailed", "WriteFailed"]
+__all__ = ["MARK", "ChildProcess", "ChildStartError", "Command", "PipeWriteError"]
 
 MARK: Final = names.CHILD_VARIABLE
 START_S: Final = 30.0
@@ -36,7 +43,7 @@ _DISCARD_CHUNKS: Final = 64
 _sweepers: Final = ThreadPoolExecutor(max_workers=2, thread_name_prefix="sweep")
 
 
-class Child:
+class ChildProcess:
     """A process, leader of its own session and process group.
 
     Whoever starts one calls `stop` or `kill` at the end, also when it ended by itself.
@@ -51,7 +58,7 @@ class Child:
     def __init__(self, spawned: Spawned, name: str, marker: str) -> None:
         self.pid = spawned.popen.pid
         self.marker = marker
-        self.stderr = Ring()
+        self.stderr = StderrTail()
         self.returncode: int | None = None
         self._name = name
         self._popen = spawned.popen
@@ -74,7 +81,7 @@ class Child:
         stdin: bool | bytes = True,
         name: str = "",
         on_stderr: Callable[[str], None] | None = None,
-    ) -> Child:
+    ) -> ChildProcess:
         """Start a process; on return the command itself is running.
 
         Must be called in the thread that the child may not outlive (the main thread): on Linux the child is
@@ -87,7 +94,7 @@ class Child:
             on_stderr: gets its lines of standard error, cleaned, at most 100 per second.
 
         Raises:
-            StartFailed: missing, not executable, folder gone, limits not possible. Nothing is left of it.
+            ChildStartError: missing, not executable, folder gone, limits not possible. Nothing is left of it.
         """
         # begins with the server's instance, so that the manager finds what one that was killed has left
         marker = f"{os.environ.get(names.INSTANCE_VARIABLE, '')}.{os.urandom(16).hex()}"
@@ -101,7 +108,7 @@ class Child:
             raise
         if problem is not None:
             await child.kill()
-            raise refusal(command, problem)
+            raise start_error(command, problem)
         return child
 
     async def _begun(self) -> str | None:
@@ -116,17 +123,17 @@ class Child:
         except TimeoutError:
             return "it did not begin in time"
         self._status.close()
-        return told_by_launcher(told)
+        return launcher_failure(told)
 
     async def write(self, data: bytes, timeout_s: float) -> None:
         """Write to standard input, whole or not at all in the eyes of other writers.
 
         Raises:
-            WriteFailed: not taken within `timeout_s` seconds, or nobody reads any more; then every
+            PipeWriteError: not taken within `timeout_s` seconds, or nobody reads any more; then every
                 later write fails as well.
         """
         if self._stdin is None:
-            raise WriteFailed("it has no standard input")
+            raise PipeWriteError("it has no standard input")
         await self._stdin.write(data, timeout_s)
 
     def close_stdin(self) -> None:
@@ -241,7 +248,7 @@ class Child:
 
     async def _group(self) -> list[int]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(_sweepers, sweep.group, self.pid)
+        return await loop.run_in_executor(_sweepers, marked_processes.find_group, self.pid)
 
     async def _group_gone(self) -> None:
         await self._ended.wait()
@@ -271,7 +278,7 @@ class Child:
 
     def _sweep(self) -> None:
         session = self.pid if self._popen.returncode is None else None
-        left = sweep.kill_marked(MARK, self.marker, session)
+        left = marked_processes.kill_marked(MARK, self.marker, session)
         if left:
             log.error("processes_left", name=self._name, pids=left)
 

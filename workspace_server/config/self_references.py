@@ -14,7 +14,7 @@ _PROGRAMS: Final = frozenset({"lmtb", "lm-tools-bridge"})
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
-def url_leads_back(url: str, ports: Collection[int]) -> bool:
+def url_targets_manager(url: str, ports: Collection[int]) -> bool:
     """Whether a URL is an MCP address of the manager: this machine, one of its ports, `mcp` in the path."""
     try:
         parts = urlsplit(url)
@@ -26,7 +26,7 @@ def url_leads_back(url: str, ports: Collection[int]) -> bool:
     return is_this_machine(parts.hostname)
 
 
-def command_leads_back(command: Sequence[str], ports: Collection[int]) -> bool:
+def command_targets_manager(command: Sequence[str], ports: Collection[int]) -> bool:
     """Whether a command is our own connector, or another one that is pointed at the manager.
 
     Launchers in front of it (`uvx`, `npx`, `env`) make no difference.
@@ -34,7 +34,7 @@ def command_leads_back(command: Sequence[str], ports: Collection[int]) -> bool:
     for position, word in enumerate(command):
         if _program(word) in _PROGRAMS and "connect" in command[position + 1 :]:
             return True
-        if "://" in word and url_leads_back(word, ports):
+        if "://" in word and url_targets_manager(word, ports):
             return True
     return False
 

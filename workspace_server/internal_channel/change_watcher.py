@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from workspace_server.internal_channel.provider_config import (
     SCOPES,
-    ConfigUnavailable,
     ProviderConfig,
+    ProviderConfigError,
     Scope,
     Signature,
 )
@@ -23,7 +23,7 @@ CONFIG_CHANGED: Final = "notifications/configChanged"
 Notice = tuple[str, Mapping[str, Any]]
 
 
-class Watch:
+class ChangeWatcher:
     """Remembers how things were at the last look; the first look finds nothing changed."""
 
     def __init__(self, secrets: SecretChanges, config: ProviderConfig) -> None:
@@ -54,7 +54,7 @@ class Watch:
         self._signatures[scope] = signature
         try:
             now = self._config.entries(scope)
-        except ConfigUnavailable:
+        except ProviderConfigError:
             return [] if is_new else [None]
         before, self._entries[scope] = self._entries.get(scope, {}), now
         if is_new:

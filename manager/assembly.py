@@ -26,15 +26,15 @@ from manager.filesystem import FolderExaminer
 from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import Endings
 from manager.paths import Paths
-from manager.routing.state.clients import Clients
+from manager.routing.state.clients import RecentClients
 from manager.sessions.preferences import Preferences
 from manager.sessions.session_manager import SessionManager
 from manager.sessions.upstream_subscriptions import UpstreamSubscriptions
 from manager.settings import Settings
 from manager.store import Store
-from manager.supervision.dependencies import Surroundings
-from manager.supervision.fork_servers import Templates
-from manager.supervision.registered_servers import ExternalServers
+from manager.supervision.dependencies import Dependencies
+from manager.supervision.fork_server_supervisor import ForkServerSupervisor
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
 from protocol.internal.launch import Folders
 
@@ -44,8 +44,8 @@ class Parts:
     """The parts that the daemon opens, asks or closes; the others are reached through them."""
 
     store: Store
-    externals: ExternalServers
-    templates: Templates
+    registered_servers: RegisteredServers
+    fork_server: ForkServerSupervisor
     workspaces: Workspaces
     session_manager: SessionManager
     upstream_subscriptions: UpstreamSubscriptions
@@ -75,22 +75,24 @@ def assemble(
     """
     store = Store(paths.state_file, set_aside_name=lambda: time.strftime("%Y%m%d-%H%M%S"))
     folders = Folders(str(paths.config_dir), str(paths.state_dir), str(paths.runtime_dir))
-    templates = Templates(
+    fork_server = ForkServerSupervisor(
         os.environ, paths.logs_dir, wanted=settings.fork_servers, sleep=asyncio.sleep, now=time.monotonic
     )
-    around = Surroundings(settings, store, paths.logs_dir, os.environ, folders, port, templates)
+    dependencies = Dependencies(settings, store, paths.logs_dir, os.environ, folders, port, fork_server)
     examiner = FolderExaminer()
-    externals = ExternalServers(around, examiner)
-    workspaces = Workspaces(around, examiner, externals, home=_home(), windows=sys.platform == "win32")
+    registered_servers = RegisteredServers(dependencies, examiner)
+    workspaces = Workspaces(
+        dependencies, examiner, registered_servers, home=_home(), windows=sys.platform == "win32"
+    )
     session_manager = SessionManager(settings, store)
     forwarder = Forwarder(workspaces, settings)
     catalog = Catalog(forwarder, settings)
-    handshakes = Handshakes(workspaces, catalog, session_manager, around)
+    handshakes = Handshakes(workspaces, catalog, session_manager, dependencies)
     roots = RootsRequests(os.urandom(32), time.time)
     dispatch = Dispatch(workspaces, forwarder, Lists(forwarder, catalog, settings), handshakes, roots)
     server_discover = ServerDiscover(workspaces, catalog)
-    clients = Clients()
-    upstream_subscriptions = UpstreamSubscriptions(session_manager.notifier, workspaces, externals)
+    clients = RecentClients()
+    upstream_subscriptions = UpstreamSubscriptions(session_manager.notifier, workspaces, registered_servers)
     preferences = Preferences(session_manager, workspaces, upstream_subscriptions)
     routes = McpRoutes(
         dispatch,
@@ -102,14 +104,14 @@ def assemble(
     )
     return Parts(
         store,
-        externals,
-        templates,
+        registered_servers,
+        fork_server,
         workspaces,
         session_manager,
         upstream_subscriptions,
         routes,
-        ControlPlane(port, workspaces, externals, stop, os.environ.get("PATH")),
-        Status(workspaces, externals, session_manager, clients, store, address),
+        ControlPlane(port, workspaces, registered_servers, stop, os.environ.get("PATH")),
+        Status(workspaces, registered_servers, session_manager, clients, store, address),
         Measures(workspaces, session_manager),
     )
 

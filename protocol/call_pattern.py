@@ -31,11 +31,11 @@ _BACKSLASH, _BRACE, _BRACKET = b"\\{["
 _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-Filled = tuple[bytes, ...]
+PatternValues = tuple[bytes, ...]
 """Id and arguments of a message as JSON text, and its marks: the values in which it differs from others."""
-MARKS: Final = (b'"claudecode/toolUseId":', b'"progressToken":')
+VOLATILE_MEMBERS: Final = (b'"claudecode/toolUseId":', b'"progressToken":')
 """Members which clients write into each call anew. They mean nothing on the way to the workspace server."""
-_PROBE: Final[Filled] = (b"482716593", b'{"probe":[482716593]}')
+_PROBE: Final[PatternValues] = (b"482716593", b'{"probe":[482716593]}')
 _PROBE_MARK: Final = b"593482716"
 """Values that no call has."""
 
@@ -52,7 +52,7 @@ class CallPattern:
         self._sizes = len(begin), len(middle), len(end)
         self._is_id_first = is_id_first
 
-    def match(self, body: bytes) -> Filled | None:
+    def match(self, body: bytes) -> PatternValues | None:
         """What a body fills into the pattern; None where it is none of these calls, or not a harmless one.
 
         What is matched is valid JSON, plain ASCII without lone surrogates, neither long nor deep; the
@@ -87,7 +87,7 @@ class CallPattern:
             return None
         return identity, arguments
 
-    def filled(self, found: Filled) -> bytes:
+    def filled(self, found: PatternValues) -> bytes:
         """The message with these values."""
         identity, arguments = found
         if self._is_id_first:
@@ -95,24 +95,26 @@ class CallPattern:
         return b"".join((self._begin, arguments, self._middle, identity, self._end))
 
     @property
-    def probe(self) -> Filled:
+    def probe(self) -> PatternValues:
         """Values that no call has."""
         return _PROBE
 
-    def marked(self) -> CallPattern | MarkedPattern:
+    def marked(self) -> CallPattern | VolatileMembersPattern:
         """The same for calls that have other marks, where there are any."""
         before, behind = [self._begin], [self._end]
         (before if self._is_id_first else behind).append(self._middle)
-        found = [name for name in MARKS if sum(piece.count(name) for piece in (*before, *behind)) == 1]
+        found = [
+            name for name in VOLATILE_MEMBERS if sum(piece.count(name) for piece in (*before, *behind)) == 1
+        ]
         bare = [_bare(piece, found) for piece in (self._begin, self._middle, self._end)]
         if not found or None in bare:
             return self
         begin, middle, end = (piece or b"" for piece in bare)
         marks = tuple((name, any(name in piece for piece in behind)) for name in found)
-        return MarkedPattern(CallPattern(begin, middle, end, is_id_first=self._is_id_first), marks)
+        return VolatileMembersPattern(CallPattern(begin, middle, end, is_id_first=self._is_id_first), marks)
 
 
-class MarkedPattern:
+class VolatileMembersPattern:
     """The same where calls differ in marks, too: what is left of one without them is matched."""
 
     __slots__ = ("_marks", "_pattern")
@@ -124,7 +126,7 @@ class MarkedPattern:
         self._pattern = pattern
         self._marks = marks
 
-    def match(self, body: bytes) -> Filled | None:
+    def match(self, body: bytes) -> PatternValues | None:
         """As `CallPattern.match`."""
         marks = []
         for name, is_behind in self._marks:
@@ -138,7 +140,7 @@ class MarkedPattern:
         bare = self._pattern.match(body)
         return None if bare is None else (*bare, *marks)
 
-    def filled(self, found: Filled) -> bytes:
+    def filled(self, found: PatternValues) -> bytes:
         """As `CallPattern.filled`."""
         body = self._pattern.filled(found[:2])
         for (name, is_behind), mark in zip(self._marks, found[2:], strict=True):
@@ -147,12 +149,12 @@ class MarkedPattern:
         return body
 
     @property
-    def probe(self) -> Filled:
+    def probe(self) -> PatternValues:
         """As `CallPattern.probe`."""
         return (*_PROBE, *(_PROBE_MARK for _ in self._marks))
 
 
-Pattern = CallPattern | MarkedPattern
+Pattern = CallPattern | VolatileMembersPattern
 
 
 def _bare(piece: bytes, names: Sequence[bytes]) -> bytes | None:
@@ -173,7 +175,7 @@ def is_plain_id(identity: bytes) -> bool:
     return _TEXT_ID.fullmatch(identity) is not None
 
 
-def probe_of(body: bytes) -> tuple[Pattern, bytes] | None:
+def derive_pattern(body: bytes) -> tuple[Pattern, bytes] | None:
     """The pattern of a message, and another message of it.
 
     Both values are looked for in the text and others put in their places: where these are what a reader then
@@ -210,7 +212,7 @@ def _around(body: bytes, identity: tuple[int, int], arguments: tuple[int, int]) 
 class _Read(NamedTuple):
     """A message as a reader finds it: the two values, and the text of everything else by its name."""
 
-    filled: Filled
+    filled: PatternValues
     rest: dict[str, bytes]
 
     @classmethod

@@ -25,9 +25,9 @@ CALLER: Final = "Lm-Tools-Bridge-Caller"
 UNMIRRORED: Final = "Lm-Tools-Bridge-Unmirrored"
 """Tells a workspace server that the client could not repeat arguments in headers: its era knows no such
 headers, or its call was inside another one."""
-TRIM: Final = "Lm-Tools-Bridge-Trim"
+RESULT_TRIM: Final = "Lm-Tools-Bridge-Trim"
 """Tells the manager what of a tool's result a session does not get (`internal/result_trim.py`)."""
-AS_IS: Final = "Lm-Tools-Bridge-As-Is"
+PASS_THROUGH: Final = "Lm-Tools-Bridge-As-Is"  # noqa: S105  the header's name
 """Tells a workspace server that the client's URL means this workspace alone: where it is one server of
 somebody else, the client is to meet that server as it is."""
 

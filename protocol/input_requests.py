@@ -16,7 +16,7 @@ import msgspec
 from protocol import jsonrpc, names
 
 
-def required(method: str, params: bytes | msgspec.Raw) -> Mapping[str, Any] | None:
+def required_capabilities(method: str, params: bytes | msgspec.Raw) -> Mapping[str, Any] | None:
     """What a client declares that can answer this question; None for what no client is asked.
 
     Args:
@@ -50,32 +50,32 @@ def declares(capabilities: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool
     return True
 
 
-def spelt(capabilities: Mapping[str, Any]) -> str:
+def format_capabilities(capabilities: Mapping[str, Any]) -> str:
     """Capabilities as a person reads them: `elicitation.url, sampling`."""
     parts = {name: value if isinstance(value, Mapping) else {} for name, value in capabilities.items()}
     return ", ".join(f"{name}.{part}" if part else name for name in parts for part in parts[name] or [""])
 
 
-def interim(outcome: object) -> Mapping[str, msgspec.Raw] | None:
+def input_required_members(outcome: object) -> Mapping[str, msgspec.Raw] | None:
     """The members of a result, as JSON text, that asks its client for input; None for any other outcome."""
     if not isinstance(outcome, msgspec.Raw) or b"input_required" not in jsonrpc.bytes_of(outcome):
         return None
     members = jsonrpc.members_of(outcome)
-    return members if is_interim(members) else None
+    return members if is_input_required(members) else None
 
 
-def is_interim(members: Mapping[str, msgspec.Raw]) -> bool:
+def is_input_required(members: Mapping[str, msgspec.Raw]) -> bool:
     """Whether a result with these members asks its client for input."""
     return jsonrpc.text_of(members.get("resultType", b"")) == "input_required"
 
 
-def failed(error: msgspec.Raw) -> msgspec.Raw:
+def error_response(error: msgspec.Raw) -> msgspec.Raw:
     """The entry of `inputResponses` for a question that was answered with this JSON-RPC error object."""
     return jsonrpc.raw({"_meta": {names.META_ERROR: error}})
 
 
 def error_in(answer: msgspec.Raw) -> tuple[int, str, msgspec.Raw | None] | None:
-    """Code, message and data of the error that `failed` put into an entry, None in any other entry."""
+    """Code, message and data of the error in an entry that `error_response` made; None for other entries."""
     meta = jsonrpc.members_of(jsonrpc.members_of(answer).get("_meta", b"{}"))
     if names.META_ERROR not in meta:
         return None

@@ -108,7 +108,7 @@ INSTANCE_VARIABLE: Final = "LMTB_INSTANCE"
 CHILD_VARIABLE: Final = "LMTB_CHILD"
 """The mark of a process that a workspace server started: `<instance>.<random text>`."""
 
-TEMPLATE: Final = "i-template"
+FORK_SERVER_INSTANCE: Final = "i-template"
 """Stands where a server has its instance id in the process that servers are forked from; as long as one."""
 
 # Addresses of a workspace server -------------------------------------------------------------------------

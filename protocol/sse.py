@@ -32,7 +32,7 @@ class Event:
     id: str | None = None
 
 
-class Lone(NamedTuple):
+class SingleEvent(NamedTuple):
     """Where the data of an event begin and end, and the text of the comment before them, if there is one."""
 
     start: int
@@ -58,7 +58,7 @@ def encode(
     return f"{said}{head}event: {event}\ndata: ".encode() + data + b"\n\n"
 
 
-def prime(identity: str, retry_ms: int) -> bytes:
+def priming_event(identity: str, retry_ms: int) -> bytes:
     """An event without data, which gives a client an id to come back with, and the time to wait before it."""
     return f"id: {identity}\nretry: {retry_ms}\ndata: \n\n".encode()
 
@@ -70,19 +70,19 @@ def single_line(body: bytes) -> bytes:
     return body.replace(b"\r", b" ").replace(b"\n", b" ")
 
 
-def lone_event(stream: bytes, start: int, end: int) -> Lone | None:
+def single_event(stream: bytes, start: int, end: int) -> SingleEvent | None:
     """Of a part of a stream that is one event on one line, written as most write it; None for others."""
-    begun = lone_begin(stream, start, end)
+    begun = single_event_start(stream, start, end)
     if begun is None or not stream.endswith(EVENT_END, begun.start, end):
         return None
     last = end - len(EVENT_END)
-    return Lone(begun.start, last, begun.comment) if is_one_line(stream, begun.start, last) else None
+    return SingleEvent(begun.start, last, begun.comment) if is_one_line(stream, begun.start, last) else None
 
 
-def lone_begin(stream: bytes, start: int = 0, end: int = sys.maxsize) -> Lone | None:
-    """As `lone_event`, of a part that need not have come to its end: that is where the data end then."""
+def single_event_start(stream: bytes, start: int = 0, end: int = sys.maxsize) -> SingleEvent | None:
+    """As `single_event`, of a part that need not have come to its end: that is where the data end then."""
     found = _LONE.match(stream, start, end)
-    return None if found is None else Lone(found.end(), min(end, len(stream)), found[1])
+    return None if found is None else SingleEvent(found.end(), min(end, len(stream)), found[1])
 
 
 def is_one_line(text: bytes, start: int, end: int) -> bool:

@@ -25,28 +25,28 @@ REQUIRED: Final[Mapping[str, Any]] = {"requiredCapabilities": {"extensions": {EX
 _ID: Final = re.compile(r"([a-z0-9-]{1,64})\.([0-9a-f]{32})")
 
 
-def declared(capabilities: Mapping[str, Any]) -> bool:
+def is_declared(capabilities: Mapping[str, Any]) -> bool:
     """Whether a client that declares these capabilities knows tasks."""
     extensions = capabilities.get("extensions")
     return isinstance(extensions, Mapping) and isinstance(extensions.get(EXTENSION), Mapping)
 
 
-def undeclared(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+def without_tasks(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     """The same capabilities without tasks."""
-    if not declared(capabilities):
+    if not is_declared(capabilities):
         return dict(capabilities)
     rest = {key: one for key, one in capabilities["extensions"].items() if key != EXTENSION}
     others = {key: one for key, one in capabilities.items() if key != "extensions"}
     return {**others, "extensions": rest} if rest else others
 
 
-def missing(identity: bytes | None, what: str) -> Rejection:
+def missing_capability(identity: bytes | None, what: str) -> Rejection:
     """The answer to a client that did not declare the extension for a request that needs it."""
     text = f"{what} needs the client capability extensions[{EXTENSION!r}]"
     return Rejection(400, MISSING_CAPABILITY, text, identity, REQUIRED)
 
 
-def unknown(identity: bytes | None, task: str) -> Rejection:
+def unknown_task(identity: bytes | None, task: str) -> Rejection:
     """The answer about a task that does not exist, or does not any more."""
     return Rejection(200, jsonrpc.INVALID_PARAMS, f"there is no task {task[:200]}", identity)
 

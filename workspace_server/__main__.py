@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 
-from protocol.names import TEMPLATE
+from protocol.names import FORK_SERVER_INSTANCE
 
 STDERR = 2
 
@@ -24,7 +24,7 @@ def _tidy_streams() -> None:
 
 if __name__ == "__main__":
     _tidy_streams()
-    if sys.argv[1:] == [TEMPLATE]:
+    if sys.argv[1:] == [FORK_SERVER_INSTANCE]:
         from workspace_server.fork_server import main
     else:
         from workspace_server.process import main

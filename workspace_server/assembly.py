@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from protocol.internal.launch import Folders, Launch
+from protocol.internal.launch import Folders, LaunchInstructions
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.gates.approvals import Approvals
@@ -85,7 +85,7 @@ class Parts:
         await self._channel.start()
 
 
-def assemble(launch: Launch, environ: Mapping[str, str]) -> Parts:
+def assemble(launch: LaunchInstructions, environ: Mapping[str, str]) -> Parts:
     """Put a workspace server together. Without the user's folders it has its built-in tools only."""
     workspace = Workspace.of(Path(launch.root))
     builtin = BuiltinSource(workspace)
@@ -105,7 +105,7 @@ def assemble(launch: Launch, environ: Mapping[str, str]) -> Parts:
 
 
 def _surroundings(
-    launch: Launch, folders: Folders, workspace: Workspace, environ: Mapping[str, str]
+    launch: LaunchInstructions, folders: Folders, workspace: Workspace, environ: Mapping[str, str]
 ) -> Surroundings:
     return Surroundings(
         launch.workspace,

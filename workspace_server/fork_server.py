@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, NoReturn
 
 from protocol.internal import fork_server
-from protocol.internal.fork_server import Exited, Fork, Forked, Ready
-from protocol.names import TEMPLATE
+from protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
+from protocol.names import FORK_SERVER_INSTANCE
 from workspace_server import log, process, warm_up
 
 NOT_ALONE: Final = 3
@@ -34,7 +34,7 @@ _ARGUMENTS_START, _ENVIRONMENT_END = 45, 48
 
 
 class _Order(NamedTuple):
-    fork: Fork
+    fork: ForkRequest
     listener: int
     stdin: int
     log: int
@@ -124,7 +124,7 @@ class _Template:
             return None
         if not message or len(descriptors) != fork_server.DESCRIPTORS:
             return None
-        return _Order(fork_server.decode_order(message), *descriptors)
+        return _Order(fork_server.decode_request(message), *descriptors)
 
     def _fork(self, order: _Order) -> bool:
         """Whether this is the server now."""
@@ -186,7 +186,7 @@ def _put_on(instance: str) -> None:
 
     Nothing rests on it but what people see: where it cannot be done, it is left.
     """
-    old, new = TEMPLATE.encode(), instance.encode()
+    old, new = FORK_SERVER_INSTANCE.encode(), instance.encode()
     if len(new) != len(old):
         return
     with suppress(OSError, ValueError):

@@ -17,7 +17,7 @@ from typing import Any, Final, NoReturn
 import msgspec
 
 from protocol.internal import launch as orders
-from protocol.internal.launch import Launch
+from protocol.internal.launch import LaunchInstructions
 from workspace_server import log
 from workspace_server.assembly import Parts, assemble
 from workspace_server.http.routes import make_connections
@@ -47,7 +47,7 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-def _read_orders() -> Launch | None:
+def _read_orders() -> LaunchInstructions | None:
     line = sys.stdin.buffer.readline(MAX_ORDERS)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)  # nothing that is started from here may read the manager's pipe
@@ -82,7 +82,7 @@ def _loop_factory() -> Any:
     return uvloop.new_event_loop
 
 
-async def serve(launch: Launch, sock: socket.socket) -> None:
+async def serve(launch: LaunchInstructions, sock: socket.socket) -> None:
     """Serve on a listening socket until the life ends; afterwards nothing that was started is left."""
     loop = asyncio.get_running_loop()
     async with serving(launch, sock) as (life, parts):
@@ -95,7 +95,7 @@ async def serve(launch: Launch, sock: socket.socket) -> None:
 
 
 @asynccontextmanager
-async def serving(launch: Launch, sock: socket.socket) -> AsyncIterator[tuple[Life, Parts]]:
+async def serving(launch: LaunchInstructions, sock: socket.socket) -> AsyncIterator[tuple[Life, Parts]]:
     """Answer on a listening socket for as long as the block lasts."""
     life = Life(launch.grace_s)
     parts = assemble(launch, os.environ)

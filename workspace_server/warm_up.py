@@ -20,7 +20,7 @@ from typing import Any, Final
 import msgspec
 
 from protocol import headers, inbound, jsonrpc, names
-from protocol.internal.launch import Folders, Launch
+from protocol.internal.launch import Folders, LaunchInstructions
 from protocol.versions import MODERN_REVISIONS
 from workspace_server import log, process
 
@@ -54,7 +54,15 @@ async def _run(folder: Path) -> None:
     root = str(places.pop("root"))
     folders = Folders(**{name: str(place) for name, place in places.items()})
     with socket.create_server(("127.0.0.1", 0)) as sock:
-        launch = Launch(names.TEMPLATE, root, names.TEMPLATE, "", secret, sock.fileno(), folders=folders)
+        launch = LaunchInstructions(
+            names.FORK_SERVER_INSTANCE,
+            root,
+            names.FORK_SERVER_INSTANCE,
+            "",
+            secret,
+            sock.fileno(),
+            folders=folders,
+        )
         async with process.serving(launch, sock):
             await _ask(sock.getsockname()[1], secret)
 

@@ -17,9 +17,9 @@ from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQues
 from manager.folder import CwdProblem, CwdProblemKind
 from manager.port import is_bindable
 from manager.routing.state.port_leases import PortExhausted
-from manager.routing.state.registrations import Registered
+from manager.routing.state.registrations import HeartbeatOutcome
 from manager.supervision.instance import Instance
-from manager.supervision.registered_servers import ExternalServers
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspace, Workspaces
 from manager.upstream.response import ResponseTooLarge, UpstreamFailure
 from protocol import names
@@ -46,7 +46,7 @@ class ControlPlane:
 
     port: int
     workspaces: Workspaces
-    externals: ExternalServers
+    registered_servers: RegisteredServers
     stop: Callable[[str, bool], None]
     path: str | None = None
     now: Callable[[], float] = time.monotonic
@@ -85,7 +85,7 @@ class ControlPlane:
         for workspace in self.workspaces:
             if workspace.supervisor.instance is not None:
                 yield self._listed(workspace, workspace.supervisor.instance)
-        for record in self.externals.registrations.records():
+        for record in self.registered_servers.registrations.records():
             yield ListedInstance(
                 session_id=record.session_id,
                 workspace=None,
@@ -104,15 +104,15 @@ class ControlPlane:
     def allocate(self, message: Allocate) -> int | PortExhausted:
         """Reserve a port, or give the one the sender's live instance has."""
         taken = [one.supervisor.instance.port for one in self.workspaces if one.supervisor.instance]
-        return self.externals.allocate(message, taken, self.port, is_bindable)
+        return self.registered_servers.allocate(message, taken, self.port, is_bindable)
 
-    async def heartbeat(self, message: Heartbeat) -> Registered:
+    async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
         """Register or renew, and end the sender's reservation."""
-        return await self.externals.heartbeat(message)
+        return await self.registered_servers.heartbeat(message)
 
     def bye(self, session_id: str) -> None:
         """Forget instance and reservation."""
-        self.externals.bye(session_id)
+        self.registered_servers.bye(session_id)
 
     async def resolve(self, cwd: str) -> ResolvedWorkspace | CwdProblem | None:
         """Find the workspace of a folder. Starts nothing and waits for nothing."""
@@ -154,7 +154,7 @@ class ControlPlane:
         self.stop(reason or "asked over the control socket", keep_servers)
 
     def _resolved(self, workspace: Workspace) -> ResolvedWorkspace:
-        record = self.externals.registrations.for_root(workspace.root)
+        record = self.registered_servers.registrations.for_root(workspace.root)
         if record is not None:
             return ResolvedWorkspace(
                 session_id=record.session_id,

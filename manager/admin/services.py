@@ -9,7 +9,7 @@ import msgspec
 
 from manager.folder import CwdProblem
 from manager.routing.state.port_leases import PortExhausted
-from manager.routing.state.registrations import Registered
+from manager.routing.state.registrations import HeartbeatOutcome
 from protocol.errors import Refusal
 from protocol.internal.registration import Allocate, Heartbeat
 
@@ -86,7 +86,7 @@ class Services(Protocol):
     def allocate(self, message: Allocate) -> int | PortExhausted:
         """Reserve a port, or give the one the sender's live instance has."""
 
-    async def heartbeat(self, message: Heartbeat) -> Registered:
+    async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
         """Register or renew, and end the sender's reservation."""
 
     def bye(self, session_id: str) -> None:

@@ -14,16 +14,16 @@ import msgspec
 
 from manager import __version__
 from manager.log import recent_lines, short
-from manager.routing.state.clients import Client, Clients, Seen
+from manager.routing.state.clients import Client, RecentClients, RequestRecord
 from manager.routing.state.registrations import Registration
 from manager.routing.state.session_table import Session
-from manager.routing.state.timings import Percentiles, percentiles, summed
+from manager.routing.state.timings import Percentiles, percentiles, sum_counts
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.sessions.session_manager import SessionManager
 from manager.store import Store
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.process import tail
-from manager.supervision.registered_servers import ExternalServers
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspace, Workspaces
 from protocol import jsonrpc
 
@@ -34,14 +34,14 @@ class Status:
     def __init__(  # noqa: PLR0917  what there is to be shown
         self,
         workspaces: Workspaces,
-        externals: ExternalServers,
+        registered_servers: RegisteredServers,
         session_manager: SessionManager,
-        clients: Clients,
+        clients: RecentClients,
         store: Store,
         address: str,
     ) -> None:
         self._workspaces = workspaces
-        self._externals = externals
+        self._registered_servers = registered_servers
         self._session_manager = session_manager
         self._clients = clients
         self._store = store
@@ -53,7 +53,7 @@ class Status:
         """The whole status."""
         clock = _Clock(now, wall)
         instances = [self._instance(one, clock) for one in self._workspaces if one.supervisor.instance]
-        instances += [self._external(one, clock) for one in self._externals.registrations.records()]
+        instances += [self._external(one, clock) for one in self._registered_servers.registrations.records()]
         if instances:
             self._last_non_empty = now
         degraded = [self._store.degraded] if self._store.degraded else []
@@ -81,7 +81,7 @@ class Status:
                     "sessionId": lease.session_id,
                     "expiresInSec": int(lease.expires_at - now),
                 }
-                for lease in self._externals.leases.current()
+                for lease in self._registered_servers.leases.current()
             ],
             **clock.stamps("lastNonEmptyAt", self._last_non_empty),
             "lastNonEmptyAgeSec": clock.age(self._last_non_empty),
@@ -190,7 +190,7 @@ class Status:
 
 def _figures(*figures: Figures) -> dict[str, Any]:
     """Calls of one workspace, or of several together; percentiles are of the last five minutes."""
-    lately = summed(one.timings.lately() for one in figures)
+    lately = sum_counts(one.timings.lately() for one in figures)
     return {
         "calls": sum(one.calls for one in figures),
         "errors": sum(one.errors for one in figures),
@@ -206,7 +206,7 @@ def _milliseconds(found: Percentiles | None) -> dict[str, float] | None:
     return {"p50": round(found.p50 * 1000, 3), "p99": round(found.p99 * 1000, 3)}
 
 
-def _client(client: Client, requests: tuple[Seen, ...], clock: _Clock) -> dict[str, Any]:
+def _client(client: Client, requests: tuple[RequestRecord, ...], clock: _Clock) -> dict[str, Any]:
     """A client of late with its last requests."""
     info = jsonrpc.members_of(client.info)
     told = {name: jsonrpc.text_of(info[name]) for name in ("name", "version") if name in info}
@@ -221,7 +221,7 @@ def _client(client: Client, requests: tuple[Seen, ...], clock: _Clock) -> dict[s
     }
 
 
-def _request(seen: Seen, clock: _Clock) -> dict[str, Any]:
+def _request(seen: RequestRecord, clock: _Clock) -> dict[str, Any]:
     return {
         "method": seen.method,
         "ageSec": clock.age(seen.at),

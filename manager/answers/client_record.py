@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Final
 
 from manager.answers.exchange import Exchange
-from manager.routing.state.clients import Client, Seen
+from manager.routing.state.clients import Client, RequestRecord
 from protocol import jsonrpc, names
 from protocol.versions import ASSUMED_LEGACY
 
@@ -20,7 +20,7 @@ def _info(name: str | None, version: str | None) -> bytes:
     return jsonrpc.dumps({"name": name, "version": version})
 
 
-def client_record(exchange: Exchange, now: float) -> tuple[Client, Seen]:
+def client_record(exchange: Exchange, now: float) -> tuple[Client, RequestRecord]:
     """The row of the table of clients, and the request, at monotonic time `now`."""
     session = exchange.session
     if session is None:
@@ -31,4 +31,4 @@ def client_record(exchange: Exchange, now: float) -> tuple[Client, Seen]:
         info = _info(session.client_name, session.client_version)
         revision = session.revision
     client = Client(info if len(info) <= MAX_INFO else b"", exchange.inbound.era.value, revision)
-    return client, Seen(now, exchange.message.method[:MAX_METHOD], exchange.claims, exchange.headers)
+    return client, RequestRecord(now, exchange.message.method[:MAX_METHOD], exchange.claims, exchange.headers)

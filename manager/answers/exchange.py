@@ -12,9 +12,9 @@ import msgspec
 
 from manager.forwarding.answer import Answer
 from manager.http.stream_endings import Endings
-from manager.routing.state.clients import Seen
+from manager.routing.state.clients import RequestRecord
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.resolution import Claims, Source
+from manager.routing.workspace.resolution import Claims, WorkspaceSource
 from manager.supervision.workspaces import Workspace
 from protocol import headers, jsonrpc, names
 from protocol.errors import Refusal
@@ -26,22 +26,22 @@ class Located(msgspec.Struct, frozen=True, gc=False):
     """The workspace of a request, and which rung of the ladder decided."""
 
     workspace: Workspace
-    source: Source
+    source: WorkspaceSource
 
     @property
     def is_pure(self) -> bool:
         """Whether the address means the workspace alone, without anything of the manager's."""
-        return self.is_in_url or self.source is Source.HEADER
+        return self.is_in_url or self.source is WorkspaceSource.HEADER
 
     @property
     def implied_workspace(self) -> str | None:
         """The workspace, where a session hears of it without having chosen it."""
-        return self.workspace.id if self.is_pure or self.source is Source.ROOTS else None
+        return self.workspace.id if self.is_pure or self.source is WorkspaceSource.ROOTS else None
 
     @property
     def is_in_url(self) -> bool:
         """Whether the URL alone says so: what is cached by it is then of this workspace and no other."""
-        return self.source is Source.PATH or self.source is Source.QUERY
+        return self.source is WorkspaceSource.PATH or self.source is WorkspaceSource.QUERY
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Exchange:
     session: Session | None = None
     headers: dict[str, str] = field(default_factory=dict)
     is_as_is: bool = False
-    seen: Seen | None = None
+    seen: RequestRecord | None = None
     begun: float | None = None
 
     @property
@@ -112,7 +112,7 @@ class Exchange:
     def decided(self, located: Located | Unlocated) -> None:
         """Note who decided the workspace, in the response headers, too."""
         self.is_as_is = isinstance(located, Located) and located.is_in_url
-        source = located.source if isinstance(located, Located) else Source.NONE
+        source = located.source if isinstance(located, Located) else WorkspaceSource.NONE
         self.headers[headers.WORKSPACE_SOURCE] = source.value
         if isinstance(located, Located):
             self.headers[headers.WORKSPACE_ID] = located.workspace.id

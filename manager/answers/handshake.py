@@ -23,8 +23,8 @@ from manager.log import logger, short
 from manager.routing.discovery import handshake_result as wording
 from manager.routing.discovery.payload import Entry
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.resolution import Source
-from manager.supervision.dependencies import Surroundings
+from manager.routing.workspace.resolution import WorkspaceSource
+from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.workspaces import Workspace, Workspaces
 from manager.upstream.response import UpstreamFailure
@@ -65,12 +65,16 @@ class Handshakes:
     """Performs handshakes of both eras."""
 
     def __init__(
-        self, workspaces: Workspaces, catalog: Catalog, session_manager: Sessionkeeper, around: Surroundings
+        self,
+        workspaces: Workspaces,
+        catalog: Catalog,
+        session_manager: Sessionkeeper,
+        dependencies: Dependencies,
     ) -> None:
         self._workspaces = workspaces
         self._catalog = catalog
         self._session_manager = session_manager
-        self._around = around
+        self._dependencies = dependencies
 
     async def answer(self, exchange: Exchange, cwd: object, *, bare: bool = False) -> Reply:
         """The reply to a handshake.
@@ -124,7 +128,7 @@ class Handshakes:
         if isinstance(instance, Refusal):
             return self._refused(exchange, instance)
         folder = await self._workspaces.real_folder(cwd) or workspace.root
-        exchange.decided(Located(workspace, Source.ARGUMENT))
+        exchange.decided(Located(workspace, WorkspaceSource.ARGUMENT))
         if exchange.session is not None:
             await self._session_manager.bind(exchange.session, workspace.id, folder)
         discovery, entries = await self._catalog.discovery(workspace, instance)
@@ -157,7 +161,7 @@ class Handshakes:
     async def _healthy(self, workspace: Workspace) -> Instance | Refusal:
         """A server that has just answered a health request; else it is restarted once."""
         for _ in range(2):
-            asked = self._around.now()
+            asked = self._dependencies.now()
             instance = await self._workspaces.ready(workspace, urgent=True)
             if isinstance(instance, Refusal) or (instance.last_ok is not None and instance.last_ok > asked):
                 return instance  # one that was just started has answered already
@@ -175,12 +179,12 @@ class Handshakes:
         """Why it does not answer; None when it does. One answer that is late proves nothing: the server is
         shared, and what others asked of it would end with it.
         """
-        settings = self._around.settings
+        settings = self._dependencies.settings
         left = settings.health_misses if instance.owner == "manager" else 1
         while True:
             left -= 1
             try:
-                await instance.check(settings.health_timeout_s, self._around.now())
+                await instance.check(settings.health_timeout_s, self._dependencies.now())
             except UpstreamFailure as failure:
                 if left == 0 or failure.cause != "timeout":
                     return failure
@@ -206,7 +210,7 @@ class Handshakes:
         now_shown = fingerprint([jsonrpc.bytes_of(entry.raw) for entry in success.entries])
         if (session.shown or fingerprint([])) == now_shown:
             return
-        hold = self._around.settings.announce_hold_s
+        hold = self._dependencies.settings.announce_hold_s
         self._session_manager.expect_tools_list(session)
         if self._session_manager.notify_lists_changed(session):
             await self._session_manager.wait_for_tools_list(session, hold)

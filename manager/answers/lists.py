@@ -108,7 +108,7 @@ def _fitting(exchange: Exchange, entries: list[msgspec.Raw]) -> list[msgspec.Raw
     """The workspace's entries as the client's era allows them."""
     if exchange.is_modern or exchange.message.method != names.TOOLS_LIST:
         return entries
-    return legacy_tools.definitions(entries)
+    return legacy_tools.convert_definitions(entries)
 
 
 def _unlike(entries: list[msgspec.Raw], taken: set[str]) -> list[msgspec.Raw]:

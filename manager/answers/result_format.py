@@ -36,7 +36,7 @@ def result(exchange: Exchange, value: Mapping[str, Any]) -> bytes:
     Modern ones say what they are and who we are, legacy ones must not.
     """
     if not exchange.is_modern:
-        return jsonrpc.result(exchange.message.id, legacy_result.result(value))
+        return jsonrpc.result(exchange.message.id, legacy_result.convert_result(value))
     meta = {names.META_SERVER: SERVER_INFO, **_meta_of(value)}
     dressed: dict[str, Any] = {"resultType": "complete", **value, "_meta": meta}
     if exchange.message.method in CACHEABLE:

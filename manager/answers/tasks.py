@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from manager.answers.exchange import Exchange, Located, Plain
-from manager.routing.workspace.resolution import Source
+from manager.routing.workspace.resolution import WorkspaceSource
 from manager.supervision.workspaces import Workspaces
 from protocol import names, tasks
 
@@ -18,18 +18,18 @@ def owner(exchange: Exchange, workspaces: Workspaces) -> Located | None:
     """
     named = tasks.workspace_of(exchange.inbound.name or "")
     found = None if named is None or exchange.claims.path is not None else workspaces.get(named)
-    return None if found is None else Located(found, Source.ARGUMENT)
+    return None if found is None else Located(found, WorkspaceSource.ARGUMENT)
 
 
 def unknown(exchange: Exchange) -> Plain:
     """The reply where nothing says which workspace is meant, so that no task can be."""
-    rejection = tasks.unknown(exchange.message.id, exchange.inbound.name or "")
+    rejection = tasks.unknown_task(exchange.message.id, exchange.inbound.name or "")
     return undeclared(exchange, exchange.message.method) or Plain(rejection.body(), rejection.status)
 
 
 def undeclared(exchange: Exchange, what: str) -> Plain | None:
     """The reply to a client that did not declare the extension on this request; None where it did."""
-    if tasks.declared(msgspec.json.decode(exchange.inbound.meta[names.META_CAPABILITIES])):
+    if tasks.is_declared(msgspec.json.decode(exchange.inbound.meta[names.META_CAPABILITIES])):
         return None
-    rejection = tasks.missing(exchange.message.id, what)
+    rejection = tasks.missing_capability(exchange.message.id, what)
     return Plain(rejection.body(), rejection.status)

@@ -29,7 +29,7 @@ _JSON: Final = (b"Content-Type", b"application/json")
 _REMEMBERED: Final = 256
 _meta_texts: dict[tuple[object, ...], bytes] = {}
 _UNMIRRORED: Final = (headers.UNMIRRORED.encode(), b"1")
-_AS_IS: Final = (headers.AS_IS.encode(), b"1")
+_AS_IS: Final = (headers.PASS_THROUGH.encode(), b"1")
 
 
 def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None = None) -> Outgoing:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from manager.answers.exchange import Located, Unlocated
-from manager.routing.workspace.resolution import Claim, Claims, Source, decisive, disagreement
+from manager.routing.workspace.resolution import (
+    Claim,
+    Claims,
+    WorkspaceSource,
+    conflicting_workspaces,
+    decisive_claim,
+)
 from manager.supervision.workspaces import Workspace, Workspaces
 from protocol.errors import Reason, Refusal
 
@@ -34,7 +40,7 @@ async def look_up_workspace(workspaces: Workspaces, claims: Claims) -> Located |
 
 def look_up_cached(workspaces: Workspaces, claims: Claims) -> Located | None:
     """As `look_up_workspace`, from memory alone; None if the file system has to be read."""
-    claim = decisive(claims)
+    claim = decisive_claim(claims)
     if claim is None or not isinstance(claim.text, str):
         return None
     found = workspaces.get(claim.text) if claim.is_id else workspaces.remembered(claim.text)
@@ -51,7 +57,7 @@ async def _by_roots(
         if isinstance(one, Workspace):
             found[one.id] = one
     if len(found) == 1:
-        return Located(next(iter(found.values())), Source.ROOTS)
+        return Located(next(iter(found.values())), WorkspaceSource.ROOTS)
     if found:
         candidates = [{"workspace": one.id, "root": one.root} for one in found.values()]
         text = f"your roots lie in several workspaces: {', '.join(found)}"
@@ -66,7 +72,7 @@ async def _explicit(workspaces: Workspaces, claims: tuple[Claim, ...]) -> Locate
         if isinstance(one, Refusal):
             return one
         found.append(one)
-    conflict = disagreement([one.id for one in found])
+    conflict = conflicting_workspaces([one.id for one in found])
     if conflict is not None:
         return conflicting(*conflict)
     return Located(found[0], claims[0].source)

@@ -26,7 +26,7 @@ from manager.relay.writer import Writer
 from manager.route_cache.route_cache import FastPath
 from manager.routing.json.scan import check_json
 from manager.routing.request_heads.request_metadata import METHODS
-from manager.routing.state.clients import Clients
+from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session
 from manager.settings import Settings
 from protocol import headers, jsonrpc, names
@@ -56,7 +56,7 @@ class McpRoutes:
         settings: Settings,
         *,
         own_task: OwnTask,
-        clients: Clients,
+        clients: RecentClients,
     ) -> None:
         self.is_draining = False
         self._dispatch = dispatch

@@ -66,7 +66,7 @@ def _large_result(data: bytes) -> Answered | None:
     if begin is None or not data.endswith(b"}") or not jsonrpc.is_valid_id(begin[1]):
         return None
     text = memoryview(data)[begin.end() : -1]
-    result = large_members.of(data, begin.end(), len(data) - 1)
+    result = large_members.members_between(data, begin.end(), len(data) - 1)
     members = {"jsonrpc": msgspec.Raw(b'"2.0"'), "id": msgspec.Raw(begin[1]), "result": msgspec.Raw(text)}
     return Answered(data, members, result) if result else None
 

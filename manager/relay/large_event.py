@@ -16,11 +16,11 @@ from manager.forwarding.messages import unusable
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import JOINED, Poured
-from manager.routing.json.plain_results import BEGIN, END, in_session, is_plain
+from manager.routing.json.forwardable_result import BEGIN, END, for_session_client, is_forwardable
 from manager.routing.request_heads.request_metadata import EVENTS, JSON
 from manager.upstream.response import Piece
 from protocol import sse
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 
 _END: Final = END + sse.EVENT_END
 
@@ -47,7 +47,7 @@ class LargeEvent(Poured):
         fields: Mapping[str, str],
         *,
         identity: bytes,
-        trim: Trim,
+        trim: ResultTrim,
         limit: int,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -94,11 +94,11 @@ class LargeEvent(Poured):
             self._finish()
             return True
         stream = b"".join(self.held)
-        event = sse.lone_event(stream, 0, len(stream))
+        event = sse.single_event(stream, 0, len(stream))
         return event is not None and self._respond(stream, event)
 
     @abstractmethod
-    def _respond(self, stream: bytes, event: sse.Lone) -> bool:
+    def _respond(self, stream: bytes, event: sse.SingleEvent) -> bool:
         """Write the whole of a small one; False where it is not what was promised."""
 
     @abstractmethod
@@ -119,8 +119,8 @@ class EventAsItIs(LargeEvent):
 
     __slots__ = ()
 
-    def _respond(self, stream: bytes, event: sse.Lone) -> bool:
-        if not is_plain(stream, event.start, event.end, self._identity, self._trim):
+    def _respond(self, stream: bytes, event: sse.SingleEvent) -> bool:
+        if not is_forwardable(stream, event.start, event.end, self._identity, self._trim):
             return False
         self._start(stream)
         self._http_request.finish()
@@ -146,8 +146,8 @@ class EventAsJson(LargeEvent):
 
     __slots__ = ()
 
-    def _respond(self, stream: bytes, event: sse.Lone) -> bool:
-        body = in_session(stream, event.start, event.end, self._identity, self._trim)
+    def _respond(self, stream: bytes, event: sse.SingleEvent) -> bool:
+        body = for_session_client(stream, event.start, event.end, self._identity, self._trim)
         if body is not None:
             self._http_request.respond(200, body, self._fields)
         return body is not None

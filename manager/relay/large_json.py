@@ -15,12 +15,12 @@ from manager.forwarding.answer import InterruptedAnswerError
 from manager.forwarding.messages import unusable
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import JOINED, Poured
-from manager.routing.json.plain_results import END
+from manager.routing.json.forwardable_result import END
 from manager.routing.request_heads.request_metadata import JSON
 from manager.upstream.response import Piece
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 
-_WHOLE: Final = Trim(0, 0)
+_WHOLE: Final = ResultTrim(0, 0)
 
 
 class LargeBody(Poured):
@@ -46,7 +46,7 @@ class LargeBody(Poured):
         length: int,
         *,
         begin: bytes = b"",
-        trim: Trim = _WHOLE,
+        trim: ResultTrim = _WHOLE,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(http_request, now)

@@ -13,15 +13,15 @@ from manager.http.request import HttpRequest
 from manager.relay.body_sink import Poured
 from manager.relay.large_event import EventAsItIs, EventAsJson, LargeEvent
 from manager.relay.large_json import LargeBody
-from manager.routing.json.plain_results import BEGIN
+from manager.routing.json.forwardable_result import BEGIN
 from manager.routing.request_heads.request_metadata import JSON
 from manager.upstream.response import UpstreamResponse
 from protocol import sse
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 
 _LOOKED_AT: Final = 2048
 """Bytes of a stream in which the response has to begin."""
-_NOTHING: Final = Trim(0, 0)
+_NOTHING: Final = ResultTrim(0, 0)
 
 
 def unread(
@@ -50,8 +50,8 @@ def _event(
     http_request: HttpRequest, exchange: Exchange, response: UpstreamResponse, limit: int
 ) -> LargeEvent | None:
     first, identity = bytes(response.first[:_LOOKED_AT]), exchange.message.id
-    begun = sse.lone_begin(first)
-    trim = None if begun is None else Trim.of_comment(begun.comment)
+    begun = sse.single_event_start(first)
+    trim = None if begun is None else ResultTrim.of_comment(begun.comment)
     is_fit = (
         http_request.allows_chunked
         and response.head.status == 200

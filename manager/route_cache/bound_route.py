@@ -8,7 +8,7 @@ from __future__ import annotations
 from manager.route_cache.cached_route import FastRoute
 from manager.routing.request_heads.pattern import HeadPattern
 from manager.routing.state.session_table import Session
-from protocol.call_pattern import Filled
+from protocol.call_pattern import PatternValues
 
 
 class Passage:
@@ -57,7 +57,7 @@ class Passage:
         """A request came whose body begins there."""
         self._head, self._size = data[:start], len(data)
 
-    def request(self, body: bytes, found: Filled) -> bytes:
+    def request(self, body: bytes, found: PatternValues) -> bytes:
         """The request for the workspace server."""
         sent = body if self._written is None else self._written.filled(found)
         if len(sent) != self._request_length:

@@ -21,7 +21,7 @@ from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.session_table import Session
 from manager.upstream.connection import Connection
 from manager.upstream.response import UpstreamResponse
-from protocol.call_pattern import Filled
+from protocol.call_pattern import PatternValues
 
 _monotonic = time.monotonic
 
@@ -127,7 +127,7 @@ class FastCall:
                 return True
         return False
 
-    def _send(self, passage: Passage, body: bytes, found: Filled) -> bool:
+    def _send(self, passage: Passage, body: bytes, found: PatternValues) -> bool:
         now, path = self._begun, self._path
         route, session = passage.route, passage.session
         if not path.holds(route, session, now):

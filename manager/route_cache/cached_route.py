@@ -18,15 +18,15 @@ from manager.answers.upstream_request import caller_header
 from manager.forwarding.answer import COLLECTED
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import lasting_lines
-from manager.routing.json import plain_results
+from manager.routing.json import forwardable_result
 from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata
-from manager.routing.state.clients import Client, Seen
+from manager.routing.state.clients import Client, RequestRecord
 from manager.routing.state.session_table import Session
 from manager.supervision.instance import Instance
 from manager.upstream import header_cache
 from protocol import headers, sse
-from protocol.call_pattern import Filled, Pattern
-from protocol.internal.result_trim import Trim
+from protocol.call_pattern import Pattern, PatternValues
+from protocol.internal.result_trim import ResultTrim
 
 NOTED_S: Final = 0.01
 """Of calls in quick succession one in this time is noted for the table of clients."""
@@ -147,7 +147,7 @@ class FastRoute:
         self.timings = self.figures.timings
         self.client = client
         self._exchange = exchange
-        self.match: Callable[[bytes], Filled | None] = patterns[0].match
+        self.match: Callable[[bytes], PatternValues | None] = patterns[0].match
         self.written = patterns[1]
         self._source = located.source.value
         self._sent_cwd = sent_cwd(exchange.claims)
@@ -157,7 +157,7 @@ class FastRoute:
         self._known = b""  # what comes before the message in answers of this size
         self._known_size = 0
         self._passed = 0  # where a stream begins behind its head, 0 in answers of JSON
-        self._trim: Trim | None = None
+        self._trim: ResultTrim | None = None
         self.is_streamed = False
         session, fields = exchange.session, exchange.headers
         self.told = None if session is None else Told.by(session)
@@ -179,11 +179,11 @@ class FastRoute:
         if self._implied_workspace is not None:
             session.implied_workspace = self._implied_workspace
 
-    def note(self, now: float) -> Seen:
+    def note(self, now: float) -> RequestRecord:
         """The call for the table of clients."""
         self.noted_at = now
         exchange = self._exchange
-        return Seen(now, exchange.message.method, exchange.claims, exchange.headers)
+        return RequestRecord(now, exchange.message.method, exchange.claims, exchange.headers)
 
     # -- answers --------------------------------------------------------------------------------------------
 
@@ -211,8 +211,8 @@ class FastRoute:
             if trim is None and is_known and not sse.is_one_line(data, start, end):
                 return None
         if self.told is not None:
-            return plain_results.in_session(data, start, end, identity, trim)
-        is_plain = plain_results.is_plain(data, start, end, identity, trim)
+            return forwardable_result.for_session_client(data, start, end, identity, trim)
+        is_plain = forwardable_result.is_forwardable(data, start, end, identity, trim)
         return data[self._passed or start :] if is_plain else None
 
     def _takes(self, data: bytes) -> bool:
@@ -238,13 +238,13 @@ class FastRoute:
         first = line + len(_LINE_END)
         if line < 0 or not data.endswith(_LAST) or data[start:line].lower() != b"%x" % (end - first):
             return False
-        event = sse.lone_event(data, first, end) if self._exchange.accepts_events else None
+        event = sse.single_event(data, first, end) if self._exchange.accepts_events else None
         if event is None:
             return False
-        self._know(data, event.start, Trim.of_comment(event.comment), start)
+        self._know(data, event.start, ResultTrim.of_comment(event.comment), start)
         return True
 
-    def _know(self, data: bytes, start: int, trim: Trim | None, passed: int = 0) -> None:
+    def _know(self, data: bytes, start: int, trim: ResultTrim | None, passed: int = 0) -> None:
         self._known, self._known_size, self._trim, self._passed = data[:start], len(data), trim, passed
         self.is_streamed = bool(passed) and self.told is None
 

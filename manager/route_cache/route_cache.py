@@ -27,14 +27,14 @@ from manager.route_cache.bound_route import Passage
 from manager.route_cache.cached_route import NOTED_S, FastRoute, Told
 from manager.route_cache.route_group import Kind
 from manager.routing.request_heads.request_metadata import RequestMetadata
-from manager.routing.state.clients import Clients
-from manager.routing.state.session_table import Session, Sessions
-from manager.routing.workspace.resolution import decisive
+from manager.routing.state.clients import RecentClients
+from manager.routing.state.session_table import Session, SessionTable
+from manager.routing.workspace.resolution import decisive_claim
 from manager.settings import Settings
 from manager.supervision.workspaces import Workspaces
 from manager.upstream.response import UpstreamResponse
 from protocol import headers
-from protocol.call_pattern import Pattern, probe_of
+from protocol.call_pattern import Pattern, derive_pattern
 from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import Request
 
@@ -73,8 +73,8 @@ class FastPath:
         host: Host,
         *,
         workspaces: Workspaces,
-        sessions: Sessions,
-        clients: Clients,
+        sessions: SessionTable,
+        clients: RecentClients,
         forwarder: Forwarder,
         settings: Settings,
     ) -> None:
@@ -227,7 +227,7 @@ class FastPath:
         if located is None or located.workspace is not workspace:
             return None  # the same, of a call that was known: it is read only after it was sent
         instance = self._workspaces.ready_now(workspace, time.monotonic())
-        claim = decisive(exchange.claims)
+        claim = decisive_claim(exchange.claims)
         patterns = _patterns(metadata, exchange, sent.located)
         if instance is None or claim is None or patterns is None:
             return None
@@ -248,7 +248,7 @@ def _patterns(
     metadata: RequestMetadata, exchange: Exchange, located: Located
 ) -> tuple[Pattern, Pattern | None] | None:
     """How such calls come, and how they are sent on; None where another one shows that this is not so."""
-    came = probe_of(exchange.message.body)
+    came = derive_pattern(exchange.message.body)
     if came is None:
         return None
     pattern, probe = came
@@ -261,7 +261,7 @@ def _patterns(
         return None
     if sent.body == exchange.message.body and other_sent.body == probe:
         return pattern, None
-    written = probe_of(sent.body)
+    written = derive_pattern(sent.body)
     if written is None or written[0].probe != pattern.probe or written[1] != other_sent.body:
         return None
     return pattern, written[0]

@@ -37,7 +37,7 @@ def unanswered(message: str, details: Mapping[str, Any] | None = None, state: st
     Args:
         state: the `requestState` that came with the question.
     """
-    if request_state.has_not_begun(state):
+    if request_state.is_not_started(state):
         step = "call again when its question can be answered"
         return Refusal(Reason.QUESTION_UNANSWERED, message, step, delivered="no", details=details)
     return Refusal(Reason.QUESTION_UNANSWERED, message, delivered="unknown", details=details)
@@ -86,11 +86,11 @@ class InputRequests:
         }
         for entry in self._asked.values():
             method = _method_of(entry)
-            needed = input_requests.required(method, entry.get("params", b""))
+            needed = input_requests.required_capabilities(method, entry.get("params", b""))
             if needed is None:
                 return _broken(f"it asks with {method[:100]!r}")
             if not input_requests.declares(declared, needed):
-                spelt = input_requests.spelt(needed)
+                spelt = input_requests.format_capabilities(needed)
                 text = f"the server asks with {method}, which this client does not offer: {spelt}"
                 return self._unanswered(text, {"requiredCapabilities": needed})
         return None
@@ -154,8 +154,8 @@ class InputRequests:
         if "result" in members:
             return members["result"]
         error = members["error"]
-        if request_state.is_held(self._state_text):
-            return input_requests.failed(error)
+        if request_state.is_suspended(self._state_text):
+            return input_requests.error_response(error)
         said = jsonrpc.text_of(jsonrpc.members_of(error).get("message", b'""')) or "an error"
         return self._unanswered(
             f"the client did not answer the server's question: {said[:500]}", {"error": error}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from manager.routing.state.session_table import Session, Sessions, workspaces_of
+from manager.routing.state.session_table import Session, SessionTable, workspaces_of
 from manager.sessions.server_stream import ServerStream
 from manager.sessions.stream import EventSink
 from manager.sessions.streams import Streams
@@ -21,7 +21,7 @@ LISTEN_S = 15 * 60.0
 class Notifier:
     """Tells sessions what changed. What cannot be told now is told on a session's next stream."""
 
-    def __init__(self, sessions: Sessions, streams: Streams, now: Callable[[], float]) -> None:
+    def __init__(self, sessions: SessionTable, streams: Streams, now: Callable[[], float]) -> None:
         self._sessions = sessions
         self._streams = streams
         self._now = now

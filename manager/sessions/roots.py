@@ -17,7 +17,7 @@ from msgspec import structs
 from manager.answers.exchange import Exchange, Plain, Reply
 from manager.answers.roots import declares_roots, roots_in
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.resolution import Source
+from manager.routing.workspace.resolution import WorkspaceSource
 from manager.sessions.pending_requests import PendingRequest
 from manager.sessions.session_manager import SessionManager
 from protocol import headers, jsonrpc, names
@@ -41,7 +41,7 @@ class SessionRoots:
 
         Requests that come while another one asks wait for its answer.
         """
-        exchange.headers[headers.WORKSPACE_SOURCE] = Source.ROOTS.value
+        exchange.headers[headers.WORKSPACE_SOURCE] = WorkspaceSource.ROOTS.value
         async with self._session_manager.roots_lock(session):
             if session.roots is None:
                 async with aclosing(self._question(session)) as messages:
@@ -52,7 +52,9 @@ class SessionRoots:
     def forget(self, session: Session) -> None:
         """They changed: the client is asked again when it matters, and lists again where they counted."""
         session.roots = None
-        if session.source == Source.ROOTS.value and not self._session_manager.notify_lists_changed(session):
+        if session.source == WorkspaceSource.ROOTS.value and not self._session_manager.notify_lists_changed(
+            session
+        ):
             session.unannounced = True
 
     async def _question(self, session: Session) -> AsyncGenerator[bytes]:

@@ -109,7 +109,9 @@ def final_response(exchange: Exchange, response: Answered) -> bytes | None:
 
 
 def _in_words(exchange: Exchange, response: Answered) -> bytes:
-    return legacy_result.response(exchange.message.method, response.body, response.members, response.result)
+    return legacy_result.convert_response(
+        exchange.message.method, response.body, response.members, response.result
+    )
 
 
 def _asked(response: Answered | Refusal) -> Members | None:
@@ -117,10 +119,10 @@ def _asked(response: Answered | Refusal) -> Members | None:
     if isinstance(response, Refusal):
         return None
     if response.result is not None:
-        return response.result if input_requests.is_interim(response.result) else None
+        return response.result if input_requests.is_input_required(response.result) else None
     if b'"input_required"' not in response.body:
         return None
-    return input_requests.interim(response.members.get("result"))
+    return input_requests.input_required_members(response.members.get("result"))
 
 
 def _is_lost(response: Answered | Refusal) -> bool:
@@ -129,13 +131,13 @@ def _is_lost(response: Answered | Refusal) -> bool:
         return False
     error = jsonrpc.members_of(response.members.get("error", b"{}"))
     data = jsonrpc.members_of(error.get("data", b"{}"))
-    return jsonrpc.text_of(data.get("reason", b"")) == request_state.LOST
+    return jsonrpc.text_of(data.get("reason", b"")) == request_state.INVALID_STATE
 
 
 async def _give_up(relayed: Relayed, asked: Members) -> None:
     """Tell a workspace server of ours that its call is held open for nothing; nobody waits long for that."""
     state = asked.get("requestState", msgspec.Raw(b'""'))
-    if request_state.is_held(jsonrpc.text_of(state) or ""):
+    if request_state.is_suspended(jsonrpc.text_of(state) or ""):
         with suppress(TimeoutError):
             async with asyncio.timeout(GIVE_UP_S):
                 await relayed.give_up(state)

@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from manager.log import logger, short
-from manager.routing.state.session_table import Session, Sessions, workspaces_of
+from manager.routing.state.session_table import Session, SessionTable, workspaces_of
 from manager.sessions.notifier import Notifier
 from manager.sessions.pending_requests import PendingRequests
 from manager.sessions.streams import Streams
@@ -57,7 +57,7 @@ class SessionManager:
         now: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.sessions = Sessions(
+        self.sessions = SessionTable(
             limit=settings.session_limit,
             idle_s=settings.session_idle_s,
             unused_s=settings.session_unused_s,
@@ -128,7 +128,7 @@ class SessionManager:
         return session
 
     def get(self, identity: str, *, uses: bool = True) -> Session | None:
-        """The live session of an id; see `Sessions.get`."""
+        """The live session of an id; see `SessionTable.get`."""
         return self.sessions.get(identity, self._now(), uses=uses)
 
     async def end(self, session: Session) -> None:

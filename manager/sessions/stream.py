@@ -105,7 +105,7 @@ class Stream:
         """Write what a new stream begins with: where the revision knows it, an id to come back with."""
         if primes_streams(self._revision) and self.sink is sink:
             self.sent += 1
-            _is_put(sink, sse.prime(str(EventId(self.name, self.sent)), RETRY_MS))
+            _is_put(sink, sse.priming_event(str(EventId(self.name, self.sent)), RETRY_MS))
 
     def resume(self, sink: EventSink, after: int) -> None:
         """Write what followed the event with this number, as far as it is still here."""

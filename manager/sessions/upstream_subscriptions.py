@@ -17,7 +17,7 @@ import msgspec
 from manager.sessions.notifier import Notifier
 from manager.sessions.upstream_listener import UpstreamListener
 from manager.supervision.instance import Instance
-from manager.supervision.registered_servers import ExternalServers
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names
 
@@ -30,10 +30,12 @@ SETTLE_S: Final = 0.05
 class UpstreamSubscriptions:
     """The listen streams of the manager itself. Run it in one task; cancelling that ends them all."""
 
-    def __init__(self, notifier: Notifier, workspaces: Workspaces, externals: ExternalServers) -> None:
+    def __init__(
+        self, notifier: Notifier, workspaces: Workspaces, registered_servers: RegisteredServers
+    ) -> None:
         self._notifier = notifier
         self._workspaces = workspaces
-        self._externals = externals
+        self._registered_servers = registered_servers
         self._listeners: dict[str, list[UpstreamListener]] = {}
         """By workspace, the newest last. It is the only one once it was acknowledged."""
         self._tasks: dict[UpstreamListener, asyncio.Task[None]] = {}
@@ -100,7 +102,7 @@ class UpstreamSubscriptions:
             if (workspace := self._workspaces.get(identity)) is None:
                 continue
             supervisor = workspace.supervisor
-            instance = self._externals.serving(workspace.root)
+            instance = self._registered_servers.serving(workspace.root)
             if instance is None and supervisor.is_serving:
                 instance = supervisor.instance
             if instance is not None:

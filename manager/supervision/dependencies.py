@@ -12,16 +12,16 @@ from typing import Any
 
 from manager.settings import Settings
 from manager.store import Store
-from manager.supervision.fork_servers import Templates
+from manager.supervision.fork_server_supervisor import ForkServerSupervisor
 from protocol.internal.launch import Folders
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Dependencies:
     """What every supervisor needs of the world around it; clock and chance, too, so that tests own them.
 
     `folders` and `port` are handed on to workspace servers (see `protocol.internal.launch.Launch`); these
-    are forked where there are `templates`.
+    are forked where there are `fork_server`.
     """
 
     settings: Settings
@@ -30,7 +30,7 @@ class Surroundings:
     environ: Mapping[str, str]
     folders: Folders | None = None
     port: int = 0
-    templates: Templates | None = None
+    fork_server: ForkServerSupervisor | None = None
     now: Callable[[], float] = time.monotonic
     rng: random.Random = field(default_factory=random.SystemRandom)
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep

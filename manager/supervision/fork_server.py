@@ -1,7 +1,7 @@
 """One template process, from which workspace servers are forked: started, asked, heard, ended. Linux only.
 
 What it is from within is `workspace_server/fork_server.py`; when there is one, and which, is
-`fork_servers.py`.
+`fork_server_supervisor.py`.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from manager.supervision.process import (
 )
 from protocol import names
 from protocol.internal import fork_server
-from protocol.internal.fork_server import Exited, Fork, Forked, Ready
+from protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
 
 FORK_S: Final = 5.0
 """How long a fork may take; then the server is started anew, and one that comes too late gets no orders."""
 
 
-class Template:
+class ForkServer:
     """A template process. It ends when this end of its socket is closed; its servers go on.
 
     Raises:
@@ -48,7 +48,7 @@ class Template:
         output = open_log(log)
         try:
             popen = subprocess.Popen(
-                [sys.executable, "-I", "-m", "workspace_server", names.TEMPLATE],
+                [sys.executable, "-I", "-m", "workspace_server", names.FORK_SERVER_INSTANCE],
                 stdin=theirs.fileno(),
                 stdout=output,
                 stderr=output,
@@ -102,7 +102,7 @@ class Template:
     def _order(self, start: Start) -> IO[bytes] | None:
         """Send the order; the pipe for the orders of the server itself, None where nobody hears."""
         block = b"".join(b"%b=%b\0" % (os.fsencode(k), os.fsencode(v)) for k, v in start.environment.items())
-        message = fork_server.encode(Fork(start.instance, start.listener.fileno(), block))
+        message = fork_server.encode(ForkRequest(start.instance, start.listener.fileno(), block))
         with contextlib.ExitStack() as theirs:
             folder = os.open(start.root, os.O_PATH | os.O_DIRECTORY)
             theirs.callback(os.close, folder)
@@ -174,4 +174,4 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """What the system will show of every server forked from it; secrets come with the order only."""
     named = child_environment(environ).items()
     shown = {name: value for name, value in named if not name.startswith(SECRETS)}
-    return {**shown, names.INSTANCE_VARIABLE: names.TEMPLATE}
+    return {**shown, names.INSTANCE_VARIABLE: names.FORK_SERVER_INSTANCE}

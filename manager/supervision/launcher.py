@@ -16,7 +16,7 @@ from pathlib import Path
 from manager.port import reserve
 from manager.store import InstanceRow
 from manager.supervision import leftovers, process
-from manager.supervision.dependencies import Surroundings
+from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.upstream.response import UpstreamFailure
 from protocol.internal import launch
@@ -33,16 +33,16 @@ class FailedStart:
 class Launcher:
     """Starts, recognises and forgets the servers of one workspace, one at a time."""
 
-    def __init__(self, workspace: str, root: str, around: Surroundings) -> None:
+    def __init__(self, workspace: str, root: str, dependencies: Dependencies) -> None:
         self._workspace = workspace
         self._root = root
-        self._around = around
+        self._dependencies = dependencies
         self._listener: socket.socket | None = None
 
     @property
     def log_file(self) -> Path:
         """Where the server's output goes."""
-        return self._around.logs_dir / f"{self._workspace}.log"
+        return self._dependencies.logs_dir / f"{self._workspace}.log"
 
     async def start(self) -> Instance | FailedStart:
         """Start a server and wait until it answers. One that fails, or is not waited for, leaves nothing."""
@@ -70,7 +70,9 @@ class Launcher:
         instance = self._instance(row.instance, row.port, row.nonce, row.secret)
         found = process.Process.adopt(row.pid, row.started) if row.pid else None
         try:
-            body = await instance.check(self._around.settings.health_timeout_s * 2, self._around.now())
+            body = await instance.check(
+                self._dependencies.settings.health_timeout_s * 2, self._dependencies.now()
+            )
         except UpstreamFailure:
             if found is not None:
                 found.kill_group()
@@ -90,7 +92,7 @@ class Launcher:
         """Close the connections to a server that has ended, end what it left, take it out of the ledger."""
         await instance.pool.close()
         await asyncio.to_thread(leftovers.end, instance.id)
-        await self._around.store.drop_instance(self._workspace, instance.id)
+        await self._dependencies.store.drop_instance(self._workspace, instance.id)
 
     def close(self) -> None:
         """Give the listening socket back."""
@@ -99,10 +101,10 @@ class Launcher:
             self._listener = None
 
     def _prepare(self) -> Instance:
-        settings = self._around.settings
+        settings = self._dependencies.settings
         if self._listener is None:
             ports = range(settings.port_range_start, settings.port_range_end + 1)
-            self._listener = reserve(self._around.rng, ports)
+            self._listener = reserve(self._dependencies.rng, ports)
         return self._instance(
             f"i-{secrets.token_hex(4)}",
             self._listener.getsockname()[1],
@@ -111,24 +113,29 @@ class Launcher:
         )
 
     async def _spawn(self, instance: Instance) -> None:
-        around = self._around
+        dependencies = self._dependencies
         assert self._listener is not None  # noqa: S101  narrows the type: `_prepare` made it
         await self._enter(instance)  # before the start: a ledger that knows too much can be checked
-        orders = launch.Launch(
+        orders = launch.LaunchInstructions(
             workspace=self._workspace,
             root=self._root,
             instance=instance.id,
             nonce=instance.nonce,
             secret=instance.secret,
             listen_fd=self._listener.fileno(),
-            grace_s=around.settings.grace_s,
-            folders=around.folders,
-            manager_port=around.port,
+            grace_s=dependencies.settings.grace_s,
+            folders=dependencies.folders,
+            manager_port=dependencies.port,
         )
         start = process.Start(
-            launch.encode(orders), self._listener, self._root, self.log_file, around.environ, instance.id
+            launch.encode(orders),
+            self._listener,
+            self._root,
+            self.log_file,
+            dependencies.environ,
+            instance.id,
         )
-        forked = None if around.templates is None else await around.templates.fork(start)
+        forked = None if dependencies.fork_server is None else await dependencies.fork_server.fork(start)
         instance.process = forked or process.spawn(start)
         instance.pid = instance.process.pid
         await self._enter(instance)
@@ -136,8 +143,8 @@ class Launcher:
     async def _first_answer(self, instance: Instance) -> FailedStart | None:
         """Ready means it answered: the socket listens from the start, so the request waits in its backlog."""
         assert instance.process is not None  # noqa: S101  narrows the type: it was just started
-        limit = self._around.settings.start_timeout_s
-        check = asyncio.create_task(instance.check(limit, self._around.now()))
+        limit = self._dependencies.settings.start_timeout_s
+        check = asyncio.create_task(instance.check(limit, self._dependencies.now()))
         ended = asyncio.create_task(instance.process.wait())
         try:
             await asyncio.wait({check, ended}, return_when=asyncio.FIRST_COMPLETED, timeout=limit)
@@ -160,7 +167,7 @@ class Launcher:
         return FailedStart(failed.why, code)
 
     def _instance(self, identity: str, port: int, nonce: str, secret: str) -> Instance:
-        now = self._around.now()
+        now = self._dependencies.now()
         return Instance(identity, self._workspace, (self._root,), port, nonce, secret, now)
 
     async def _enter(self, instance: Instance) -> None:
@@ -168,7 +175,7 @@ class Launcher:
         row = InstanceRow(
             self._workspace, instance.id, pid, started, instance.nonce, instance.secret, instance.port
         )
-        await self._around.store.save_instance(row)
+        await self._dependencies.store.save_instance(row)
 
 
 def _process_from_health(body: bytes) -> process.Process | None:

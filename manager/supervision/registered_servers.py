@@ -16,18 +16,18 @@ from typing import Any, Final
 
 from manager.filesystem import FolderExaminer
 from manager.log import logger, short
-from manager.routing.state.port_leases import Leases, PortExhausted
+from manager.routing.state.port_leases import PortExhausted, PortLeases
 from manager.routing.state.registrations import (
     SWEEP_EVERY_S,
-    Change,
-    Registered,
+    HeartbeatOutcome,
     Registration,
     Registrations,
     State,
+    StateChange,
 )
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.supervision import process
-from manager.supervision.dependencies import Surroundings
+from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.upstream.response import UpstreamFailure
 from protocol.errors import Reason, Refusal
@@ -38,14 +38,14 @@ REMEMBERED: Final = 4096
 """How many folders' real paths are remembered."""
 
 
-class ExternalServers:
+class RegisteredServers:
     """The shell around the tables of registrations and port leases."""
 
-    def __init__(self, around: Surroundings, examiner: FolderExaminer) -> None:
-        self._around = around
+    def __init__(self, dependencies: Dependencies, examiner: FolderExaminer) -> None:
+        self._dependencies = dependencies
         self._examiner = examiner
         self.registrations = Registrations()
-        self.leases = Leases()
+        self.leases = PortLeases()
         self._instances: dict[str, Instance] = {}
         self._now: dict[str, Instance | bool] = {}  # what `ready_now` says until anything is told
         self._changed = asyncio.Event()
@@ -55,11 +55,11 @@ class ExternalServers:
 
     # -- what the control plane asks --------------------------------------------------------------------
 
-    async def heartbeat(self, message: Heartbeat) -> Registered:
+    async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
         """Register or renew a server; a new address is asked for its health at once."""
         folders = tuple([await self._real(folder) for folder in message.workspace_folders])
         message = replace(message, workspace_folders=folders)
-        now = self._around.now()
+        now = self._dependencies.now()
         outcome = self.registrations.heartbeat(message, now, lambda: secrets.token_urlsafe(32))
         self.leases.release(message.session_id)
         self._took(outcome.changes)
@@ -84,7 +84,7 @@ class ExternalServers:
         return self.leases.allocate(
             message.session_id,
             message.start,
-            self._around.now(),
+            self._dependencies.now(),
             in_use=others | set(taken),
             own_port=own_port,
             bindable=is_bindable,
@@ -147,8 +147,8 @@ class ExternalServers:
     async def run(self) -> None:
         """Let silence and time tell, for ever."""
         while True:
-            await self._around.sleep(SWEEP_EVERY_S)
-            now = self._around.now()
+            await self._dependencies.sleep(SWEEP_EVERY_S)
+            now = self._dependencies.now()
             if self.registrations.records():
                 self._took(self.registrations.sweep(now))
             self.leases.sweep(now)
@@ -194,7 +194,9 @@ class ExternalServers:
             return
         instance = self._instance(record)
         try:
-            body = await instance.check(self._around.settings.health_timeout_s, self._around.now())
+            body = await instance.check(
+                self._dependencies.settings.health_timeout_s, self._dependencies.now()
+            )
         except UpstreamFailure as failure:
             if failure.cause == "identity_mismatch":
                 self._took(self.registrations.health_answered(record, None))
@@ -219,7 +221,7 @@ class ExternalServers:
             self._watched.discard(pid)
         self._took(self.registrations.exited(pid))
 
-    def _took(self, changes: Iterable[Change]) -> None:
+    def _took(self, changes: Iterable[StateChange]) -> None:
         """For whatever was told to the registrations."""
         self._now.clear()
         for change in changes:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from manager.log import logger
-from manager.routing.state.lifecycle import Life, State
+from manager.routing.state.lifecycle import Lifecycle, State
 from manager.store import InstanceRow
 from manager.supervision import process
-from manager.supervision.dependencies import Surroundings
+from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Figures, Instance
 from manager.supervision.launcher import FailedStart, Launcher
 from manager.upstream.response import UpstreamFailure
@@ -32,16 +32,16 @@ LIFELINE_RETRY_S: Final = 1.0
 class Supervisor:
     """The one owner of life and death of one workspace's server."""
 
-    def __init__(self, workspace: str, root: str, around: Surroundings) -> None:
+    def __init__(self, workspace: str, root: str, dependencies: Dependencies) -> None:
         self.workspace = workspace
         self.root = root
-        self.life = Life(misses_allowed=around.settings.health_misses)
+        self.life = Lifecycle(misses_allowed=dependencies.settings.health_misses)
         self.figures = Figures()
         self.instance: Instance | None = None
         self.last_exit: int | None = None
-        self._around = around
+        self._dependencies = dependencies
         self._log = logger(workspace=workspace)
-        self._launcher = Launcher(workspace, root, around)
+        self._launcher = Launcher(workspace, root, dependencies)
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -79,7 +79,7 @@ class Supervisor:
         if urgent:
             self.life.forgive()
             self._wake.set()
-        await asyncio.wait({self._ensure_started()}, timeout=self._around.settings.start_timeout_s)
+        await asyncio.wait({self._ensure_started()}, timeout=self._dependencies.settings.start_timeout_s)
         if self.instance is not None and self.is_serving:
             return self.instance
         if self._closed or self._stopping is not None:
@@ -127,7 +127,7 @@ class Supervisor:
         instance = await self._launcher.recognise(row)
         if instance is None:
             return False
-        self.life.start(self._around.now())
+        self.life.start(self._dependencies.now())
         self._serve(instance)
         self._log.info("workspace.adopted", pid=instance.pid, port=row.port)
         return True
@@ -160,7 +160,7 @@ class Supervisor:
         return self._starting
 
     def _wait_s(self) -> float:
-        return self.life.wait_before_start(self._around.now())
+        return self.life.wait_before_start(self._dependencies.now())
 
     async def _bring_up(self) -> None:
         while not self._closed and not self.is_serving:
@@ -183,13 +183,13 @@ class Supervisor:
             await asyncio.wait_for(self._wake.wait(), seconds)
 
     async def _start_once(self) -> None:
-        self.life.start(self._around.now())
+        self.life.start(self._dependencies.now())
         outcome: Instance | FailedStart = FailedStart("was not waited for")
         try:
             outcome = await self._launcher.start()
         finally:
             if isinstance(outcome, FailedStart):
-                self.life.exited(self._around.now(), self._around.rng.random(), never_ready=True)
+                self.life.exited(self._dependencies.now(), self._dependencies.rng.random(), never_ready=True)
         if isinstance(outcome, FailedStart):
             self.last_exit, self.figures.last_error = outcome.exit_code, outcome.why
             self._log.error("workspace.start_failed", why=outcome.why)
@@ -218,7 +218,7 @@ class Supervisor:
         self.last_exit = await instance.process.wait()
         asked_for = self.life.state is State.STOPPING
         self.instance, self.figures.tasks = None, 0
-        self.life.exited(self._around.now(), self._around.rng.random())
+        self.life.exited(self._dependencies.now(), self._dependencies.rng.random())
         if instance is self._discarded:
             self._discarded = None
             self.life.forgive()
@@ -232,20 +232,22 @@ class Supervisor:
             self._ensure_started()
 
     async def _ask_health(self, instance: Instance) -> None:
-        settings, around = self._around.settings, self._around
+        settings, dependencies = self._dependencies.settings, self._dependencies
         while self.instance is instance:
-            pause = settings.health_interval_s * around.rng.uniform(0.9, 1.1)
-            before = around.now()
-            await around.sleep(pause)
-            asked = around.now()
+            pause = settings.health_interval_s * dependencies.rng.uniform(0.9, 1.1)
+            before = dependencies.now()
+            await dependencies.sleep(pause)
+            asked = dependencies.now()
             if asked - before > pause + settings.health_timeout_s:
                 continue  # we were suspended ourselves: no judgement about others
             try:
-                said = launch.decode_health(await instance.check(settings.health_timeout_s, around.now()))
+                said = launch.decode_health(
+                    await instance.check(settings.health_timeout_s, dependencies.now())
+                )
             except UpstreamFailure as failure:
                 self._missed(instance, failure.cause)
             else:
-                instance.latency_s = around.now() - asked
+                instance.latency_s = dependencies.now() - asked
                 self.figures.tasks = 0 if said is None else said.tasks
                 if self.instance is instance and self.life.state is not State.STOPPING:
                     self.life.answered()
@@ -254,10 +256,10 @@ class Supervisor:
         if self.instance is not instance or self.life.state is State.STOPPING:
             return
         was = self.life.state
-        self.life.missed(self._around.now())
+        self.life.missed(self._dependencies.now())
         if self.life.state is not was:
             self._log.warning("workspace.health", state=self.life.state.value, cause=cause)
-        if self.life.hung_for(self._around.now()) >= self._around.settings.hung_restart_s:
+        if self.life.hung_for(self._dependencies.now()) >= self._dependencies.settings.hung_restart_s:
             self.replace(instance, "hung")
 
     async def _hold_lifeline(self, instance: Instance) -> None:
@@ -272,7 +274,7 @@ class Supervisor:
                         pass
                 finally:
                     await response.aclose()
-            await self._around.sleep(LIFELINE_RETRY_S)
+            await self._dependencies.sleep(LIFELINE_RETRY_S)
 
     # -- stopping --------------------------------------------------------------------------------------
 

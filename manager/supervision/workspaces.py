@@ -10,18 +10,19 @@ import asyncio
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from manager.filesystem import FolderExaminer
 from manager.folder import CwdProblem, CwdProblemKind, FolderFacts, FolderIdentity
 from manager.log import logger
-from manager.routing.workspace.cwd import Absent, parse_cwd
+from manager.routing.workspace.cwd import NoCwd, parse_cwd
 from manager.routing.workspace.matching import KnownRoot, Match, match
 from manager.routing.workspace.workspace_id import workspace_id
 from manager.store import Loaded, WorkspaceRow
 from manager.supervision.cwd_refusals import invalid_cwd, is_utf8
-from manager.supervision.dependencies import Surroundings
+from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.supervisor import Supervisor
 from protocol.errors import Reason, Refusal
 
@@ -34,22 +35,6 @@ REMEMBERED: Final = 1024
 """How many ambient folders, which come with every request, are remembered for `ROOT_CHECK_S`."""
 
 _NEVER: Final = (float("-inf"), None)
-
-
-class Externals(Protocol):
-    """Servers that somebody else started."""
-
-    def roots(self) -> Collection[tuple[str, str]]:
-        """(folder or workspace file, its workspace's root) of every server that may be matched."""
-
-    async def ready(self, root: str) -> Instance | Refusal | None:
-        """The server registered for this root, None where there is none."""
-
-    def ready_now(self, root: str) -> Instance | bool:
-        """The same without waiting: True where it must be waited for, False where there is none."""
-
-    def registering(self) -> asyncio.Event:
-        """Set whenever a registration changed; the waiter clears it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -70,16 +55,16 @@ class Workspaces:
 
     def __init__(
         self,
-        around: Surroundings,
+        dependencies: Dependencies,
         examiner: FolderExaminer,
-        externals: Externals,
+        registered_servers: RegisteredServers,
         *,
         home: Path | None,
         windows: bool,
     ) -> None:
-        self._around = around
+        self._dependencies = dependencies
         self._examiner = examiner
-        self._externals = externals
+        self._registered_servers = registered_servers
         self._home = home
         self._windows = windows
         self._by_id: dict[str, Workspace] = {}
@@ -109,7 +94,7 @@ class Workspaces:
             The workspace (a marked folder that was unknown becomes known), a refusal (`invalid_cwd`,
             `workspace_not_matched`), or None when nothing was said: an empty or unexpanded text.
         """
-        now = self._around.now()
+        now = self._dependencies.now()
         if ambient and isinstance(text, str) and (known := self.remembered(text)) is not None:
             return known
         found = await self._find(text, ambient=ambient)
@@ -122,11 +107,11 @@ class Workspaces:
     def remembered(self, text: str) -> Workspace | None:
         """The workspace of an ambient folder that was asked for a moment ago."""
         looked_at, workspace = self._recent.get(text, _NEVER)
-        return workspace if self._around.now() - looked_at < ROOT_CHECK_S else None
+        return workspace if self._dependencies.now() - looked_at < ROOT_CHECK_S else None
 
     async def _find(self, text: object, *, ambient: bool) -> Workspace | Refusal | None:
         candidates = parse_cwd(text, ambient=ambient, windows=self._windows)
-        if isinstance(candidates, Absent):
+        if isinstance(candidates, NoCwd):
             return None
         if isinstance(candidates, CwdProblem):
             return invalid_cwd(candidates, str(text))
@@ -142,12 +127,12 @@ class Workspaces:
 
     async def find_patiently(self, text: object) -> Workspace | Refusal | None:
         """As `find`, but a folder that matches nothing yet may belong to a server just registering."""
-        deadline = self._around.now() + self._around.settings.match_wait_s
-        changed = self._externals.registering()
+        deadline = self._dependencies.now() + self._dependencies.settings.match_wait_s
+        changed = self._registered_servers.registering()
         while True:
             changed.clear()  # before the look: what registers meanwhile must not be missed
             found = await self.find(text, ambient=False)
-            left = deadline - self._around.now()
+            left = deadline - self._dependencies.now()
             unmatched = isinstance(found, Refusal) and found.reason is Reason.WORKSPACE_NOT_MATCHED
             if not unmatched or left <= 0:
                 return found
@@ -160,17 +145,21 @@ class Workspaces:
     async def real_folder(self, text: object) -> str | None:
         """The folder a client's text means, absolute and with links resolved; None if there is none."""
         candidates = parse_cwd(text, ambient=False, windows=self._windows)
-        if isinstance(candidates, Absent | CwdProblem):
+        if isinstance(candidates, NoCwd | CwdProblem):
             return None
         facts = await self._examiner.examine(candidates.paths)
         return facts.folder if isinstance(facts, FolderFacts) else None
 
     async def _match(self, facts: FolderFacts) -> Match | None:
         known = [KnownRoot(one.root, one.id, one.identity) for one in self._by_id.values()]
-        known += [KnownRoot(place, workspace_id(root), None) for place, root in self._externals.roots()]
+        known += [
+            KnownRoot(place, workspace_id(root), None) for place, root in self._registered_servers.roots()
+        ]
         home = await self._examiner.identify(str(self._home)) if self._home is not None else None
         while True:
-            found = match(facts.ancestors, known, home=home, auto_start=self._around.settings.auto_start)
+            found = match(
+                facts.ancestors, known, home=home, auto_start=self._dependencies.settings.auto_start
+            )
             stale = await self._stale_root(found, facts)
             if stale is None:
                 return found
@@ -190,17 +179,18 @@ class Workspaces:
         workspace = self._by_id.get(identity)
         if workspace is None:
             root = next(
-                (root for _, root in self._externals.roots() if workspace_id(root) == identity), found.root
+                (root for _, root in self._registered_servers.roots() if workspace_id(root) == identity),
+                found.root,
             )
             workspace = self._add(identity, root)
-            await self._around.store.save_workspace(WorkspaceRow(identity, root))
+            await self._dependencies.store.save_workspace(WorkspaceRow(identity, root))
             logger().info("workspace.known", workspace=identity)
         await self._look_at(workspace)
         return workspace
 
     def _add(self, identity: str, root: str) -> Workspace:
-        workspace = Workspace(identity, root, Supervisor(identity, root, self._around))
-        workspace.used_at = self._around.now()
+        workspace = Workspace(identity, root, Supervisor(identity, root, self._dependencies))
+        workspace.used_at = self._dependencies.now()
         self._by_id[identity] = workspace
         return workspace
 
@@ -216,14 +206,14 @@ class Workspaces:
         Args:
             urgent: a handshake asks; see `Supervisor.ready`.
         """
-        workspace.used_at = self._around.now()
+        workspace.used_at = self._dependencies.now()
         if not await self._is_there(workspace):
             await workspace.supervisor.stop()
             return Refusal(
                 Reason.WORKSPACE_GONE, f"workspace gone: {workspace.root}", delivered="no",
                 details={"workspace": workspace.id},
             )  # fmt: skip
-        external = await self._externals.ready(workspace.root)
+        external = await self._registered_servers.ready(workspace.root)
         if external is not None:
             return external
         return await workspace.supervisor.ready(urgent=urgent)
@@ -236,7 +226,7 @@ class Workspaces:
             return None
         if age > LOOK_AGAIN_S and (workspace.look is None or workspace.look.done()):
             workspace.look = asyncio.create_task(self._look_at(workspace), name=f"look {workspace.id}")
-        external = self._externals.ready_now(workspace.root)
+        external = self._registered_servers.ready_now(workspace.root)
         if isinstance(external, bool):
             return None if external else workspace.supervisor.ready_now()
         return external
@@ -246,7 +236,7 @@ class Workspaces:
 
         A disk that does not answer proves nothing: a server that runs goes on, but none is started there.
         """
-        fresh = self._around.now() - workspace.seen_at <= ROOT_CHECK_S
+        fresh = self._dependencies.now() - workspace.seen_at <= ROOT_CHECK_S
         if (fresh and workspace.identity is not None) or await self._look_at(workspace):
             return True
         facts = await self._examiner.examine((workspace.root,))
@@ -256,7 +246,7 @@ class Workspaces:
 
     async def _look_at(self, workspace: Workspace) -> bool:
         workspace.identity = await self._examiner.identify_root(workspace.root)
-        workspace.seen_at = self._around.now()
+        workspace.seen_at = self._dependencies.now()
         return workspace.identity is not None
 
     async def restore(self, loaded: Loaded) -> None:
@@ -277,8 +267,8 @@ class Workspaces:
         Args:
             busy: ids of workspaces with an active session or an open listen stream.
         """
-        limit = self._around.settings.workspace_idle_s
-        now = self._around.now()
+        limit = self._dependencies.settings.workspace_idle_s
+        now = self._dependencies.now()
         idle: list[Supervisor] = []
         for workspace in self:
             supervisor = workspace.supervisor

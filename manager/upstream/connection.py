@@ -20,7 +20,7 @@ from manager.upstream import header_cache
 from manager.upstream.read_buffer import SIZE, Window
 from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailure, UpstreamResponse
 from protocol import headers
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 
 # httptools limits neither head nor trailers: this many bytes may come without one byte of body among them.
 MAX_HEAD = 64 * 1024
@@ -31,7 +31,7 @@ PIECE = 256 * 1024
 BEGUN = 16 * 1024
 
 _NOTHING = memoryview(b"")
-_TRIM = headers.TRIM.lower().encode()
+_TRIM = headers.RESULT_TRIM.lower().encode()
 
 
 def _body_framing(status: int, fields: Sequence[tuple[bytes, bytes]]) -> tuple[int | None, bool]:
@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
         self._keep_alive = self._parser.should_keep_alive()
         fields = dict(reversed(self._headers))  # the first of each name
         media_type = fields.get(b"content-type", b"").split(b";")[0].strip().lower()
-        trim = Trim.read(fields.get(_TRIM))
+        trim = ResultTrim.read(fields.get(_TRIM))
         head = ResponseHead(status, tuple(self._headers), length, media_type, trim)
         if self._keep_alive and not self._until_eof:
             header_cache.remember(self._first, head)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 
 # Unread body at which the server is made to wait. One more read (300 KiB at most) can already be under way.
 HIGH_WATER = 256 * 1024
@@ -61,7 +61,7 @@ class ResponseHead(msgspec.Struct, frozen=True, gc=False):
     headers: tuple[tuple[bytes, bytes], ...]
     content_length: int | None
     content_type: bytes = b""
-    trim: Trim | None = None
+    trim: ResultTrim | None = None
 
     def header(self, name: bytes) -> bytes | None:
         """Value of the first field of that name (any case), or None."""

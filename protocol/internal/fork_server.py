@@ -16,7 +16,7 @@ DESCRIPTORS: Final = 4
 MESSAGE_LIMIT: Final = 1024 * 1024
 
 
-class Fork(msgspec.Struct, frozen=True):
+class ForkRequest(msgspec.Struct, frozen=True):
     """The order to fork one workspace server.
 
     Attributes:
@@ -50,16 +50,16 @@ class Exited(msgspec.Struct, frozen=True, tag="exited"):
 
 Report = Ready | Forked | Exited
 
-_decode_order = msgspec.json.Decoder(Fork).decode
+_decode_order = msgspec.json.Decoder(ForkRequest).decode
 _decode_report: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
-def encode(message: Fork | Report) -> bytes:
+def encode(message: ForkRequest | Report) -> bytes:
     """The one message."""
     return msgspec.json.encode(message)
 
 
-def decode_order(message: bytes) -> Fork:
+def decode_request(message: bytes) -> ForkRequest:
     """Read an order.
 
     Raises:

@@ -25,7 +25,7 @@ class Folders(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runtime: str
 
 
-class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LaunchInstructions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One instance's orders.
 
     Attributes:
@@ -53,18 +53,18 @@ class Launch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     manager_port: int = 0
 
 
-def encode(launch: Launch) -> bytes:
+def encode(launch: LaunchInstructions) -> bytes:
     """The line for the child's standard input."""
     return msgspec.json.encode(launch) + b"\n"
 
 
-def decode(line: bytes) -> Launch:
+def decode(line: bytes) -> LaunchInstructions:
     """Read the orders.
 
     Raises:
         msgspec.ValidationError: they do not fit.
     """
-    return msgspec.json.decode(line, type=Launch)
+    return msgspec.json.decode(line, type=LaunchInstructions)
 
 
 class Health(msgspec.Struct):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import Final
 
 TAG: Final = "lmtb2"
-HELD: Final = "held"
-ASK: Final = "ask"
+SUSPENDED: Final = "held"
+APPROVAL: Final = "ask"
 """The kinds of states that matter outside, which stand behind the workspace: of a call that is held open, and
 of one that has not begun, because its user is asked whether it may run."""
-LOST: Final = "state_lost"
+INVALID_STATE: Final = "state_lost"
 """What stands under `reason` in the data of the error for a state that is not good, or no longer."""
 
 
@@ -30,14 +30,14 @@ def workspace_of(state: str) -> str | None:
     return workspace if tag == TAG and dot and workspace else None
 
 
-def is_held(state: str) -> bool:
+def is_suspended(state: str) -> bool:
     """Whether the call of a state of ours waits inside for the answers, and is not made anew with them."""
-    return _kind_of(state) == HELD
+    return _kind_of(state) == SUSPENDED
 
 
-def has_not_begun(state: str) -> bool:
+def is_not_started(state: str) -> bool:
     """Whether the call of a state of ours has not run so far in any part."""
-    return _kind_of(state) == ASK
+    return _kind_of(state) == APPROVAL
 
 
 def _kind_of(state: str) -> str | None:

@@ -21,25 +21,25 @@ META: Final = b',"_meta":'
 _LONGEST_META: Final = 1024
 """Bytes of the member that names the server; with a longer one there is no trim."""
 _WORDS: Final = re.compile(rb"([0-9]{1,4}) ([0-9]{1,4})")
-_COMMENT: Final = f" {headers.TRIM}: ".encode()
+_COMMENT: Final = f" {headers.RESULT_TRIM}: ".encode()
 _Absent = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET
 
 
-class Trim(NamedTuple):
+class ResultTrim(NamedTuple):
     """How many bytes a session does not get: behind the opening bracket, and before the closing one."""
 
     first: int
     last: int
 
     @classmethod
-    def read(cls, value: bytes | None) -> Trim | None:
+    def read(cls, value: bytes | None) -> ResultTrim | None:
         """What the header's value says; None where there is none, or it says something else."""
         found = None if value is None else _WORDS.fullmatch(value)
         return None if found is None else cls(int(found[1]), int(found[2]))
 
     @classmethod
-    def of_comment(cls, text: bytes | None) -> Trim | None:
+    def of_comment(cls, text: bytes | None) -> ResultTrim | None:
         """What an event's comment says; None where there is none, or it says something else."""
         return cls.read(text[len(_COMMENT) :]) if text is not None and text.startswith(_COMMENT) else None
 
@@ -51,7 +51,7 @@ class Trim(NamedTuple):
     @property
     def comment(self) -> str:
         """What the comment of an event says."""
-        return f"{headers.TRIM}: {self.value}"
+        return f"{headers.RESULT_TRIM}: {self.value}"
 
 
 class _Result(msgspec.Struct, gc=False, rename={"meta": "_meta"}):
@@ -67,7 +67,7 @@ class _Result(msgspec.Struct, gc=False, rename={"meta": "_meta"}):
 _read: Final = msgspec.json.Decoder(_Result).decode
 
 
-def of(text: bytes, begin: int, end: int) -> Trim | None:
+def compute_trim(text: bytes, begin: int, end: int) -> ResultTrim | None:
     """The trim of the result of a tool that these bytes of a text are; None where it has none.
 
     What is left is read, so that nothing is left out that was something else, and nothing is in it that a
@@ -89,7 +89,7 @@ def of(text: bytes, begin: int, end: int) -> Trim | None:
         return None
     structured = rest.structuredContent
     is_known = structured is _UNSET or bytes(structured)[:1] == b"{"
-    return Trim(start - begin - 1, end - 1 - stop) if is_known else None
+    return ResultTrim(start - begin - 1, end - 1 - stop) if is_known else None
 
 
 @lru_cache(maxsize=64)  # one server says the same with every result

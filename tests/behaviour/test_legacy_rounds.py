@@ -282,7 +282,7 @@ async def test_a_client_that_answers_with_an_error_ends_its_call(play: Registere
 
 async def test_a_call_that_waits_for_its_approval_has_not_begun(play: RegisteredSetup) -> None:
     """Nobody has to check what became of it."""
-    state = f"{request_state.prefix('ws')}{request_state.ASK}.sealed"
+    state = f"{request_state.prefix('ws')}{request_state.APPROVAL}.sealed"
     play.upstream.plays["ask"] = result(asking({"a": ELICIT}, state))
     async with calling_tool(await askable(play)) as call:
         await call.fail(await call.next(), -1, "no")
@@ -303,7 +303,7 @@ async def test_a_prompt_whose_question_fails_is_an_error(play: RegisteredSetup) 
 
 async def test_a_call_that_is_held_open_inside_gets_the_error_of_its_client(play: RegisteredSetup) -> None:
     """A server of the older era decides for itself what an error means, as if it had asked the client directly."""
-    state = f"{request_state.prefix('ws')}{request_state.HELD}.sealed"
+    state = f"{request_state.prefix('ws')}{request_state.SUSPENDED}.sealed"
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT, "b": ROOTS}, state)), result(DONE))
     async with calling_tool(await askable(play)) as call:
         first, second = await call.next(), await call.next()

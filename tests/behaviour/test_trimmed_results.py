@@ -69,17 +69,17 @@ async def test_it_keeps_its_bytes(form: str, size: int, play: RegisteredSetup) -
     text = json.dumps(kept, separators=(",", ":")).encode()
     assert answer.body == b'{"jsonrpc":"2.0","id":"a","result":%b}' % text
     assert answer.headers.get("Content-Length", str(len(answer.body))) == str(len(answer.body))
-    assert headers.TRIM not in answer.headers
+    assert headers.RESULT_TRIM not in answer.headers
 
 
 async def begun(form: str, count: int, request: web.Request, received: Received) -> web.StreamResponse:
     """So many bytes of a large response, of which a trim is said."""
-    response = web.StreamResponse(headers={headers.TRIM: "25 0"} if form == JSON else {})
+    response = web.StreamResponse(headers={headers.RESULT_TRIM: "25 0"} if form == JSON else {})
     response.content_type = form
     response.content_length = 6_000_000 if form == JSON else None
     await response.prepare(request)
     text = b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete",' % received.id
-    said = b"" if form == JSON else b": %b: 25 0\ndata: " % headers.TRIM.encode()
+    said = b"" if form == JSON else b": %b: 25 0\ndata: " % headers.RESULT_TRIM.encode()
     await response.write((said + text + b" " * count)[:count])
     return response
 
@@ -216,7 +216,7 @@ async def test_a_response_to_something_else_is_no_answer(play: RegisteredSetup) 
 
     async def other(request: web.Request, received: Received) -> web.StreamResponse:
         body = b'{"jsonrpc":"2.0","id":8,"result":{"text":"%b"}}' % (b"x" * 300_000)
-        return web.Response(body=body, content_type=JSON, headers={headers.TRIM: "0 0"})
+        return web.Response(body=body, content_type=JSON, headers={headers.RESULT_TRIM: "0 0"})
 
     play.upstream.plays["t"] = other
     answer = await client.call("t", identity=7)

@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from manager.routing.json.scan import check_json
 from protocol import jsonrpc
-from protocol.call_pattern import LONGEST, MARKS, MAX_BRACKETS, Pattern, is_plain_id, probe_of
+from protocol.call_pattern import (
+    LONGEST,
+    MAX_BRACKETS,
+    VOLATILE_MEMBERS,
+    Pattern,
+    derive_pattern,
+    is_plain_id,
+)
 from protocol.jsonrpc import Request
 
 PYTHON = b'{"method":"tools/call","params":{"name":"t","arguments":%b},"jsonrpc":"2.0","id":%b}'
@@ -54,7 +61,7 @@ def written(frame: str, identity: bytes, arguments: bytes) -> bytes:
 
 
 def pattern_of(frame: str) -> Pattern:
-    found = probe_of(written(frame, b"7", b'{"a":1}'))
+    found = derive_pattern(written(frame, b"7", b'{"a":1}'))
     assert found is not None
     return found[0]
 
@@ -67,14 +74,14 @@ def read(body: bytes) -> tuple[Request, dict[str, Any]]:
     whole = json.loads(body)
     del whole["id"], whole["params"]["arguments"]
     if "_meta" in whole["params"]:
-        found = {one for one in whole["params"]["_meta"] if b'"%b":' % one.encode() in MARKS}
+        found = {one for one in whole["params"]["_meta"] if b'"%b":' % one.encode() in VOLATILE_MEMBERS}
         whole["params"]["_meta"] = {k: v for k, v in whole["params"]["_meta"].items() if k not in found}
     return message, whole
 
 
 # what an attacker, or bad luck, writes: the frame's own words, at the wrong places
 DECOYS = [
-    *MARKS,
+    *VOLATILE_MEMBERS,
     b'"progressToken":7}',
     b'"id":',
     b'"arguments":',
@@ -185,7 +192,7 @@ def test_an_odd_mark_is_left_to_others(mark: bytes) -> None:
 def test_a_mark_that_is_odd_from_the_beginning_is_a_part_of_the_pattern(mark: bytes) -> None:
     body = written("marked before", b"8", b"{}")
     odd = body.replace(b'"7"', mark)
-    found = probe_of(odd)
+    found = derive_pattern(odd)
     assert found is not None
     assert found[0].match(odd) == (b"8", b"{}")
     assert found[0].match(body) is None
@@ -250,7 +257,7 @@ def test_odd_arguments_are_left_to_others(frame: str, arguments: tuple[str, byte
     ],
 )
 def test_a_call_whose_two_values_cannot_be_told_apart_has_no_pattern(body: bytes) -> None:
-    assert probe_of(body) is None
+    assert derive_pattern(body) is None
 
 
 def test_a_pattern_knows_no_other_tool() -> None:

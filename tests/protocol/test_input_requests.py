@@ -28,9 +28,9 @@ from protocol import input_requests, jsonrpc, names
 )
 def test_what_a_question_needs(method: str, params: dict[str, Any], expected: object) -> None:
     """In the words of `requiredCapabilities`."""
-    assert input_requests.required(method, jsonrpc.dumps(params)) == expected
+    assert input_requests.required_capabilities(method, jsonrpc.dumps(params)) == expected
     if not params:
-        assert input_requests.required(method, b"") == expected
+        assert input_requests.required_capabilities(method, b"") == expected
 
 
 @pytest.mark.parametrize(
@@ -54,17 +54,20 @@ def test_a_capability_counts_only_where_it_was_declared(declared: Any, wanted: A
 
 
 def test_capabilities_are_spelt_for_people() -> None:
-    assert input_requests.spelt({"elicitation": {"url": {}}, "sampling": {}}) == "elicitation.url, sampling"
-    assert input_requests.spelt({}) == ""
+    assert (
+        input_requests.format_capabilities({"elicitation": {"url": {}}, "sampling": {}})
+        == "elicitation.url, sampling"
+    )
+    assert input_requests.format_capabilities({}) == ""
 
 
 def test_an_error_in_the_place_of_an_answer_is_found_again_as_it_was() -> None:
     error = msgspec.Raw(b'{"code":-1,"message":"User rejected","data":{"n":1.10}}')
-    assert jsonrpc.bytes_of(error) in jsonrpc.bytes_of(input_requests.failed(error))
-    found = input_requests.error_in(input_requests.failed(error))
+    assert jsonrpc.bytes_of(error) in jsonrpc.bytes_of(input_requests.error_response(error))
+    found = input_requests.error_in(input_requests.error_response(error))
     assert found is not None
     assert (found[:2], jsonrpc.bytes_of(found[2] or b"")) == ((-1, "User rejected"), b'{"n":1.10}')
-    assert input_requests.error_in(input_requests.failed(msgspec.Raw(b'"broken"'))) == (
+    assert input_requests.error_in(input_requests.error_response(msgspec.Raw(b'"broken"'))) == (
         jsonrpc.INTERNAL_ERROR,
         "",
         None,
@@ -88,7 +91,7 @@ def test_any_other_answer_holds_no_error(answer: object) -> None:
     ],
 )
 def test_a_result_asks_where_its_own_type_says_so(outcome: object, is_interim: bool) -> None:
-    members = input_requests.interim(outcome)
+    members = input_requests.input_required_members(outcome)
     assert (members is not None) is is_interim
     if members is not None:
         assert bytes(members["inputRequests"]) == b'{"q": {"n": 1.50}}'

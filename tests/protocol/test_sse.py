@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from protocol import sse
-from protocol.sse import Decoder, Event, EventTooLarge, encode, lone_event, single_line
+from protocol.sse import Decoder, Event, EventTooLarge, encode, single_event, single_line
 
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), max_size=8)
 FIELDS = st.one_of(
@@ -121,7 +121,7 @@ def test_the_message_of_a_stream_of_one_event_is_found_without_reading_it(
 ) -> None:
     event = (b":%b\n" % comment if comment is not None else b"") + begin + b'{"a":1}\n\n'
     for stream, start in ((event, 0), (b"data: 0\n\n" + event + b"\r\n\n\n", 9)):
-        found = lone_event(stream, start, start + len(event))
+        found = single_event(stream, start, start + len(event))
         assert found is not None
         assert stream[found.start : found.end] == read(event)[0].data == b'{"a":1}'
         assert found.comment == comment
@@ -152,4 +152,4 @@ def test_a_comment_is_no_part_of_what_is_read() -> None:
     ],
 )
 def test_other_streams_have_to_be_read(stream: bytes) -> None:
-    assert lone_event(stream, 0, len(stream)) is None
+    assert single_event(stream, 0, len(stream)) is None

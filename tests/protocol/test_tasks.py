@@ -25,7 +25,7 @@ KEY = "0123456789abcdef" * 2
     ],
 )
 def test_client_knows_tasks_if_it_declares_the_extension(capabilities: dict[str, Any], known: bool) -> None:
-    assert tasks.declared(capabilities) is known
+    assert tasks.is_declared(capabilities) is known
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_client_knows_tasks_if_it_declares_the_extension(capabilities: dict[str,
     ],
 )
 def test_tasks_can_be_kept_from_a_server(capabilities: dict[str, Any], rest: dict[str, Any]) -> None:
-    assert tasks.undeclared(capabilities) == rest
+    assert tasks.without_tasks(capabilities) == rest
 
 
 def test_id_says_whose_the_task_is() -> None:
@@ -69,10 +69,10 @@ def test_other_ids_are_nobodys(task: str) -> None:
 
 
 def test_refusals_are_those_of_the_extension() -> None:
-    missing = tasks.missing(b"1", tasks.GET)
+    missing = tasks.missing_capability(b"1", tasks.GET)
     assert (missing.status, missing.code) == (400, -32021)
     required = msgspec.json.decode(missing.body())["error"]["data"]["requiredCapabilities"]
     assert required == {"extensions": {tasks.EXTENSION: {}}}
-    unknown = tasks.unknown(b'"x"', "t" * 1000)
+    unknown = tasks.unknown_task(b'"x"', "t" * 1000)
     assert unknown.code == -32602
     assert len(unknown.body()) < 400

@@ -25,7 +25,7 @@ async def run(context: CallContext, work: Work) -> CallOutcome:
     """The outcome of the call, asking whoever called the one around it as often as it takes."""
     for _ in range(MAX_ROUNDS):
         outcome = await work(context)
-        members = input_requests.interim(outcome)
+        members = input_requests.input_required_members(outcome)
         if members is None:
             return outcome
         answers = await _answers(context, jsonrpc.members_of(members.get("inputRequests", b"")))

@@ -27,7 +27,7 @@ from workspace_server import log
 from workspace_server.files import private_files
 
 FOLDER: Final = "approvals"
-ASK, RUN, OPEN, HELD = request_state.ASK, "run", "open", request_state.HELD
+ASK, RUN, OPEN, HELD = request_state.APPROVAL, "run", "open", request_state.SUSPENDED
 """A question whether the call may run; one of a call that is made anew with the answers; the same, where the
 answer is that a page was opened; one of a call that is held open."""
 _KINDS: Final = (ASK, RUN, OPEN, HELD)

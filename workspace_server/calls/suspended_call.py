@@ -134,7 +134,7 @@ class SuspendedCall:
 
     async def _ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
         """As `source.Ask`; takes several rounds where the client leaves answers out."""
-        wanted = asking.required(method, params)
+        wanted = asking.required_capabilities(method, params)
         if wanted is None:
             return await nobody(method, params)
         if self._task.done():
@@ -154,7 +154,7 @@ class SuspendedCall:
         """In the era of sessions the source decides what to do without; since then the call ends."""
         if not self._context.caller:
             data = jsonrpc.raw({"requiredCapabilities": wanted})
-            text = f"this call needs a client that declares {asking.spelt(wanted)}"
+            text = f"this call needs a client that declares {asking.format_capabilities(wanted)}"
             self.failure = RpcError(inbound.MISSING_CAPABILITY, text, data)
             self._task.cancel()
             # the source is told before its question is answered, or it would finish a call nobody waits for

@@ -30,7 +30,7 @@ _PAGES: Final[Mapping[str, Any]] = {"elicitation": {"url": {}}}
 _LOST: Final = RpcError(
     jsonrpc.INVALID_PARAMS,
     "requestState is not of this call, was used before, or its call is over; call again without it",
-    jsonrpc.raw({"reason": request_state.LOST}),
+    jsonrpc.raw({"reason": request_state.INVALID_STATE}),
 )
 _ANSWERS: Final = ("requestState", "inputResponses")
 
@@ -166,7 +166,7 @@ class SuspendedCalls:
         """An outcome as its client gets it: the state of a source that asks goes inside ours."""
         if isinstance(outcome, RpcError) and outcome.code == URL_REQUIRED and not context.caller:
             return await self._to_open(bound, context, outcome)
-        members = input_requests.interim(outcome)
+        members = input_requests.input_required_members(outcome)
         if members is None:
             return outcome
         inner = jsonrpc.text_of(members["requestState"]) if "requestState" in members else None

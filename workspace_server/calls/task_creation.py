@@ -36,7 +36,7 @@ def missing(call: Call, offered: OfferedTool) -> Rejection | None:
     context = call.context()
     if context.client == INTERNAL_CLIENT or _knows_tasks(context):
         return None
-    return tasks.missing(call.asked.request.id, offered.name)
+    return tasks.missing_capability(call.asked.request.id, offered.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TaskCreation:
     async def __call__(self, context: CallContext) -> CallOutcome:
         """The outcome, or which task the call has become. A task of the source's own is remembered."""
         if not _knows_tasks(context):
-            return await self.work(replace(context, capabilities=tasks.undeclared(context.capabilities)))
+            return await self.work(replace(context, capabilities=tasks.without_tasks(context.capabilities)))
         if self.offered.tool.task != "forbidden":
             job = Job(self.offered.name, self.call.longest_s(self.offered), self._ending)
             return await self.tasks.run(job, context, self.work)
@@ -77,4 +77,4 @@ class TaskCreation:
 
 def _knows_tasks(context: CallContext) -> bool:
     """Sessions of older eras have tasks of another kind, if any; only they have a caller."""
-    return not context.caller and tasks.declared(context.capabilities)
+    return not context.caller and tasks.is_declared(context.capabilities)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from protocol import inbound
-from protocol.call_pattern import Pattern, probe_of
+from protocol.call_pattern import Pattern, derive_pattern
 from protocol.inbound import Inbound
 from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.registry import OfferedTool
@@ -85,7 +85,7 @@ class RepeatedCalls:
 
 def _pattern(head: Head, asked: McpRequest) -> Pattern | None:
     """The pattern of a call, if it has one and reading others of it finds nothing else that counts."""
-    found = probe_of(asked.request.body)
+    found = derive_pattern(asked.request.body)
     if found is None:
         return None
     pattern, probe = found

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 from http_server.backpressure import Room
 from http_server.response_head import render_head
 from protocol import headers
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 from workspace_server.http.head_reader import Head
 
 JSON: Final = "application/json"
@@ -71,7 +71,7 @@ class HttpRequest:
         else:
             self._line.run(work)
 
-    def respond(self, status: int, body: bytes = b"", trim: Trim | None = None) -> None:
+    def respond(self, status: int, body: bytes = b"", trim: ResultTrim | None = None) -> None:
         """Write a whole answer of JSON; where the caller is gone, nothing happens.
 
         Args:
@@ -128,10 +128,10 @@ class HttpRequest:
 
 
 @lru_cache(maxsize=64)
-def _begin(status: int, has_body: bool, is_last: bool, trim: Trim | None) -> bytes:
+def _begin(status: int, has_body: bool, is_last: bool, trim: ResultTrim | None) -> bytes:
     """What does not change from one answer to the next."""
     kind = [("Content-Type", JSON)] if has_body else []
     if trim is not None:
-        kind.append((headers.TRIM, trim.value))
+        kind.append((headers.RESULT_TRIM, trim.value))
     ends = [("Connection", "close")] if is_last else []
     return render_head(status, [*kind, *ends]).removesuffix(b"\r\n")

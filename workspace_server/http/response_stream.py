@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from protocol import jsonrpc, sse
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 from workspace_server.http.request import HttpRequest
 
 EVENT_HEADERS: Final = {
@@ -33,7 +33,7 @@ class Stream:
         """Send a comment, so that nobody in between takes the stream for dead."""
         await self._write(sse.KEEP_ALIVE)
 
-    async def finish(self, status: int, body: bytes, trim: Trim | None = None) -> None:
+    async def finish(self, status: int, body: bytes, trim: ResultTrim | None = None) -> None:
         """Send the JSON-RPC answer; `status` counts only if nothing was sent before."""
         self._is_finished = True
         if not self._http_request.is_begun:

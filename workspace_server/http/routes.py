@@ -14,7 +14,7 @@ from typing import Any, Final
 from protocol import inbound, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Inbound, Rejection
-from protocol.internal.launch import Launch
+from protocol.internal.launch import LaunchInstructions
 from protocol.jsonrpc import Notification, Request, Response
 from protocol.versions import MODERN_REVISIONS, Era
 from workspace_server import log
@@ -39,7 +39,7 @@ class Server:
 
     def __init__(
         self,
-        launch: Launch,
+        launch: LaunchInstructions,
         version: str,
         calls: Calls,
         life: Life,
@@ -192,7 +192,7 @@ def _classify(head: Head, body: bytes) -> Inbound | Rejection:
 
 
 def make_connections(
-    launch: Launch,
+    launch: LaunchInstructions,
     version: str,
     calls: Calls,
     life: Life,

@@ -110,7 +110,7 @@ class PassThrough:
 
 
 def _means_one_server(asked: McpRequest) -> bool:
-    if headers.AS_IS not in asked.header or asked.request.method in names.LEGACY_ONLY:
+    if headers.PASS_THROUGH not in asked.header or asked.request.method in names.LEGACY_ONLY:
         return False
     return mode_of(asked.header, asked.query) is Mode.NORMAL
 

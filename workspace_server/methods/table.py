@@ -13,7 +13,7 @@ import msgspec
 from protocol import jsonrpc, names, tasks
 from protocol.inbound import Rejection
 from protocol.internal import result_trim as trims
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 from protocol.versions import MODERN_REVISIONS
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
@@ -50,7 +50,7 @@ class Answer(msgspec.Struct, frozen=True):
 
     status: int
     body: bytes
-    trim: Trim | None = None
+    trim: ResultTrim | None = None
 
 
 class Methods:
@@ -72,7 +72,7 @@ class Methods:
             names.META_SERVER: jsonrpc.raw({"name": names.WORKSPACE_SERVER, "version": version})
         }
         meta = len(trims.META) + len(jsonrpc.dumps(self._signature))
-        self._trim = Trim(len(trims.TYPE), meta)
+        self._trim = ResultTrim(len(trims.TYPE), meta)
         self.tasks = TaskMethods(calls, self._finished)
         self._table: Mapping[str, Callable[[McpRequest], Awaitable[Outcome]]] = {
             names.DISCOVER: self._discover,
@@ -140,11 +140,11 @@ class Methods:
         body = jsonrpc.result(identity, self._finished(outcome))
         return Answer(200, body, self._trim_of(outcome) if method == names.TOOLS_CALL else None)
 
-    def _trim_of(self, outcome: Mapping[str, Any] | msgspec.Raw) -> Trim | None:
+    def _trim_of(self, outcome: Mapping[str, Any] | msgspec.Raw) -> ResultTrim | None:
         """What of the result of a tool a session does not get, where that is all there is to be said."""
         if isinstance(outcome, msgspec.Raw):
             text = jsonrpc.bytes_of(outcome)
-            return trims.of(text, 0, len(text))
+            return trims.compute_trim(text, 0, len(text))
         is_object = isinstance(outcome.get("structuredContent", _NO_MEMBERS), Mapping)
         return self._trim if is_object and "content" in outcome and _UNUSUAL.isdisjoint(outcome) else None
 

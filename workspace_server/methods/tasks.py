@@ -35,7 +35,7 @@ Finish = Callable[[Mapping[str, Any]], Mapping[str, Any] | msgspec.Raw]
 def declared(asked: McpRequest) -> bool:
     """Whether the client declared the extension for this request."""
     capabilities = msgspec.json.decode(asked.inbound.meta[names.META_CAPABILITIES])
-    return tasks.declared(capabilities)
+    return tasks.is_declared(capabilities)
 
 
 def detailed(seen: TaskSnapshot, finish: Finish) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class TaskMethods:
         if named is None:
             return None
         if not declared(asked):
-            return tasks.missing(asked.request.id, FILTER)
+            return tasks.missing_capability(asked.request.id, FILTER)
         try:
             ids = msgspec.json.decode(named, type=list[str])[:MAX_FOLLOWED]
         except msgspec.DecodeError:
@@ -121,13 +121,13 @@ class TaskMethods:
 
     async def _get(self, asked: McpRequest) -> Outcome:
         if not declared(asked):
-            return tasks.missing(asked.request.id, tasks.GET)
+            return tasks.missing_capability(asked.request.id, tasks.GET)
         seen = await self._tasks.get(asked.inbound.name or "")
         return await self._elsewhere(asked) if seen is None else detailed(seen, self._finish)
 
     async def _update(self, asked: McpRequest) -> Outcome:
         if not declared(asked):
-            return tasks.missing(asked.request.id, tasks.UPDATE)
+            return tasks.missing_capability(asked.request.id, tasks.UPDATE)
         responses = asked.inbound.params.get("inputResponses")
         if responses is None or jsonrpc.bytes_of(responses)[:1] != b"{":
             return asked.invalid("params.inputResponses must be an object")
@@ -136,7 +136,7 @@ class TaskMethods:
 
     async def _cancel(self, asked: McpRequest) -> Outcome:
         if not declared(asked):
-            return tasks.missing(asked.request.id, tasks.CANCEL)
+            return tasks.missing_capability(asked.request.id, tasks.CANCEL)
         known = await self._tasks.cancel(asked.inbound.name or "")
         return {} if known else await self._elsewhere(asked)
 
@@ -154,7 +154,11 @@ class TaskMethods:
             is_unknown = isinstance(outcome, RpcError) and outcome.code == jsonrpc.INVALID_PARAMS
             if not is_unknown or owner is not None:
                 failures.append(outcome)
-        return mcp_requests.answer(asked, failures[0]) if failures else tasks.unknown(asked.request.id, task)
+        return (
+            mcp_requests.answer(asked, failures[0])
+            if failures
+            else tasks.unknown_task(asked.request.id, task)
+        )
 
 
 async def _candidates(view: View, owner: str | None) -> list[Source]:
@@ -168,4 +172,4 @@ async def _candidates(view: View, owner: str | None) -> list[Source]:
 
 async def _makes_tasks(source: Source) -> bool:
     greeting = await source.greeting()
-    return greeting is not None and greeting.era is Era.MODERN and tasks.declared(greeting.capabilities)
+    return greeting is not None and greeting.era is Era.MODERN and tasks.is_declared(greeting.capabilities)

@@ -70,7 +70,7 @@ class RunningTask:
             ask=self._ask,
             is_parked=self._is_parked,
             notify=self._notify,
-            capabilities=tasks.undeclared(given.capabilities),
+            capabilities=tasks.without_tasks(given.capabilities),
             params={**given.params, "_meta": jsonrpc.raw(meta)},
         )
 
@@ -118,7 +118,7 @@ class RunningTask:
         assert self.work is not None  # noqa: S101  narrows the type: only what runs can be a task
         outcome = await self._first(self.work)
         for _ in range(MAX_ROUNDS):
-            asked = input_requests.interim(outcome)
+            asked = input_requests.input_required_members(outcome)
             if asked is None:
                 return outcome
             outcome = await work(self._with(asked, await self._answers(asked)))
@@ -150,7 +150,7 @@ class RunningTask:
                 return await self._given.ask(method, params)
             finally:
                 self._asking -= 1
-        wanted = input_requests.required(method, params)
+        wanted = input_requests.required_capabilities(method, params)
         if wanted is None:
             return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method[:100]} is not offered here")
         if not input_requests.declares(self._given.capabilities, wanted):
@@ -160,7 +160,7 @@ class RunningTask:
 
     async def _undeclared(self, wanted: Mapping[str, Any]) -> RpcError:
         """A client without the capability for a question gets the error that the call would have got."""
-        text = f"this call needs a client that declares {input_requests.spelt(wanted)}"
+        text = f"this call needs a client that declares {input_requests.format_capabilities(wanted)}"
         self._failure = RpcError(
             inbound.MISSING_CAPABILITY, text, jsonrpc.raw({"requiredCapabilities": wanted})
         )

@@ -19,7 +19,7 @@ WORTH_IT: Final = 32 * 1024
 """Bytes of a string that is left out."""
 
 
-def of(text: bytes, start: int, end: int) -> Mapping[str, msgspec.Raw]:
+def members_between(text: bytes, start: int, end: int) -> Mapping[str, msgspec.Raw]:
     """The members of the object that these bytes of the text are; empty where they are none."""
     return _without_a_string(text, start, end) or jsonrpc.members_of(msgspec.Raw(memoryview(text)[start:end]))
 

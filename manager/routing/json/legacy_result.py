@@ -29,7 +29,7 @@ _CODES: Final[Mapping[int, int]] = {
 """Codes that older revisions do not know. The last two are about headers and a version that *we* wrote."""
 
 
-def result(members: Mapping[str, Any]) -> dict[str, Any]:
+def convert_result(members: Mapping[str, Any]) -> dict[str, Any]:
     """A result without what only the modern era has: type, time to live, who answered."""
     kept = {name: value for name, value in members.items() if name not in _MODERN_MEMBERS}
     raw = kept.get("_meta", {})
@@ -41,7 +41,7 @@ def result(members: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def response(method: str, body: bytes, envelope: _Members, outcome: _Members | None = None) -> bytes:
+def convert_response(method: str, body: bytes, envelope: _Members, outcome: _Members | None = None) -> bytes:
     """The whole response.
 
     Args:
@@ -56,7 +56,7 @@ def response(method: str, body: bytes, envelope: _Members, outcome: _Members | N
     members = jsonrpc.members_of(envelope["result"]) if outcome is None else outcome
     fitting = _fitting(method, members)
     if fitting is not members:
-        return jsonrpc.dumps({**envelope, "result": result(fitting)})
+        return jsonrpc.dumps({**envelope, "result": convert_result(fitting)})
     meta = jsonrpc.members_of(members["_meta"]) if "_meta" in members else {}
     if members.keys().isdisjoint(_MODERN_MEMBERS) and names.META_SERVER not in meta:
         return body
@@ -67,20 +67,20 @@ def response(method: str, body: bytes, envelope: _Members, outcome: _Members | N
         and (not meta or json_cut.is_compact(memoryview(members["_meta"]).nbytes, meta))
     )
     cut = None if is_compact else _cut(body, envelope, members, meta)
-    return jsonrpc.dumps({**envelope, "result": result(members)}) if cut is None else cut
+    return jsonrpc.dumps({**envelope, "result": convert_result(members)}) if cut is None else cut
 
 
 def _fitting(method: str, members: _Members) -> Mapping[str, Any]:
     """The members, with tools and what they answered as this era allows them; the same where they are."""
     if method == names.TOOLS_CALL:
-        return legacy_tools.outcome(members)
+        return legacy_tools.convert_result(members)
     if method != names.TOOLS_LIST or "tools" not in members:
         return members
     try:
         tools = msgspec.json.decode(members["tools"], type=list[msgspec.Raw])
     except msgspec.DecodeError:
         return members
-    fitting = legacy_tools.definitions(tools)
+    fitting = legacy_tools.convert_definitions(tools)
     changed = any(one is not other for one, other in zip(tools, fitting, strict=True))
     return {**members, "tools": fitting} if changed else members
 
@@ -125,5 +125,7 @@ def _with_capabilities(error: _Members, data: _Members) -> str:
     """The message, with the capabilities in it that the client would have had to declare."""
     message = jsonrpc.text_of(error.get("message", b'""')) or "a client capability is missing"
     required = jsonrpc.members_of(data.get("requiredCapabilities", b"{}"))
-    missing = input_requests.spelt({name: jsonrpc.members_of(parts) for name, parts in required.items()})
+    missing = input_requests.format_capabilities(
+        {name: jsonrpc.members_of(parts) for name, parts in required.items()}
+    )
     return f"{message} (this client did not declare: {missing})" if missing else message

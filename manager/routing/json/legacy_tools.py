@@ -23,12 +23,12 @@ _SAME_AS: Final = {b"true": msgspec.Raw(b"{}"), b"false": msgspec.Raw(b'{"not":{
 _ABSENT: Final = msgspec.Raw()
 
 
-def definitions(tools: Sequence[msgspec.Raw]) -> list[msgspec.Raw]:
-    """The definitions of a list, each as `definition` has it."""
-    return [definition(tool) for tool in tools]
+def convert_definitions(tools: Sequence[msgspec.Raw]) -> list[msgspec.Raw]:
+    """The definitions of a list, each as `convert_definition` has it."""
+    return [convert_definition(tool) for tool in tools]
 
 
-def definition(tool: msgspec.Raw) -> msgspec.Raw:
+def convert_definition(tool: msgspec.Raw) -> msgspec.Raw:
     """One definition: no output schema that is not about an object, and schemas of parameters are objects.
 
     Returns:
@@ -48,7 +48,7 @@ def definition(tool: msgspec.Raw) -> msgspec.Raw:
     return jsonrpc.raw({name: one for name, one in {**members, **changed}.items() if one is not None})
 
 
-def outcome(members: _Members) -> Mapping[str, Any]:
+def convert_result(members: _Members) -> Mapping[str, Any]:
     """The members of a result of `tools/call`: nothing structured but objects.
 
     What is left out is said as text, where the result has no other content.

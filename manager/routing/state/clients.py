@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from manager.routing.workspace.resolution import Claims, Source
+from manager.routing.workspace.resolution import Claims, WorkspaceSource
 from protocol import headers
 
 MAX_CLIENTS: Final = 64
@@ -30,7 +30,7 @@ class Client(msgspec.Struct, frozen=True, gc=False):
     revision: str
 
 
-class Seen(msgspec.Struct, gc=False):
+class RequestRecord(msgspec.Struct, gc=False):
     """One request of a client.
 
     `at` is monotonic. `claims` become more where the client is asked for its roots. `answered` are the
@@ -45,7 +45,7 @@ class Seen(msgspec.Struct, gc=False):
     @property
     def source(self) -> str:
         """The rung that decided."""
-        return self.answered.get(headers.WORKSPACE_SOURCE, Source.NONE.value)
+        return self.answered.get(headers.WORKSPACE_SOURCE, WorkspaceSource.NONE.value)
 
     @property
     def workspace(self) -> str | None:
@@ -53,17 +53,17 @@ class Seen(msgspec.Struct, gc=False):
         return self.answered.get(headers.WORKSPACE_ID)
 
 
-class Clients:
+class RecentClients:
     """The clients of late, each with its last requests, the client seen last at the end."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[Client, deque[Seen]] = OrderedDict()
+        self._seen: OrderedDict[Client, deque[RequestRecord]] = OrderedDict()
 
-    def __iter__(self) -> Iterator[tuple[Client, tuple[Seen, ...]]]:
+    def __iter__(self) -> Iterator[tuple[Client, tuple[RequestRecord, ...]]]:
         for client, requests in self._seen.items():
             yield client, tuple(requests)
 
-    def note(self, client: Client, seen: Seen) -> None:
+    def note(self, client: Client, seen: RequestRecord) -> None:
         """Enter a request; the client that was silent longest makes room."""
         requests = self._seen.get(client)
         if requests is None:

@@ -82,7 +82,7 @@ RETRY_LOOPING_S: Final = 60.0
 
 
 @dataclass(slots=True)
-class Life:
+class Lifecycle:
     """State, counters and times of one workspace server. Times are monotonic seconds."""
 
     misses_allowed: int = 3

@@ -15,7 +15,7 @@ LAST_PORT: Final = 65535
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class PortLease:
     """A port kept for one asker until `expires_at`, in monotonic seconds."""
 
     session_id: str
@@ -30,12 +30,12 @@ class PortExhausted:
     start: int
 
 
-class Leases:
+class PortLeases:
     """All reservations, at most one for each asker, each port at most once."""
 
     def __init__(self) -> None:
         # The oldest first: a renewal moves a lease to the end, so expiry looks at the beginning only.
-        self._leases: dict[str, Lease] = {}
+        self._leases: dict[str, PortLease] = {}
         self._ports: set[int] = set()
 
     def allocate(
@@ -74,16 +74,16 @@ class Leases:
                 return self._keep(session_id, port, now)
         return PortExhausted(start)
 
-    def release(self, session_id: str) -> Lease | None:
+    def release(self, session_id: str) -> PortLease | None:
         """End a reservation: its holder sent a heartbeat or said bye. Returns it if there was one."""
         lease = self._leases.pop(session_id, None)
         if lease is not None:
             self._ports.discard(lease.port)
         return lease
 
-    def sweep(self, now: float) -> list[Lease]:
+    def sweep(self, now: float) -> list[PortLease]:
         """End the reservations whose 15 s are over, and return them."""
-        expired: list[Lease] = []
+        expired: list[PortLease] = []
         for lease in self._leases.values():
             if lease.expires_at > now:
                 break
@@ -92,11 +92,11 @@ class Leases:
             self.release(lease.session_id)
         return expired
 
-    def current(self) -> tuple[Lease, ...]:
+    def current(self) -> tuple[PortLease, ...]:
         """The reservations as of the last call that told the time, the oldest first."""
         return tuple(self._leases.values())
 
     def _keep(self, session_id: str, port: int, now: float) -> int:
-        self._leases[session_id] = Lease(session_id, port, now + LIFETIME_S)
+        self._leases[session_id] = PortLease(session_id, port, now + LIFETIME_S)
         self._ports.add(port)
         return port

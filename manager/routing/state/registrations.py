@@ -115,7 +115,7 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """A server's state before (None: it was not there) and after one call."""
 
     session_id: str
@@ -125,12 +125,12 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
+class HeartbeatOutcome:
     """The outcome of a heartbeat. `first`: the sender must be told `record.secret`."""
 
     first: bool
     record: Registration
-    changes: tuple[Change, ...]
+    changes: tuple[StateChange, ...]
 
 
 class Registrations:
@@ -144,7 +144,9 @@ class Registrations:
         self._last_now: float | None = None
         self._slept = 0.0
 
-    def heartbeat(self, message: Heartbeat, now: float, secret_factory: Callable[[], str]) -> Registered:
+    def heartbeat(
+        self, message: Heartbeat, now: float, secret_factory: Callable[[], str]
+    ) -> HeartbeatOutcome:
         """Register a server or replace its record.
 
         An unknown id, or a known one with another nonce or kind, is a new server: it gets a secret and starts
@@ -160,9 +162,9 @@ class Registrations:
         self._store(record)
         if old is None or old.address != record.address:
             self._claim(record)
-        return Registered(old is None, self._records[record.session_id], tuple(self._changes()))
+        return HeartbeatOutcome(old is None, self._records[record.session_id], tuple(self._changes()))
 
-    def health_answered(self, asked: Registration, echoed: str | None) -> list[Change]:
+    def health_answered(self, asked: Registration, echoed: str | None) -> list[StateChange]:
         """Take the answer to a health question.
 
         Args:
@@ -179,7 +181,7 @@ class Registrations:
                 self._apply(record.session_id, Event.MISMATCHED)
         return self._changes()
 
-    def health_unanswered(self, asked: Registration) -> list[Change]:
+    def health_unanswered(self, asked: Registration) -> list[StateChange]:
         """Note that a health question, asked of this record, had no answer; the third in a row tells."""
         if not self.is_current(asked):
             return []
@@ -189,19 +191,19 @@ class Registrations:
             self._apply(asked.session_id, Event.UNANSWERED)
         return self._changes()
 
-    def bye(self, session_id: str) -> list[Change]:
+    def bye(self, session_id: str) -> list[StateChange]:
         """Forget a server that leaves."""
         if session_id in self._records:
             self._apply(session_id, Event.LEFT)
         return self._changes()
 
-    def exited(self, pid: int) -> list[Change]:
+    def exited(self, pid: int) -> list[StateChange]:
         """Forget the servers of a process that is seen to have ended."""
         for session_id in [record.session_id for record in self._records.values() if record.pid == pid]:
             self._apply(session_id, Event.LEFT)
         return self._changes()
 
-    def sweep(self, now: float) -> list[Change]:
+    def sweep(self, now: float) -> list[StateChange]:
         """Let silence tell. To be called every `SWEEP_EVERY_S` while anything is registered."""
         awake = self._awake(now)
         for session_id, heard in list(self._heard.items()):
@@ -284,11 +286,11 @@ class Registrations:
             for place, session_id in enumerate(self._lines.get(root, ()) if root else ()):
                 self._apply(session_id, Event.OUTRANKED if place else Event.HOLDS_ROOT)
 
-    def _changes(self) -> list[Change]:
+    def _changes(self) -> list[StateChange]:
         """What this call changed; what changed and changed back is not told."""
         touched, self._touched = self._touched, {}
         return [
-            Change(session_id, before, record.state, record.cause)
+            StateChange(session_id, before, record.state, record.cause)
             for session_id, (before, record) in touched.items()
             if before is not record.state
         ]

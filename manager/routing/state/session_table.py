@@ -63,7 +63,7 @@ class Session:
         return workspace in (self.workspace, self.implied_workspace)
 
 
-class Sessions:
+class SessionTable:
     """All sessions. The event loop is the lock: no method awaits."""
 
     def __init__(self, *, limit: int, idle_s: float, unused_s: float) -> None:

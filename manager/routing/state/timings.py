@@ -50,7 +50,7 @@ class Percentiles(msgspec.Struct, frozen=True):
     p99: float
 
 
-class Lately(msgspec.Struct, frozen=True):
+class RecentCounts(msgspec.Struct, frozen=True):
     """Counts of the last minutes, which can be added up."""
 
     server: Sequence[int]
@@ -74,7 +74,7 @@ class Timings:
         self.manager = Histogram()
         self.start = Histogram()
         self.connection = Histogram()
-        self._marks: deque[Lately] = deque([Lately((), ())], maxlen=TURNS)
+        self._marks: deque[RecentCounts] = deque([RecentCounts((), ())], maxlen=TURNS)
 
     def ended(self, begun: float, sent: float, came: float, now: float) -> None:
         """Count a call that ended.
@@ -94,18 +94,20 @@ class Timings:
 
     def turn(self) -> None:
         """A minute is over."""
-        self._marks.append(Lately(self.server.counts.copy(), self.manager.counts.copy()))
+        self._marks.append(RecentCounts(self.server.counts.copy(), self.manager.counts.copy()))
 
-    def lately(self) -> Lately:
+    def lately(self) -> RecentCounts:
         """What was counted in this minute and the four before."""
         before = self._marks[0]
-        return Lately(_since(self.server.counts, before.server), _since(self.manager.counts, before.manager))
+        return RecentCounts(
+            _since(self.server.counts, before.server), _since(self.manager.counts, before.manager)
+        )
 
 
-def summed(parts: Iterable[Lately]) -> Lately:
+def sum_counts(parts: Iterable[RecentCounts]) -> RecentCounts:
     """The counts of several workspaces together."""
     listed = list(parts)
-    return Lately(_together([one.server for one in listed]), _together([one.manager for one in listed]))
+    return RecentCounts(_together([one.server for one in listed]), _together([one.manager for one in listed]))
 
 
 def percentiles(counts: Sequence[int]) -> Percentiles | None:

@@ -25,7 +25,7 @@ class CwdCandidates:
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class NoCwd:
     """Nothing was said: not a string, blank, or (from an ambient source) a placeholder nobody expanded."""
 
 
@@ -45,7 +45,7 @@ _FILE_URI: Final = re.compile(r"file:(?://(?P<host>[^/]*))?(?P<path>.*)", re.IGN
 _WINDOWS_ABSOLUTE: Final = re.compile(r"[A-Za-z]:\\|\\\\[^\\?.][^\\]*\\[^\\]")
 
 
-def parse_cwd(text: object, *, ambient: bool, windows: bool) -> CwdCandidates | Absent | CwdProblem:
+def parse_cwd(text: object, *, ambient: bool, windows: bool) -> CwdCandidates | NoCwd | CwdProblem:
     """Read a cwd as a client sent it. Never raises.
 
      `ambient` says where it came from: True for what a client's configuration sends along (query, header,
@@ -55,9 +55,9 @@ def parse_cwd(text: object, *, ambient: bool, windows: bool) -> CwdCandidates | 
      for bytes that are no UTF-8 (PEP 383). Problems found here: `relative`, `malformed`, `too_long`.
     """
     if not isinstance(text, str) or not text.strip():
-        return Absent()
+        return NoCwd()
     if _PLACEHOLDER.match(text):
-        return Absent() if ambient else CwdProblem(CwdProblemKind.RELATIVE)
+        return NoCwd() if ambient else CwdProblem(CwdProblemKind.RELATIVE)
     readings = [_read(form, windows=windows) for form in dict.fromkeys((text, text.strip()))]
     paths = tuple(dict.fromkeys(reading for reading in readings if isinstance(reading, str)))
     if paths:

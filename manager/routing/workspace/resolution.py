@@ -19,7 +19,7 @@ MAX_SHOWN: Final = 300
 """Characters of a claim that a person is shown."""
 
 
-class Source(Enum):
+class WorkspaceSource(Enum):
     """Who decided; the value is what `X-Workspace-Source` says."""
 
     PATH = "path"
@@ -36,7 +36,7 @@ class Source(Enum):
 class Claim:
     """One statement about the workspace: an id, or a folder as the client wrote it."""
 
-    source: Source
+    source: WorkspaceSource
     text: object
     is_id: bool = False
 
@@ -62,9 +62,9 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
     def explicit(self) -> tuple[Claim, ...]:
         """Said in this very request: all of them must mean the same workspace (rungs 1 and 2)."""
         claims = (
-            Claim(Source.PATH, self.path, is_id=True),
-            Claim(Source.ARGUMENT, self.argument_workspace, is_id=True),
-            Claim(Source.ARGUMENT, self.argument_cwd),
+            Claim(WorkspaceSource.PATH, self.path, is_id=True),
+            Claim(WorkspaceSource.ARGUMENT, self.argument_workspace, is_id=True),
+            Claim(WorkspaceSource.ARGUMENT, self.argument_cwd),
         )
         return tuple(claim for claim in claims if claim.text is not None)
 
@@ -82,23 +82,23 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 
     def standing(self) -> Claim | None:
         """The session's choice: beaten by what is explicit, beating what is ambient (rung 3)."""
-        return None if self.session is None else Claim(Source.SESSION, self.session, is_id=True)
+        return None if self.session is None else Claim(WorkspaceSource.SESSION, self.session, is_id=True)
 
     def ambient(self) -> tuple[Claim, ...]:
         """What comes with the request unasked: a miss falls to the next (rungs 4 and 5)."""
         form = self.query.replace("+", " ") if self.query is not None and "+" in self.query else None
         claims = (
-            Claim(Source.QUERY, self.query),
-            Claim(Source.QUERY, form),
-            Claim(Source.HEADER, self.header),
-            Claim(Source.CODEX, self.codex),
-            Claim(Source.ROOTS, self.state, is_id=True),
+            Claim(WorkspaceSource.QUERY, self.query),
+            Claim(WorkspaceSource.QUERY, form),
+            Claim(WorkspaceSource.HEADER, self.header),
+            Claim(WorkspaceSource.CODEX, self.codex),
+            Claim(WorkspaceSource.ROOTS, self.state, is_id=True),
         )
         return tuple(claim for claim in claims if claim.text is not None)
 
 
 @lru_cache(maxsize=256)  # a client says the same with every call
-def decisive(claims: Claims) -> Claim | None:
+def decisive_claim(claims: Claims) -> Claim | None:
     """The one claim that decides, if it can be served; None where several do, or nothing is said."""
     explicit = claims.explicit()
     if explicit:
@@ -107,7 +107,7 @@ def decisive(claims: Claims) -> Claim | None:
     return standing or next(iter(claims.ambient()), None)
 
 
-def disagreement(workspaces: Sequence[str]) -> tuple[str, str] | None:
+def conflicting_workspaces(workspaces: Sequence[str]) -> tuple[str, str] | None:
     """The first two different workspace ids among explicit claims, or None when they agree (47110)."""
     for other in workspaces[1:]:
         if other != workspaces[0]:

@@ -22,8 +22,8 @@ from manager.admin.control_socket import MAX_BODY, make_control_app
 from manager.admin.services import ListedInstance, ResolvedWorkspace, ServerQuestion, Status
 from manager.folder import CwdProblem, CwdProblemKind
 from manager.port import is_bindable
-from manager.routing.state.port_leases import Leases, PortExhausted
-from manager.routing.state.registrations import Registered, Registrations
+from manager.routing.state.port_leases import PortExhausted, PortLeases
+from manager.routing.state.registrations import HeartbeatOutcome, Registrations
 from protocol.errors import Reason, Refusal
 from protocol.internal.registration import Allocate, Heartbeat
 
@@ -38,7 +38,7 @@ class Daemon:
     port = OWN_PORT
 
     def __init__(self) -> None:
-        self.leases = Leases()
+        self.leases = PortLeases()
         self.registrations = Registrations()
         self.uid = os.getuid()
         self.path: str | None = "/usr/bin"
@@ -96,7 +96,7 @@ class Daemon:
             present=record.port if record else None,
         )
 
-    async def heartbeat(self, message: Heartbeat) -> Registered:
+    async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
         self.leases.release(message.session_id)
         return self.registrations.heartbeat(message, time.monotonic(), lambda: "the secret")
 

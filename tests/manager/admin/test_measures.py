@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from manager.admin.measures import LOOKS, MAX_WORKSPACES, Measures
-from manager.routing.state.lifecycle import Life
+from manager.routing.state.lifecycle import Lifecycle
 from manager.routing.state.timings import BOUNDS
 from manager.sessions.session_manager import SessionManager
 from manager.supervision.instance import Figures
@@ -18,7 +18,7 @@ SESSION_MANAGER = cast(SessionManager, SimpleNamespace(sessions=["a", "b"], stre
 
 
 def workspace(number: int) -> Any:
-    supervisor = SimpleNamespace(figures=Figures(calls=number), life=Life(), is_serving=True)
+    supervisor = SimpleNamespace(figures=Figures(calls=number), life=Lifecycle(), is_serving=True)
     return SimpleNamespace(id=f"ws-{number}", used_at=float(number), supervisor=supervisor)
 
 

@@ -19,10 +19,10 @@ from manager.routing.discovery.own_tools import (
     MANAGER_TEMPLATES,
     MANAGER_TOOLS,
 )
-from manager.routing.workspace.resolution import Source
+from manager.routing.workspace.resolution import WorkspaceSource
 from manager.settings import Settings
 from manager.store import Store
-from manager.supervision.dependencies import Surroundings
+from manager.supervision.dependencies import Dependencies
 from manager.supervision.supervisor import Supervisor
 from manager.supervision.workspaces import Workspace
 from support.clients.exchanges import legacy, session_of, stateless
@@ -64,8 +64,8 @@ async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
     """A known workspace whose server never ran."""
     store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
     await store.open()
-    around = Surroundings(Settings(), store, tmp_path, os.environ)
-    yield Workspace("w-1", str(tmp_path), Supervisor("w-1", str(tmp_path), around))
+    dependencies = Dependencies(Settings(), store, tmp_path, os.environ)
+    yield Workspace("w-1", str(tmp_path), Supervisor("w-1", str(tmp_path), dependencies))
     await store.close()
 
 
@@ -127,7 +127,7 @@ def test_the_handshake_resource_of_an_unbound_session_says_so() -> None:
 async def test_reading_the_handshake_resource_starts_nothing(workspace: Workspace) -> None:
     session = session_of(workspace="w-1", cwd="/srv/proj")
     exchange = reading("lm-tools-bridge://handshake", session=session)
-    (content,) = result_of(read_own(exchange, Located(workspace, Source.SESSION)))["contents"]
+    (content,) = result_of(read_own(exchange, Located(workspace, WorkspaceSource.SESSION)))["contents"]
     found = snapshot(content["text"])
     assert (found["ready"], found["online"], found["target"]) == (False, False, None)
     assert (found["workspaceSetExplicitly"], found["workspace"], found["cwd"]) == (True, "w-1", "/srv/proj")

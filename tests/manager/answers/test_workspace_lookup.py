@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from manager.answers.exchange import Located, Unlocated
 from manager.answers.workspace_lookup import look_up_workspace, workspace_not_set
 from manager.filesystem import FolderExaminer
-from manager.routing.workspace.resolution import Claims, Source
+from manager.routing.workspace.resolution import Claims, WorkspaceSource
 from manager.settings import Settings
 from manager.store import Store
-from manager.supervision.dependencies import Surroundings
-from manager.supervision.registered_servers import ExternalServers
+from manager.supervision.dependencies import Dependencies
+from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspace, Workspaces
 from protocol.errors import Reason, Refusal
 from support.processes.manager_in_process import make_project
@@ -44,17 +44,17 @@ class Land:
 async def land(tmp_path: Path) -> AsyncIterator[Land]:
     store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
     await store.open()
-    around = Surroundings(Settings(match_wait_s=0), store, tmp_path, os.environ)
+    dependencies = Dependencies(Settings(match_wait_s=0), store, tmp_path, os.environ)
     examiner = FolderExaminer()
-    externals = ExternalServers(around, examiner)
-    workspaces = Workspaces(around, examiner, externals, home=tmp_path / "home", windows=False)
+    registered_servers = RegisteredServers(dependencies, examiner)
+    workspaces = Workspaces(dependencies, examiner, registered_servers, home=tmp_path / "home", windows=False)
     yield Land(workspaces, tmp_path)
     await workspaces.close()
-    await externals.close()
+    await registered_servers.close()
     await store.close()
 
 
-def at(outcome: object) -> tuple[str, Source]:
+def at(outcome: object) -> tuple[str, WorkspaceSource]:
     assert isinstance(outcome, Located), outcome
     return outcome.workspace.root, outcome.source
 
@@ -66,28 +66,28 @@ def refused(outcome: object) -> Refusal:
 
 async def test_every_rung_alone_leads_to_its_workspace(land: Land) -> None:
     identity, a = await land.known(land.a), str(land.a)
-    assert at(await land.ask(path=identity)) == (a, Source.PATH)
-    assert at(await land.ask(argument_workspace=identity)) == (a, Source.ARGUMENT)
-    assert at(await land.ask(argument_cwd=a)) == (a, Source.ARGUMENT)
-    assert at(await land.ask(session=identity)) == (a, Source.SESSION)
-    assert at(await land.ask(query=a)) == (a, Source.QUERY)
-    assert at(await land.ask(header=a)) == (a, Source.HEADER)
+    assert at(await land.ask(path=identity)) == (a, WorkspaceSource.PATH)
+    assert at(await land.ask(argument_workspace=identity)) == (a, WorkspaceSource.ARGUMENT)
+    assert at(await land.ask(argument_cwd=a)) == (a, WorkspaceSource.ARGUMENT)
+    assert at(await land.ask(session=identity)) == (a, WorkspaceSource.SESSION)
+    assert at(await land.ask(query=a)) == (a, WorkspaceSource.QUERY)
+    assert at(await land.ask(header=a)) == (a, WorkspaceSource.HEADER)
 
 
 async def test_each_rung_beats_those_below_it(land: Land) -> None:
     a, b, c = str(land.a), str(land.b), str(land.c)
     ida, idb = await land.known(land.a), await land.known(land.b)
-    assert at(await land.ask(path=ida, session=idb, query=c, header=c)) == (a, Source.PATH)
-    assert at(await land.ask(argument_workspace=ida, session=idb, query=c)) == (a, Source.ARGUMENT)
-    assert at(await land.ask(argument_cwd=a, session=idb, header=c)) == (a, Source.ARGUMENT)
-    assert at(await land.ask(session=idb, query=a, header=c)) == (b, Source.SESSION)
-    assert at(await land.ask(query=a, header=c)) == (a, Source.QUERY)
+    assert at(await land.ask(path=ida, session=idb, query=c, header=c)) == (a, WorkspaceSource.PATH)
+    assert at(await land.ask(argument_workspace=ida, session=idb, query=c)) == (a, WorkspaceSource.ARGUMENT)
+    assert at(await land.ask(argument_cwd=a, session=idb, header=c)) == (a, WorkspaceSource.ARGUMENT)
+    assert at(await land.ask(session=idb, query=a, header=c)) == (b, WorkspaceSource.SESSION)
+    assert at(await land.ask(query=a, header=c)) == (a, WorkspaceSource.QUERY)
 
 
 async def test_explicit_claims_that_agree_are_one(land: Land) -> None:
     identity = await land.known(land.a)
     found = await land.ask(path=identity, argument_workspace=identity, argument_cwd=str(land.a))
-    assert at(found) == (str(land.a), Source.PATH)
+    assert at(found) == (str(land.a), WorkspaceSource.PATH)
 
 
 async def test_explicit_claims_that_disagree_are_refused_naming_both(land: Land) -> None:
@@ -133,13 +133,13 @@ async def test_an_unmatched_claim_names_what_is_known(land: Land) -> None:
 
 async def test_an_ambient_claim_that_matches_nothing_falls_to_the_next(land: Land) -> None:
     found = await land.ask(query="/no/such/folder", header=str(land.a))
-    assert at(found) == (str(land.a), Source.HEADER)
+    assert at(found) == (str(land.a), WorkspaceSource.HEADER)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "${PWD}", "$PWD", "%CD%", "{env:PWD}", "${workspaceFolder}"])
 async def test_an_ambient_placeholder_is_silence(land: Land, text: str) -> None:
     assert await land.ask(query=text) == Unlocated(None)
-    assert at(await land.ask(query=text, header=str(land.a))) == (str(land.a), Source.HEADER)
+    assert at(await land.ask(query=text, header=str(land.a))) == (str(land.a), WorkspaceSource.HEADER)
 
 
 async def test_a_hopeless_ambient_folder_is_named_by_the_refusal_that_follows(land: Land) -> None:
@@ -159,7 +159,7 @@ async def test_silence_everywhere_is_no_workspace(land: Land) -> None:
 
 async def test_a_binding_to_a_workspace_nobody_knows_any_more_is_passed_over(land: Land) -> None:
     assert await land.ask(session="forgotten") == Unlocated(None)
-    assert at(await land.ask(session="forgotten", query=str(land.a))) == (str(land.a), Source.QUERY)
+    assert at(await land.ask(session="forgotten", query=str(land.a))) == (str(land.a), WorkspaceSource.QUERY)
 
 
 async def test_only_what_the_address_says_is_pure(land: Land) -> None:

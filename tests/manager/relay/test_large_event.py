@@ -16,7 +16,7 @@ from manager.http.request import HttpRequest
 from manager.relay.large_event import EventAsItIs, EventAsJson, LargeEvent
 from protocol import sse
 from protocol.internal import result_trim
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 from support.servers.scripted_answers import SERVER
 
 FIELDS = {"X-A": "b"}
@@ -60,20 +60,20 @@ class Client:
         self.waiting = call
 
 
-def stream_of(size: int) -> tuple[bytes, bytes, Trim]:
+def stream_of(size: int) -> tuple[bytes, bytes, ResultTrim]:
     """An event with a text of this size in it, what a session gets of that, and the trim."""
     content = {"content": [{"type": "text", "text": "x" * size}]}
     result = json.dumps(
         {"resultType": "complete", **content, "_meta": SERVER}, separators=(",", ":")
     ).encode()
     left = json.dumps(content, separators=(",", ":")).encode()
-    said = result_trim.of(result, 0, len(result))
+    said = result_trim.compute_trim(result, 0, len(result))
     assert said is not None
     response = b'{"jsonrpc":"2.0","id":7,"result":%b}'
     return sse.encode(response % result, comment=said.comment), response % left, said
 
 
-def sink(client: Client, said: Trim, *, is_json: bool = True) -> LargeEvent:
+def sink(client: Client, said: ResultTrim, *, is_json: bool = True) -> LargeEvent:
     form = EventAsJson if is_json else EventAsItIs
     return form(cast("HttpRequest", client), FIELDS, identity=b"7", trim=said, limit=LIMIT)
 
@@ -137,7 +137,7 @@ def test_one_that_has_no_end_is_never_ended(is_json: bool, cuts: list[int]) -> N
 @pytest.mark.parametrize("is_json", [True, False])
 def test_a_small_one_that_is_something_else_is_no_answer(is_json: bool, other: bytes) -> None:
     client = Client()
-    made = sink(client, Trim(0, 0), is_json=is_json)
+    made = sink(client, ResultTrim(0, 0), is_json=is_json)
     if other:
         made.put(other)
     with pytest.raises(InterruptedAnswerError) as caught:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from manager.forwarding.answer import InterruptedAnswerError
 from manager.http.request import HttpRequest
 from manager.relay.large_json import LargeBody
-from manager.routing.json import plain_results
+from manager.routing.json import forwardable_result
 from protocol.internal import result_trim
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 from support.servers.scripted_answers import SERVER
 
 RESULT = json.dumps(
@@ -51,8 +51,8 @@ class Client:
         return not self.is_full
 
 
-def sink(client: Client, said: Trim, body: bytes = BODY) -> LargeBody:
-    begin = plain_results.BEGIN % b"7"
+def sink(client: Client, said: ResultTrim, body: bytes = BODY) -> LargeBody:
+    begin = forwardable_result.BEGIN % b"7"
     return LargeBody(cast("HttpRequest", client), 200, FIELDS, len(body), begin=begin, trim=said)
 
 
@@ -73,7 +73,7 @@ PLACES = st.integers(1, len(BODY) - 1) | NEAR | NEAR.map(lambda back: len(BODY) 
 
 @given(cuts=st.lists(PLACES, max_size=8))
 def test_the_client_gets_the_rest_however_the_pieces_fall(cuts: list[int]) -> None:
-    said = result_trim.of(RESULT, 0, len(RESULT))
+    said = result_trim.compute_trim(RESULT, 0, len(RESULT))
     assert said is not None
     client = Client()
     out = sink(client, said)
@@ -85,7 +85,7 @@ def test_the_client_gets_the_rest_however_the_pieces_fall(cuts: list[int]) -> No
 
 
 def test_whether_the_client_keeps_up_is_said_for_pieces_of_which_nothing_is_left() -> None:
-    said = result_trim.of(RESULT, 0, len(RESULT))
+    said = result_trim.compute_trim(RESULT, 0, len(RESULT))
     assert said is not None
     client = Client()
     out = sink(client, said)
@@ -105,5 +105,5 @@ def test_whether_the_client_keeps_up_is_said_for_pieces_of_which_nothing_is_left
 def test_nothing_is_written_of_another_response(body: bytes) -> None:
     client = Client()
     with pytest.raises(InterruptedAnswerError):
-        sink(client, Trim(25, 0), body).put(body)
+        sink(client, ResultTrim(25, 0), body).put(body)
     assert not client.started

@@ -15,10 +15,10 @@ from manager.route_cache.bound_route import Passage
 from manager.route_cache.cached_route import FastRoute, Told
 from manager.routing.request_heads.pattern import HeadPattern
 from manager.routing.state.session_table import Session
-from manager.routing.workspace.resolution import Source
+from manager.routing.workspace.resolution import WorkspaceSource
 from manager.upstream import header_cache
 from manager.upstream.response import ResponseHead
-from protocol.call_pattern import probe_of
+from protocol.call_pattern import derive_pattern
 from support.clients import exchanges
 
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'
@@ -27,14 +27,14 @@ BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arg
 def route(session: Session | None) -> FastRoute:
     fields = {"Mcp-Session-Id": session.id} if session is not None else {}
     exchange = exchanges.legacy(BODY, headers=fields, accepts_events=True, session=session)
-    found = probe_of(BODY)
+    found = derive_pattern(BODY)
     assert found is not None
     own = b"" if session is None else b"%b: %b\r\n" % caller_header(session.id)
     nowhere = cast("Any", Mock())
     return FastRoute(
         nowhere,
         exchange,
-        Located(nowhere, Source.SESSION),
+        Located(nowhere, WorkspaceSource.SESSION),
         nowhere,
         patterns=(found[0], None),
         upstream=b"POST /mcp HTTP/1.1\r\n%bContent-Length: " % own,

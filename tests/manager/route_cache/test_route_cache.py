@@ -19,7 +19,7 @@ from manager.route_cache.route_cache import REMEMBERED
 from manager.route_cache.route_group import EAGER, RARELY, TOOLS
 from manager.routing.request_heads.reader import Heads, Read, Refused
 from manager.supervision import workspaces
-from protocol.call_pattern import probe_of
+from protocol.call_pattern import derive_pattern
 from support.clients.raw_clients import Answer, SessionClient
 from support.http.client_connection import Known, RawConnection, calls_known_again, connected, sent, warmed
 from support.projects.registered_setup import RegisteredSetup, registered_setup
@@ -365,9 +365,9 @@ def learned(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
     def noted(body: bytes) -> Any:
         found.append(body)
-        return probe_of(body)
+        return derive_pattern(body)
 
-    monkeypatch.setattr(route_cache, "probe_of", noted)
+    monkeypatch.setattr(route_cache, "derive_pattern", noted)
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from manager.routing.state.session_table import Session, Sessions
+from manager.routing.state.session_table import Session, SessionTable
 from manager.sessions.notifier import LISTEN_S, Notifier
 from manager.sessions.streams import Streams
 from protocol import names
@@ -22,7 +22,7 @@ class Office:
     """News for a few sessions; `clock` is turned by tests."""
 
     clock: float = 10_000.0
-    sessions: Sessions = field(default_factory=lambda: Sessions(limit=100, idle_s=1e9, unused_s=1e9))
+    sessions: SessionTable = field(default_factory=lambda: SessionTable(limit=100, idle_s=1e9, unused_s=1e9))
 
     def __post_init__(self) -> None:
         self.streams = Streams(lambda: self.clock)

@@ -23,7 +23,7 @@ from support.clients.exchanges import call, legacy, session_of
 from support.http.scripted_body import ScriptedBody
 
 QUESTION = {"method": names.ELICIT, "params": {"message": "?"}}
-HELD = f"{request_state.prefix('ws')}{request_state.HELD}.sealed"
+HELD = f"{request_state.prefix('ws')}{request_state.SUSPENDED}.sealed"
 PROGRESS = jsonrpc.notification(names.PROGRESS, {"progressToken": 1, "progress": 1})
 DIED = Refusal(Reason.WORKSPACE_SERVER_DIED, "it died", delivered="unknown")
 
@@ -155,14 +155,18 @@ async def test_a_repetition_that_fails_is_told_with_its_own_words(second: Script
 
 async def test_a_call_that_ended_while_its_client_was_asked_is_told_in_words_of_this_era() -> None:
     """There are no states in it; and the call may have taken effect."""
-    lost = jsonrpc.error(b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.LOST})
+    lost = jsonrpc.error(
+        b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.INVALID_STATE}
+    )
     refused = (await answered(Play([plain(asking(HELD, a=QUESTION)), plain(lost)])))[-1]
     assert reason_of(refused) == "question_unanswered"
     assert refused["result"]["structuredContent"]["error"]["delivered"] == "unknown"
 
 
 async def test_a_state_that_a_client_sends_by_itself_gets_the_servers_error() -> None:
-    lost = jsonrpc.error(b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.LOST})
+    lost = jsonrpc.error(
+        b"1", jsonrpc.INVALID_PARAMS, "requestState …", {"reason": request_state.INVALID_STATE}
+    )
     assert (await Play([plain(lost)]).run())[-1]["error"]["code"] == jsonrpc.INVALID_PARAMS
 
 

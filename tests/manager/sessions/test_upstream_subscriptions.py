@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from manager.routing.state.session_table import Session, Sessions
+from manager.routing.state.session_table import Session, SessionTable
 from manager.sessions import upstream_listener as listeners
 from manager.sessions.notifier import Notifier
 from manager.sessions.streams import Streams
@@ -91,7 +91,7 @@ async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
     workspace = SimpleNamespace(root="/w", supervisor=SimpleNamespace(is_serving=True, instance=instance))
     known: Any = {"w": workspace}
     nobody: Any = SimpleNamespace(serving=lambda root: None)
-    sessions, streams = Sessions(limit=9, idle_s=1e9, unused_s=1e9), Streams(lambda: 0.0)
+    sessions, streams = SessionTable(limit=9, idle_s=1e9, unused_s=1e9), Streams(lambda: 0.0)
     session = Session("s", "2025-11-25", None, None, b"{}", 0.0, workspace="w")
     sessions.add(session)
     notifier = Notifier(sessions, streams, lambda: 0.0)

@@ -20,11 +20,11 @@ import pytest_asyncio
 from aiohttp import ClientSession
 
 from manager.supervision import process
-from manager.supervision.fork_server import Template
-from manager.supervision.fork_servers import POSSIBLE, Templates
+from manager.supervision.fork_server import ForkServer
+from manager.supervision.fork_server_supervisor import POSSIBLE, ForkServerSupervisor
 from manager.supervision.process import Process, Start
 from protocol import headers, names
-from protocol.internal.launch import Folders, Launch, encode
+from protocol.internal.launch import Folders, LaunchInstructions, encode
 from support.clients.stateless_requests import Caller
 from support.processes.timeouts import within
 
@@ -86,13 +86,13 @@ class Yard:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.templates: list[Template] = []
+        self.templates: list[ForkServer] = []
         self.servers: list[Server] = []
         self._sockets: list[socket.socket] = []
         self._number = 0
 
-    async def template(self, environ: dict[str, str] = ENVIRON) -> Template:
-        made = Template(environ, self.folder / "template.log")
+    async def template(self, environ: dict[str, str] = ENVIRON) -> ForkServer:
+        made = ForkServer(environ, self.folder / "template.log")
         self.templates.append(made)
         assert await made.ready(within(BOUND)), self.log()
         return made
@@ -110,14 +110,14 @@ class Yard:
         self._sockets.append(listener)
         secret = f"secret-{self._number}"
         folders = Folders(str(place / "config"), str(place / "state"), str(place / "run"))
-        launch = Launch(
+        launch = LaunchInstructions(
             f"ws-{self._number}", str(place / "root"), f"i-{self._number:08d}", f"nonce-{self._number}", secret,
             listener.fileno(), **{"grace_s": 30.0, "folders": folders, **orders},
         )  # fmt: skip
         log = place / "server.log"
         return Start(encode(launch), listener, launch.root, log, environ, launch.instance), secret
 
-    async def server(self, template: Template | None, **orders: Any) -> Server:
+    async def server(self, template: ForkServer | None, **orders: Any) -> Server:
         """A server forked from the template, or started anew."""
         start, secret = self.start(**orders)
         made = process.spawn(start) if template is None else await template.fork(start)
@@ -158,7 +158,7 @@ async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Yard
 
 
 @pytest.fixture
-def template(shared: Yard) -> Template:
+def template(shared: Yard) -> ForkServer:
     """The one that is shared."""
     return shared.templates[0]
 
@@ -222,7 +222,7 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path
     return put
 
 
-async def told_by(yard: Yard, template: Template, environ: dict[str, str] = ENVIRON) -> dict[str, Any]:
+async def told_by(yard: Yard, template: ForkServer, environ: dict[str, str] = ENVIRON) -> dict[str, Any]:
     """What one server of a probe tells."""
     start, _ = yard.start(environ)
     made = await template.fork(start)
@@ -240,7 +240,7 @@ async def told_by(yard: Yard, template: Template, environ: dict[str, str] = ENVI
 # Alike -------------------------------------------------------------------------------------------------------
 
 
-async def test_forked_and_started_anew_are_alike(yard: Yard, template: Template) -> None:
+async def test_forked_and_started_anew_are_alike(yard: Yard, template: ForkServer) -> None:
     """Everything the system tells of a process but its numbers, and everything it answers."""
     # without the user's folders nothing is opened some time later
     started = await yard.server(None, folders=None)
@@ -294,7 +294,7 @@ async def test_a_server_finds_nothing_of_the_template_or_of_another_server(
         assert told["umask"] == first["umask"]
 
 
-async def test_a_template_is_clean_and_has_no_secrets(shared: Yard, template: Template) -> None:
+async def test_a_template_is_clean_and_has_no_secrets(shared: Yard, template: ForkServer) -> None:
     """The rehearsal succeeds and leaves nothing behind."""
     assert (list((shared.folder / "scratch").iterdir()), shared.log()) == ([], "")
     own = psutil.Process(template.process.pid)
@@ -307,7 +307,7 @@ async def test_a_template_is_clean_and_has_no_secrets(shared: Yard, template: Te
 # Ends --------------------------------------------------------------------------------------------------------
 
 
-async def test_the_exit_code_of_a_forked_server_is_known(yard: Yard, template: Template) -> None:
+async def test_the_exit_code_of_a_forked_server_is_known(yard: Yard, template: ForkServer) -> None:
     asked, killed = await yard.server(template), await yard.server(template)
     asked.process.terminate()
     killed.process.kill_group()
@@ -378,14 +378,14 @@ async def test_a_template_that_is_not_alone_in_its_process_is_none(
 ) -> None:
     """A lock that another thread holds at the fork is held for ever."""
     probe(first="threading.Thread(target=threading.Event().wait, daemon=True).start()")
-    made = Template(ENVIRON, yard.folder / "template.log")
+    made = ForkServer(ENVIRON, yard.folder / "template.log")
     yard.templates.append(made)
     assert not await made.ready(within(BOUND))
     assert await made.process.wait() == 3
     assert "template_has_threads" in yard.log()
 
 
-async def test_a_folder_that_is_gone_is_an_os_error_as_with_a_start(yard: Yard, template: Template) -> None:
+async def test_a_folder_that_is_gone_is_an_os_error_as_with_a_start(yard: Yard, template: ForkServer) -> None:
     start, _ = yard.start()
     Path(start.root).rmdir()
     for attempt in (process.spawn, template.fork):
@@ -395,7 +395,7 @@ async def test_a_folder_that_is_gone_is_an_os_error_as_with_a_start(yard: Yard, 
             )
 
 
-async def test_a_server_that_is_not_waited_for_gets_no_orders(yard: Yard, template: Template) -> None:
+async def test_a_server_that_is_not_waited_for_gets_no_orders(yard: Yard, template: ForkServer) -> None:
     start, _ = yard.start()
     os.kill(template.process.pid, signal.SIGSTOP)
     waiting = asyncio.create_task(template.fork(start))
@@ -434,7 +434,7 @@ async def test_a_template_that_ends_is_replaced_and_nothing_is_left_at_last(
     probe()
     before = {one.pid for one in psutil.Process().children()}
     clock = Clock()
-    kept = Templates(ENVIRON, yard.folder, wanted=True, sleep=clock.sleep, now=lambda: clock.time)
+    kept = ForkServerSupervisor(ENVIRON, yard.folder, wanted=True, sleep=clock.sleep, now=lambda: clock.time)
     start, _ = yard.start()
     assert await kept.fork(start) is None, "not yet"
     running = asyncio.create_task(kept.run())
@@ -462,7 +462,7 @@ async def test_templates_that_cannot_be_are_tried_less_and_less_often(
 ) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
     clock = Clock()
-    kept = Templates(ENVIRON, yard.folder, wanted=True, sleep=clock.sleep, now=lambda: clock.time)
+    kept = ForkServerSupervisor(ENVIRON, yard.folder, wanted=True, sleep=clock.sleep, now=lambda: clock.time)
     running = asyncio.create_task(kept.run())
     for number in range(12):
         await until(lambda: len(clock.pauses) > number)  # noqa: B023  it is awaited here
@@ -474,6 +474,6 @@ async def test_templates_that_cannot_be_are_tried_less_and_less_often(
 
 
 async def test_where_none_is_wanted_there_is_none(yard: Yard) -> None:
-    kept = Templates(ENVIRON, yard.folder, wanted=False, sleep=Clock().sleep, now=lambda: 0.0)
+    kept = ForkServerSupervisor(ENVIRON, yard.folder, wanted=False, sleep=Clock().sleep, now=lambda: 0.0)
     await kept.run()
     assert await kept.fork(yard.start()[0]) is None

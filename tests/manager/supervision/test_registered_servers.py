@@ -15,8 +15,8 @@ import pytest
 from manager.filesystem import FolderExaminer
 from manager.settings import Settings
 from manager.store import Store
-from manager.supervision.dependencies import Surroundings
-from manager.supervision.registered_servers import ExternalServers
+from manager.supervision.dependencies import Dependencies
+from manager.supervision.registered_servers import RegisteredServers
 from protocol.internal.registration import Heartbeat
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="descriptors are counted in /proc")
@@ -36,11 +36,11 @@ def process_descriptors() -> int:
 
 
 @pytest.fixture
-async def servers(tmp_path: Path) -> AsyncIterator[ExternalServers]:
+async def servers(tmp_path: Path) -> AsyncIterator[RegisteredServers]:
     store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
     await store.open()
-    around = Surroundings(Settings(), store, tmp_path, os.environ)
-    made = ExternalServers(around, FolderExaminer(deadline_s=0.05))
+    dependencies = Dependencies(Settings(), store, tmp_path, os.environ)
+    made = RegisteredServers(dependencies, FolderExaminer(deadline_s=0.05))
     yield made
     await made.close()
     await store.close()
@@ -48,7 +48,7 @@ async def servers(tmp_path: Path) -> AsyncIterator[ExternalServers]:
 
 @linux
 async def test_a_server_that_registers_again_and_again_is_watched_once(
-    servers: ExternalServers, tmp_path: Path
+    servers: RegisteredServers, tmp_path: Path
 ) -> None:
     before = process_descriptors()
     for number in range(20):
@@ -61,7 +61,7 @@ async def test_a_server_that_registers_again_and_again_is_watched_once(
 
 @linux
 async def test_a_server_that_leaves_before_it_was_asked_leaves_nothing(
-    servers: ExternalServers, tmp_path: Path
+    servers: RegisteredServers, tmp_path: Path
 ) -> None:
     await servers.heartbeat(heartbeat(tmp_path))
     servers.bye("s-1")
@@ -75,7 +75,7 @@ async def test_a_server_that_leaves_before_it_was_asked_leaves_nothing(
 
 
 async def test_a_folder_on_a_disk_that_hangs_holds_up_nobody(
-    servers: ExternalServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    servers: RegisteredServers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is taken as it was said, until the disk answers."""
     release = threading.Event()

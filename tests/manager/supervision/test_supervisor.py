@@ -20,7 +20,7 @@ import pytest
 from manager.routing.state.lifecycle import State
 from manager.settings import Settings
 from manager.store import InstanceRow, Store
-from manager.supervision.dependencies import Surroundings
+from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.process import start_time
 from manager.supervision.supervisor import Supervisor
@@ -72,8 +72,8 @@ class Yard:
         """A supervisor; `now`, `rng` and `sleep` are the world's, all else are settings."""
         world = {name: given.pop(name) for name in ("now", "rng", "sleep") if name in given}
         settings = Settings(**{"grace_s": 5.0, "start_timeout_s": 10.0, **given})
-        around = Surroundings(settings, self.store, self.logs, os.environ, **world)
-        self.made.append(Supervisor("w-1", str(self.root), around))
+        dependencies = Dependencies(settings, self.store, self.logs, os.environ, **world)
+        self.made.append(Supervisor("w-1", str(self.root), dependencies))
         return self.made[-1]
 
     def instead_of_the_server(self, script: str) -> None:

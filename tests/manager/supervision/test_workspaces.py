@@ -15,7 +15,7 @@ from manager import filesystem
 from manager.filesystem import FolderExaminer
 from manager.settings import Settings
 from manager.store import Store
-from manager.supervision.dependencies import Surroundings
+from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.supervisor import Supervisor
 from manager.supervision.workspaces import LOOK_AGAIN_S, ROOT_CHECK_S, Workspace, Workspaces
@@ -25,7 +25,7 @@ from support.processes.manager_in_process import make_project
 BOUND = 15.0
 
 
-class NoExternals:
+class NoRegisteredServers:
     """Nobody else starts servers here; `at_look` is run whenever roots are asked for."""
 
     def __init__(self) -> None:
@@ -54,10 +54,12 @@ class World:
     def __init__(self, folder: Path, store: Store, **settings: Any) -> None:
         self.folder = folder
         self.now = 1000.0
-        self.externals = NoExternals()
-        around = Surroundings(Settings(**settings), store, folder, os.environ, now=lambda: self.now)
+        self.registered_servers = NoRegisteredServers()
+        dependencies = Dependencies(Settings(**settings), store, folder, os.environ, now=lambda: self.now)
         examiner = FolderExaminer(deadline_s=0.05)
-        self.workspaces = Workspaces(around, examiner, self.externals, home=None, windows=False)
+        self.workspaces = Workspaces(
+            dependencies, examiner, self.registered_servers, home=None, windows=False
+        )
 
     async def known(self, name: str) -> Workspace:
         root = make_project(self.folder / name)
@@ -140,10 +142,10 @@ async def test_a_registration_in_the_middle_of_a_look_is_not_missed(
     place.mkdir()
 
     def register() -> None:
-        world.externals.known = [(str(place), str(place))]
-        world.externals.changed.set()
+        world.registered_servers.known = [(str(place), str(place))]
+        world.registered_servers.changed.set()
 
-    world.externals.at_look = register
+    world.registered_servers.at_look = register
     loop = asyncio.get_running_loop()
     began = loop.time()
     found = await world.workspaces.find_patiently(str(place))

@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.internal.launch import Health, Launch, decode, decode_health, encode
+from protocol.internal.launch import Health, LaunchInstructions, decode, decode_health, encode
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]))
-ORDERS = Launch("ws-1", "/srv/a b", "i-1", "nonce", "secret", 7, 1.5, {"quiet": True})
+ORDERS = LaunchInstructions("ws-1", "/srv/a b", "i-1", "nonce", "secret", 7, 1.5, {"quiet": True})
 
 
 @given(TEXT, TEXT, st.integers(0, 1 << 20), st.dictionaries(TEXT, TEXT, max_size=2))
 def test_orders_arrive_as_they_were_given_on_one_line(
     root: str, secret: str, descriptor: int, settings: dict[str, str]
 ) -> None:
-    orders = Launch("ws-1", root, "i-1", "n", secret, descriptor, 60.0, settings)
+    orders = LaunchInstructions("ws-1", root, "i-1", "n", secret, descriptor, 60.0, settings)
     line = encode(orders)
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")

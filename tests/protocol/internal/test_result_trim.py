@@ -9,16 +9,16 @@ import pytest
 
 from protocol import names
 from protocol.internal import result_trim
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 
 META = {names.META_SERVER: {"name": "s"}}
 NAMED = len(result_trim.META) + len(json.dumps(META, separators=(",", ":")))
 
 
-def of(result: Any) -> Trim | None:
+def of(result: Any) -> ResultTrim | None:
     text = result if isinstance(result, bytes) else json.dumps(result, separators=(",", ":")).encode()
-    found = result_trim.of(b"before" + text + b"behind", 6, 6 + len(text))
-    assert found == result_trim.of(text, 0, len(text))
+    found = result_trim.compute_trim(b"before" + text + b"behind", 6, 6 + len(text))
+    assert found == result_trim.compute_trim(text, 0, len(text))
     return found
 
 
@@ -32,7 +32,7 @@ def of(result: Any) -> Trim | None:
         ({}, (0, 0)),
     ],
 )
-def test_what_only_the_stateless_era_knows_is_counted_at_both_ends(result: Any, found: Trim) -> None:
+def test_what_only_the_stateless_era_knows_is_counted_at_both_ends(result: Any, found: ResultTrim) -> None:
     assert of(result) == found
 
 
@@ -62,6 +62,6 @@ def test_a_result_in_which_more_is_different_has_no_trim(result: Any) -> None:
 
 
 def test_a_header_says_both_numbers_and_nothing_else() -> None:
-    assert Trim.read(Trim(25, 71).value.encode()) == (25, 71)
+    assert ResultTrim.read(ResultTrim(25, 71).value.encode()) == (25, 71)
     for said in (None, b"", b"25", b"25 71 ", b" 25 71", b"25,71", b"-1 71", b"25 71 3", b"25 99999", b"a b"):
-        assert Trim.read(said) is None
+        assert ResultTrim.read(said) is None

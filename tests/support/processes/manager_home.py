@@ -23,8 +23,8 @@ import pytest
 
 from manager.client import Control, ManagerFault, NoManager
 from manager.paths import Paths
-from manager.supervision.fork_servers import POSSIBLE
-from protocol.names import TEMPLATE
+from manager.supervision.fork_server_supervisor import POSSIBLE
+from protocol.names import FORK_SERVER_INSTANCE
 
 QUICK: dict[str, object] = {"match_wait_s": 0, "announce_hold_s": 0.05, "grace_s": 5}
 """Settings that keep tests short. Each can be overridden."""
@@ -174,7 +174,7 @@ class ManagerHome:
         One look at the process table tells both apart: a template that ended between two would count as a server.
         """
         lines = self.processes("workspace_server")
-        return {pid for pid, line in lines.items() if f"workspace_server {TEMPLATE}" not in line}
+        return {pid for pid, line in lines.items() if f"workspace_server {FORK_SERVER_INSTANCE}" not in line}
 
     async def emptied(self, within_s: float) -> None:
         """Wait until nothing is left of these folders.

@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from protocol.internal.launch import Launch
+from protocol.internal.launch import LaunchInstructions
 from support.clients.stateless_requests import SECRET, Caller
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.gates.gate import Gate
@@ -47,7 +47,7 @@ async def serving(
     at_once: bool = True,
 ) -> AsyncIterator[Serving]:
     """Serve these sources until the block ends; `at_once` is whether the configuration is known so."""
-    launch = Launch("ws-1", "/somewhere", "i-1", "nonce-1", SECRET, -1, 60.0, settings or {})
+    launch = LaunchInstructions("ws-1", "/somewhere", "i-1", "nonce-1", SECRET, -1, 60.0, settings or {})
     in_force = configuration or Configuration()
 
     async def configure() -> Configuration:

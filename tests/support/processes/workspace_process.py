@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from protocol.internal.launch import Launch, encode
+from protocol.internal.launch import LaunchInstructions, encode
 from support.clients.stateless_requests import SECRET
 
 NONCE = "nonce-of-this-instance"
@@ -56,7 +56,9 @@ async def workspace_process(
     """
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
-        launch = Launch("ws-1", str(root), "i-1", NONCE, SECRET, listener.fileno(), grace_s, settings or {})
+        launch = LaunchInstructions(
+            "ws-1", str(root), "i-1", NONCE, SECRET, listener.fileno(), grace_s, settings or {}
+        )
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-I",

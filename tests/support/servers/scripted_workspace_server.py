@@ -82,7 +82,7 @@ def result(value: Any, **fields: str) -> Play:
 def trimmed(value: Any) -> Play:
     """The same as servers of ours write it, with the header that says what of it a session does not get."""
     text, said = _with_trim(value)
-    return result(text, **{headers.TRIM: said.value})
+    return result(text, **{headers.RESULT_TRIM: said.value})
 
 
 def trimmed_event(value: Any) -> bytes:
@@ -91,9 +91,9 @@ def trimmed_event(value: Any) -> bytes:
     return sse.encode(b'{"jsonrpc":"2.0","id":%%(id)s,"result":%b}' % text, comment=said.comment)
 
 
-def _with_trim(value: Any) -> tuple[bytes, result_trim.Trim]:
+def _with_trim(value: Any) -> tuple[bytes, result_trim.ResultTrim]:
     text = json.dumps(value, separators=(",", ":")).encode()
-    said = result_trim.of(text, 0, len(text))
+    said = result_trim.compute_trim(text, 0, len(text))
     assert said is not None
     return text, said
 

@@ -63,7 +63,7 @@ async def answer(
         ({**SUM, "arguments": []}, {}, {}),
         ({"name": "calculator"}, {}, {}),
         ({**SUM, "arguments": {"expression": "\ud800"}}, {}, {}),
-        (SUM, {headers.AS_IS: "1"}, {}),
+        (SUM, {headers.PASS_THROUGH: "1"}, {}),
         (SUM, {"Mcp-Param-X": "y"}, {}),
         (SUM, {headers.NAME: "datetime"}, {}),
         (SUM, {}, {"approvals": {"calculator": "deny"}}),

@@ -178,7 +178,7 @@ async def test_programs_that_write_something_new_into_each_call_are_not_learned_
     async with calculators(tmp_path) as (served,):
         with pytest.MonkeyPatch.context() as patch:
             learned: list[bytes] = []
-            patch.setattr("workspace_server.http.repeated_calls.probe_of", learned.append)
+            patch.setattr("workspace_server.http.repeated_calls.derive_pattern", learned.append)
             for number in range(RARELY):
                 await send(served, call(meta=f'{PLAIN[:-1]},"new":{number}}}'))
         assert len(learned) == MOST  # one of them is that of the sum, one comes in its time

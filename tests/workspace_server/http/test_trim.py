@@ -10,10 +10,10 @@ import msgspec
 import pytest
 
 from manager.forwarding.messages import answered
-from manager.routing.json import plain_results
+from manager.routing.json import forwardable_result
 from manager.sessions import round_trips
 from protocol import headers, names, sse
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 from support.clients import exchanges
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.workspace_app import Serving, serving
@@ -50,7 +50,7 @@ UNSAID: Mapping[str, CallOutcome] = {
 async def answer(served: Serving, method: str, params: dict[str, Any]) -> tuple[bytes, str | None]:
     body = body_of(method, params)
     async with served.session.post(f"{served.base}/mcp", json=body, headers=headers_of(body)) as response:
-        return await response.read(), response.headers.get(headers.TRIM)
+        return await response.read(), response.headers.get(headers.RESULT_TRIM)
 
 
 async def answer_of(outcome: CallOutcome) -> tuple[bytes, str | None]:
@@ -67,14 +67,14 @@ async def answer_of(outcome: CallOutcome) -> tuple[bytes, str | None]:
 @pytest.mark.parametrize("name", SAID)
 async def test_who_cuts_a_result_as_the_header_says_gets_what_a_reader_gets(name: str) -> None:
     body, said = await answer_of(SAID[name])
-    trim = Trim.read((said or "").encode())
+    trim = ResultTrim.read((said or "").encode())
     assert trim is not None
     found = answered(body)
     assert found is not None
     identity = json.dumps(json.loads(body)["id"]).encode()
     read = round_trips.final_response(EXCHANGE, found)
     assert read is not None
-    assert plain_results.in_session(body, 0, len(body), identity, trim) == read
+    assert forwardable_result.for_session_client(body, 0, len(body), identity, trim) == read
     assert b"complete" not in read
 
 
@@ -109,17 +109,17 @@ async def test_the_event_that_an_answer_is_says_it_in_a_comment() -> None:
         served.caller.open(names.TOOLS_CALL, {"name": "t"}, progressToken="p") as response,
     ):
         said = await response.read()
-        assert headers.TRIM not in response.headers
+        assert headers.RESULT_TRIM not in response.headers
     before, comment, behind = said.partition(b": Lm-Tools-Bridge-Trim: ")
     assert before.startswith(b"event: message\ndata: ")
     stream = comment + behind
-    event = sse.lone_event(stream, 0, len(stream))
+    event = sse.single_event(stream, 0, len(stream))
     assert event is not None
-    trim = Trim.of_comment(event.comment)
+    trim = ResultTrim.of_comment(event.comment)
     message = stream[event.start : event.end]
     found = answered(message)
     assert trim is not None
     assert found is not None
     identity = json.dumps(json.loads(message)["id"]).encode()
     read = round_trips.final_response(EXCHANGE, found)
-    assert plain_results.in_session(stream, event.start, event.end, identity, trim) == read
+    assert forwardable_result.for_session_client(stream, event.start, event.end, identity, trim) == read

@@ -62,7 +62,7 @@ class AtItsAddress(Caller):
 
     def open(self, method: str, params: dict[str, Any] | None = None, **meta: Any) -> Any:
         body = body_of(method, params, **meta)
-        sent = {**headers_of(body), headers.AS_IS: "1", **self.extra}
+        sent = {**headers_of(body), headers.PASS_THROUGH: "1", **self.extra}
         return self.session.post(self.url, data=json.dumps(body), headers=sent)
 
     async def whole(self, method: str, params: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:

@@ -297,7 +297,7 @@ class Maker(ScriptedSource):
         self.play[f"{identity}_make"] = self._make
 
     async def _make(self, arguments: Mapping[str, Any], context: CallContext) -> CallOutcome:
-        assert tasks.declared(context.capabilities)
+        assert tasks.is_declared(context.capabilities)
         return msgspec.Raw(b'{"resultType": "task", "taskId": "%b", "x": 1.50}' % self.makes[0].encode())
 
     async def relay(

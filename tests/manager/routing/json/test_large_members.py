@@ -16,7 +16,7 @@ LONG = b"x" * 3 * WORTH_IT
 
 
 def both(text: bytes) -> tuple[dict[str, bytes], dict[str, bytes]]:
-    found = large_members.of(b"--" + text + b"-", 2, len(text) + 2)
+    found = large_members.members_between(b"--" + text + b"-", 2, len(text) + 2)
     wanted = jsonrpc.members_of(text)
     return {name: bytes(raw) for name, raw in found.items()}, {n: bytes(raw) for n, raw in wanted.items()}
 

@@ -17,7 +17,7 @@ READ, CALL = names.RESOURCES_READ, names.TOOLS_CALL
 
 
 def legacy(method: str, body: bytes) -> bytes:
-    return legacy_result.response(method, body, jsonrpc.members_of(body))
+    return legacy_result.convert_response(method, body, jsonrpc.members_of(body))
 
 
 def error(method: str, code: Any, data: Any = None, message: Any = "no") -> dict[str, Any]:
@@ -91,7 +91,7 @@ def test_a_result_without_such_members_is_passed_on_as_it_came(result: bytes) ->
 def test_a_meta_of_nothing_else_goes_with_its_member() -> None:
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"a": 1, "_meta": SERVER}}).encode()
     assert json.loads(legacy(CALL, body))["result"] == {"a": 1}
-    assert legacy_result.result({"a": 1, "_meta": {**SERVER, "b": 2}}) == {"a": 1, "_meta": {"b": 2}}
+    assert legacy_result.convert_result({"a": 1, "_meta": {**SERVER, "b": 2}}) == {"a": 1, "_meta": {"b": 2}}
 
 
 @given(

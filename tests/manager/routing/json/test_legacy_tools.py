@@ -15,7 +15,7 @@ OBJECT = '{"type":"object"}'
 
 
 def definition(text: str) -> str:
-    return jsonrpc.bytes_of(legacy_tools.definition(msgspec.Raw(text.encode()))).decode()
+    return jsonrpc.bytes_of(legacy_tools.convert_definition(msgspec.Raw(text.encode()))).decode()
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def definition(text: str) -> str:
 )
 def test_what_the_older_era_allows_stays_the_bytes_that_came(tool: str) -> None:
     raw = msgspec.Raw(tool.encode())
-    assert legacy_tools.definition(raw) is raw
+    assert legacy_tools.convert_definition(raw) is raw
 
 
 @pytest.mark.parametrize(
@@ -62,11 +62,11 @@ def test_parameters_without_a_schema_of_their_own_get_one_that_means_the_same() 
 def test_what_is_structured_and_no_object_is_said_as_text_where_nothing_else_is(
     given: str, fits: str
 ) -> None:
-    members = legacy_tools.outcome(jsonrpc.members_of(given.encode()))
+    members = legacy_tools.convert_result(jsonrpc.members_of(given.encode()))
     assert json.loads(jsonrpc.dumps(members)) == json.loads(fits)
 
 
 @pytest.mark.parametrize("given", [{"content": []}, {"content": [], "structuredContent": {"a": 1}}])
 def test_other_results_stay_as_they_are(given: dict[str, Any]) -> None:
     members = jsonrpc.members_of(json.dumps(given).encode())
-    assert legacy_tools.outcome(members) is members
+    assert legacy_tools.convert_result(members) is members

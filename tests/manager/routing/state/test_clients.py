@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manager.routing.state.clients import MAX_CLIENTS, MAX_REQUESTS, Client, Clients, Seen
+from manager.routing.state.clients import MAX_CLIENTS, MAX_REQUESTS, Client, RecentClients, RequestRecord
 from manager.routing.workspace.resolution import Claims
 from protocol import headers
 
@@ -11,12 +11,12 @@ def client(number: int) -> Client:
     return Client(b'{"name":"c%d"}' % number, "modern", "2026-07-28")
 
 
-def seen(at: float, method: str = "tools/list", **answered: str) -> Seen:
-    return Seen(at, method, Claims(query="/ws"), answered)
+def seen(at: float, method: str = "tools/list", **answered: str) -> RequestRecord:
+    return RequestRecord(at, method, Claims(query="/ws"), answered)
 
 
 def test_a_client_keeps_its_last_requests_only() -> None:
-    clients = Clients()
+    clients = RecentClients()
     for at in range(MAX_REQUESTS + 3):
         clients.note(client(1), seen(float(at)))
     [(found, requests)] = clients
@@ -25,7 +25,7 @@ def test_a_client_keeps_its_last_requests_only() -> None:
 
 
 def test_the_client_that_was_silent_longest_makes_room() -> None:
-    clients = Clients()
+    clients = RecentClients()
     for number in range(MAX_CLIENTS):
         clients.note(client(number), seen(float(number)))
     clients.note(client(0), seen(100.0))
@@ -39,7 +39,7 @@ def test_the_client_that_was_silent_longest_makes_room() -> None:
 def test_what_was_decided_may_be_known_later_than_the_request() -> None:
     """A handshake decides while it is answered."""
     answered: dict[str, str] = {}
-    request = Seen(1.0, "tools/call", Claims(), answered)
+    request = RequestRecord(1.0, "tools/call", Claims(), answered)
     assert (request.source, request.workspace) == ("none", None)
     answered |= {headers.WORKSPACE_SOURCE: "argument", headers.WORKSPACE_ID: "ws-1"}
     assert (request.source, request.workspace) == ("argument", "ws-1")

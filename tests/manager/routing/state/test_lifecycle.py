@@ -12,7 +12,7 @@ from manager.routing.state.lifecycle import (
     RETRY_LOOPING_S,
     TRANSITIONS,
     Event,
-    Life,
+    Lifecycle,
     State,
 )
 
@@ -57,8 +57,8 @@ DEEDS = {
 """What makes an event happen from outside; giving up and looping follow from misses and exits."""
 
 
-def started(now: float = 0.0, *, misses_allowed: int = 3) -> Life:
-    life = Life(misses_allowed=misses_allowed)
+def started(now: float = 0.0, *, misses_allowed: int = 3) -> Lifecycle:
+    life = Lifecycle(misses_allowed=misses_allowed)
     life.start(now)
     life.answered()
     return life
@@ -78,7 +78,7 @@ def test_the_table_holds_exactly_these_transitions(pair: tuple[State, Event]) ->
     ids=lambda one: one.value,
 )
 def test_a_deed_moves_along_the_table_or_is_a_fault(state: State, event: Event) -> None:
-    life = Life(state=state, misses_allowed=99)
+    life = Lifecycle(state=state, misses_allowed=99)
     if (state, event) in TABLE:
         DEEDS[event](life)
         assert life.state is TABLE[state, event]
@@ -91,7 +91,7 @@ def test_a_deed_moves_along_the_table_or_is_a_fault(state: State, event: Event) 
 
 
 def test_only_ready_and_suspect_servers_get_calls() -> None:
-    assert {state for state in State if Life(state=state).is_serving} == {S.READY, S.SUSPECT}
+    assert {state for state in State if Lifecycle(state=state).is_serving} == {S.READY, S.SUSPECT}
 
 
 def test_three_misses_in_a_row_make_it_unhealthy() -> None:
@@ -134,7 +134,7 @@ def test_after_an_exit_the_next_start_waits() -> None:
 
 
 def test_five_fast_exits_are_a_crash_loop() -> None:
-    life = Life()
+    life = Lifecycle()
     for attempt in range(1, FAST_EXITS + 1):
         assert life.state is S.STOPPED
         life.start(attempt * 100.0)
@@ -146,7 +146,7 @@ def test_five_fast_exits_are_a_crash_loop() -> None:
 
 
 def test_a_start_that_was_never_ready_is_a_fast_exit_however_long_it_took() -> None:
-    life = Life()
+    life = Lifecycle()
     for now in range(0, 500, 100):
         life.start(float(now))
         life.exited(now + 99.0, MIDDLE, never_ready=True)
@@ -154,7 +154,7 @@ def test_a_start_that_was_never_ready_is_a_fast_exit_however_long_it_took() -> N
 
 
 def test_a_long_life_begins_the_count_anew() -> None:
-    life = Life()
+    life = Lifecycle()
     for now in range(0, 2000, 100):
         life.start(float(now))
         life.answered()
@@ -164,7 +164,7 @@ def test_a_long_life_begins_the_count_anew() -> None:
 
 
 def test_a_crash_looping_server_that_fails_again_loops_on() -> None:
-    life = Life(state=S.CRASH_LOOPING, fast_exits=FAST_EXITS)
+    life = Lifecycle(state=S.CRASH_LOOPING, fast_exits=FAST_EXITS)
     life.start(1000.0)
     life.exited(1001.0, MIDDLE, never_ready=True)
     assert life.state is S.CRASH_LOOPING
@@ -173,7 +173,7 @@ def test_a_crash_looping_server_that_fails_again_loops_on() -> None:
 
 def test_a_crash_loop_of_a_day_loops_on() -> None:
     """Its back-off still fits a float."""
-    life = Life(state=S.CRASH_LOOPING, fast_exits=1440)
+    life = Lifecycle(state=S.CRASH_LOOPING, fast_exits=1440)
     life.start(1000.0)
     life.exited(1001.0, MIDDLE)
     assert life.wait_before_start(1001.0) == RETRY_LOOPING_S
@@ -187,7 +187,7 @@ def test_a_stop_on_purpose_counts_as_no_crash() -> None:
 
 
 def test_a_stop_forgives_a_crash_loop() -> None:
-    life = Life(state=S.CRASH_LOOPING, fast_exits=7, not_before=1e9)
+    life = Lifecycle(state=S.CRASH_LOOPING, fast_exits=7, not_before=1e9)
     life.stop()
     assert (life.state, life.fast_exits, life.wait_before_start(0.0)) == (S.STOPPED, 0, 0.0)
 

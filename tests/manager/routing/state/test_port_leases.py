@@ -9,13 +9,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from manager.routing.state.port_leases import LIFETIME_S, Leases, PortExhausted
+from manager.routing.state.port_leases import LIFETIME_S, PortExhausted, PortLeases
 
 OWN = 47000
 
 
 def ask(
-    leases: Leases,
+    leases: PortLeases,
     session_id: str,
     start: int = 21100,
     now: float = 0.0,
@@ -36,30 +36,30 @@ def ask(
 
 
 def test_first_free_port_from_the_start_is_given() -> None:
-    assert ask(Leases(), "a") == 21100
+    assert ask(PortLeases(), "a") == 21100
 
 
 def test_taken_ports_are_passed_over() -> None:
-    leases = Leases()
+    leases = PortLeases()
     assert ask(leases, "a", OWN - 1) == OWN - 1
     assert ask(leases, "b", OWN - 1, in_use={OWN + 1}, foreign={OWN + 2}) == OWN + 3
 
 
 def test_three_servers_prefer_a_port_that_a_foreign_process_holds() -> None:
-    leases = Leases()
+    leases = PortLeases()
     ports = [ask(leases, name, foreign={21100}) for name in "abc"]
     assert ports == [21101, 21102, 21103]
 
 
 def test_asker_with_a_live_instance_gets_its_present_port() -> None:
-    leases = Leases()
+    leases = PortLeases()
     ask(leases, "a")
     assert ask(leases, "a", 30000, present=25000, foreign={25000}) == 25000
     assert leases.current() == ()
 
 
 def test_asking_again_renews_the_same_port() -> None:
-    leases = Leases()
+    leases = PortLeases()
     ask(leases, "a", now=0)
     # the asker may have bound the port by now, so the system would say no
     assert ask(leases, "a", 21050, now=10, foreign={21100}) == 21100
@@ -68,20 +68,20 @@ def test_asking_again_renews_the_same_port() -> None:
 
 
 def test_renewal_gives_another_port_when_a_live_instance_took_it() -> None:
-    leases = Leases()
+    leases = PortLeases()
     ask(leases, "a")
     assert ask(leases, "a", in_use={21100}) == 21101
 
 
 def test_asking_from_above_releases_the_lower_port() -> None:
-    leases = Leases()
+    leases = PortLeases()
     ask(leases, "a")
     assert ask(leases, "a", 21101) == 21101
     assert ask(leases, "b") == 21100
 
 
 def test_reservation_ends_after_its_lifetime() -> None:
-    leases = Leases()
+    leases = PortLeases()
     ask(leases, "a", now=0)
     assert ask(leases, "b", now=LIFETIME_S - 0.1) == 21101
     assert [lease.session_id for lease in leases.sweep(LIFETIME_S)] == ["a"]
@@ -89,7 +89,7 @@ def test_reservation_ends_after_its_lifetime() -> None:
 
 
 def test_renewed_reservation_outlives_a_younger_one() -> None:
-    leases = Leases()
+    leases = PortLeases()
     ask(leases, "a", now=0)
     ask(leases, "b", now=1)
     ask(leases, "a", now=2)
@@ -97,7 +97,7 @@ def test_renewed_reservation_outlives_a_younger_one() -> None:
 
 
 def test_released_port_is_free_at_once() -> None:
-    leases = Leases()
+    leases = PortLeases()
     ask(leases, "a")
     leases.release("a")
     leases.release("never heard of")
@@ -105,13 +105,13 @@ def test_released_port_is_free_at_once() -> None:
 
 
 def test_thousand_askers_get_a_thousand_ports() -> None:
-    leases = Leases()
+    leases = PortLeases()
     ports = {ask(leases, str(number)) for number in range(1000)}
     assert ports == set(range(21100, 22100))
 
 
 def test_nothing_free_up_to_the_last_port_is_a_refusal() -> None:
-    leases = Leases()
+    leases = PortLeases()
     assert ask(leases, "a", 65535) == 65535
     assert ask(leases, "b", 65535) == PortExhausted(65535)
     assert ask(leases, "a", 65530, foreign=range(65530, 65536), in_use={65535}) == PortExhausted(65530)
@@ -120,7 +120,7 @@ def test_nothing_free_up_to_the_last_port_is_a_refusal() -> None:
 
 @pytest.mark.parametrize("start", [1, 21100, 65535])
 def test_own_port_is_never_given(start: int) -> None:
-    leases = Leases()
+    leases = PortLeases()
     port = leases.allocate("a", start, 0, in_use=(), own_port=start, bindable=lambda _: True)
     assert port == (PortExhausted(65535) if start == 65535 else start + 1)
 
@@ -134,7 +134,7 @@ class LeasesKeepTheirPromises(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.leases = Leases()
+        self.leases = PortLeases()
         self.now = 0.0
         self.model: dict[str, tuple[int, float]] = {}
 

@@ -12,11 +12,11 @@ import pytest
 from manager.routing.state.registrations import (
     SWEEP_EVERY_S,
     TRANSITIONS,
-    Change,
-    Registered,
+    HeartbeatOutcome,
     Registration,
     Registrations,
     State,
+    StateChange,
 )
 from protocol.internal.registration import Heartbeat
 
@@ -43,7 +43,7 @@ class Table(Registrations):
         self.now = 100.0
         self.secrets = (f"secret {number}" for number in itertools.count(1))
 
-    def hear(self, said: Heartbeat) -> Registered:
+    def hear(self, said: Heartbeat) -> HeartbeatOutcome:
         return self.heartbeat(said, self.now, lambda: next(self.secrets))
 
     def of(self, session_id: str) -> Registration:
@@ -51,7 +51,7 @@ class Table(Registrations):
         assert record is not None
         return record
 
-    def confirm(self, session_id: str) -> list[Change]:
+    def confirm(self, session_id: str) -> list[StateChange]:
         record = self.of(session_id)
         return self.health_answered(record, record.nonce)
 
@@ -59,9 +59,9 @@ class Table(Registrations):
         self.hear(said)
         self.confirm(said.session_id)
 
-    def wait(self, seconds: float) -> list[Change]:
+    def wait(self, seconds: float) -> list[StateChange]:
         """Let time pass as the daemon does: with a sweep every half second."""
-        changes: list[Change] = []
+        changes: list[StateChange] = []
         for _ in range(round(seconds / SWEEP_EVERY_S)):
             self.now += SWEEP_EVERY_S
             changes += self.sweep(self.now)
@@ -80,7 +80,7 @@ def test_first_heartbeat_registers_and_brings_a_secret(table: Table) -> None:
     answer = table.hear(message())
     assert answer.first
     assert answer.record.secret == "secret 1"
-    assert answer.changes == (Change("s1", None, State.STARTING),)
+    assert answer.changes == (StateChange("s1", None, State.STARTING),)
     assert table.matched() == []
 
 
@@ -99,7 +99,7 @@ def test_second_heartbeat_keeps_the_secret_and_the_beginning(table: Table) -> No
 
 def test_echoed_nonce_makes_ready(table: Table) -> None:
     table.hear(message())
-    assert table.confirm("s1") == [Change("s1", State.STARTING, State.READY)]
+    assert table.confirm("s1") == [StateChange("s1", State.STARTING, State.READY)]
     assert table.matched() == ["s1"]
     assert table.for_root("/ws/a") == table.of("s1")
 
@@ -155,9 +155,9 @@ def test_record_is_replaced_whole(table: Table) -> None:
 def test_new_address_is_matched_at_once_but_doubted(table: Table) -> None:
     table.hear_and_confirm(message())
     answer = table.hear(message(port=21105))
-    assert answer.changes == (Change("s1", State.READY, State.SUSPECT),)
+    assert answer.changes == (StateChange("s1", State.READY, State.SUSPECT),)
     assert [record.port for record in table.candidates()] == [21105]
-    assert table.confirm("s1") == [Change("s1", State.SUSPECT, State.READY)]
+    assert table.confirm("s1") == [StateChange("s1", State.SUSPECT, State.READY)]
 
 
 def test_localhost_is_no_new_address(table: Table) -> None:
@@ -189,10 +189,10 @@ def test_changed_first_folder_moves_to_the_other_root(table: Table) -> None:
 def test_silence_is_suspect_then_out(table: Table) -> None:
     table.hear_and_confirm(message())
     assert table.wait(2) == []
-    assert table.wait(0.5) == [Change("s1", State.READY, State.SUSPECT)]
+    assert table.wait(0.5) == [StateChange("s1", State.READY, State.SUSPECT)]
     assert table.wait(7) == []
     assert table.matched() == ["s1"]
-    assert table.wait(0.5) == [Change("s1", State.SUSPECT, State.GONE)]
+    assert table.wait(0.5) == [StateChange("s1", State.SUSPECT, State.GONE)]
     assert table.records() == table.candidates() == ()
 
 
@@ -209,7 +209,7 @@ def test_silence_never_makes_an_unconfirmed_server_matchable(table: Table) -> No
     table.wait(5)
     assert table.of("s1").state is State.STARTING
     assert table.matched() == []
-    assert table.wait(5) == [Change("s1", State.STARTING, State.GONE)]
+    assert table.wait(5) == [StateChange("s1", State.STARTING, State.GONE)]
 
 
 def test_return_after_silence_is_a_new_registration(table: Table) -> None:
@@ -230,7 +230,7 @@ def test_exit_of_the_process_ends_all_its_servers_at_once(table: Table) -> None:
 
 def test_bye_ends_at_once_and_may_come_twice(table: Table) -> None:
     table.hear_and_confirm(message())
-    assert table.bye("s1") == [Change("s1", State.READY, State.GONE)]
+    assert table.bye("s1") == [StateChange("s1", State.READY, State.GONE)]
     assert table.bye("s1") == []
     assert table.for_root("/ws/a") is None
 
@@ -263,8 +263,8 @@ def test_sleep_of_the_machine_makes_nobody_silent(table: Table, woken_by: str) -
     assert table.matched() == ["s1", "s2"]
     assert table.of("s2").state is State.READY
     # and whoever does not wake up is still found out
-    assert table.wait(0.5) == [Change("s2", State.READY, State.SUSPECT)]
-    assert Change("s2", State.SUSPECT, State.GONE) in table.wait(7.5)
+    assert table.wait(0.5) == [StateChange("s2", State.READY, State.SUSPECT)]
+    assert StateChange("s2", State.SUSPECT, State.GONE) in table.wait(7.5)
 
 
 @pytest.mark.parametrize("shape", [{"nonce": None, "kind": "editor"}, {"kind": "editor"}])
@@ -274,13 +274,13 @@ def test_editor_is_listed_and_never_matched(table: Table, shape: dict[str, Any])
     table.health_answered(answer.record, answer.record.nonce)
     assert [record.state for record in table.records()] == [State.LISTED]
     assert table.matched() == []
-    assert table.wait(10) == [Change("s1", State.LISTED, State.GONE)]
+    assert table.wait(10) == [StateChange("s1", State.LISTED, State.GONE)]
 
 
 def test_first_ready_instance_keeps_the_root(table: Table) -> None:
     table.hear(message("slow"))
     table.hear_and_confirm(message("quick", port=21101))
-    assert table.confirm("slow") == [Change("slow", State.STARTING, State.STANDBY)]
+    assert table.confirm("slow") == [StateChange("slow", State.STARTING, State.STANDBY)]
     table.hear(message("slow"))
     table.confirm("slow")
     assert table.matched() == ["quick"]
@@ -301,7 +301,7 @@ def test_standby_takes_over_when_the_first_goes(table: Table, end: str) -> None:
             changes = [change for _ in range(3) for change in table.health_unanswered(table.of("one"))]
         case _:
             changes = list(table.hear(message("one", pid=1, workspace_folders=("/ws/b",))).changes)
-    assert Change("two", State.STANDBY, State.READY) in changes
+    assert StateChange("two", State.STANDBY, State.READY) in changes
     assert table.for_root("/ws/a") == table.of("two")
 
 
@@ -309,7 +309,7 @@ def test_instance_that_comes_back_queues_behind(table: Table) -> None:
     table.hear_and_confirm(message("one"))
     table.hear_and_confirm(message("two", port=21101))
     table.health_answered(table.of("one"), None)
-    assert table.confirm("one") == [Change("one", State.UNHEALTHY, State.STANDBY)]
+    assert table.confirm("one") == [StateChange("one", State.UNHEALTHY, State.STANDBY)]
     assert table.matched() == ["two"]
 
 
@@ -330,14 +330,14 @@ def test_suspect_standby_does_not_jump_the_line(table: Table) -> None:
         table.wait(1)
         table.hear(message("one"))
     assert table.of("two").state is State.SUSPECT
-    assert table.confirm("two") == [Change("two", State.SUSPECT, State.STANDBY)]
+    assert table.confirm("two") == [StateChange("two", State.SUSPECT, State.STANDBY)]
     assert table.matched() == ["one"]
 
 
 def test_second_claim_to_a_port_casts_doubt_on_the_first(table: Table) -> None:
     table.hear_and_confirm(message("one"))
     answer = table.hear(message("two", host="localhost", workspace_folders=("/ws/b",)))
-    assert Change("one", State.READY, State.SUSPECT) in answer.changes
+    assert StateChange("one", State.READY, State.SUSPECT) in answer.changes
     # only the claim does, not each heartbeat that repeats it
     table.confirm("one")
     assert table.hear(message("two", host="localhost", workspace_folders=("/ws/b",))).changes == ()
@@ -362,7 +362,7 @@ def test_three_unanswered_questions_in_a_row_tell(table: Table) -> None:
     table.confirm("s1")
     assert [table.health_unanswered(table.of("s1")) for _ in range(2)] == [[], []]
     assert table.health_unanswered(table.of("s1")) == [
-        Change("s1", State.READY, State.UNHEALTHY, "no_answer")
+        StateChange("s1", State.READY, State.UNHEALTHY, "no_answer")
     ]
 
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from manager.routing.state.session_table import Session, Sessions, is_well_formed
+from manager.routing.state.session_table import Session, SessionTable, is_well_formed
 
 IDLE, UNUSED = 5 * 3600.0, 15 * 60.0
 
 
-def table(limit: int = 3) -> Sessions:
-    return Sessions(limit=limit, idle_s=IDLE, unused_s=UNUSED)
+def table(limit: int = 3) -> SessionTable:
+    return SessionTable(limit=limit, idle_s=IDLE, unused_s=UNUSED)
 
 
-def enter(sessions: Sessions, identity: str = "s", seen: float = 0.0, **members: Any) -> Session:
+def enter(sessions: SessionTable, identity: str = "s", seen: float = 0.0, **members: Any) -> Session:
     session = Session(identity, "2025-11-25", None, None, b"{}", seen)
     for name, value in members.items():
         setattr(session, name, value)

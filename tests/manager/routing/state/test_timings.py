@@ -8,7 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manager.routing.state.timings import BOUNDS, TURNS, Histogram, Lately, Timings, percentiles, summed
+from manager.routing.state.timings import (
+    BOUNDS,
+    TURNS,
+    Histogram,
+    RecentCounts,
+    Timings,
+    percentiles,
+    sum_counts,
+)
 
 
 def counted(*seconds: float) -> Histogram:
@@ -81,5 +89,7 @@ def test_before_the_first_minute_is_over_all_is_of_late() -> None:
 
 
 def test_workspaces_add_up() -> None:
-    assert summed([Lately([1, 2], [0, 1]), Lately([3, 0], [1, 1])]) == Lately([4, 2], [1, 2])
-    assert percentiles(summed([]).server) is None
+    assert sum_counts([RecentCounts([1, 2], [0, 1]), RecentCounts([3, 0], [1, 1])]) == RecentCounts(
+        [4, 2], [1, 2]
+    )
+    assert percentiles(sum_counts([]).server) is None

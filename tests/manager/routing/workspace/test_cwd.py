@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manager.folder import CwdProblem, CwdProblemKind
-from manager.routing.workspace.cwd import Absent, CwdCandidates, parse_cwd
+from manager.routing.workspace.cwd import CwdCandidates, NoCwd, parse_cwd
 
 PLACEHOLDERS = [
     "${PWD}",
@@ -58,7 +58,7 @@ def test_problems_carry_the_words_of_the_contract() -> None:
 @pytest.mark.parametrize("ambient", [True, False])
 @pytest.mark.parametrize("text", [None, 42, True, ["/ws"], {"cwd": "/ws"}, b"/ws", "", "  ", "\t\n"])
 def test_nothing_said_is_absent_wherever_it_comes_from(text: object, ambient: bool) -> None:
-    assert parse_cwd(text, ambient=ambient, windows=False) == Absent()
+    assert parse_cwd(text, ambient=ambient, windows=False) == NoCwd()
 
 
 @pytest.mark.parametrize("windows", [True, False])
@@ -66,7 +66,7 @@ def test_nothing_said_is_absent_wherever_it_comes_from(text: object, ambient: bo
 def test_unexpanded_placeholder_is_silence_in_a_configuration_and_relative_in_an_argument(
     text: str, windows: bool
 ) -> None:
-    assert parse_cwd(text, ambient=True, windows=windows) == Absent()
+    assert parse_cwd(text, ambient=True, windows=windows) == NoCwd()
     assert problem(text, windows=windows) == "relative"
 
 
@@ -189,5 +189,5 @@ def test_every_input_has_an_answer(text: object, ambient: bool, windows: bool) -
         case CwdProblem(kind, folder):
             assert kind in {CwdProblemKind.RELATIVE, CwdProblemKind.MALFORMED, CwdProblemKind.TOO_LONG}
             assert folder is None
-        case Absent():
+        case NoCwd():
             pass

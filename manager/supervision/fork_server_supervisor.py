@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from manager.log import logger
-from manager.supervision.fork_server import Template
+from manager.supervision.fork_server import ForkServer
 from manager.supervision.process import Process, Start
 
 READY_S: Final = 60.0
@@ -30,7 +30,7 @@ POSSIBLE: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
 """Elsewhere libraries may hold threads that a fork would lose."""
 
 
-class Templates:
+class ForkServerSupervisor:
     """The one owner of template processes.
 
     Args:
@@ -54,7 +54,7 @@ class Templates:
         self._wanted = wanted and POSSIBLE
         self._sleep = sleep
         self._now = now
-        self._current: Template | None = None
+        self._current: ForkServer | None = None
 
     @property
     def pid(self) -> int | None:
@@ -81,7 +81,7 @@ class Templates:
     async def _one(self) -> None:
         """One template from its start to its end; nothing of it is left, whatever happens."""
         try:
-            made = Template(self._environ, self._log_file)
+            made = ForkServer(self._environ, self._log_file)
         except OSError as error:
             logger().warning("template.failed", why=str(error))
             return

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from protocol.internal import result_trim as trims
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 
 BEGIN: Final = b'{"jsonrpc":"2.0","id":%b,"result":{'
 """How the response to a call begins, by its id; then one value reaches to the last byte but one."""
@@ -20,7 +20,9 @@ END: Final = b"}}"
 _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
 
-def is_plain(data: bytes, start: int, end: int, identity: bytes, trim: Trim | None = None) -> bool:
+def is_forwardable(
+    data: bytes, start: int, end: int, identity: bytes, trim: ResultTrim | None = None
+) -> bool:
     """Whether this is the response of a call that succeeded; where not, somebody must read it.
 
     Args:
@@ -41,7 +43,9 @@ def is_plain(data: bytes, start: int, end: int, identity: bytes, trim: Trim | No
     return True
 
 
-def in_session(data: bytes, start: int, end: int, identity: bytes, trim: Trim | None = None) -> bytes | None:
+def for_session_client(
+    data: bytes, start: int, end: int, identity: bytes, trim: ResultTrim | None = None
+) -> bytes | None:
     """Such a response for a client of the era of sessions: without type of the result and name of the server.
 
     None where somebody must read it.
@@ -51,7 +55,7 @@ def in_session(data: bytes, start: int, end: int, identity: bytes, trim: Trim | 
         return None
     inside, behind = start + len(begin), end - len(END)
     if trim is None:
-        trim = trims.of(data, inside - 1, behind + 1)
+        trim = trims.compute_trim(data, inside - 1, behind + 1)
         if trim is None:
             return None
     first, last = inside + trim.first, behind - trim.last

@@ -10,11 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from manager.forwarding.messages import answered
-from manager.routing.json import plain_results
+from manager.routing.json import forwardable_result
 from manager.sessions import round_trips
 from protocol import names
 from protocol.internal import result_trim
-from protocol.internal.result_trim import Trim
+from protocol.internal.result_trim import ResultTrim
 from support.clients import exchanges
 
 EXCHANGE = exchanges.legacy(exchanges.call("t", {}))
@@ -29,11 +29,11 @@ def by_reading(body: bytes) -> bytes | None:
 
 
 def in_session(body: bytes, identity: bytes = b"1") -> bytes | None:
-    return plain_results.in_session(body, 0, len(body), identity)
+    return forwardable_result.for_session_client(body, 0, len(body), identity)
 
 
 def is_plain(body: bytes, identity: bytes = b"1") -> bool:
-    return plain_results.is_plain(body, 0, len(body), identity)
+    return forwardable_result.is_forwardable(body, 0, len(body), identity)
 
 
 def compact(value: Any) -> bytes:
@@ -134,8 +134,8 @@ def test_what_a_client_gets_at_once_is_what_it_gets_of_a_reader(body: bytes) -> 
     plain = is_plain(body)
     assert not plain or answered(body) is not None
     data, start, end = b"head" + body + b"}}\n\n", 4, 4 + len(body)
-    assert plain_results.in_session(data, start, end, b"1") == session
-    assert plain_results.is_plain(data, start, end, b"1") == plain
+    assert forwardable_result.for_session_client(data, start, end, b"1") == session
+    assert forwardable_result.is_forwardable(data, start, end, b"1") == plain
 
 
 @pytest.mark.parametrize(
@@ -189,23 +189,23 @@ def test_anything_else_is_left_to_readers(body: bytes) -> None:
 def test_what_the_server_says_of_a_result_spares_to_read_it(content: Any) -> None:
     result = compact({"resultType": "complete", "content": content, "_meta": META})
     body = BEGIN + result + b"}"
-    said = result_trim.of(result, 0, len(result))
+    said = result_trim.compute_trim(result, 0, len(result))
     assert said is not None
     for start, behind in ((0, b""), (4, b"\n\n")):
         data, end = b"head"[:start] + body + behind, start + len(body)
-        assert plain_results.in_session(data, start, end, b"1", said) == by_reading(body)
-        assert plain_results.is_plain(data, start, end, b"1", said)
+        assert forwardable_result.for_session_client(data, start, end, b"1", said) == by_reading(body)
+        assert forwardable_result.is_forwardable(data, start, end, b"1", said)
 
 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
-        (BEGIN + b'{"content":[]}}', Trim(14, 0)),
-        (BEGIN + b'{"content":[]}}', Trim(0, 9000)),
-        (BEGIN + b'{"content":[]}', Trim(0, 0)),
-        (b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}', Trim(0, 0)),
-        (b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}', Trim(0, 0)),
+        (BEGIN + b'{"content":[]}}', ResultTrim(14, 0)),
+        (BEGIN + b'{"content":[]}}', ResultTrim(0, 9000)),
+        (BEGIN + b'{"content":[]}', ResultTrim(0, 0)),
+        (b'{"jsonrpc":"2.0","id":2,"result":{"content":[]}}', ResultTrim(0, 0)),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}', ResultTrim(0, 0)),
     ],
 )
-def test_what_the_server_cannot_have_meant_is_left_to_readers(body: bytes, said: Trim) -> None:
-    assert plain_results.in_session(body, 0, len(body), b"1", said) is None
+def test_what_the_server_cannot_have_meant_is_left_to_readers(body: bytes, said: ResultTrim) -> None:
+    assert forwardable_result.for_session_client(body, 0, len(body), b"1", said) is None

@@ -20,6 +20,7 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from host.peer_uid import tcp_peer_uid
+from host.private_files import UnsafePathError, make_private
 from manager import __version__, exit_codes, systemd
 from manager.admin.routes import make_app
 from manager.assembly import Parts, assemble
@@ -32,7 +33,7 @@ from manager.listener.peer_identity import SameUser, lookup_works
 from manager.listener.runner import Runner
 from manager.lock import Held, Lock
 from manager.log import configure, logger
-from manager.paths import Paths, UnsafePathError, make_private
+from manager.paths import Paths
 from manager.port import PortTaken, bind_fixed, private_socket
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.sessions.session_manager import SessionManager
@@ -98,7 +99,7 @@ class Daemon:
                     make_private(folder)
             lock = await self._lock()
         except UnsafePathError as error:
-            self._log.error("start.refused", why=str(error), hint=error.hint)
+            self._log.error("start.refused", why=f"{error.path} {error.reason}", hint=error.hint)
             return exit_codes.HOPELESS
         except OSError as error:
             hint = f"make {self._paths.runtime_dir} writable, or set LMTB_RUNTIME_DIR"

@@ -9,17 +9,15 @@ The file is never deleted: a starter could then lock a file that has no name any
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import stat
 import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manager.paths import UnsafePathError
+from host.private_files import open_lock_file
 
 _MAX_DESCRIPTION_BYTES = 4096
 
@@ -60,7 +58,7 @@ class Lock:
         and OSError where the file cannot be opened.
         """
         while True:
-            descriptor = _open(path)
+            descriptor = open_lock_file(path)
             if not _try_lock(descriptor):
                 try:
                     return _read(descriptor)
@@ -90,22 +88,6 @@ class Lock:
             os.lseek(self._descriptor, 0, os.SEEK_SET)
             os.write(self._descriptor, line)
             os.ftruncate(self._descriptor, len(line))
-
-
-def _open(path: Path) -> int:
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    try:
-        descriptor = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o600)
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO}:
-            raise UnsafePathError(path, "is not a plain file", f"remove {path}") from error
-        raise
-    status = os.fstat(descriptor)
-    foreign = sys.platform != "win32" and status.st_uid != os.geteuid()
-    if foreign or not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        raise UnsafePathError(path, "is not a plain file of this user", f"remove {path}")
-    return descriptor
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

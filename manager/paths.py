@@ -9,7 +9,6 @@ It is deliberately not a store: nothing but folders is created here, and nothing
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 import sys
@@ -17,22 +16,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from host.private_files import UnsafePathError
+
 APP_NAME = "lm-tools-bridge"
 # sockaddr_un holds 104 bytes on macOS and 108 on Linux, terminator included.
 MAX_SOCKET_PATH_BYTES = 100
-
-
-class UnsafePathError(Exception):
-    """A path the manager must not use: a symbolic link, somebody else's, open to others, or not absolute.
-
-    `path` is the path, `reason` completes the sentence "<path> …", `hint` is the next step for a person.
-    """
-
-    def __init__(self, path: Path, reason: str, hint: str) -> None:
-        super().__init__(f"{path} {reason}. Next step: {hint}")
-        self.path = path
-        self.reason = reason
-        self.hint = hint
 
 
 class Paths(NamedTuple):
@@ -92,24 +80,6 @@ class Paths(NamedTuple):
         return cls(config_dir, state_dir, runtime_dir, _control_socket(runtime_dir, home))
 
 
-def make_private(path: Path) -> None:
-    """Makes sure `path` is a folder only this user can enter; creates it and missing parents with mode 0700.
-
-    A folder of ours that is open to others is closed. Raises UnsafePathError where the path is a symbolic
-    link or no folder, belongs to somebody else, or cannot be closed; the path is then left as it was found.
-    Other faults (disk full, read-only) surface as OSError. On Windows the folder is only created: the
-    profile's access list protects it.
-    """
-    _make_folders(path)
-    if sys.platform == "win32":
-        return
-    descriptor = _open_folder(path)
-    try:
-        _close_to_others(descriptor, path)
-    finally:
-        os.close(descriptor)
-
-
 def _defaults(environ: Mapping[str, str], home: Path) -> tuple[Path, Path]:
     if sys.platform in {"darwin", "win32"}:
         import platformdirs  # noqa: PLC0415 - not needed on Linux, where its 10 ms would be felt
@@ -167,43 +137,3 @@ def _control_socket(runtime_dir: Path, home: Path) -> Path:
         return in_home
     # A fixed name, not TMPDIR: command line and daemon must find the same folder in any environment.
     return Path("/tmp", f"lmtb-{os.geteuid()}-{digest}", "control.sock")  # noqa: S108 - see the class docstring
-
-
-def _make_folders(path: Path) -> None:
-    try:
-        path.mkdir(mode=0o700)
-    except FileExistsError:
-        return
-    except FileNotFoundError:
-        _make_folders(path.parent)
-        path.mkdir(mode=0o700, exist_ok=True)
-
-
-def _open_folder(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}:
-            raise UnsafePathError(
-                path, "is not a folder but a symbolic link or a file", f"remove {path}"
-            ) from error
-        if error.errno == errno.EACCES:
-            raise UnsafePathError(
-                path, "cannot be read by this user", f"check owner and mode of {path}"
-            ) from error
-        raise
-
-
-def _close_to_others(descriptor: int, path: Path) -> None:
-    status = os.fstat(descriptor)
-    if status.st_uid != os.geteuid():
-        hint = f"remove {path}, or run as its owner"
-        raise UnsafePathError(path, f"belongs to another user (uid {status.st_uid})", hint)
-    if not status.st_mode & 0o077:
-        return
-    try:
-        os.fchmod(descriptor, 0o700)
-    except OSError as error:
-        raise UnsafePathError(path, "is open to other users", f"chmod 700 {path}") from error
-    if os.fstat(descriptor).st_mode & 0o077:  # some file systems accept a mode and do not keep it
-        raise UnsafePathError(path, "stays open to other users", "choose a folder on another file system")

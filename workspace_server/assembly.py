@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from host import private_files
 from protocol.internal.launch import Folders, LaunchInstructions
 from workspace_server import log
 from workspace_server.calls.dispatch import Calls
@@ -21,7 +22,6 @@ from workspace_server.calls.toolbox import InternalToolbox
 from workspace_server.catalog.active_sources import ActiveSources
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
-from workspace_server.files import private_files
 from workspace_server.secrets.store import LayeredSecretStore, open_store
 from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.sources.dependencies import Surroundings
@@ -72,7 +72,7 @@ class Parts:
         await asyncio.sleep(CHANNEL_AFTER_S)
         try:
             await self._open_channel()
-        except (OSError, private_files.Unsafe) as error:
+        except (OSError, private_files.UnsafePathError) as error:
             log.error("internal_channel_unavailable", cause=str(error))
         except Exception as fault:  # noqa: BLE001  nobody else would say so
             log.fault("internal_channel_failed", fault)

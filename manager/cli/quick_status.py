@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import sys
 
+from host.private_files import UnsafePathError
 from manager.cli.output.overview import overview
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.paths import Paths, UnsafePathError
+from manager.paths import Paths
 
 
 def status() -> bool:

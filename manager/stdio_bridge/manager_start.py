@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from host.private_files import UnsafePathError, make_private
 from manager import exit_codes
-from manager.paths import Paths, UnsafePathError, make_private
+from manager.paths import Paths
 
 UNIT: Final = "lm-tools-bridge.service"
 LOG_NAME: Final = "manager.log"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import manager
+from host.private_files import UnsafePathError
 from manager.lock import Held, Lock
-from manager.paths import UnsafePathError
 
 ROOT = Path(manager.__file__).parents[1]
 STARTER = """

@@ -12,7 +12,8 @@ import platformdirs
 import pytest
 
 import manager
-from manager.paths import MAX_SOCKET_PATH_BYTES, Paths, UnsafePathError, make_private
+from host.private_files import UnsafePathError, make_private
+from manager.paths import MAX_SOCKET_PATH_BYTES, Paths
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="owners and modes are POSIX")
 linux = pytest.mark.skipif(sys.platform != "linux", reason="the XDG rules are used on Linux")

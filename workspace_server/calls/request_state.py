@@ -22,9 +22,9 @@ from typing import Any, Final
 
 import msgspec
 
+from host import private_files
 from protocol.internal import request_state
 from workspace_server import log
-from workspace_server.files import private_files
 
 FOLDER: Final = "approvals"
 ASK, RUN, OPEN, HELD = request_state.APPROVAL, "run", "open", request_state.SUSPENDED
@@ -138,7 +138,7 @@ class RequestStates:
             private_files.make_private(folder)
             is_first = private_files.create(folder / name, b"")
             _forget(folder, now)
-        except (OSError, private_files.Unsafe) as error:
+        except (OSError, private_files.UnsafePathError) as error:
             # a disk that is full must not stop the user's work; this run remembers
             log.error("approval_not_recorded", cause=type(error).__name__)
             return True
@@ -160,7 +160,7 @@ class RequestStates:
 
 def _stored_key(folder: Path) -> bytes:
     path = folder / "key"
-    with suppress(OSError, private_files.Unsafe, private_files.Busy):
+    with suppress(OSError, private_files.UnsafePathError, private_files.LockTimeout):
         private_files.make_private(folder)
         with private_files.locked(folder / "lock"):
             key = private_files.read(path, _KEY_BYTES)

@@ -20,6 +20,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from host import private_files
 from workspace_server.config import combine, servers
 from workspace_server.config.file_issues import FileIssues
 from workspace_server.config.formats import editor_settings, mcp_json, toml_file, variables
@@ -37,7 +38,6 @@ from workspace_server.config.model import (
 from workspace_server.config.self_references import MANAGER_PORT
 from workspace_server.config.settings import OBSOLETE, USE_WORKSPACE
 from workspace_server.config.watched_file import MAX_BYTES, Clock, WatchedFile, WatchedFolder
-from workspace_server.files import private_files
 from workspace_server.files.change_detection import Glance
 
 USER_FILE: Final = "workspace.toml"
@@ -132,7 +132,7 @@ class ConfigurationLoader:
         user = self._user
         if self._kept is None:
             return False
-        with suppress(OSError, private_files.Unsafe):
+        with suppress(OSError, private_files.UnsafePathError):
             if user.problem is not None and user.good is None and self._remembered is None:
                 self._remembered = private_files.read(self._kept, MAX_BYTES)
                 if self._remembered is not None:

@@ -18,7 +18,7 @@ from typing import Final
 
 import msgspec
 
-from workspace_server.files import private_files
+from host import private_files
 
 FOLDER: Final = "internal"
 BACKLOG: Final = 32
@@ -67,7 +67,7 @@ def listen(address: ChannelAddress) -> socket.socket:
     """A listening socket at the address, and the file that leads to it.
 
     Raises:
-        private_files.Unsafe: a folder is not ours alone.
+        private_files.UnsafePathError: a folder is not ours alone.
         OSError: it cannot be made; nothing is left of it then.
     """
     for folder in (address.file.parent, address.socket.parent):
@@ -90,7 +90,7 @@ def withdraw(address: ChannelAddress) -> None:
     """Remove the socket, and the file unless a later run has replaced it."""
     with suppress(OSError):
         address.socket.unlink(missing_ok=True)
-    with suppress(OSError, private_files.Unsafe, msgspec.DecodeError, TypeError, KeyError):
+    with suppress(OSError, private_files.UnsafePathError, msgspec.DecodeError, TypeError, KeyError):
         content = private_files.read(address.file, _MAX_FILE)
         if content is not None and msgspec.json.decode(content)["socket"] == str(address.socket):
             address.file.unlink(missing_ok=True)

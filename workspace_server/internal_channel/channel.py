@@ -58,7 +58,7 @@ class InternalChannel:
         """Listen, and say where.
 
         Raises:
-            private_files.Unsafe: a folder is not the user's alone.
+            private_files.UnsafePathError: a folder is not the user's alone.
             OSError: the socket or its file cannot be made.
         """
         listening = asyncio.ensure_future(asyncio.to_thread(addresses.listen, self._address))

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 import msgspec
 
-from workspace_server.files import private_files
+from host import private_files
 
 Scope = Literal["user", "workspace"]
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
@@ -88,7 +88,7 @@ class ProviderConfig:
                 content = dict(self._content(path, scope))
                 content["providers"] = _changed(_list(content.get("providers")), provider, config)
                 self._save(path, scope, content)
-        except (private_files.Unsafe, private_files.Busy) as error:
+        except (private_files.UnsafePathError, private_files.LockTimeout) as error:
             raise ProviderConfigError(str(error)) from None
         except OSError as error:
             raise ProviderConfigError(f"{path} cannot be written: {error.strerror}") from None
@@ -111,7 +111,7 @@ class ProviderConfig:
         try:
             raw = _read(path, scope)
             content = {} if raw is None else msgspec.json.decode(raw)
-        except private_files.Unsafe as error:
+        except private_files.UnsafePathError as error:
             raise ProviderConfigError(str(error)) from None
         except OSError as error:
             raise ProviderConfigError(f"{path} cannot be read: {error.strerror}") from None
@@ -144,7 +144,7 @@ def _read(path: Path, scope: Scope) -> bytes | None:
 
 def _refuse_link(folder: Path) -> None:
     if folder.is_symlink():
-        raise private_files.Unsafe(f"{folder} is a link")
+        raise private_files.UnsafePathError(folder, "is a symbolic link", f"remove {folder}")
 
 
 def _list(value: Any) -> list[Any]:

@@ -14,8 +14,8 @@ from typing import Final
 
 import msgspec
 
+from host import private_files
 from workspace_server import log
-from workspace_server.files import private_files
 from workspace_server.secrets.entry import SecretStoreError, StoredSecret, entry_name
 
 FILE: Final = "secrets.sealed"
@@ -68,7 +68,7 @@ class SealedFile:
             private_files.make_private(self._folder)
             with private_files.locked(self._folder / LOCK_FILE):
                 yield
-        except (private_files.Unsafe, private_files.Busy) as error:
+        except (private_files.UnsafePathError, private_files.LockTimeout) as error:
             raise SecretStoreError(f"the secrets cannot be changed: {error}") from None
         except OSError as error:
             raise SecretStoreError(f"{self._folder} cannot be used: {error.strerror}") from None
@@ -115,7 +115,7 @@ class SealedFile:
             if sealed is None:
                 return {}
             key = self._key()
-        except private_files.Unsafe as error:
+        except private_files.UnsafePathError as error:
             raise SecretStoreError(str(error)) from None
         except OSError as error:
             raise SecretStoreError(f"{self._file} cannot be read: {error.strerror}") from None

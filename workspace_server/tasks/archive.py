@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from host import private_files
 from protocol import jsonrpc, tasks
 from protocol.errors import Reason, Refusal
 from workspace_server import log
-from workspace_server.files import private_files
 from workspace_server.tasks.record import Ending, Holds, Record, wire
 from workspace_server.tasks.running_task import RunningTask
 from workspace_server.tasks.store import Store
@@ -70,7 +70,7 @@ class Archive:
         entry = self._table.add(record, self._now(), ttl_s, running)
         try:
             await asyncio.to_thread(self._store.save, record)
-        except (OSError, private_files.Unsafe) as error:
+        except (OSError, private_files.UnsafePathError) as error:
             log.error("task_not_kept", cause=type(error).__name__)
             self._table.remove(key)
             return None
@@ -157,7 +157,7 @@ class Archive:
     def _kept(self, record: Record, body: bytes | None) -> bool:
         try:
             self._store.save(record, body)
-        except (OSError, private_files.Unsafe) as error:
+        except (OSError, private_files.UnsafePathError) as error:
             log.error("task_end_not_kept", cause=type(error).__name__)
             return False
         return True

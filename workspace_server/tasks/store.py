@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from host import private_files
 from workspace_server import log
-from workspace_server.files import private_files
 from workspace_server.tasks.record import Record
 
 MAX_BODY: Final = 8 * 1024 * 1024
@@ -46,7 +46,7 @@ class Store:
         """Keep a record, and what it holds where that is new.
 
         Raises:
-            OSError, Unsafe: the disk does not take it.
+            OSError, UnsafePathError: the disk does not take it.
         """
         private_files.make_private(self._folder.parent)
         private_files.make_private(self._folder)
@@ -56,7 +56,7 @@ class Store:
 
     def body(self, record: Record) -> bytes | None:
         """What a task holds; None where that is gone or no longer what it was."""
-        with suppress(OSError, private_files.Unsafe):
+        with suppress(OSError, private_files.UnsafePathError):
             content = private_files.read(self._file(record.key, "body"), MAX_BODY)
             if content is not None and sha256(content).hexdigest() == record.digest:
                 return content
@@ -75,7 +75,7 @@ class Store:
             record = msgspec.json.decode(private_files.read(path, _MAX_RECORD) or b"", type=Record)
             if record.key == path.stem:
                 return record
-        except (OSError, private_files.Unsafe, msgspec.DecodeError, UnicodeDecodeError):
+        except (OSError, private_files.UnsafePathError, msgspec.DecodeError, UnicodeDecodeError):
             pass
         log.error("task_unreadable", file=str(path))
         at = _written(path)

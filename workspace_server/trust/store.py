@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from host import private_files
 from protocol.issues import Issue
-from workspace_server.files import private_files
 from workspace_server.trust.item import TrustItem, Verdict, trust_command
 from workspace_server.trust.record import (
     FolderIdentity,
@@ -153,10 +153,11 @@ class TrustStore:
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except private_files.Busy as busy:
+        except private_files.LockTimeout as busy:
             raise TrustStoreError(str(busy), "try again in a moment") from busy
-        except private_files.Unsafe as unsafe:
-            raise TrustStoreError(str(unsafe), f"remove {self._folder}, and trust again") from unsafe
+        except private_files.UnsafePathError as unsafe:
+            why = f"{unsafe.path} {unsafe.reason}"
+            raise TrustStoreError(why, f"remove {self._folder}, and trust again") from unsafe
         except OSError as error:
             raise _unusable(error, self._folder) from error
 
@@ -202,8 +203,8 @@ class TrustStore:
             record = decode(content or b"")
         except TrustStoreError as unusable:
             return unusable
-        except private_files.Unsafe as unsafe:
-            return TrustStoreError(str(unsafe), again)
+        except private_files.UnsafePathError as unsafe:
+            return TrustStoreError(f"{unsafe.path} {unsafe.reason}", again)
         except InvalidRecordError as error:
             return TrustStoreError(f"{path} cannot be believed: {error}", again)
         except OSError as error:

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from host.private_files import UnsafePathError
 from manager import exit_codes
 from manager.cli.output.failures import Failure
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.paths import Paths, UnsafePathError
+from manager.paths import Paths
 
 SERVER_ANSWER_S: Final = 75.0
 """Longest until a workspace server that has to be started first has answered."""

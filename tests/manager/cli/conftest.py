@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from host.private_files import make_private
 from manager import __version__
 from manager.cli.verbs import cli
-from manager.paths import Paths, make_private
+from manager.paths import Paths
 from support.processes.manager_process import environment
 
 

@@ -14,9 +14,10 @@ from typing import IO, Any
 
 import pytest
 
+from host.private_files import make_private
 from manager import exit_codes
 from manager.cli import logs
-from manager.paths import Paths, make_private
+from manager.paths import Paths
 from manager.routing.workspace.workspace_id import workspace_id
 from support.processes.timeouts import within
 

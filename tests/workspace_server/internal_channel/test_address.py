@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server.files import private_files
+from host import private_files
 from workspace_server.internal_channel import address as addresses
 from workspace_server.internal_channel.address import new_address
 
@@ -56,7 +56,7 @@ def test_socket_is_private_from_its_first_moment_and_the_umask_is_left_alone(
 def test_folder_that_is_a_link_is_refused(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "internal").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(private_files.Unsafe, match="internal"):
+    with pytest.raises(private_files.UnsafePathError, match="internal"):
         addresses.listen(new_address(tmp_path, "w"))
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

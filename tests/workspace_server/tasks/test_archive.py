@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from host import private_files
 from protocol import jsonrpc
 from support.projects.running_tasks import (
     DONE,
@@ -22,7 +23,6 @@ from support.projects.running_tasks import (
     ended,
     finished,
 )
-from workspace_server.files import private_files
 from workspace_server.source import CallContext
 
 

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from host.private_files import make_private
 from manager import __version__, exit_codes
 from manager.cli.doctor import checks
-from manager.paths import Paths, make_private
+from manager.paths import Paths
 
 
 @pytest.fixture

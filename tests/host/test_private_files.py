@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from workspace_server.files import private_files
-from workspace_server.files.private_files import Busy, Unsafe
+from host import private_files
+from host.private_files import LockTimeout, UnsafePathError
 
 
 def test_folder_is_made_private_and_an_open_one_is_closed(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_link_or_a_file_in_the_place_of_a_folder_is_refused(tmp_path: Path, ki
     (tmp_path / "target").mkdir(mode=0o755)
     place = tmp_path / "place"
     place.symlink_to(tmp_path / "target") if kind == "link" else place.touch()
-    with pytest.raises(Unsafe, match="place"):
+    with pytest.raises(UnsafePathError, match="place"):
         private_files.make_private(place)
     assert stat.S_IMODE((tmp_path / "target").stat().st_mode) == 0o755
 
@@ -43,9 +43,9 @@ def test_what_is_read_must_be_a_plain_closed_file(tmp_path: Path) -> None:
     (tmp_path / "open").write_bytes(b"x")
     (tmp_path / "open").chmod(0o644)
     for name in ("link", "pipe", "open"):
-        with pytest.raises(Unsafe, match=name):
+        with pytest.raises(UnsafePathError, match=name):
             private_files.read(tmp_path / name, 10)
-    with pytest.raises(Unsafe, match="larger"):
+    with pytest.raises(UnsafePathError, match="larger"):
         private_files.read(good, 0)
 
 
@@ -83,7 +83,11 @@ def test_of_two_that_create_a_file_one_does(tmp_path: Path) -> None:
 
 def test_lock_excludes_and_patience_ends(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
-    with private_files.locked(lock), pytest.raises(Busy, match="lock"), private_files.locked(lock, 0.02):
+    with (
+        private_files.locked(lock),
+        pytest.raises(LockTimeout, match="lock"),
+        private_files.locked(lock, 0.02),
+    ):
         pass
     with private_files.locked(lock, 0):
         pass

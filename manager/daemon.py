@@ -1,9 +1,9 @@
-"""The daemon's life: acquire everything in order, serve, and give it back in reverse.
+"""Runs the daemon: acquires everything in order, serves, and releases it in reverse order.
 
     lock → port → state → workspaces → sessions → control socket → port open → READY
 
-Stopping: refuse new requests, let calls in flight finish, end what is left with an answer, stop the
-workspace servers, close. The order is the contract; nothing else starts or stops things.
+It stops in this order: refuse new requests, let calls in flight finish, answer what is left, stop the
+workspace servers, close. Nothing else starts or stops these parts.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ CONTROL_BACKLOG: Final = 1024
 HOST: Final = "127.0.0.1"
 OnReady = Callable[[str], None]
 Show = Callable[[], dict[str, Any]]
-"""What the status shows."""
 
 
 def run(settings: Settings, paths: Paths, on_ready: OnReady | None = None) -> int:

@@ -140,16 +140,16 @@ def test_planted_link_folder_or_pipe_is_refused_and_the_target_untouched(path: P
     target = tmp_path / "target"
     target.write_text("kept")
     path.symlink_to(target)
-    with pytest.raises(UnsafePathError, match="not a plain file"):
+    with pytest.raises(UnsafePathError, match="not a regular file"):
         Lock.acquire(path)
     assert target.read_text() == "kept"
     path.unlink()
     path.mkdir()
-    with pytest.raises(UnsafePathError, match="not a plain file"):
+    with pytest.raises(UnsafePathError, match="not a regular file"):
         Lock.acquire(path)
     path.rmdir()
     os.mkfifo(path)
-    with pytest.raises(UnsafePathError, match="not a plain file"):
+    with pytest.raises(UnsafePathError, match="not a regular file"):
         Lock.acquire(path)
 
 

@@ -61,7 +61,6 @@ LONGER = {
     "manager/listener/connection.py": "one connection: all its states, and what leads from one to the next",
     "manager/routing/state/registrations.py": "one table whose rules only make sense together",
     "workspace_server/schemas/argument_messages.py": "one message per kind of mistake",
-    "workspace_server/source.py": "one vocabulary, in which every origin of tools is written",
     "workspace_server/sources/builtin/tools/arithmetic.py": "one grammar and what each of its parts computes",
 }
 """Files over the limit, each with the reason why it is better in one piece."""

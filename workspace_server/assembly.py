@@ -24,8 +24,8 @@ from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.secrets.store import LayeredSecretStore, open_store
 from workspace_server.sources.builtin.source import BuiltinSource
-from workspace_server.sources.dependencies import Surroundings
-from workspace_server.sources.factory import Making
+from workspace_server.sources.dependencies import Dependencies
+from workspace_server.sources.factory import SourceFactory
 from workspace_server.tasks.store import Store
 from workspace_server.tasks.tasks import Tasks
 from workspace_server.version import version
@@ -94,7 +94,7 @@ def assemble(launch: LaunchInstructions, environ: Mapping[str, str]) -> Parts:
     around = _surroundings(launch, launch.folders, workspace, environ)
     secrets = open_store(around.state_dir, environ)
     registry = Registry()
-    sources = ActiveSources(registry, around, [builtin], Making(around, secrets))
+    sources = ActiveSources(registry, around, [builtin], SourceFactory(around, secrets))
     states = RequestStates(around.workspace, around.state_dir)
     gate = CallGate(Approvals(states), RateLimiter())
     tasks = Tasks(around.workspace, Store(around.state_dir / TASKS / around.workspace))
@@ -106,8 +106,8 @@ def assemble(launch: LaunchInstructions, environ: Mapping[str, str]) -> Parts:
 
 def _surroundings(
     launch: LaunchInstructions, folders: Folders, workspace: Workspace, environ: Mapping[str, str]
-) -> Surroundings:
-    return Surroundings(
+) -> Dependencies:
+    return Dependencies(
         launch.workspace,
         str(workspace.root),
         version(),
@@ -120,7 +120,7 @@ def _surroundings(
 
 
 def _channel(
-    around: Surroundings, workspace: Workspace, secrets: LayeredSecretStore, calls: Calls, prefix: str
+    around: Dependencies, workspace: Workspace, secrets: LayeredSecretStore, calls: Calls, prefix: str
 ) -> InternalChannel:
     from workspace_server.internal_channel.service import make_channel  # noqa: PLC0415
 

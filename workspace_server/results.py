@@ -12,7 +12,7 @@ from typing import Any
 
 from protocol import names
 from protocol.errors import Refusal
-from workspace_server.source import Tool, ToolError, ToolResult
+from workspace_server.tool import Tool, ToolError, ToolResult
 
 _ERROR_PREFIX = "Error: "
 _MAX_DEPTH = 100

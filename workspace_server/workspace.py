@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from workspace_server.results import well_formed
-from workspace_server.source import InvalidArguments
+from workspace_server.tool import InvalidArguments
 
 POINTER: Final = "/filePath"
 NOT_REGULAR: Final = "not a regular file"

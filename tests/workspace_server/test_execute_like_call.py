@@ -21,7 +21,7 @@ from support.servers.stdio_servers import stdio_source
 from support.servers.third_party import START_S, stdio_command, third_party
 from workspace_server.catalog.view import View
 from workspace_server.sources.builtin.source import BuiltinSource
-from workspace_server.sources.mcp.remote.opening import Surroundings
+from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies
 from workspace_server.sources.mcp.remote.source import RemoteSource
 from workspace_server.workspace import Workspace
 
@@ -49,7 +49,7 @@ async def every_kind(folder: Path) -> AsyncIterator[Serving]:
             (place / "x.py").write_text(text)
         child = await stack.enter_async_context(stdio_source(stdio_command(), folder))
         away = stack.enter_context(third_party("http"))
-        remote = RemoteSource(entry(away.url), Surroundings(str(folder), "1"))
+        remote = RemoteSource(entry(away.url), RemoteDependencies(str(folder), "1"))
         sources = [BuiltinSource(Workspace.of(folder / "built")), scripts.source, child, remote]
         yield await stack.enter_async_context(serving(sources))
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from protocol import names
 from workspace_server.results import clean_text, encode_result, error_result
-from workspace_server.source import Tool, ToolError, ToolResult
+from workspace_server.tool import Tool, ToolError, ToolResult
 
 PLAIN = Tool("t", {"name": "t", "inputSchema": {"type": "object"}})
 PROMISING = Tool("t", {**PLAIN.definition, "outputSchema": {"type": "object"}})

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from support.projects.file_tree import workspace_of, write_tree
-from workspace_server.source import InvalidArguments
+from workspace_server.tool import InvalidArguments
 from workspace_server.workspace import PathNotFound, Workspace, absolute_text
 
 

@@ -9,10 +9,11 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol import headers, names
+from workspace_server.call_context import CallContext, never_parked, nobody
 from workspace_server.calls.request import McpRequest
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
-from workspace_server.source import CallContext, Tool, never_parked, nobody
+from workspace_server.tool import Tool
 
 _OWN_MEMBERS: Final = frozenset({"name", "arguments"})
 _ANSWERS: Final = frozenset({"inputResponses", "requestState"})

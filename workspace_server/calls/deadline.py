@@ -8,7 +8,8 @@ from types import TracebackType
 import msgspec
 from msgspec.structs import replace
 
-from workspace_server.source import CallContext, RpcError
+from workspace_server.call_context import CallContext
+from workspace_server.tool import RpcError
 
 
 class Deadline:

@@ -19,6 +19,7 @@ from protocol import headers, jsonrpc
 from protocol.errors import Reason, Refusal
 from protocol.inbound import HEADER_MISMATCH, Rejection
 from workspace_server import log
+from workspace_server.call_context import NO_ARGUMENTS, CallContext
 from workspace_server.calls import nested_call, nested_search, outcomes, task_creation, unknown_tool
 from workspace_server.calls.call import Call
 from workspace_server.calls.deadline import Deadline
@@ -35,15 +36,8 @@ from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import View
 from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.schemas import mirrored_headers
-from workspace_server.source import (
-    NO_ARGUMENTS,
-    CallContext,
-    CallOutcome,
-    InvalidArguments,
-    ToolError,
-    ToolResult,
-)
 from workspace_server.tasks.tasks import Tasks
+from workspace_server.tool import CallOutcome, InvalidArguments, ToolError, ToolResult
 from workspace_server.tool_search import execute_tool
 from workspace_server.tool_search.definitions import TOOL_SEARCH
 from workspace_server.tool_search.search_tool import Searchable, SearchTool

@@ -14,6 +14,7 @@ import msgspec
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.inbound import Rejection
+from workspace_server.call_context import CallContext
 from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call
 from workspace_server.calls.deadline import Deadline
@@ -21,7 +22,8 @@ from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import StateBinding
 from workspace_server.catalog.view import View
-from workspace_server.source import CallContext, CallOutcome, RpcError, Source
+from workspace_server.source import Source
+from workspace_server.tool import CallOutcome, RpcError
 
 _WITH_ROUNDS: Final = frozenset({names.PROMPTS_GET, names.RESOURCES_READ})
 """Requests in whose middle a server may ask its client something."""

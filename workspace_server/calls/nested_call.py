@@ -15,8 +15,9 @@ import msgspec
 from msgspec.structs import replace
 
 from protocol import input_requests, jsonrpc
+from workspace_server.call_context import CallContext
 from workspace_server.calls.suspended_call import Work
-from workspace_server.source import CallContext, CallOutcome, RpcError
+from workspace_server.tool import CallOutcome, RpcError
 
 MAX_ROUNDS: Final = 10
 

@@ -19,7 +19,7 @@ from workspace_server.calls.call import Call
 from workspace_server.calls.request import Outcome
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.results import encode_result, error_result, refusal_result
-from workspace_server.source import CallOutcome, RpcError, ToolError, ToolResult
+from workspace_server.tool import CallOutcome, RpcError, ToolError, ToolResult
 
 Note = Callable[[Issue], None]
 

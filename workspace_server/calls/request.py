@@ -12,8 +12,8 @@ from protocol.errors import Refusal
 from protocol.inbound import Inbound, Rejection
 from protocol.jsonrpc import Request
 from protocol.versions import LATEST_MODERN
+from workspace_server.call_context import Notify, unheard
 from workspace_server.catalog.view import View
-from workspace_server.source import Notify, unheard
 
 INTERNAL_CLIENT: Final = "lm-tools-bridge-internal"
 

@@ -21,7 +21,8 @@ from msgspec.structs import replace
 
 from protocol import inbound, jsonrpc, names
 from protocol import input_requests as asking
-from workspace_server.source import CALL_ENDED, CallContext, CallOutcome, RpcError, nobody
+from workspace_server.call_context import CALL_ENDED, CallContext, nobody
+from workspace_server.tool import CallOutcome, RpcError
 
 GATHER_S: Final = 0.01
 """What a source gets to ask more before its first question goes out."""

@@ -18,9 +18,10 @@ from msgspec.structs import replace
 from protocol import inbound, input_requests, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.internal import request_state
+from workspace_server.call_context import CallContext
 from workspace_server.calls.request_state import HELD, OPEN, RUN, RequestStates, StateBinding
 from workspace_server.calls.suspended_call import SuspendedCall, Work
-from workspace_server.source import CallContext, CallOutcome, RpcError
+from workspace_server.tool import CallOutcome, RpcError
 
 MAX_SUSPENDED: Final = 64
 """Calls that wait for their clients at once."""

@@ -14,16 +14,17 @@ from msgspec.structs import replace
 
 from protocol import jsonrpc, tasks
 from protocol.inbound import Rejection
+from workspace_server.call_context import CallContext
 from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call
 from workspace_server.calls.outcomes import Note
 from workspace_server.calls.request import INTERNAL_CLIENT
 from workspace_server.calls.suspended_calls import URL_REQUIRED
 from workspace_server.catalog.registry import OfferedTool
-from workspace_server.source import CallContext, CallOutcome
 from workspace_server.tasks.record import Ending
 from workspace_server.tasks.running_task import Work
 from workspace_server.tasks.tasks import Job, Tasks
+from workspace_server.tool import CallOutcome
 
 
 def missing(call: Call, offered: OfferedTool) -> Rejection | None:

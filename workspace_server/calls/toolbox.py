@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from protocol import jsonrpc
 from protocol.inbound import Rejection
+from workspace_server.call_context import CallContext
 from workspace_server.calls.call import Call
 from workspace_server.calls.request import Outcome, internal_request
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import Mode, mode_of
-from workspace_server.source import CallContext
 
 Run = Callable[[Call], Awaitable[Outcome]]
 
@@ -27,11 +27,11 @@ class InternalToolbox:
         self._run = run
 
     async def listed(self) -> list[Mapping[str, Any]]:
-        """See `source.Toolbox`: all that can be called."""
+        """See `call_context.Toolbox`: all that can be called."""
         return (await self._toolset.current()).listed(Mode.SHOW_ALL)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See `source.Toolbox`."""
+        """See `call_context.Toolbox`."""
         view = await self._toolset.current()
         return _plain(
             await self._run(Call(internal_request(name), view, name, jsonrpc.raw(arguments), is_direct=False))
@@ -47,12 +47,12 @@ class NestedToolbox:
         self._run = run
 
     async def listed(self) -> list[Mapping[str, Any]]:
-        """See `source.Toolbox`."""
+        """See `call_context.Toolbox`."""
         mode = mode_of(self._call.asked.header, self._call.asked.query)
         return self._call.view.listed(Mode.NORMAL if mode is Mode.DISCOVERY else mode)
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-        """See `source.Toolbox`."""
+        """See `call_context.Toolbox`."""
         inner = self._call.of(name, jsonrpc.raw(arguments))
         return _plain(await self._run(replace(inner, depth=self._call.depth + 1, within=self._context)))
 

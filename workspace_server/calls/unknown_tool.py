@@ -10,7 +10,8 @@ from workspace_server.calls.call import Call
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import Kind, View
 from workspace_server.results import clean_text, encode_result, refusal_result
-from workspace_server.source import Source, Tool
+from workspace_server.source import Source
+from workspace_server.tool import Tool
 from workspace_server.trust.item import trust_command
 
 RETRY_MS: Final = 1000

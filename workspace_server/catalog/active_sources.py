@@ -22,9 +22,9 @@ from workspace_server.files.change_detection import Glance
 from workspace_server.files.local_disk import are_local
 from workspace_server.files.single_flight import Fresh
 from workspace_server.source import Source
-from workspace_server.sources.dependencies import Surroundings
-from workspace_server.sources.factory import Making
-from workspace_server.sources.inactive import WaitingSource, pending_issue
+from workspace_server.sources.dependencies import Dependencies
+from workspace_server.sources.factory import SourceFactory
+from workspace_server.sources.inactive import InactiveSource, pending_issue
 from workspace_server.trust.item import Verdict
 from workspace_server.trust.items import SETTINGS_KEY, TrustItemFactory, remote_key, stdio_key
 from workspace_server.trust.store import TrustStore
@@ -74,9 +74,9 @@ class ActiveSources:
     def __init__(
         self,
         registry: Registry,
-        around: Surroundings,
+        around: Dependencies,
         builtin: Sequence[Source],
-        make: Making,
+        make: SourceFactory,
         glance: Glance | None = None,
     ) -> None:
         self._registry = registry
@@ -206,9 +206,9 @@ class ActiveSources:
 
     def _server(self, entry: StdioServer | RemoteServer, verdict: Verdict) -> Source:
         if not entry.enabled:
-            return WaitingSource(entry, "disabled")
+            return InactiveSource(entry, "disabled")
         if verdict != "trusted":
-            return WaitingSource(entry, "pending_trust", verdict, str(self._root))
+            return InactiveSource(entry, "pending_trust", verdict, str(self._root))
         return self._make.server(entry)
 
 

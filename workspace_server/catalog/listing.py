@@ -13,7 +13,8 @@ from typing import Any, Final
 
 from protocol.issues import Issue
 from workspace_server import log
-from workspace_server.source import Source, Tool
+from workspace_server.source import Source
+from workspace_server.tool import Tool
 
 FIRST_WAIT_S: Final = 2.0
 """How long a list waits for a source that was never listed."""

@@ -15,7 +15,8 @@ from protocol import names
 from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import uri_template
-from workspace_server.source import Entry, Extras, Source
+from workspace_server.source import Source
+from workspace_server.tool import Entry, Extras
 
 MAX_NAMED: Final = 5
 """URIs that one issue names."""

@@ -18,7 +18,8 @@ from workspace_server import log, naming
 from workspace_server.catalog import offerings
 from workspace_server.catalog.listing import Listing
 from workspace_server.catalog.offerings import Offerings
-from workspace_server.source import Source, Tool
+from workspace_server.source import Source
+from workspace_server.tool import Tool
 
 if TYPE_CHECKING:
     from workspace_server.schemas.validation import Validator

@@ -20,7 +20,8 @@ from workspace_server.catalog.listing import is_wanted
 from workspace_server.catalog.registry import OfferedTool, Snapshot
 from workspace_server.config import policy
 from workspace_server.config.model import Configuration
-from workspace_server.source import Source, Visibility
+from workspace_server.source import Source
+from workspace_server.tool import Visibility
 from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
 from workspace_server.trust.item import trust_command
 

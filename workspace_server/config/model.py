@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from protocol.issues import Issue
-from workspace_server.source import Default, TaskUse, Visibility
+from workspace_server.source import Default
+from workspace_server.tool import TaskUse, Visibility
 
 Scope = Literal["user", "workspace"]
 Sharing = Literal["workspace", "session", "call"]

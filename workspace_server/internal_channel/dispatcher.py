@@ -15,12 +15,13 @@ import msgspec
 
 from protocol import jsonrpc, names
 from workspace_server import log
+from workspace_server.call_context import Toolbox
 from workspace_server.internal_channel.filters import ToolFilter
 from workspace_server.internal_channel.provider_config import EVERY, SCOPES
 from workspace_server.internal_channel.tools import InternalTools
 from workspace_server.naming import is_internal_tool, sort_key
 from workspace_server.results import clean_text
-from workspace_server.source import InvalidArguments, Toolbox, ToolError
+from workspace_server.tool import InvalidArguments, ToolError
 
 PING: Final = "lifecycle/ping"
 UNAUTHORIZED: Final = "Unauthorized"

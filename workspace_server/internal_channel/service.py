@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from workspace_server.call_context import Toolbox
 from workspace_server.internal_channel.address import new_address
 from workspace_server.internal_channel.change_watcher import ChangeWatcher
 from workspace_server.internal_channel.channel import InternalChannel
@@ -15,7 +16,6 @@ from workspace_server.internal_channel.tools import InternalTools
 from workspace_server.naming import INTERNAL_PREFIX
 from workspace_server.secrets.changes import SecretChanges
 from workspace_server.secrets.store import LayeredSecretStore
-from workspace_server.source import Toolbox
 
 
 def make_channel(

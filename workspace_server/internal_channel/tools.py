@@ -21,7 +21,7 @@ from workspace_server.internal_channel.provider_config import (
 from workspace_server.naming import INTERNAL_PREFIX
 from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.secrets.store import SecretStore
-from workspace_server.source import InvalidArguments, ToolError
+from workspace_server.tool import InvalidArguments, ToolError
 
 Arguments = Mapping[str, Any]
 Handler = Callable[[Arguments], Awaitable[dict[str, Any]]]

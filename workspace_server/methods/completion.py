@@ -16,7 +16,8 @@ from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View
 from workspace_server.methods import tool_resources
-from workspace_server.source import RpcError, Source
+from workspace_server.source import Source
+from workspace_server.tool import RpcError
 
 _OWN: Final = frozenset({names.TEMPLATE_TOOL, names.TEMPLATE_SCHEMA})
 _NOTHING: Final[Mapping[str, Any]] = {"completion": {"values": [], "total": 0, "hasMore": False}}

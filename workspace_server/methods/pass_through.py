@@ -26,7 +26,8 @@ from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import Mode, View, mode_of
 from workspace_server.config import policy
-from workspace_server.source import Greeting, Source, Tool
+from workspace_server.source import HandshakeResult, Source
+from workspace_server.tool import Tool
 
 GREETING_S: Final = 5.0
 """How long a client that wants to know what the server can do waits for its start. With the time that a first
@@ -134,7 +135,7 @@ def _unlisted(view: View, source: Source, name: str) -> OfferedTool | None:
     return OfferedTool(name, tool, source, tool.definition)
 
 
-def _said(greeting: Greeting) -> dict[str, Any]:
+def _said(greeting: HandshakeResult) -> dict[str, Any]:
     """What a server said when a session with it was opened, as a result of `server/discover`."""
     capabilities = {name: own for name, own in greeting.capabilities.items() if name != _OLDER_TASKS}
     own = {} if greeting.instructions is None else {"instructions": greeting.instructions}

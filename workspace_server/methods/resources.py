@@ -19,7 +19,8 @@ from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View
 from workspace_server.methods import tool_resources
-from workspace_server.source import CallOutcome, RpcError, Source
+from workspace_server.source import Source
+from workspace_server.tool import CallOutcome, RpcError
 
 MAX_ASKED: Final = 8
 """Sources that are asked for a URI that none of them lists."""

@@ -17,9 +17,10 @@ from workspace_server.calls import mcp_requests
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.catalog.view import View
-from workspace_server.source import CallOutcome, RpcError, Source
+from workspace_server.source import Source
 from workspace_server.tasks.archive import TaskSnapshot
 from workspace_server.tasks.tasks import Tasks
+from workspace_server.tool import CallOutcome, RpcError
 
 MAX_ASKED: Final = 8
 """Sources that are asked about a task nobody remembers."""

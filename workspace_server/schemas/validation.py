@@ -28,7 +28,7 @@ from workspace_server.schemas.schema_limits import (
     EvaluationCost,
     survey_schema,
 )
-from workspace_server.source import Tool, ToolResult
+from workspace_server.tool import Tool, ToolResult
 
 __all__ = ["ArgumentProblem", "Validator", "invalid_arguments_result", "validator_for"]
 

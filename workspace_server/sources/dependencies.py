@@ -15,7 +15,7 @@ from workspace_server.processes import environment
 
 
 @dataclass(slots=True)
-class Surroundings:
+class Dependencies:
     """One workspace's world.
 
     Attributes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 from workspace_server import log
 from workspace_server.config.model import RemoteServer, ScriptSettings, StdioServer
 from workspace_server.source import Source
-from workspace_server.sources.dependencies import Surroundings
+from workspace_server.sources.dependencies import Dependencies
 from workspace_server.trust.item import Verdict
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class Trust(Protocol):
         """See `TrustStore.verdicts`."""
 
 
-class Making:
+class SourceFactory:
     """Makes the sources of one workspace.
 
     Args:
@@ -38,7 +38,7 @@ class Making:
         secrets: the user's secrets, which servers refer to by name.
     """
 
-    def __init__(self, around: Surroundings, secrets: LayeredSecretStore) -> None:
+    def __init__(self, around: Dependencies, secrets: LayeredSecretStore) -> None:
         self._around = around
         self._secrets = secrets
         self._slots: Slots | None = None
@@ -87,10 +87,10 @@ class Making:
             )
         log.hide(entry.token, entry.client_secret)
         log.hide_members(entry.headers)
-        from workspace_server.sources.mcp.remote.opening import Surroundings as Shared  # noqa: PLC0415
+        from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies  # noqa: PLC0415
         from workspace_server.sources.mcp.remote.source import RemoteSource  # noqa: PLC0415
 
-        shared = Shared(
+        shared = RemoteDependencies(
             around.root, around.version, around.variables, self._secrets.get, authorize=self._authorize
         )
         return RemoteSource(entry, shared, self._list_cache())

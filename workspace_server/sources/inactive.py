@@ -9,12 +9,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from protocol.issues import Issue
+from workspace_server.call_context import CallContext
 from workspace_server.config.model import RemoteServer, StdioServer
-from workspace_server.source import CallContext, CallOutcome, Source, Tool, ToolError
+from workspace_server.source import Source
+from workspace_server.tool import CallOutcome, Tool, ToolError
 from workspace_server.trust.item import Verdict, trust_command
 
 
-class WaitingSource(Source):
+class InactiveSource(Source):
     """One entry of the configuration that is not in use.
 
     Args:

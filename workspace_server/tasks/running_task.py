@@ -17,9 +17,10 @@ from typing import Any, Final
 import msgspec
 
 from protocol import inbound, input_requests, jsonrpc, names, tasks
+from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
-from workspace_server.source import CallContext, CallOutcome, RpcError
 from workspace_server.tasks.record import MAX_MESSAGE, Status
+from workspace_server.tool import CallOutcome, RpcError
 
 Work = Callable[[CallContext], Awaitable[CallOutcome]]
 """Runs the call; a second time where it asked for input with its result. Raises nothing."""

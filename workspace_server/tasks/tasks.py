@@ -20,13 +20,14 @@ import msgspec
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
 from workspace_server import log
-from workspace_server.source import CallContext, CallOutcome
+from workspace_server.call_context import CallContext
 from workspace_server.tasks.archive import KEEP_S, Archive, TaskSnapshot, failed
 from workspace_server.tasks.record import Ending, created
 from workspace_server.tasks.running_task import RunningTask, Work
 from workspace_server.tasks.source_tasks import SourceTasks
 from workspace_server.tasks.store import MAX_BODY, Store
 from workspace_server.tasks.table import Entry
+from workspace_server.tool import CallOutcome
 
 MOMENT_S: Final = 0.2
 """A call that is done within this time is answered like any other."""

@@ -13,7 +13,7 @@ import msgspec
 
 from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
-from workspace_server.source import Tool, ToolResult
+from workspace_server.tool import Tool, ToolResult
 from workspace_server.tool_search.definitions import EXECUTE_TOOL
 
 NAME: Final = "execute_tool"

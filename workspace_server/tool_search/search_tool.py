@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from protocol import jsonrpc
-from workspace_server.source import ToolResult
+from workspace_server.tool import ToolResult
 from workspace_server.tool_search import definitions
 from workspace_server.tool_search.definitions import DEFAULT_RESULTS, MAX_RESULTS
 from workspace_server.tool_search.hits import Found, Hit, merge

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from protocol import jsonrpc
-from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
+from workspace_server.call_context import CallContext
 from workspace_server.tasks.record import Ending
 from workspace_server.tasks.store import Store
 from workspace_server.tasks.tasks import Job, Tasks
+from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 WORKSPACE = "shop-0123456789ab"
 LONGEST = 60

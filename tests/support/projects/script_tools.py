@@ -8,10 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from workspace_server.call_context import CallContext
 from workspace_server.processes import environment
-from workspace_server.source import CallContext, CallOutcome, ToolResult
 from workspace_server.sources.scripts.slots import Slots
 from workspace_server.sources.scripts.source import ScriptSource
+from workspace_server.tool import CallOutcome, ToolResult
 from workspace_server.trust.item import Verdict
 
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
+from workspace_server.call_context import CallContext
 from workspace_server.config.model import EntryOrigin, RemoteServer
-from workspace_server.source import CallContext
 from workspace_server.sources.mcp.remote.source import RemoteSource
 
 MakeSource = Callable[..., RemoteSource]

@@ -9,7 +9,7 @@ from typing import Any
 
 from protocol.versions import Era
 from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
-from workspace_server.sources.mcp.session.transport import Beside, Lost
+from workspace_server.sources.mcp.session.transport import RequestFailed, ResponseStreamMessage
 
 Message = dict[str, Any]
 GREETING: Message = {
@@ -43,7 +43,9 @@ class ScriptedTransport:
         self.refuse: Exception | None = None
         self._serve = serve
         self._greeting = GREETING if greeting is None else greeting
-        self._arrived: asyncio.Queue[bytes | Beside | Lost | Exception] = asyncio.Queue()
+        self._arrived: asyncio.Queue[bytes | ResponseStreamMessage | RequestFailed | Exception] = (
+            asyncio.Queue()
+        )
 
     async def send(self, message: bytes) -> None:
         if self.refuse is not None:
@@ -55,7 +57,7 @@ class ScriptedTransport:
         elif self._serve is not None:
             self._serve(self, decoded)
 
-    async def receive(self) -> bytes | Beside | Lost:
+    async def receive(self) -> bytes | ResponseStreamMessage | RequestFailed:
         arrived = await self._arrived.get()
         if isinstance(arrived, Exception):
             raise arrived
@@ -69,7 +71,7 @@ class ScriptedTransport:
         if self.lingers is not None:
             await self.lingers.wait()
 
-    def put(self, arrived: bytes | Beside | Lost | Exception) -> None:
+    def put(self, arrived: bytes | ResponseStreamMessage | RequestFailed | Exception) -> None:
         """Let something arrive as it is."""
         self._arrived.put_nowait(arrived)
 
@@ -87,7 +89,7 @@ class ScriptedTransport:
 
     def lose(self, asked: Message, failure: Unavailable) -> None:
         """Let a single request get lost."""
-        self.put(Lost(asked["id"], failure))
+        self.put(RequestFailed(asked["id"], failure))
 
     def last(self, method: str) -> Message:
         """The last message sent with this method."""

@@ -20,10 +20,10 @@ import psutil
 
 from workspace_server.config.model import EntryOrigin, StdioServer
 from workspace_server.sources.mcp.restart import Restarts
-from workspace_server.sources.mcp.stdio.source import Patience, StdioSource
+from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
 
 MARK = "LMTB_TEST_MARK"
-QUICK = Patience(start_s=5.0, write_s=5.0, polite_s=1.0, term_s=1.0)
+QUICK = Timeouts(start_s=5.0, write_s=5.0, polite_s=1.0, term_s=1.0)
 
 _PRELUDE = """
 import json, os, sys, time
@@ -70,7 +70,7 @@ async def stdio_source(
     command: tuple[str, ...] | str,
     root: Path,
     *,
-    patience: Patience = QUICK,
+    patience: Timeouts = QUICK,
     restarts: Callable[[], Restarts] = Restarts,
     cache: Any = None,
     env: Mapping[str, str] | None = None,

@@ -10,16 +10,9 @@ import msgspec
 
 from protocol.issues import Issue
 from protocol.versions import Era
-from workspace_server.source import (
-    CallContext,
-    CallOutcome,
-    Entry,
-    Extras,
-    Greeting,
-    Source,
-    Tool,
-    ToolResult,
-)
+from workspace_server.call_context import CallContext
+from workspace_server.source import HandshakeResult, Source
+from workspace_server.tool import CallOutcome, Entry, Extras, Tool, ToolResult
 
 OBJECT: Mapping[str, Any] = {"type": "object", "properties": {}}
 
@@ -42,9 +35,9 @@ def extras(
     )
 
 
-def greeting(**capabilities: Any) -> Greeting:
+def greeting(**capabilities: Any) -> HandshakeResult:
     """A server of the newer era with these capabilities."""
-    return Greeting(Era.MODERN, "2026-07-28", capabilities)
+    return HandshakeResult(Era.MODERN, "2026-07-28", capabilities)
 
 
 class ScriptedSource(Source):
@@ -76,7 +69,7 @@ class ScriptedSource(Source):
         self.offered = Extras()
         self.answers: dict[str, Any] = {}
         self.relayed: list[tuple[str, dict[str, Any]]] = []
-        self.greeted: Greeting | None = None
+        self.greeted: HandshakeResult | None = None
         self.subscribers: dict[str, list[Callable[[str], None]]] = {}
 
     async def list_tools(self) -> Sequence[Tool]:
@@ -109,7 +102,7 @@ class ScriptedSource(Source):
         outcome: CallOutcome = await self.answers[method](params, context)
         return outcome
 
-    async def greeting(self) -> Greeting | None:
+    async def greeting(self) -> HandshakeResult | None:
         return self.greeted
 
     async def subscribe(self, uri: str, listener: Callable[[str], None]) -> Callable[[], None] | None:

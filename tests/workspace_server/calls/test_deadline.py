@@ -7,8 +7,9 @@ import asyncio
 import msgspec
 import pytest
 
+from workspace_server.call_context import CallContext
 from workspace_server.calls.deadline import Deadline
-from workspace_server.source import CallContext, RpcError
+from workspace_server.tool import RpcError
 
 NOTHING = msgspec.Raw(b"{}")
 

@@ -13,9 +13,10 @@ from protocol import names
 from protocol.errors import Reason, Refusal
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import ScriptedSource, tool
+from workspace_server.call_context import CallContext
 from workspace_server.catalog import listing
 from workspace_server.config.model import Configuration, PolicyDeltas
-from workspace_server.source import CallContext, CallOutcome, RpcError, Tool, ToolError, ToolResult
+from workspace_server.tool import CallOutcome, RpcError, Tool, ToolError, ToolResult
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 FOREIGN = b'{"content":[{"type":"odd","n":1.10}],"isError":true,"later":[123456789012345678901234567890]}'

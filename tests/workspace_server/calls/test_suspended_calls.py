@@ -19,10 +19,11 @@ from mcp_types import InputRequiredResult
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from support.processes.timeouts import within
+from workspace_server.call_context import CallContext
 from workspace_server.calls.request_state import ASK, HELD, RequestStates, StateBinding
 from workspace_server.calls.suspended_call import MAX_QUEUED_BYTES
 from workspace_server.calls.suspended_calls import SuspendedCalls
-from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
+from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 BOUND = StateBinding("tools/call", "t", {"a": 1})
 ALL: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}, "sampling": {}, "roots": {}}

@@ -12,11 +12,12 @@ import pytest
 
 from protocol import jsonrpc, names
 from support.servers.tool_source import ScriptedSource, tool
+from workspace_server.call_context import CallContext
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.toolbox import InternalToolbox
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.toolset import Toolset
-from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
+from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 
 @asynccontextmanager

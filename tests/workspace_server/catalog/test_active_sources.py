@@ -17,12 +17,12 @@ from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust_items import all_items
 from workspace_server.config.model import RemoteServer, ScriptSettings, StdioServer
 from workspace_server.source import Source
-from workspace_server.sources.dependencies import Surroundings
-from workspace_server.sources.factory import Making
+from workspace_server.sources.dependencies import Dependencies
+from workspace_server.sources.factory import SourceFactory
 from workspace_server.trust.store import TrustStore
 
 
-class PlayedMaking(Making):
+class PlayedMaking(SourceFactory):
     """Makes sources that do nothing, and remembers which."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Scene:
         for one in (self.root, self.config, self.state):
             one.mkdir()
         self.environ = environ
-        self.around = Surroundings(
+        self.around = Dependencies(
             "ws", str(self.root), "1", environ, self.config, self.state, folder / "run"
         )
         self.registry = Registry()

@@ -9,7 +9,7 @@ import pytest
 from support.servers.tool_source import ScriptedSource, extras
 from workspace_server.catalog import uri_template
 from workspace_server.catalog.offerings import MAX_NAMED, merge
-from workspace_server.source import Entry, Extras
+from workspace_server.tool import Entry, Extras
 
 
 def source(namespace: str, **offered: Any) -> ScriptedSource:

@@ -14,7 +14,7 @@ from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import look
 from workspace_server.config.model import Approval, Configuration, EntryOrigin, PolicyDeltas, StdioServer
-from workspace_server.source import Tool
+from workspace_server.tool import Tool
 
 
 def server(*tools: Tool, namespace: str | None = None, **members: Any) -> ScriptedSource:

@@ -11,7 +11,7 @@ import pytest
 from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog import listing
 from workspace_server.catalog.registry import Registry, Snapshot
-from workspace_server.source import Tool
+from workspace_server.tool import Tool
 
 
 def names_of(snapshot: Snapshot) -> list[str]:

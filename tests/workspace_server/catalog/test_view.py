@@ -11,7 +11,7 @@ from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.registry import Registry
 from workspace_server.catalog.view import Mode, View, look, mode_of
 from workspace_server.config.model import Configuration, PolicyDeltas
-from workspace_server.source import Tool
+from workspace_server.tool import Tool
 
 META = ["execute_tool", "tool_search"]
 

@@ -18,8 +18,8 @@ from workspace_server.catalog.registry import Registry
 from workspace_server.command.trust_items import all_items
 from workspace_server.files.change_detection import AGAIN_S, Glance
 from workspace_server.files.file_identity import SETTLES_NS
-from workspace_server.sources.dependencies import Surroundings
-from workspace_server.sources.factory import Making
+from workspace_server.sources.dependencies import Dependencies
+from workspace_server.sources.factory import SourceFactory
 from workspace_server.trust.store import TrustStore
 
 SERVER = {"command": "prog", "args": ["run.py"], "envFile": "${workspaceFolder}/env"}
@@ -42,12 +42,12 @@ class Place:
         self.servers({"one": SERVER})
         self.program(self.late)
         self.environ = {"PATH": f"{self.early}:{self.late}", "HOME": str(folder), "SHELL": "/bin/sh"}
-        around = Surroundings(
+        around = Dependencies(
             "ws", str(self.root), "1", self.environ, self.config, self.state, folder / "run"
         )
         steps = itertools.count()
         self.glance = Glance(clock=lambda: next(steps) * AGAIN_S)
-        making = Making(around, open_store(self.state, self.environ))
+        making = SourceFactory(around, open_store(self.state, self.environ))
         self.sources = ActiveSources(Registry(), around, [], making, self.glance)
 
     def servers(self, entries: object) -> None:

@@ -22,8 +22,8 @@ from workspace_server.calls.request_state import RequestStates
 from workspace_server.catalog.registry import Registry
 from workspace_server.config.model import Configuration
 from workspace_server.config.policy import PolicyDeltas
-from workspace_server.source import ToolResult
 from workspace_server.sources.builtin.source import BuiltinSource
+from workspace_server.tool import ToolResult
 from workspace_server.workspace import Workspace
 
 SUM = {"name": "calculator", "arguments": {"expression": "1 + 1"}}

@@ -22,8 +22,8 @@ from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Configuration
 from workspace_server.http.repeated_calls import MOST, RARELY
 from workspace_server.methods.table import Methods
-from workspace_server.source import CallOutcome, RpcError, ToolError, ToolResult
 from workspace_server.sources.builtin.source import BuiltinSource
+from workspace_server.tool import CallOutcome, RpcError, ToolError, ToolResult
 from workspace_server.workspace import Workspace
 
 TEMPLATE = '{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"%s","arguments":%s,"_meta":%s}}'

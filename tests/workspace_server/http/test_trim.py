@@ -18,7 +18,8 @@ from support.clients import exchanges
 from support.clients.stateless_requests import body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import ScriptedSource, tool
-from workspace_server.source import CallContext, CallOutcome, ToolError, ToolResult
+from workspace_server.call_context import CallContext
+from workspace_server.tool import CallOutcome, ToolError, ToolResult
 
 EXCHANGE = exchanges.legacy(exchanges.call("t", {}))
 TEXT = {"content": [{"type": "text", "text": 'é }},"_meta":{ \\'}]}

@@ -16,29 +16,31 @@ from protocol.versions import Era
 from support.clients.stateless_requests import Caller, body_of, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import ScriptedSource, tool
+from workspace_server.call_context import CallContext
 from workspace_server.config.model import Configuration, PolicyDeltas
 from workspace_server.methods import pass_through
-from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, Tool, ToolResult
+from workspace_server.source import HandshakeResult
+from workspace_server.tool import CallOutcome, RpcError, Tool, ToolResult
 
 SCHEMA = {
     "type": "object",
     "properties": {"where": {"type": "string", "x-mcp-header": "Where"}, "n": {"type": "integer"}},
     "required": ["n"],
 }
-OLDER = Greeting(
+OLDER = HandshakeResult(
     Era.LEGACY,
     "2025-11-25",
     {"tools": {}, "logging": {}, "vendor": {"x": 1}, "tasks": {"list": {}}},
     {"name": "theirs", "version": "9", "icons": [{"src": "data:,"}]},
     "Be kind.",
 )
-NEWER = Greeting(Era.MODERN, "2026-07-28", {"tools": {}}, {"name": "theirs", "version": "9"})
+NEWER = HandshakeResult(Era.MODERN, "2026-07-28", {"tools": {}}, {"name": "theirs", "version": "9"})
 
 
 class Theirs(ScriptedSource):
     """A server of somebody else under its own names; `answer` plays what it is asked."""
 
-    def __init__(self, *tools: Tool, greeting: Greeting | None = OLDER) -> None:
+    def __init__(self, *tools: Tool, greeting: HandshakeResult | None = OLDER) -> None:
         super().__init__(tools or (tool("z.last", SCHEMA), tool("a.first")), identity="stdio:theirs")
         self.kind = "stdio"
         self.said = greeting
@@ -51,7 +53,7 @@ class Theirs(ScriptedSource):
         self.asked.append((method, {key: json.loads(bytes(raw)) for key, raw in params.items()}))
         return self.outcome
 
-    async def greeting(self) -> Greeting | None:
+    async def greeting(self) -> HandshakeResult | None:
         return self.said
 
 
@@ -217,7 +219,7 @@ async def test_methods_of_the_era_before_reach_no_server(method: str) -> None:
 
 @pytest.mark.parametrize(("greeting", "asked"), [(NEWER, 1), (OLDER, 0)])
 async def test_tasks_are_asked_about_where_the_server_knows_the_extension(
-    greeting: Greeting, asked: int
+    greeting: HandshakeResult, asked: int
 ) -> None:
     """What 2025-11-25 calls by the same name is something else."""
     theirs = Theirs(greeting=greeting)

@@ -13,7 +13,8 @@ from protocol.errors import Reason
 from support.clients.stateless_requests import Caller
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import ScriptedSource, extras, greeting
-from workspace_server.source import CallContext, CallOutcome, RpcError
+from workspace_server.call_context import CallContext
+from workspace_server.tool import CallOutcome, RpcError
 
 
 def source(*prompts: str, **offered: Any) -> ScriptedSource:

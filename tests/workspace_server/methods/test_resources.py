@@ -13,8 +13,9 @@ from protocol.errors import Reason, Refusal
 from support.clients.stateless_requests import Caller
 from support.processes.workspace_app import serving
 from support.servers.tool_source import ScriptedSource, extras, greeting, tool
+from workspace_server.call_context import CallContext
 from workspace_server.methods import resources
-from workspace_server.source import CallContext, CallOutcome, RpcError
+from workspace_server.tool import CallOutcome, RpcError
 
 NOT_FOUND = RpcError(-32602, "no such thing")
 

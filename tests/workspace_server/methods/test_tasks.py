@@ -19,10 +19,12 @@ from protocol.versions import Era
 from support.clients.stateless_requests import Caller, body_of, events, headers_of
 from support.processes.workspace_app import Serving, serving
 from support.servers.tool_source import OBJECT, ScriptedSource
+from workspace_server.call_context import CallContext
 from workspace_server.calls.gates.approvals import Admitted
-from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, Tool, ToolResult
+from workspace_server.source import HandshakeResult
 from workspace_server.tasks.store import Store
 from workspace_server.tasks.tasks import Tasks
+from workspace_server.tool import CallOutcome, RpcError, Tool, ToolResult
 
 WORKSPACE = "shop-0123456789ab"
 KNOWS: dict[str, Any] = {names.META_CAPABILITIES: {"elicitation": {}, "extensions": {tasks.EXTENSION: {}}}}
@@ -310,8 +312,8 @@ class Maker(ScriptedSource):
             return msgspec.Raw(b'{"resultType": "complete", "of": "%b"}' % self.id.encode())
         return RpcError(-32602, "unknown task")
 
-    async def greeting(self) -> Greeting:
-        return Greeting(self.era, "", {"extensions": {tasks.EXTENSION: {}}})
+    async def greeting(self) -> HandshakeResult:
+        return HandshakeResult(self.era, "", {"extensions": {tasks.EXTENSION: {}}})
 
 
 async def test_tasks_of_a_server_are_its_own(tmp_path: Path) -> None:

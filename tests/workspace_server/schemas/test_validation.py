@@ -16,7 +16,7 @@ from workspace_server.schemas.validation import (
     invalid_arguments_result,
     validator_for,
 )
-from workspace_server.source import Tool
+from workspace_server.tool import Tool
 
 FIND_FILES = {
     "type": "object",

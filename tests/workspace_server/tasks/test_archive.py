@@ -23,7 +23,7 @@ from support.projects.running_tasks import (
     ended,
     finished,
 )
-from workspace_server.source import CallContext
+from workspace_server.call_context import CallContext
 
 
 @pytest.fixture

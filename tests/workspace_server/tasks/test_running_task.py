@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from protocol import jsonrpc, names, tasks
-from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
+from workspace_server.call_context import CallContext
 from workspace_server.tasks.running_task import RunningTask, Work
+from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 CAPABLE: dict[str, Any] = {"elicitation": {}, "extensions": {tasks.EXTENSION: {}, "other": {}}}
 QUESTION = msgspec.Raw(b'{"message":"name?","requestedSchema":{"type":"object"}}')

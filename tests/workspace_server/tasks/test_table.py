@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from workspace_server.source import CallContext
+from workspace_server.call_context import CallContext
 from workspace_server.tasks import table as tables
 from workspace_server.tasks.record import Record
 from workspace_server.tasks.running_task import RunningTask

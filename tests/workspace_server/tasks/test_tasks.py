@@ -21,11 +21,12 @@ from support.projects.running_tasks import (
     ended,
     finish,
 )
-from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
+from workspace_server.call_context import CallContext
 from workspace_server.tasks import table as tables
 from workspace_server.tasks.record import Ending
 from workspace_server.tasks.store import Store
 from workspace_server.tasks.tasks import FETCH_S, Job, Tasks
+from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 
 @pytest.fixture

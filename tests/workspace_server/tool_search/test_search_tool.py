@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from workspace_server.source import ToolResult
+from workspace_server.tool import ToolResult
 from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
 from workspace_server.tool_search.hits import Hit
 from workspace_server.tool_search.search_tool import Searchable, SearchTool

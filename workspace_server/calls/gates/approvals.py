@@ -17,11 +17,12 @@ import msgspec
 
 from protocol import input_requests, jsonrpc, names
 from protocol.errors import Reason, Refusal
+from workspace_server.call_context import CallContext
 from workspace_server.calls.request_state import ASK, RequestStates, StateBinding
 from workspace_server.calls.suspended_calls import state_of, without_answers
 from workspace_server.config.model import Approval
 from workspace_server.results import clean_text
-from workspace_server.source import CallContext, Tool
+from workspace_server.tool import Tool
 
 ANSWER: Final = "approval"
 MAX_SHOWN: Final = 8000

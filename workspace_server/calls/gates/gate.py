@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from workspace_server.call_context import CallContext
 from workspace_server.calls.gates import approvals, rate_limit
 from workspace_server.calls.gates.approvals import Admitted, Approvals, Decision
 from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.config.model import Configuration
-from workspace_server.source import CallContext
 
 
 class Gate(Protocol):

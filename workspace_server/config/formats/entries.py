@@ -19,7 +19,8 @@ from workspace_server.config.formats.fields import ConfigValueError, Fields, cho
 from workspace_server.config.formats.jsonc import ConfigFileError
 from workspace_server.config.formats.variables import PlaceholderValues, UnresolvedPlaceholderError
 from workspace_server.config.model import EntryOrigin, RemoteServer, Sharing, StdioServer
-from workspace_server.source import Default, TaskUse, Visibility
+from workspace_server.source import Default
+from workspace_server.tool import TaskUse, Visibility
 
 Server = StdioServer | RemoteServer
 Kind = Literal["stdio", "remote"]

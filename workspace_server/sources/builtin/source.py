@@ -11,7 +11,9 @@ from functools import cached_property
 from types import ModuleType
 from typing import Any, Final
 
-from workspace_server.source import CallContext, CallOutcome, Source, SourceKind, Tool, ToolResult
+from workspace_server.call_context import CallContext
+from workspace_server.source import Source, SourceKind
+from workspace_server.tool import CallOutcome, Tool, ToolResult
 from workspace_server.workspace import Workspace
 
 _PACKAGE: Final = "workspace_server.sources.builtin.tools"

@@ -19,10 +19,10 @@ from workspace_server.sources.mcp.session.session import Session
 
 Connect = Callable[[Callable[[str], None]], Awaitable[Session]]
 """Opens a session; what it is given is to be called with the reason when that session ends by itself."""
-LinkState = Literal["idle", "starting", "ready", "backoff", "crash_looping", "failed"]
+SupervisorState = Literal["idle", "starting", "ready", "backoff", "crash_looping", "failed"]
 
 
-class Link:
+class SessionSupervisor:
     """The session of a source, or of one of its callers.
 
     Attributes:
@@ -53,7 +53,7 @@ class Link:
             clock: monotonic seconds.
             chance: random numbers in [0, 1).
         """
-        self.state: LinkState = "idle"
+        self.state: SupervisorState = "idle"
         self.error: str | None = None
         self.session: Session | None = None
         self._connect = connect
@@ -153,7 +153,7 @@ class Link:
             self._timer = asyncio.get_running_loop().call_later(pause, self.try_now)
         self._become("crash_looping" if self._restarts.looping else "backoff", error)
 
-    def _become(self, state: LinkState, error: str | None) -> None:
+    def _become(self, state: SupervisorState, error: str | None) -> None:
         self.state, self.error = state, error
         self._on_state()
 

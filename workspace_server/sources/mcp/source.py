@@ -4,7 +4,7 @@ Deliberately not how a server is reached: `sources/mcp/stdio/source.py` starts p
 `sources/mcp/remote/source.py` connects; nor
 when it is asked for its lists, which is `sources/mcp/lists/lists.py`.
 
-A kind of source derives from `ForeignSource` and gives it `over_session`, which does something with a session
+A kind of source derives from `McpSource` and gives it `over_session`, which does something with a session
 and may raise `Unavailable`. It tells the base what happens: `became(state, error)` when the state of its
 connection changes (a change to `ready` refreshes stale lists), and what `Session.open` wants as `on_change`
 and `on_update`: `list_changed` and `resource_changed`. Its `close` first calls `stop_asking`; after that
@@ -22,33 +22,26 @@ import msgspec
 
 from protocol.errors import Refusal
 from protocol.issues import Issue
+from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
-from workspace_server.source import (
-    CallContext,
-    CallOutcome,
-    Extras,
-    Greeting,
-    Source,
-    SourceKind,
-    SourceState,
-    Tool,
-)
+from workspace_server.source import HandshakeResult, Source, SourceKind, SourceState
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.junk import FLOOD, Junk
+from workspace_server.sources.mcp.invalid_output import FLOOD, InvalidOutput
 from workspace_server.sources.mcp.lists import kinds
 from workspace_server.sources.mcp.lists.kinds import EXTRAS, TOOLS
-from workspace_server.sources.mcp.lists.known_list import KnownList
 from workspace_server.sources.mcp.lists.list_cache import ListCache
-from workspace_server.sources.mcp.lists.lists import LIST_AGAIN_S, Lists
+from workspace_server.sources.mcp.lists.server_list import ServerList
+from workspace_server.sources.mcp.lists.server_lists import LIST_AGAIN_S, ServerLists
 from workspace_server.sources.mcp.lists.subscriptions import Subscriptions
-from workspace_server.sources.mcp.offer import Offer
 from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.settings import SourceSettings
+from workspace_server.tool import CallOutcome, Extras, Tool
 
 _ALIVE: Final = frozenset({"ready", "starting", "connecting"})
 T = TypeVar("T")
 
 
-class ForeignSource(Source):
+class McpSource(Source):
     """A source that is another server.
 
     Attributes:
@@ -60,7 +53,7 @@ class ForeignSource(Source):
     def __init__(
         self,
         kind: SourceKind,
-        offer: Offer,
+        offer: SourceSettings,
         *,
         state: SourceState,
         cache: ListCache | None = None,
@@ -89,8 +82,8 @@ class ForeignSource(Source):
         self.timeout_s = offer.timeout_s
         self.state = state
         self.stale = True
-        self.junk = Junk()
-        self.lists = Lists(
+        self.junk = InvalidOutput()
+        self.lists = ServerLists(
             self.id,
             offer,
             over_session=self._over_session,
@@ -101,7 +94,7 @@ class ForeignSource(Source):
         self._subscriptions = Subscriptions(self.id, self._over_session)
         self._max_age_s = max_age_s
         self._link_error: str | None = None
-        self._greeting: Greeting | None = None
+        self._greeting: HandshakeResult | None = None
         self._closed = False
         self._last_call: dict[str, Any] | None = None
         self._seen = self._look()
@@ -179,7 +172,7 @@ class ForeignSource(Source):
         except Unavailable as failure:
             return self.refusal(failure)
 
-    async def greeting(self) -> Greeting | None:
+    async def greeting(self) -> HandshakeResult | None:
         """As `Source.greeting`: of the last session, else of one that is opened for this."""
         if self._greeting is None:
             try:
@@ -244,8 +237,8 @@ class ForeignSource(Source):
         }
         if sessions := self.sessions:
             members |= sessions[-1].described()
-            members["strays"] = sum(one.exchange.strays for one in sessions)
-            members["inFlight"] = sum(one.exchange.busy for one in sessions)
+            members["strays"] = sum(one.rpc.unmatched for one in sessions)
+            members["inFlight"] = sum(one.rpc.in_flight for one in sessions)
         return members
 
     async def stop_asking(self) -> None:
@@ -266,7 +259,7 @@ class ForeignSource(Source):
     async def _over_session(self, ask: Callable[[Session], Awaitable[None]]) -> None:
         await self._use(ask, None)
 
-    def _is_due(self, known: KnownList[Any]) -> bool:
+    def _is_due(self, known: ServerList[Any]) -> bool:
         """Whether a list is asked for again because somebody wants to see it."""
         if self.state not in _ALIVE or time.monotonic() - known.tried_at < LIST_AGAIN_S:
             return False

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from protocol.errors import Reason, Refusal
 from protocol.issues import Issue
+from workspace_server.call_context import CallContext
 from workspace_server.files.change_detection import Glance
-from workspace_server.source import CallContext, CallOutcome, Source, Tool, ToolError
+from workspace_server.source import Source
 from workspace_server.sources.scripts.definition import schema
 from workspace_server.sources.scripts.definition.bundle import Bundle
 from workspace_server.sources.scripts.definition.catalog import Catalog, Trust, working_folder
@@ -24,6 +25,7 @@ from workspace_server.sources.scripts.execution.materials import Materials
 from workspace_server.sources.scripts.execution.private import PrivateFolder
 from workspace_server.sources.scripts.execution.runner import TERM_S, Environment, Job, Runner, python
 from workspace_server.sources.scripts.slots import Slots
+from workspace_server.tool import CallOutcome, Tool, ToolError
 from workspace_server.trust.item import TrustItem, trust_command
 
 _TRIES: Final = 3

@@ -15,6 +15,7 @@ from mcp_types import InputRequiredResult
 
 from protocol import jsonrpc
 from protocol.errors import Refusal
+from workspace_server.call_context import CallContext
 from workspace_server.calls.gates.approvals import (
     MAX_SHOWN,
     Admitted,
@@ -27,7 +28,7 @@ from workspace_server.calls.gates.approvals import (
 )
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Approval
-from workspace_server.source import CallContext, Tool
+from workspace_server.tool import Tool
 
 NOW = 1_800_000_000.0
 TOOL = Tool("run", {"name": "run", "inputSchema": {"type": "object"}}, asks=True, fingerprint="f1")

@@ -16,11 +16,12 @@ from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
 from support.processes.timeouts import within
 from support.servers.stdio_servers import alive, environment, program, stdio_source
-from workspace_server.source import CallContext, CallOutcome, RpcError, ToolResult
+from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.restart import Restarts
-from workspace_server.sources.mcp.stdio.source import Patience, StdioSource
+from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
+from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
-HASTY = Patience(start_s=5, write_s=0.2, polite_s=0.05, term_s=0.05)
+HASTY = Timeouts(start_s=5, write_s=0.2, polite_s=0.05, term_s=0.05)
 
 
 async def call(source: StdioSource, arguments: object = None, name: str = "echo") -> CallOutcome:
@@ -351,7 +352,7 @@ async def test_a_program_that_is_not_executable_is_a_failed_source(tmp_path: Pat
 
 
 async def test_a_server_that_is_silent_at_its_start_is_tried_again_later(tmp_path: Path) -> None:
-    patience = Patience(start_s=0.2, polite_s=0.05, term_s=0.05)
+    patience = Timeouts(start_s=0.2, polite_s=0.05, term_s=0.05)
     async with stdio_source("time.sleep(60)", tmp_path, patience=patience, restarts=never) as source:
         assert await source.list_tools() == ()
         assert source.state == "crash_looping"

@@ -13,7 +13,7 @@ from workspace_server.sources.mcp import restart
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
 from workspace_server.sources.mcp.restart import Restarts
 from workspace_server.sources.mcp.session.session import Session
-from workspace_server.sources.mcp.session_supervisor import Link
+from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 
 
 class Server:
@@ -24,12 +24,12 @@ class Server:
         self.fail = list(fail)
         self.gate: asyncio.Event | None = None
         self.states: list[str] = []
-        self.link = Link(
+        self.link = SessionSupervisor(
             self._open, lambda: self.states.append(self.link.state), source="x", chance=lambda: 0.5
         )
 
-    def make(self, **options: Any) -> Link:
-        return Link(self._open, lambda: None, source="x", chance=lambda: 0.5, **options)
+    def make(self, **options: Any) -> SessionSupervisor:
+        return SessionSupervisor(self._open, lambda: None, source="x", chance=lambda: 0.5, **options)
 
     async def _open(self, on_end: Callable[[str], None]) -> Session:
         wire = ScriptedTransport()
@@ -109,7 +109,9 @@ async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again(
                     await asyncio.sleep(0.005)
         return session
 
-    link = Link(opened_too_late, lambda: server.states.append(link.state), source="x", chance=lambda: 0.5)
+    link = SessionSupervisor(
+        opened_too_late, lambda: server.states.append(link.state), source="x", chance=lambda: 0.5
+    )
     with pytest.raises(Unavailable, match="exited with code 1"):
         await link.get()
     assert "ready" not in server.states

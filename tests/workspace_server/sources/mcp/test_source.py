@@ -12,20 +12,22 @@ import pytest
 
 from protocol.errors import Reason, Refusal
 from protocol.versions import Era
-from workspace_server.source import CallContext, CallOutcome, Greeting, SourceState
+from workspace_server.call_context import CallContext
+from workspace_server.source import HandshakeResult, SourceState
 from workspace_server.sources.mcp import source as foreign
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.lists import known_list
-from workspace_server.sources.mcp.lists import lists as lists_module
+from workspace_server.sources.mcp.lists import server_list
+from workspace_server.sources.mcp.lists import server_lists as lists_module
 from workspace_server.sources.mcp.lists.list_cache import ListCache
-from workspace_server.sources.mcp.offer import Offer
 from workspace_server.sources.mcp.session.paging import MAX_ENTRIES, Pages
-from workspace_server.sources.mcp.source import ForeignSource
+from workspace_server.sources.mcp.settings import SourceSettings
+from workspace_server.sources.mcp.source import McpSource
+from workspace_server.tool import CallOutcome
 
 KEYS = {"tools": "name", "prompts": "name", "resources": "uri", "resourceTemplates": "uriTemplate"}
 
 
-class Stranger(ForeignSource):
+class Stranger(McpSource):
     """A source whose server and session is this object.
 
     Attributes:
@@ -43,7 +45,9 @@ class Stranger(ForeignSource):
     def __init__(
         self, state: SourceState = "ready", max_age_s: float | None = None, cache: ListCache | None = None
     ) -> None:
-        super().__init__("remote", Offer("far"), state=state, max_age_s=max_age_s, cache=cache, cache_key="k")
+        super().__init__(
+            "remote", SourceSettings("far"), state=state, max_age_s=max_age_s, cache=cache, cache_key="k"
+        )
         self.names = ["a"]
         self.others: dict[str, list[str]] = {}
         self.capabilities: dict[str, Any] = {"tools": {}}
@@ -56,8 +60,8 @@ class Stranger(ForeignSource):
         return self.asked.count("tools")
 
     @property
-    def session_greeting(self) -> Greeting:
-        return Greeting(Era.LEGACY, "2025-11-25", self.capabilities)
+    def session_greeting(self) -> HandshakeResult:
+        return HandshakeResult(Era.LEGACY, "2025-11-25", self.capabilities)
 
     async def over_session(self, ask: Any, caller: str | None) -> Any:
         if None in self.failures:
@@ -404,7 +408,7 @@ async def test_a_list_that_is_cut_is_an_issue_of_its_kind() -> None:
 
 async def test_tools_that_always_change_are_not_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change of one that was seen in time is."""
-    monkeypatch.setattr(known_list, "MAX_SEEN", 2)
+    monkeypatch.setattr(server_list, "MAX_SEEN", 2)
     source = Stranger()
     for names in (["a"], ["b"], ["c"]):
         source.names = names

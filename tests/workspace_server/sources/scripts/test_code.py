@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from workspace_server.call_context import CallContext
 from workspace_server.processes import environment
-from workspace_server.source import CallContext, InvalidArguments, ToolResult
 from workspace_server.sources.scripts.code import CodeSource
+from workspace_server.tool import InvalidArguments, ToolResult
 
 
 async def test_code_is_run_like_a_script_and_always_asked_for(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from support.projects.script_tools import Scripts, script_source
 from workspace_server.schemas.validation import validator_for
-from workspace_server.source import ToolResult
+from workspace_server.tool import ToolResult
 
 GREET = """
 import llmr.mcp as mcp

@@ -18,9 +18,9 @@ from support.processes.timeouts import within
 from support.projects.script_tools import Judge, Scripts, script_source
 from workspace_server.processes import confinement
 from workspace_server.results import encode_result
-from workspace_server.source import ToolError, ToolResult
 from workspace_server.sources.scripts.execution.outcome import MAX_STDOUT, META_EXIT_CODE, META_TRUNCATED
 from workspace_server.sources.scripts.slots import Slots
+from workspace_server.tool import ToolError, ToolResult
 
 AWKWARD = {"a": 1, "s": "x\n}é", "print": "shadow", "f": 1.5}
 SEE = """

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from workspace_server.source import InvalidArguments
+from workspace_server.tool import InvalidArguments
 from workspace_server.workspace import Folder, Workspace
 
 MAX_LENGTH: Final = 1000

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from workspace_server.source import Tool, ToolError, ToolResult
 from workspace_server.sources.builtin.tools.arithmetic import MAX_LENGTH, Refused, cut, evaluate, number_text
+from workspace_server.tool import Tool, ToolError, ToolResult
 
 _EXACT = 2**53 - 1
 

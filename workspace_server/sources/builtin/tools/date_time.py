@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from workspace_server.source import Tool, ToolError, ToolResult
 from workspace_server.sources.builtin.tools import time_zones
 from workspace_server.sources.builtin.tools.iso_duration import format_duration, parse_duration
 from workspace_server.sources.builtin.tools.time_zones import Zone
+from workspace_server.tool import Tool, ToolError, ToolResult
 
 _MOMENT = "ISO 8601, e.g. `2026-03-29T02:30:00` or `2026-03-29T02:30:00Z`, or epoch seconds as a number."
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

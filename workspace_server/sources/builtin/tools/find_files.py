@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from workspace_server.source import Tool, ToolResult
 from workspace_server.sources.builtin.search.engine import Found, Where, find_files
 from workspace_server.sources.builtin.search.query import SearchSettings
+from workspace_server.tool import Tool, ToolResult
 from workspace_server.workspace import Workspace, absolute_text
 
 DEFAULT_MAX_RESULTS = 200

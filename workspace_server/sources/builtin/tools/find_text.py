@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from workspace_server import log
-from workspace_server.source import InvalidArguments, Tool, ToolError, ToolResult
 from workspace_server.sources.builtin.search.engine import Found, Where, find_text
 from workspace_server.sources.builtin.search.query import (
     BadRegex,
@@ -17,6 +16,7 @@ from workspace_server.sources.builtin.search.query import (
     TextQuery,
 )
 from workspace_server.sources.builtin.tools.find_files import nothing_found
+from workspace_server.tool import InvalidArguments, Tool, ToolError, ToolResult
 from workspace_server.workspace import Workspace, absolute_text
 
 DEFAULT_MAX_RESULTS = 500

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from workspace_server.results import well_formed
-from workspace_server.source import Tool, ToolError, ToolResult
 from workspace_server.sources.builtin.search.ignore import IgnoreLevel, enter
 from workspace_server.sources.builtin.search.query import SearchSettings
 from workspace_server.sources.builtin.search.tree import NEVER_SEARCHED, Tree
+from workspace_server.tool import Tool, ToolError, ToolResult
 from workspace_server.workspace import Folder, PathNotFound, Workspace, absolute_text
 
 DEFAULT_DEPTH = 1

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from workspace_server.results import clean_text, well_formed
-from workspace_server.source import InvalidArguments, Tool, ToolError, ToolResult
+from workspace_server.tool import InvalidArguments, Tool, ToolError, ToolResult
 from workspace_server.workspace import NOT_REGULAR, PathNotFound, Workspace, absolute_text
 
 DEFAULT_MAX_BYTES = 262_144

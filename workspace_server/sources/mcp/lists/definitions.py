@@ -18,8 +18,8 @@ import msgspec
 from protocol import jsonrpc
 from protocol.issues import Issue
 from workspace_server.results import clean_text
-from workspace_server.source import Entry, TaskUse, Tool, Visibility
-from workspace_server.sources.mcp.lists.kinds import TOOLS, Kind
+from workspace_server.sources.mcp.lists.kinds import TOOLS, ListKind
+from workspace_server.tool import Entry, TaskUse, Tool, Visibility
 
 Item = TypeVar("Item")
 
@@ -83,7 +83,7 @@ def read(
     return _read(entries, source, TOOLS, make)
 
 
-def read_extras(entries: Sequence[msgspec.Raw], source: str, kind: Kind) -> Definitions[Entry]:
+def read_extras(entries: Sequence[msgspec.Raw], source: str, kind: ListKind) -> Definitions[Entry]:
     """The prompts, resources or templates of a list; as `read`. URIs are kept as they are, or left out."""
 
     def make(name: str, original: str, definition: Mapping[str, Any], digest: str) -> Entry:
@@ -92,7 +92,7 @@ def read_extras(entries: Sequence[msgspec.Raw], source: str, kind: Kind) -> Defi
     return _read(entries, source, kind, make)
 
 
-def _read(entries: Sequence[msgspec.Raw], source: str, kind: Kind, make: Make[Item]) -> Definitions[Item]:
+def _read(entries: Sequence[msgspec.Raw], source: str, kind: ListKind, make: Make[Item]) -> Definitions[Item]:
     items: dict[str, Item] = {}
     originals: dict[str, str] = {}
     hashes: dict[str, str] = {}
@@ -111,7 +111,7 @@ def _read(entries: Sequence[msgspec.Raw], source: str, kind: Kind, make: Make[It
     return Definitions(tuple(items.values()), originals, hashes, tuple(issues))
 
 
-def _left_out(kind: Kind, place: int, name: str | None, source: str) -> Issue:
+def _left_out(kind: ListKind, place: int, name: str | None, source: str) -> Issue:
     details = f"source {source}"
     if name is None:
         what = f"{kind.word} with a {_CALLED[kind.key]} that can be offered"
@@ -142,7 +142,7 @@ def _decode(entry: msgspec.Raw) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _name(said: object, kind: Kind) -> str | None:
+def _name(said: object, kind: ListKind) -> str | None:
     if not isinstance(said, str) or len(said) > (MAX_NAME if kind.key == "name" else MAX_URI):
         return None
     name = re.sub("[\t\n]", "", clean_text(said))

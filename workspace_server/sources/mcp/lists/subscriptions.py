@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from workspace_server import log
-from workspace_server.source import RpcError
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session
+from workspace_server.tool import RpcError
 
 FIRST_S: Final = 5.0
 """How long the first who wants to hear of a resource waits for the server's word."""

@@ -53,7 +53,7 @@ class AddressRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Origin:
     """Where a URL leads: its origin. `host` is lower case, without brackets, ASCII."""
 
     scheme: str
@@ -72,7 +72,7 @@ class Place:
         return self.host in LITERAL_LOOPBACK
 
 
-def place_of(url: str) -> Place:
+def parse_origin(url: str) -> Origin:
     """Where an `http` or `https` URL leads.
 
     Raises:
@@ -88,7 +88,7 @@ def place_of(url: str) -> Place:
         raise AddressRefused("the URL must begin with http:// or https://")
     if parts.username is not None or parts.password is not None:
         raise AddressRefused("the URL must not contain a user name or password; use token or headers")
-    return Place(parts.scheme, _host(parts.hostname or ""), PORTS[parts.scheme] if port is None else port)
+    return Origin(parts.scheme, _host(parts.hostname or ""), PORTS[parts.scheme] if port is None else port)
 
 
 def _host(text: str) -> str:
@@ -118,7 +118,7 @@ def _encoded(text: str) -> str:
         raise AddressRefused("the host is no name") from None
 
 
-def why_not(address: Address, allow_private: bool) -> str | None:
+def refusal_reason(address: Address, allow_private: bool) -> str | None:
     """Why nobody connects there; None where it is allowed."""
     for one in (address, *_embedded(address)):
         if one.is_link_local or one in _METADATA:
@@ -155,8 +155,8 @@ async def system_resolver(host: str, port: int) -> Sequence[str]:
     return [str(entry[4][0]) for entry in found]
 
 
-async def addresses_of(
-    place: Place, *, allow_private: bool, allow_literal: bool, resolver: Resolver = system_resolver
+async def allowed_addresses(
+    place: Origin, *, allow_private: bool, allow_literal: bool, resolver: Resolver = system_resolver
 ) -> list[str]:
     """The addresses of a place that may be connected to, in the resolver's order.
 
@@ -180,11 +180,11 @@ async def addresses_of(
     allowed: list[str] = []
     for text in dict.fromkeys(candidates):
         address = ip_address(text)
-        reason = why_not(address, allow_private)
+        reason = refusal_reason(address, allow_private)
         if reason is None:
             allowed.append(text)
         else:
-            is_permitted = why_not(address, allow_private=True) is None
+            is_permitted = refusal_reason(address, allow_private=True) is None
             refused = refused or f"{address} {reason}{_ADVICE if is_permitted else ''}"
     if allowed:
         return allowed

@@ -13,13 +13,13 @@ import httpcore2
 import httpx2
 
 from workspace_server.config.model import RemoteServer
-from workspace_server.sources.mcp.remote.addresses import AddressRefused, Place, Resolver, place_of
+from workspace_server.sources.mcp.remote.addresses import AddressRefused, Origin, Resolver, parse_origin
 from workspace_server.sources.mcp.remote.failures import HttpFailure
-from workspace_server.sources.mcp.remote.wire import (
+from workspace_server.sources.mcp.remote.network import (
     BROKEN,
     CONNECTING,
     BadEncoding,
-    Judged,
+    CheckedBackend,
     TooLarge,
     collected,
     decoded,
@@ -38,10 +38,10 @@ class AuthHttp(httpx2.AsyncBaseTransport):
     """
 
     def __init__(self, server: RemoteServer, resolver: Resolver) -> None:
-        local = place_of(server.url).is_literal_loopback
+        local = parse_origin(server.url).is_literal_loopback
         self._local = local
-        self._own = place_of(server.url)
-        backend = Judged(
+        self._own = parse_origin(server.url)
+        backend = CheckedBackend(
             allow_private=server.allow_private,
             is_literal=lambda place: local and place.is_literal_loopback,
             resolver=resolver,
@@ -51,7 +51,7 @@ class AuthHttp(httpx2.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         """One exchange."""
         try:
-            place = place_of(str(request.url))
+            place = parse_origin(str(request.url))
             self._check(place)
             with anyio.fail_after(DEADLINE_S):
                 return await self._exchange(request)
@@ -72,7 +72,7 @@ class AuthHttp(httpx2.AsyncBaseTransport):
         """Close every connection."""
         await self._pool.aclose()
 
-    def _check(self, place: Place) -> None:
+    def _check(self, place: Origin) -> None:
         if place.scheme != "https" and place != self._own and not (self._local and place.is_literal_loopback):
             raise AddressRefused("credentials are only sent over https")
 

@@ -12,7 +12,7 @@ from typing import Protocol
 from workspace_server import log
 from workspace_server.config.model import RemoteServer
 
-Secrets = Callable[[str], Awaitable[str | None]]
+ReadSecret = Callable[[str], Awaitable[str | None]]
 """Reads one secret of the store by its key."""
 
 
@@ -51,10 +51,10 @@ class Authorization(Protocol):
         """What the user can do when the server does not accept it."""
 
 
-class Token:
+class ConfiguredToken:
     """A token that the configuration holds or names, or the header as its entry writes it; else none."""
 
-    def __init__(self, server: RemoteServer, environ: Mapping[str, str], secrets: Secrets | None) -> None:
+    def __init__(self, server: RemoteServer, environ: Mapping[str, str], secrets: ReadSecret | None) -> None:
         self._server = server
         self._environ = environ
         self._secrets = secrets

@@ -18,10 +18,15 @@ from pydantic import AnyUrl
 
 from protocol.versions import LATEST_LEGACY
 from workspace_server.config.model import RemoteServer
-from workspace_server.sources.mcp.remote.addresses import AddressRefused, Resolver, place_of, system_resolver
+from workspace_server.sources.mcp.remote.addresses import (
+    AddressRefused,
+    Resolver,
+    parse_origin,
+    system_resolver,
+)
 from workspace_server.sources.mcp.remote.auth_http import AuthHttp
 from workspace_server.sources.mcp.remote.failures import HttpFailure
-from workspace_server.sources.mcp.remote.logins import Keeper, Logins
+from workspace_server.sources.mcp.remote.login_storage import LoginStorage, SecretStore
 
 CALLBACK: Final = "/callback"
 PATIENCE_S: Final = 300.0
@@ -34,7 +39,7 @@ class LoginFailed(Exception):
     """Nobody is logged in. The text is for a person."""
 
 
-class Redirect:
+class RedirectServer:
     """The address the browser comes back to. Hears one answer, from the first that brings one."""
 
     def __init__(self) -> None:
@@ -94,7 +99,7 @@ class Redirect:
 
 async def login(
     server: RemoteServer,
-    keeper: Keeper,
+    keeper: SecretStore,
     open_url: Callable[[str], None],
     *,
     resolver: Resolver = system_resolver,
@@ -112,7 +117,7 @@ async def login(
     Raises:
         LoginFailed: it did not work.
     """
-    redirect = Redirect()
+    redirect = RedirectServer()
     await redirect.open()
 
     async def show(url: str) -> None:
@@ -124,9 +129,9 @@ async def login(
         token_endpoint_auth_method="none",  # noqa: S106  says that there is none
         scope=server.scope or None,
     )
-    logins = Logins(server, keeper)
+    logins = LoginStorage(server, keeper)
     try:
-        place_of(server.url)
+        parse_origin(server.url)
         async with asyncio.timeout(patience_s):
             provider = OAuthClientProvider(server.url, metadata, logins, show, redirect.answer)
             await _knock(server, provider, resolver)

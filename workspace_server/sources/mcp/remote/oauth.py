@@ -33,11 +33,17 @@ from mcp.shared.auth_utils import check_resource_allowed, resource_url_from_serv
 from pydantic import ValidationError
 
 from workspace_server.config.model import RemoteServer
-from workspace_server.sources.mcp.remote.addresses import Resolver, place_of, system_resolver
+from workspace_server.sources.mcp.remote.addresses import Resolver, parse_origin, system_resolver
 from workspace_server.sources.mcp.remote.auth_http import AuthHttp
 from workspace_server.sources.mcp.remote.authorization import CredentialsMissing
 from workspace_server.sources.mcp.remote.failures import HttpFailure
-from workspace_server.sources.mcp.remote.logins import Keeper, Login, Logins, configured_client, expiry
+from workspace_server.sources.mcp.remote.login_storage import (
+    LoginStorage,
+    SecretStore,
+    StoredLogin,
+    configured_client,
+    expiry,
+)
 
 EARLY_S: Final = 10.0
 """A token that expires so soon is replaced before it is used."""
@@ -49,16 +55,16 @@ class OAuth:
     def __init__(
         self,
         server: RemoteServer,
-        keeper: Keeper,
+        keeper: SecretStore,
         *,
         resolver: Resolver = system_resolver,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._server = server
-        self._logins = Logins(server, keeper, wall)
+        self._logins = LoginStorage(server, keeper, wall)
         self._wall = wall
         self._resolver = resolver
-        self._login: Login | None = None
+        self._login: StoredLogin | None = None
         self._metadata: OAuthMetadata | None = None
         self._context = _context(server, self._logins)
         self._lock = asyncio.Lock()
@@ -108,7 +114,7 @@ class OAuth:
             CredentialsMissing: neither works; a person has to log in.
             HttpFailure: the authorization server cannot be asked.
         """
-        login = self._login or Login()
+        login = self._login or StoredLogin()
         server = self._server
         refresh = None if login.tokens is None else login.tokens.refresh_token
         own = bool(server.client_id and server.client_secret)
@@ -142,14 +148,14 @@ class OAuth:
         if tokens.refresh_token is None:
             tokens.refresh_token = refresh
         issuer = str(metadata.issuer)
-        self._login = Login(tokens, login.client, expiry(tokens, self._wall()), issuer)
+        self._login = StoredLogin(tokens, login.client, expiry(tokens, self._wall()), issuer)
         await self._logins.save(self._login)
 
     def _http(self) -> AuthHttp:
         return AuthHttp(self._server, self._resolver)
 
     async def _discover(
-        self, client: httpx2.AsyncClient, challenge: Mapping[str, str], login: Login
+        self, client: httpx2.AsyncClient, challenge: Mapping[str, str], login: StoredLogin
     ) -> OAuthMetadata:
         """The metadata of the authorization server that the remote server names."""
         url = self._server.url
@@ -168,7 +174,7 @@ class OAuth:
                 context.protected_resource_metadata = resource
                 context.auth_server_url = str(resource.authorization_servers[0])
                 break
-        expected = context.auth_server_url or place_of(url).origin
+        expected = context.auth_server_url or parse_origin(url).origin
         if login.issuer is not None and not issuers_match(login.issuer, expected):
             raise OAuthFlowError("it names another authorization server than before")
         for candidate in build_oauth_authorization_server_metadata_discovery_urls(
@@ -186,7 +192,9 @@ class OAuth:
                 break
         raise OAuthFlowError("its authorization server has no metadata")
 
-    async def _ask(self, client: httpx2.AsyncClient, data: dict[str, str], login: Login) -> OAuthToken | None:
+    async def _ask(
+        self, client: httpx2.AsyncClient, data: dict[str, str], login: StoredLogin
+    ) -> OAuthToken | None:
         """One token request; None where the server refuses the grant."""
         context = self._context
         metadata = self._metadata
@@ -216,6 +224,8 @@ def _bearer(tokens: OAuthToken) -> str:
     return f"Bearer {tokens.access_token}"
 
 
-async def authorizer(server: RemoteServer, keeper: Keeper, resolver: Resolver = system_resolver) -> OAuth:
-    """For `Surroundings.authorize`, with the keeper bound."""
+async def authorizer(
+    server: RemoteServer, keeper: SecretStore, resolver: Resolver = system_resolver
+) -> OAuth:
+    """For `RemoteDependencies.authorize`, with the keeper bound."""
     return OAuth(server, keeper, resolver=resolver)

@@ -18,28 +18,31 @@ from protocol import jsonrpc
 from protocol.errors import Refusal
 from protocol.inbound import HEADER_MISMATCH
 from protocol.issues import Issue
+from workspace_server.call_context import CallContext
 from workspace_server.config.model import RemoteServer
-from workspace_server.source import CallContext, CallOutcome, RpcError
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists.kinds import TOOLS
 from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
-from workspace_server.sources.mcp.offer import Offer
-from workspace_server.sources.mcp.remote.addresses import Place
+from workspace_server.sources.mcp.remote.addresses import Origin
 from workspace_server.sources.mcp.remote.connection import Connection
 from workspace_server.sources.mcp.remote.failures import HttpFailure
-from workspace_server.sources.mcp.remote.opening import Opener, Surroundings
+from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies, SessionOpener
 from workspace_server.sources.mcp.session.session import Session
-from workspace_server.sources.mcp.source import ForeignSource, T
+from workspace_server.sources.mcp.settings import SourceSettings
+from workspace_server.sources.mcp.source import McpSource, T
+from workspace_server.tool import CallOutcome, RpcError
 
 MAX_AGE_S: Final = 60.0
 """How old a list may be before it is read again."""
 SEARCH, EXECUTE = "tool_search", "execute_tool"
 
 
-class RemoteSource(ForeignSource):
+class RemoteSource(McpSource):
     """One entry of `[[mcp.remote_servers]]`. Connects when it is listed or called for the first time."""
 
-    def __init__(self, server: RemoteServer, around: Surroundings, cache: ListCache | None = None) -> None:
+    def __init__(
+        self, server: RemoteServer, around: RemoteDependencies, cache: ListCache | None = None
+    ) -> None:
         """Nothing is connected or read yet.
 
         Args:
@@ -48,7 +51,7 @@ class RemoteSource(ForeignSource):
             cache: where the last good list is kept.
         """
         words = (server.namespace, "remote", *server.keywords)
-        offer = Offer(
+        offer = SourceSettings(
             server.namespace,
             server.bare,
             server.separator,
@@ -66,7 +69,7 @@ class RemoteSource(ForeignSource):
         self._server = server
         self._around = around
         self._slow_search = False
-        self._opener = Opener(
+        self._opener = SessionOpener(
             server,
             around,
             source=self.id,
@@ -147,7 +150,7 @@ class RemoteSource(ForeignSource):
         breaker = self._connection.breaker
         return {
             **super().status(),
-            "origin": self._opener.place.origin if isinstance(self._opener.place, Place) else None,
+            "origin": self._opener.place.origin if isinstance(self._opener.place, Origin) else None,
             "connections": self._connection.opened,
             "failures": breaker.failures,
             "retryInMs": round(breaker.wait(self._around.clock()) * 1000) or None,
@@ -162,7 +165,7 @@ class RemoteSource(ForeignSource):
         return self._schema(original) is not None
 
     async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
-        """As `ForeignSource.over_session`; once more over a new session where the old one is unknown to the
+        """As `McpSource.over_session`; once more over a new session where the old one is unknown to the
         server.
         """
         try:

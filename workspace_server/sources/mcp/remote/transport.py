@@ -39,11 +39,11 @@ from protocol import jsonrpc, names
 from protocol.versions import Era
 from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
 from workspace_server.sources.mcp.remote.failures import HttpFailure
-from workspace_server.sources.mcp.remote.guarded import MARK, MAX_MESSAGE, Guarded
-from workspace_server.sources.mcp.remote.wire import Judged
-from workspace_server.sources.mcp.session.transport import Beside, Lost
+from workspace_server.sources.mcp.remote.http_transport import MARK, MAX_MESSAGE, GuardedTransport
+from workspace_server.sources.mcp.remote.network import CheckedBackend
+from workspace_server.sources.mcp.session.transport import RequestFailed, ResponseStreamMessage
 
-__all__ = ["Guarded", "Judged", "RemoteTransport"]
+__all__ = ["CheckedBackend", "GuardedTransport", "RemoteTransport"]
 
 Way = Literal["http", "sse"]
 Schemas = Callable[[str], Mapping[str, Any] | None]
@@ -66,7 +66,7 @@ class RemoteTransport:
         self,
         url: str,
         way: Way,
-        guarded: Callable[[Callable[[bytes, HttpFailure], None] | None], Guarded],
+        guarded: Callable[[Callable[[bytes, HttpFailure], None] | None], GuardedTransport],
         schemas: Schemas,
     ) -> None:
         """Make it; `open` connects.
@@ -82,7 +82,9 @@ class RemoteTransport:
         self._schemas = schemas
         self._modern = False
         self._revision: str | None = None
-        self._inbox: asyncio.Queue[bytes | Beside | Lost | TransportEnded] = asyncio.Queue(1)
+        self._inbox: asyncio.Queue[bytes | ResponseStreamMessage | RequestFailed | TransportEnded] = (
+            asyncio.Queue(1)
+        )
         self._tasks: set[asyncio.Task[None]] = set()
         self._write: Any = None
         self._closing = asyncio.Event()
@@ -115,7 +117,7 @@ class RemoteTransport:
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             raise TransportEnded("the connection is closed") from None
 
-    async def receive(self) -> bytes | Beside | Lost:
+    async def receive(self) -> bytes | ResponseStreamMessage | RequestFailed:
         """As `Transport.receive`."""
         item = await self._inbox.get()
         if isinstance(item, TransportEnded):
@@ -187,23 +189,25 @@ class RemoteTransport:
             else:
                 await self._inbox.put(b"unreadable")  # counted as junk
 
-    def _text(self, message: Any) -> bytes | Lost:
+    def _text(self, message: Any) -> bytes | RequestFailed:
         if isinstance(message, types.JSONRPCResponse):
             return _encode({"jsonrpc": "2.0", "id": message.id, "result": message.result})
         if isinstance(message, types.JSONRPCError) and type(message.id) is int:
             if message.error.code == MARK and isinstance(key := message.error.data, str):
                 failure = self._guarded.lost.pop(key, None)
                 if failure is not None:
-                    return Lost(message.id, failure)
+                    return RequestFailed(message.id, failure)
             if message.error.code in (types.CONNECTION_CLOSED, types.PARSE_ERROR):
                 text = message.error.message
                 if text.startswith(_STREAM_LOST):
-                    return Lost(message.id, HttpFailure(*_stream_failure(text)))
+                    return RequestFailed(message.id, HttpFailure(*_stream_failure(text)))
         return _encode(message.model_dump(by_alias=True, mode="json", exclude_unset=True))
 
     def _lost(self, identity: bytes, failure: HttpFailure) -> None:
         if identity.isdigit():
-            task = asyncio.create_task(self._inbox.put(Lost(int(identity), failure)), name="remote-lost")
+            task = asyncio.create_task(
+                self._inbox.put(RequestFailed(int(identity), failure)), name="remote-lost"
+            )
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -232,12 +236,14 @@ class RemoteTransport:
         return headers
 
 
-def _beside(context: contextvars.Context | None, message: Any) -> Beside | None:
+def _beside(context: contextvars.Context | None, message: Any) -> ResponseStreamMessage | None:
     """What the server says on its own account in the answer to a request of ours."""
     number = None if context is None else context.get(_SENT)
     if type(number) is not int or not isinstance(message, types.JSONRPCRequest | types.JSONRPCNotification):
         return None
-    return Beside(number, _encode(message.model_dump(by_alias=True, mode="json", exclude_unset=True)))
+    return ResponseStreamMessage(
+        number, _encode(message.model_dump(by_alias=True, mode="json", exclude_unset=True))
+    )
 
 
 def _stream_failure(text: str) -> tuple[Literal["failing", "too_large"], str, Literal["unknown"]]:

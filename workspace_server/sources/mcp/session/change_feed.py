@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from protocol import jsonrpc, names
-from workspace_server.source import RpcError
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.changes import Changes
+from workspace_server.tool import RpcError
 
 LISTEN_AGAIN_S: Final = 5.0
 ACKNOWLEDGED_S: Final = 5.0

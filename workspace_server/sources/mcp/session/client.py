@@ -11,7 +11,7 @@ import msgspec
 
 from protocol import jsonrpc, names
 from protocol.names import LOG_LEVELS
-from workspace_server.source import CallContext
+from workspace_server.call_context import CallContext
 
 
 class Client:

@@ -17,11 +17,12 @@ import msgspec
 from protocol import names
 from protocol.versions import LATEST_LEGACY, LATEST_MODERN, LEGACY_REVISIONS, MODERN_REVISIONS, Era
 from workspace_server.results import clean_text
-from workspace_server.source import Greeting, RpcError
+from workspace_server.source import HandshakeResult
 from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.sources.mcp.session.messages import OUR_NAME, hop_meta
-from workspace_server.sources.mcp.session.rpc import BrokenAnswer, Exchange
+from workspace_server.sources.mcp.session.rpc import InvalidResponseError, RpcConnection
 from workspace_server.sources.mcp.session.transport import Transport
+from workspace_server.tool import RpcError
 
 _CAPABILITIES: Final[Mapping[str, Any]] = {
     "roots": {},
@@ -34,12 +35,12 @@ PROBE_S: Final = 5.0
 
 
 async def greet(
-    exchange: Exchange, transport: Transport, version: str, timeout_s: float, first: Era
-) -> Greeting:
+    rpc: RpcConnection, transport: Transport, version: str, timeout_s: float, first: Era
+) -> HandshakeResult:
     """The whole handshake.
 
     Args:
-        exchange: the connection. transport: below it; is told what was agreed.
+        rpc: the connection. transport: below it; is told what was agreed.
         version: of this product.
         timeout_s: how long all of it may take.
         first: the era that is tried first.
@@ -49,10 +50,10 @@ async def greet(
     """
     try:
         async with asyncio.timeout(timeout_s):
-            greeting = await _shake(exchange, version, first)
+            greeting = await _shake(rpc, version, first)
             transport.negotiated(greeting.era, greeting.revision)
             if greeting.era is Era.LEGACY:
-                await exchange.tell(names.INITIALIZED)
+                await rpc.notify(names.INITIALIZED)
             return greeting
     except TimeoutError:
         raise SessionFailed(f"no answer to the handshake within {timeout_s:g} s") from None
@@ -64,26 +65,26 @@ async def greet(
         raise SessionFailed(end.reason) from end
 
 
-async def _shake(exchange: Exchange, version: str, first: Era) -> Greeting:
+async def _shake(rpc: RpcConnection, version: str, first: Era) -> HandshakeResult:
     """Up to, not including, `notifications/initialized`."""
-    if first is Era.MODERN and (greeting := await _probed(exchange, version)) is not None:
+    if first is Era.MODERN and (greeting := await _probed(rpc, version)) is not None:
         return greeting
     client = {"name": OUR_NAME, "version": version}
     params = {"protocolVersion": LATEST_LEGACY, "capabilities": _CAPABILITIES, "clientInfo": client}
-    answer = await _ask(exchange, names.INITIALIZE, params)
+    answer = await _ask(rpc, names.INITIALIZE, params)
     if not isinstance(answer, RpcError):
         return _legacy(_object(answer))
-    discovered = await _discovered(exchange, version) if first is Era.LEGACY else answer
+    discovered = await _discovered(rpc, version) if first is Era.LEGACY else answer
     if isinstance(discovered, RpcError):
         raise SessionFailed(f"refused the handshake: {clean_text(answer.message[:500])} ({answer.code})")
     return _modern(_object(discovered))
 
 
-async def _probed(exchange: Exchange, version: str) -> Greeting | None:
+async def _probed(rpc: RpcConnection, version: str) -> HandshakeResult | None:
     """The greeting of a server that speaks a newer revision we do; None for any other."""
     try:
         async with asyncio.timeout(PROBE_S):
-            discovered = await _discovered(exchange, version)
+            discovered = await _discovered(rpc, version)
     except TimeoutError:
         return None
     except Unavailable as failure:
@@ -97,23 +98,23 @@ async def _probed(exchange: Exchange, version: str) -> Greeting | None:
     return None
 
 
-async def _discovered(exchange: Exchange, version: str) -> msgspec.Raw | RpcError:
+async def _discovered(rpc: RpcConnection, version: str) -> msgspec.Raw | RpcError:
     meta = hop_meta(Era.MODERN, LATEST_MODERN, version, {})
-    return await _ask(exchange, names.DISCOVER, {"_meta": meta})
+    return await _ask(rpc, names.DISCOVER, {"_meta": meta})
 
 
-async def _ask(exchange: Exchange, method: str, params: Mapping[str, Any]) -> msgspec.Raw | RpcError:
+async def _ask(rpc: RpcConnection, method: str, params: Mapping[str, Any]) -> msgspec.Raw | RpcError:
     try:
-        return await exchange.ask(exchange.number(), method, params)
-    except BrokenAnswer:
+        return await rpc.request(rpc.next_id(), method, params)
+    except InvalidResponseError:
         raise SessionFailed(f"answered {method} with something that is no JSON") from None
 
 
-def _legacy(result: Mapping[str, Any]) -> Greeting:
+def _legacy(result: Mapping[str, Any]) -> HandshakeResult:
     revision = result.get("protocolVersion")
     if revision not in LEGACY_REVISIONS:
         raise SessionFailed(f"speaks revision {clean_text(str(revision)[:40])}, which we do not")
-    return Greeting(
+    return HandshakeResult(
         Era.LEGACY,
         str(revision),
         _mapping(result.get("capabilities")),
@@ -122,12 +123,12 @@ def _legacy(result: Mapping[str, Any]) -> Greeting:
     )
 
 
-def _modern(result: Mapping[str, Any]) -> Greeting:
+def _modern(result: Mapping[str, Any]) -> HandshakeResult:
     offered = result.get("supportedVersions")
     spoken = [one for one in MODERN_REVISIONS if isinstance(offered, list) and one in offered]
     if not spoken:
         raise SessionFailed(f"speaks revisions {clean_text(str(offered)[:200])}, which we do not")
-    return Greeting(
+    return HandshakeResult(
         Era.MODERN,
         spoken[-1],
         _mapping(result.get("capabilities")),

@@ -15,8 +15,8 @@ import msgspec
 
 from protocol import jsonrpc, names
 from protocol.versions import Era
-from workspace_server.source import RpcError
 from workspace_server.sources.mcp.session.client import Client
+from workspace_server.tool import RpcError
 
 OUR_NAME: Final = "lm-tools-bridge"
 _HOP: Final = "io.modelcontextprotocol/"
@@ -52,7 +52,7 @@ _error: Final = msgspec.json.Decoder(_Error)
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Response:
     """An answer: a result as JSON text, or an error. `id` is the JSON text of the id it names."""
 
     id: bytes
@@ -60,14 +60,14 @@ class Reply:
 
 
 @dataclass(frozen=True, slots=True)
-class Broken:
+class InvalidResponse:
     """An answer to this id that is no valid JSON or no answer: `NaN`, no UTF-8, a malformed error."""
 
     id: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class Request:
     """A request of the server to us; `params` is JSON text, empty when absent."""
 
     id: bytes
@@ -76,14 +76,14 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Notification:
     """A notification."""
 
     method: str
     params: msgspec.Raw
 
 
-def read(line: bytes) -> Reply | Broken | Asked | Told | None:
+def read(line: bytes) -> Response | InvalidResponse | Request | Notification | None:
     """The message on one line; None for anything that is no JSON-RPC message in UTF-8."""
     try:
         message = _envelope.decode(line)
@@ -100,25 +100,25 @@ def read(line: bytes) -> Reply | Broken | Asked | Told | None:
     if method is None:
         return None
     if not identity:
-        return Told(method, message.params)
-    return Asked(identity, method, message.params) if jsonrpc.is_valid_id(identity) else None
+        return Notification(method, message.params)
+    return Request(identity, method, message.params) if jsonrpc.is_valid_id(identity) else None
 
 
-def _reply(identity: bytes, message: _Envelope) -> Reply | Broken | None:
+def _reply(identity: bytes, message: _Envelope) -> Response | InvalidResponse | None:
     error, result = jsonrpc.bytes_of(message.error), jsonrpc.bytes_of(message.result)
     if not error and not result:
         return None
     if error in (b"", b"null") and result:  # some servers write both members always
-        return Reply(identity, message.result)
+        return Response(identity, message.result)
     try:
         said = _error.decode(error)
     except (msgspec.DecodeError, RecursionError):
-        return Broken(identity)
+        return InvalidResponse(identity)
     data = said.data if jsonrpc.bytes_of(said.data) else None
-    return Reply(identity, RpcError(said.code, said.message, data))
+    return Response(identity, RpcError(said.code, said.message, data))
 
 
-def _broken(line: bytes) -> Broken | None:
+def _broken(line: bytes) -> InvalidResponse | None:
     """An answer that only a lenient reader understands: its caller should not wait for it in vain."""
     if b'"result"' not in line and b'"error"' not in line:
         return None
@@ -129,7 +129,7 @@ def _broken(line: bytes) -> Broken | None:
     if not isinstance(message, dict) or message.get("jsonrpc") != "2.0" or "method" in message:
         return None
     identity = message.get("id")
-    return Broken(b"%d" % identity) if type(identity) is int else None
+    return InvalidResponse(b"%d" % identity) if type(identity) is int else None
 
 
 def request(number: int, method: str, params: Mapping[str, Any]) -> bytes:

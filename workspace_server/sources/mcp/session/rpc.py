@@ -1,7 +1,7 @@
-"""Questions and answers over one connection: ids, progress tokens, cancellation, and whom the server means.
+"""JSON-RPC over one transport: ids, progress tokens, cancellation, and routing of the server's messages.
 
-Every request gets an id of ours, and whatever comes back reaches the call it belongs to or nobody. What is
-asked, and in which era, is `session.py`; what the server asks, `server_requests.py` answers.
+Every request gets an id of ours, and whatever comes back reaches the call it belongs to or nobody.
+`session.py` decides what is requested; `server_requests.py` answers the server's requests.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from protocol import jsonrpc, names
 from protocol.errors import Reason
 from workspace_server import log
 from workspace_server.results import clean_text
-from workspace_server.source import RpcError
 from workspace_server.sources.mcp.failures import TransportEnded, Unavailable
-from workspace_server.sources.mcp.junk import Junk
+from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.session import messages
 from workspace_server.sources.mcp.session.client import Client
-from workspace_server.sources.mcp.session.mailbox import Mailbox
-from workspace_server.sources.mcp.session.messages import Asked, Broken, Reply, Told
-from workspace_server.sources.mcp.session.pace import Pace
-from workspace_server.sources.mcp.session.server_requests import Questions, are_one_clients
-from workspace_server.sources.mcp.session.transport import Beside, Lost, Transport
+from workspace_server.sources.mcp.session.event_queue import EventQueue
+from workspace_server.sources.mcp.session.messages import InvalidResponse, Notification, Request, Response
+from workspace_server.sources.mcp.session.read_throttle import ReadThrottle
+from workspace_server.sources.mcp.session.server_requests import ServerRequests, are_one_clients
+from workspace_server.sources.mcp.session.transport import RequestFailed, ResponseStreamMessage, Transport
+from workspace_server.tool import RpcError
 
 MAX_PROGRESS: Final = 256
 """Notifications of one call that wait for a slow caller; further ones are dropped."""
 MAX_PROGRESS_BYTES: Final = 4 * 1024 * 1024
 """Their bytes together; a single one may be larger."""
-MAX_SAID: Final = 20
+MAX_LOG_MESSAGES: Final = 20
 
 Notified = Callable[[str, msgspec.Raw], None]
 """Hears method and parameters of what concerns no single request."""
-_Heard = tuple[str, Mapping[str, msgspec.Raw]]
+_Notification = tuple[str, Mapping[str, msgspec.Raw]]
 
 
-class BrokenAnswer(Exception):
+class InvalidResponseError(Exception):
     """The answer was no valid JSON, or neither a result nor an error."""
 
 
@@ -52,15 +52,17 @@ class _Waiting:
 
     client: Client | None
     size: int = 0
-    events: Mailbox[Reply | Broken | Unavailable | _Heard] = field(default_factory=Mailbox)
+    events: EventQueue[Response | InvalidResponse | Unavailable | _Notification] = field(
+        default_factory=EventQueue
+    )
 
 
-class Exchange:
+class RpcConnection:
     """The traffic of one session. Owns its transport.
 
     Attributes:
         ended: why it is over, None while it lives.
-        strays: answers and progress that nobody waited for.
+        unmatched: answers and progress that nobody waited for.
         said: the last log messages of the server as (level, text).
     """
 
@@ -70,7 +72,7 @@ class Exchange:
         *,
         source: str,
         root: str,
-        junk: Junk,
+        junk: InvalidOutput,
         on_notification: Notified,
     ) -> None:
         self._transport = transport
@@ -79,24 +81,24 @@ class Exchange:
         self._on_notification = on_notification
         self._on_end: Callable[[str], None] | None = None
         self._numbers = count(1)
-        self._pace = Pace()
+        self._pace = ReadThrottle()
         self._waiting: dict[bytes, _Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._questions = Questions(root, self._send_quietly, source)
+        self._server_requests = ServerRequests(root, self._send_quietly, source)
         self.ended: TransportEnded | None = None
-        self.strays = 0
-        self.said: deque[tuple[str, str]] = deque(maxlen=MAX_SAID)
+        self.unmatched = 0
+        self.log_messages: deque[tuple[str, str]] = deque(maxlen=MAX_LOG_MESSAGES)
         self._reader = asyncio.create_task(self._read(), name=f"read-{source}")
 
     @property
-    def busy(self) -> int:
+    def in_flight(self) -> int:
         """How many requests are under way."""
         return len(self._waiting)
 
     @property
-    def roots_told(self) -> bool:
+    def roots_sent(self) -> bool:
         """Whether the server was told the workspace's root."""
-        return self._questions.roots_told
+        return self._server_requests.roots_sent
 
     def watch(self, on_end: Callable[[str], None]) -> None:
         """Call `on_end` with the reason when it ends by itself; at once if it has."""
@@ -104,11 +106,11 @@ class Exchange:
         if self.ended is not None:
             asyncio.get_running_loop().call_soon(on_end, self.ended.reason)
 
-    def number(self) -> int:
+    def next_id(self) -> int:
         """The id of the next request, which is its progress token, too."""
         return next(self._numbers)
 
-    async def ask(
+    async def request(
         self, number: int, method: str, params: Mapping[str, Any], client: Client | None = None
     ) -> msgspec.Raw | RpcError:
         """One request and its answer; before that, its client hears what concerns it, and is asked.
@@ -117,7 +119,7 @@ class Exchange:
 
         Raises:
             Unavailable: there will be no answer.
-            BrokenAnswer: there was one, but it cannot be read.
+            InvalidResponseError: there was one, but it cannot be read.
         """
         if self.ended is not None:
             raise Unavailable(self.ended.reason)
@@ -127,12 +129,12 @@ class Exchange:
             await self._transport.send(messages.request(number, method, params))
             while True:
                 event = await waiting.events.get()
-                if isinstance(event, Reply):
+                if isinstance(event, Response):
                     return event.outcome
                 if isinstance(event, Unavailable):
                     raise event
-                if isinstance(event, Broken):
-                    raise BrokenAnswer
+                if isinstance(event, InvalidResponse):
+                    raise InvalidResponseError
                 waiting.size -= _size(event)
                 if client is not None:
                     await client.hear(*event)
@@ -149,7 +151,7 @@ class Exchange:
         finally:
             self._waiting.pop(key, None)
 
-    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """One notification; raises as `Transport.send`."""
         await self._transport.send(jsonrpc.notification(method, params))
 
@@ -161,7 +163,7 @@ class Exchange:
         for task in self._tasks:
             task.cancel()
         try:
-            await self._questions.close()
+            await self._server_requests.close()
             await self._transport.close()
         finally:
             await asyncio.gather(self._reader, *self._tasks, return_exceptions=True)
@@ -171,10 +173,14 @@ class Exchange:
         try:
             while True:
                 arrived = await self._transport.receive()
-                if isinstance(arrived, Lost):
+                if isinstance(arrived, RequestFailed):
                     self._settle(b"%d" % arrived.id, arrived.failure)
                     continue
-                beside, text = (arrived.id, arrived.text) if isinstance(arrived, Beside) else (None, arrived)
+                beside, text = (
+                    (arrived.id, arrived.text)
+                    if isinstance(arrived, ResponseStreamMessage)
+                    else (None, arrived)
+                )
                 if not self._take(text, beside):
                     await self._pace.unasked(len(text))
         except TransportEnded as reason:
@@ -197,27 +203,27 @@ class Exchange:
     def _take(self, text: bytes, beside: int | None) -> bool:
         """Whether somebody waited for it; `beside` is the request whose answer it came with."""
         message = messages.read(text)
-        if isinstance(message, Reply | Broken):
+        if isinstance(message, Response | InvalidResponse):
             return self._settle(message.id, message)
-        if isinstance(message, Told):
+        if isinstance(message, Notification):
             return self._hear(message, beside)
-        if isinstance(message, Asked):
+        if isinstance(message, Request):
             concerned = [client.context for client, _ in reversed(self._concerned(beside))]
-            if not self._questions.take(message, concerned):
-                self.strays += 1
+            if not self._server_requests.take(message, concerned):
+                self.unmatched += 1
         elif self._junk.add(text, time.monotonic()):
             log.info("source_junk", source=self._source, first=self._junk.first)
         return False
 
-    def _settle(self, key: bytes, event: Reply | Broken | Unavailable) -> bool:
+    def _settle(self, key: bytes, event: Response | InvalidResponse | Unavailable) -> bool:
         waiting = self._waiting.pop(key, None)
         if waiting is None:
-            self.strays += 1
+            self.unmatched += 1
             return False
         waiting.events.put(event)
         return True
 
-    def _hear(self, message: Told, beside: int | None) -> bool:
+    def _hear(self, message: Notification, beside: int | None) -> bool:
         params = jsonrpc.members_of(message.params)
         match message.method:
             case names.PROGRESS:
@@ -231,7 +237,7 @@ class Exchange:
                     return False
                 return self._pass_on(concerned[-1][1], message.method, params)
             case names.CANCELLED:
-                self._questions.cancelled(message.params)
+                self._server_requests.cancelled(message.params)
             case _:
                 self._on_notification(message.method, message.params)
         return False
@@ -239,12 +245,12 @@ class Exchange:
     def _note(self, params: Mapping[str, msgspec.Raw]) -> None:
         level = jsonrpc.text_of(params.get("level", b"")) or "info"
         data = jsonrpc.bytes_of(params.get("data", msgspec.Raw()))[:500].decode(errors="replace")
-        self.said.append((clean_text(level[:20]), clean_text(data)))
+        self.log_messages.append((clean_text(level[:20]), clean_text(data)))
 
     def _pass_on(self, waiting: _Waiting | None, method: str, params: Mapping[str, msgspec.Raw]) -> bool:
         """Give a notification to the client it concerns, in order with the answer, if it wants it."""
         if waiting is None or waiting.client is None or not waiting.client.wants(method, params):
-            self.strays += method == names.PROGRESS
+            self.unmatched += method == names.PROGRESS
             return False
         event = method, params
         size = waiting.size + _size(event)
@@ -281,7 +287,7 @@ class Exchange:
             pass
 
 
-def _size(heard: _Heard) -> int:
+def _size(heard: _Notification) -> int:
     return sum(len(jsonrpc.bytes_of(raw)) for raw in heard[1].values())
 
 

@@ -13,15 +13,16 @@ from typing import Final
 import msgspec
 
 from protocol import jsonrpc, names
+from workspace_server.call_context import CALL_ENDED, CallContext
 from workspace_server.results import clean_text
-from workspace_server.source import CALL_ENDED, CallContext, RpcError
-from workspace_server.sources.mcp.session.messages import Asked
+from workspace_server.sources.mcp.session.messages import Request
+from workspace_server.tool import RpcError
 
 MAX_REPLIES: Final = 64
 """Requests of the server that are being answered at once, beside those that clients were asked; further ones
 get no answer."""
 MAX_ASKED: Final = 64
-"""Questions of the server that wait for clients at once."""
+"""ServerRequests of the server that wait for clients at once."""
 MAX_QUESTION: Final = 4 * 1024 * 1024
 """Bytes of one such question: it is kept for as long as a person takes."""
 _FOR_CLIENTS: Final = frozenset({names.ELICIT, names.SAMPLE, names.ROOTS_LIST})
@@ -34,11 +35,11 @@ _TOO_MANY: Final = RpcError(jsonrpc.INTERNAL_ERROR, f"{MAX_ASKED} questions of t
 _TOO_LARGE: Final = RpcError(jsonrpc.INVALID_PARAMS, f"no client is asked more than {MAX_QUESTION >> 20} MiB")
 
 
-class Questions:
+class ServerRequests:
     """The requests of one server that are being answered.
 
     Attributes:
-        roots_told: whether it got the workspace's root.
+        roots_sent: whether it got the workspace's root.
     """
 
     def __init__(self, root: str, send: Callable[[bytes], Awaitable[None]], source: str) -> None:
@@ -49,14 +50,14 @@ class Questions:
             send: sends one message; raises nothing.
             source: id of the source, for names of tasks.
         """
-        self.roots_told = False
+        self.roots_sent = False
         self._root = Path(root)
         self._send = send
         self._source = source
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
         self._asking = 0
 
-    def take(self, asked: Asked, concerned: Sequence[CallContext]) -> bool:
+    def take(self, asked: Request, concerned: Sequence[CallContext]) -> bool:
         """Answer a request, before long; False where there are too many.
 
         Args:
@@ -84,19 +85,19 @@ class Questions:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _answer(self, asked: Asked, concerned: Sequence[CallContext]) -> None:
+    async def _answer(self, asked: Request, concerned: Sequence[CallContext]) -> None:
         outcome = await self._outcome(asked, concerned)
         if isinstance(outcome, RpcError):
             await self._send(jsonrpc.error(asked.id, outcome.code, outcome.message, outcome.data))
         else:
             await self._send(jsonrpc.result(asked.id, outcome))
 
-    async def _outcome(self, asked: Asked, concerned: Sequence[CallContext]) -> msgspec.Raw | RpcError:
+    async def _outcome(self, asked: Request, concerned: Sequence[CallContext]) -> msgspec.Raw | RpcError:
         if asked.method == names.PING:
             return msgspec.Raw(b"{}")
         has_roots = are_one_clients(concerned) and "roots" in concerned[0].capabilities
         if asked.method == names.ROOTS_LIST and not has_roots:
-            self.roots_told = True
+            self.roots_sent = True
             root = {"uri": self._root.as_uri(), "name": self._root.name or "/"}
             return jsonrpc.raw({"roots": [root]})
         if asked.method not in _FOR_CLIENTS or not concerned:

@@ -1,8 +1,6 @@
-"""A session with somebody else's MCP server, in the era that server speaks, over any connection.
+"""An open MCP session with another server, in the protocol revision that server speaks.
 
-Calls pass through as bytes in both directions; only what belongs to one hop is made anew. Matching answers
-to questions is `rpc.py`, how bytes travel is the transport's
-business, and who starts and restarts sessions is the source's.
+Parameters and results pass through as bytes; only the members that belong to one hop are set anew.
 """
 
 from __future__ import annotations
@@ -17,19 +15,19 @@ import msgspec
 from protocol import jsonrpc, names
 from protocol.errors import Reason
 from protocol.versions import Era
+from workspace_server.call_context import CallContext
 from workspace_server.results import clean_text
-from workspace_server.source import CallContext, CallOutcome, Greeting, RpcError, ToolResult
+from workspace_server.source import HandshakeResult
 from workspace_server.sources.mcp.failures import Unavailable
-from workspace_server.sources.mcp.junk import Junk
+from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.session import handshake, messages
 from workspace_server.sources.mcp.session.change_feed import ChangeFeed
 from workspace_server.sources.mcp.session.client import Client
 from workspace_server.sources.mcp.session.log_level import SET_S, LogLevel
 from workspace_server.sources.mcp.session.paging import Pages
-from workspace_server.sources.mcp.session.rpc import BrokenAnswer, Exchange
-from workspace_server.sources.mcp.session.transport import Lost, Transport
-
-__all__ = ["Lost", "Session", "Transport"]
+from workspace_server.sources.mcp.session.rpc import InvalidResponseError, RpcConnection
+from workspace_server.sources.mcp.session.transport import Transport
+from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
 REQUEST_S: Final = 30.0
 """How long the answer to anything but a call may take."""
@@ -48,13 +46,18 @@ class Session:
 
     Attributes:
         greeting: era, revision, and what the server said of itself.
-        exchange: its traffic, for status.
+        rpc: its traffic, for status.
     """
 
     def __init__(
-        self, exchange: Exchange, greeting: Greeting, changes: ChangeFeed, source: str, version: str
+        self,
+        rpc: RpcConnection,
+        greeting: HandshakeResult,
+        changes: ChangeFeed,
+        source: str,
+        version: str,
     ) -> None:
-        self.exchange = exchange
+        self.rpc = rpc
         self.greeting = greeting
         self._changes = changes
         self._source = source
@@ -74,7 +77,7 @@ class Session:
         on_end: Callable[[str], None],
         version: str,
         on_update: Callable[[str], None] = _unheard,
-        junk: Junk | None = None,
+        junk: InvalidOutput | None = None,
         first: Era = Era.LEGACY,
     ) -> Session:
         """Shake hands in the era the server speaks.
@@ -96,17 +99,17 @@ class Session:
             SessionFailed: no handshake.
         """
         changes = ChangeFeed(on_change, on_update, source)
-        exchange = Exchange(
-            transport, source=source, root=root, junk=junk or Junk(), on_notification=changes.heard
+        rpc = RpcConnection(
+            transport, source=source, root=root, junk=junk or InvalidOutput(), on_notification=changes.heard
         )
         try:
-            greeting = await handshake.greet(exchange, transport, version, timeout_s, first)
+            greeting = await handshake.greet(rpc, transport, version, timeout_s, first)
         except BaseException:
             await changes.stop()
-            await exchange.close()
+            await rpc.close()
             raise
-        session = cls(exchange, greeting, changes, source, version)
-        exchange.watch(on_end)
+        session = cls(rpc, greeting, changes, source, version)
+        rpc.watch(on_end)
         if greeting.era is Era.MODERN:
             changes.listen_to_lists(session._open_ended, greeting.capabilities)
         return session
@@ -114,7 +117,7 @@ class Session:
     @property
     def ended(self) -> str | None:
         """Why the session is over, None while it lives."""
-        return None if self.exchange.ended is None else self.exchange.ended.reason
+        return None if self.rpc.ended is None else self.rpc.ended.reason
 
     def described(self) -> dict[str, Any]:
         """What is spoken, and what the server said of itself, cleaned, for status."""
@@ -124,7 +127,7 @@ class Session:
             "era": self.greeting.era.value,
             "protocolVersion": self.greeting.revision,
             "serverInfo": {key: clean_text(text)[:200] for key, text in texts.items()},
-            "said": [f"{level}: {text}" for level, text in self.exchange.said],
+            "said": [f"{level}: {text}" for level, text in self.rpc.log_messages],
         }
 
     async def settle(self) -> None:
@@ -135,10 +138,10 @@ class Session:
         """
         if self.greeting.era is not Era.LEGACY:
             return
-        with suppress(Unavailable, BrokenAnswer, TimeoutError):
+        with suppress(Unavailable, InvalidResponseError, TimeoutError):
             async with asyncio.timeout(FIRST_ANSWER_S):
-                await self.exchange.ask(self.exchange.number(), names.PING, {})
-        if self.exchange.roots_told:
+                await self.rpc.request(self.rpc.next_id(), names.PING, {})
+        if self.rpc.roots_sent:
             await asyncio.sleep(ROOTS_S)
 
     async def call(self, name: str, context: CallContext, timeout_s: float | None = None) -> CallOutcome:
@@ -167,11 +170,11 @@ class Session:
         Raises:
             Unavailable: there is no answer; with `Reason.CALL_TIMED_OUT` where `timeout_s` ran out.
         """
-        number, client, era = self.exchange.number(), Client(context), self.greeting.era
+        number, client, era = self.rpc.next_id(), Client(context), self.greeting.era
         sent = messages.relayed(params, client, self._meta(context.capabilities), number, era)
         try:
             answer = await self._asked(number, method, sent, client, timeout_s)
-        except BrokenAnswer:
+        except InvalidResponseError:
             what = "something that is no valid JSON in UTF-8 (NaN, Infinity, half a character)"
             return self._unreadable(method, what)
         if isinstance(answer, RpcError):
@@ -184,9 +187,9 @@ class Session:
     ) -> msgspec.Raw | RpcError:
         level = self._level_of(client)
         if level is None and timeout_s is None:  # as with nearly all calls
-            return await self.exchange.ask(number, method, sent, client)
+            return await self.rpc.request(number, method, sent, client)
         async with _deadline(method, timeout_s), self._level.wanted(level):
-            return await self.exchange.ask(number, method, sent, client)
+            return await self.rpc.request(number, method, sent, client)
 
     async def subscribe(self, uri: str) -> RpcError | None:
         """Hear of this resource from now on (`on_update`); the server's refusal, if it refuses.
@@ -220,8 +223,8 @@ class Session:
         sent = {**(params or {}), "_meta": own} if own else params or {}
         try:
             async with _deadline(method, timeout_s):
-                return await self.exchange.ask(self.exchange.number(), method, sent)
-        except BrokenAnswer:
+                return await self.rpc.request(self.rpc.next_id(), method, sent)
+        except InvalidResponseError:
             raise Unavailable(f"answered {method} with something that is no valid JSON", "unknown") from None
 
     async def list_all(self, method: str, member: str, timeout_s: float = REQUEST_S) -> Pages:
@@ -256,7 +259,7 @@ class Session:
     async def close(self) -> None:
         """End the session and its connection. Calls under way fail; `on_end` is not called. Idempotent."""
         await self._changes.stop()
-        await self.exchange.close()
+        await self.rpc.close()
 
     def _meta(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
         return messages.hop_meta(self.greeting.era, self.greeting.revision, self._version, capabilities)

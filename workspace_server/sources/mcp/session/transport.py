@@ -13,7 +13,7 @@ from workspace_server.sources.mcp.failures import Unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Lost:
+class RequestFailed:
     """The request with this id got no answer, while the connection lives on (one HTTP exchange failed)."""
 
     id: int
@@ -21,7 +21,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ResponseStreamMessage:
     """A text that came on the answer to the request with this id, in front of it (HTTP)."""
 
     id: int
@@ -42,7 +42,7 @@ class Transport(Protocol):
             TransportEnded: the connection is over, and the message was not delivered as a whole.
         """
 
-    async def receive(self) -> bytes | Beside | Lost:
+    async def receive(self) -> bytes | ResponseStreamMessage | RequestFailed:
         """The next text that may be a message; what is none is counted as junk by the session.
 
         Asked again only after the text before it was dealt with.

@@ -1,7 +1,4 @@
-"""Who shares a stdio server's process: every client of the workspace, the calls of one session, or nobody.
-
-Each process hangs on a `Link`. How one is started is not known here: `make` gives a link that is idle.
-"""
+"""Decides who shares a stdio server's process: the whole workspace, one client session, or a single call."""
 
 from __future__ import annotations
 
@@ -15,19 +12,19 @@ from typing import Final, Protocol
 from protocol.errors import Reason
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session
-from workspace_server.sources.mcp.session_supervisor import Link
+from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 
 MAX_CALLERS: Final = 32
 IDLE_S: Final = 600.0
 
-Make = Callable[[], Link]
+Make = Callable[[], SessionSupervisor]
 
 
 class Processes(Protocol):
     """The processes of one source."""
 
     @property
-    def links(self) -> Sequence[Link]:
+    def links(self) -> Sequence[SessionSupervisor]:
         """Those there are now."""
 
     def use(self, caller: str | None) -> AbstractAsyncContextManager[Session]:
@@ -41,14 +38,14 @@ class Processes(Protocol):
         """End all. Idempotent."""
 
 
-class Shared:
+class SharedProcess:
     """One process for all; it is kept running once it was needed."""
 
     def __init__(self, make: Make) -> None:
         self.link = make()
 
     @property
-    def links(self) -> Sequence[Link]:
+    def links(self) -> Sequence[SessionSupervisor]:
         """The one."""
         return (self.link,)
 
@@ -62,15 +59,15 @@ class Shared:
         await self.link.close()
 
 
-class PerCall:
+class ProcessPerCall:
     """A process for every call, ended with it."""
 
     def __init__(self, make: Make) -> None:
         self._make = make
-        self._links: list[Link] = []
+        self._links: list[SessionSupervisor] = []
 
     @property
-    def links(self) -> Sequence[Link]:
+    def links(self) -> Sequence[SessionSupervisor]:
         """One per call under way."""
         return tuple(self._links)
 
@@ -94,12 +91,12 @@ class PerCall:
 
 @dataclass(slots=True)
 class _Seat:
-    link: Link
+    link: SessionSupervisor
     used: int = 0
     idle_since: float = 0.0
 
 
-class PerCaller:
+class ProcessPerSession:
     """A process for every session of a client; idle ones are ended, the oldest first where there are many."""
 
     def __init__(self, make: Make, idle_s: float = IDLE_S, most: int = MAX_CALLERS) -> None:
@@ -111,7 +108,7 @@ class PerCaller:
         self._leaving: set[asyncio.Task[None]] = set()
 
     @property
-    def links(self) -> Sequence[Link]:
+    def links(self) -> Sequence[SessionSupervisor]:
         """One per caller."""
         return tuple(seat.link for seat in self._seats.values())
 

@@ -18,18 +18,24 @@ from workspace_server.results import clean_text
 from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
-from workspace_server.sources.mcp.offer import Offer
 from workspace_server.sources.mcp.restart import Restarts
 from workspace_server.sources.mcp.session.session import Session
-from workspace_server.sources.mcp.session_supervisor import Link, LinkState
-from workspace_server.sources.mcp.source import ForeignSource, T
-from workspace_server.sources.mcp.stdio.processes import IDLE_S, PerCall, PerCaller, Processes, Shared
+from workspace_server.sources.mcp.session_supervisor import SessionSupervisor, SupervisorState
+from workspace_server.sources.mcp.settings import SourceSettings
+from workspace_server.sources.mcp.source import McpSource, T
+from workspace_server.sources.mcp.stdio.processes import (
+    IDLE_S,
+    Processes,
+    ProcessPerCall,
+    ProcessPerSession,
+    SharedProcess,
+)
 from workspace_server.sources.mcp.stdio.transport import WRITE_S, StdioTransport
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
 """What every child sees, the PATH of the login shell included."""
 STDERR_LINES: Final = 20
-_STATES: Final[Mapping[LinkState, SourceState]] = {
+_STATES: Final[Mapping[SupervisorState, SourceState]] = {
     "idle": "starting",
     "starting": "starting",
     "ready": "ready",
@@ -40,7 +46,7 @@ _STATES: Final[Mapping[LinkState, SourceState]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Timeouts:
     """How long the source waits, in seconds: for a handshake, for a message to be taken, for an end."""
 
     start_s: float = 30.0
@@ -50,7 +56,7 @@ class Patience:
     idle_s: float = IDLE_S
 
 
-class StdioSource(ForeignSource):
+class StdioSource(McpSource):
     """One entry of the configuration.
 
     Its tools come from the cache where there is one, without starting anything; the first call starts the
@@ -66,7 +72,7 @@ class StdioSource(ForeignSource):
         version: str,
         cache: ListCache | None = None,
         confinement: Confinement | None = None,
-        patience: Patience = Patience(),
+        patience: Timeouts = Timeouts(),
         restarts: Callable[[], Restarts] = Restarts,
     ) -> None:
         """Nothing is started yet.
@@ -101,18 +107,18 @@ class StdioSource(ForeignSource):
 
     @property
     def is_shared(self) -> bool:
-        """See `ForeignSource.is_shared`."""
-        return isinstance(self._processes, Shared)
+        """See `McpSource.is_shared`."""
+        return isinstance(self._processes, SharedProcess)
 
     async def over_session(self, ask: Callable[[Session], Awaitable[T]], caller: str | None) -> T:
-        """As `ForeignSource.over_session`; starts a process where none runs."""
+        """As `McpSource.over_session`; starts a process where none runs."""
         async with self._processes.use(caller) as session:
             return await ask(session)
 
     async def refresh(self) -> None:
         """Start at once what is down, and list again."""
         self._record.forgive()
-        if isinstance(self._processes, Shared):
+        if isinstance(self._processes, SharedProcess):
             self._processes.link.try_now()
         await super().refresh()
 
@@ -135,10 +141,10 @@ class StdioSource(ForeignSource):
 
     def _arrange(self) -> Processes:
         if self._server.sharing == "session":
-            return PerCaller(self._link, self._patience.idle_s)
-        return PerCall(self._link) if self._server.sharing == "call" else Shared(self._link)
+            return ProcessPerSession(self._link, self._patience.idle_s)
+        return ProcessPerCall(self._link) if self._server.sharing == "call" else SharedProcess(self._link)
 
-    def _link(self) -> Link:
+    def _link(self) -> SessionSupervisor:
         shared = self._server.sharing == "workspace"
 
         def told() -> None:
@@ -146,7 +152,7 @@ class StdioSource(ForeignSource):
             if shared or link.state != "starting" or self.state != "ready":
                 self.became(_STATES[link.state], link.error)
 
-        link = Link(self._start, told, source=self.id, revive=shared, restarts=self._record)
+        link = SessionSupervisor(self._start, told, source=self.id, revive=shared, restarts=self._record)
         return link
 
     async def _start(self, on_end: Callable[[str], None]) -> Session:
@@ -197,8 +203,8 @@ class StdioSource(ForeignSource):
         log.info("source_stderr", source=self.id, line=log.without(line, self._server.env.values()))
 
 
-def _offer(server: StdioServer) -> Offer:
-    return Offer(
+def _offer(server: StdioServer) -> SourceSettings:
+    return SourceSettings(
         server.namespace,
         server.bare,
         server.separator,

@@ -13,7 +13,6 @@ from pathlib import PurePosixPath
 from typing import Any, Final
 
 from workspace_server.results import clean_text
-from workspace_server.source import TaskUse, Visibility
 from workspace_server.sources.scripts.definition.parameters import (
     Bad,
     Parameter,
@@ -22,6 +21,7 @@ from workspace_server.sources.scripts.definition.parameters import (
     parameters,
     quoted,
 )
+from workspace_server.tool import TaskUse, Visibility
 
 MAX_BYTES: Final = 256 * 1024
 TIMEOUT_S: Final = 60.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from workspace_server.source import Tool
 from workspace_server.sources.scripts.definition.manifest import Manifest
+from workspace_server.tool import Tool
 
 
 def input_schema(manifest: Manifest) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from workspace_server.results import clean_text
-from workspace_server.source import Tool
 from workspace_server.sources.scripts.definition import manifest as manifests
 from workspace_server.sources.scripts.definition import schema
 from workspace_server.sources.scripts.definition.bundle import Bundle
@@ -15,6 +14,7 @@ from workspace_server.sources.scripts.definition.folders import MANIFEST
 from workspace_server.sources.scripts.definition.manifest import Invalid, Manifest
 from workspace_server.sources.scripts.definition.parameters import Bad
 from workspace_server.sources.scripts.definition.program import Program, program
+from workspace_server.tool import Tool
 from workspace_server.trust.item import TrustItem
 
 Libraries = Mapping[str, Bundle]

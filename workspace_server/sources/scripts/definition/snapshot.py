@@ -11,9 +11,9 @@ from typing import Final
 
 from protocol.issues import Issue
 from workspace_server.results import clean_text, well_formed
-from workspace_server.source import Tool
 from workspace_server.sources.scripts.definition.folders import Walk
 from workspace_server.sources.scripts.definition.script import Script
+from workspace_server.tool import Tool
 from workspace_server.trust.item import TrustItem, Verdict, trust_command
 
 MAX_TOTAL_BYTES: Final = 64 * 1024 * 1024

@@ -16,7 +16,7 @@ from typing import Final
 
 from protocol import jsonrpc
 from workspace_server import log
-from workspace_server.source import Toolbox
+from workspace_server.call_context import Toolbox
 from workspace_server.sources.scripts.slots import Slots, use
 
 SOCKET: Final = "tools.sock"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from protocol.errors import Reason, Refusal
 from workspace_server.results import error_result
-from workspace_server.source import CallOutcome, Tool, ToolError, ToolResult
+from workspace_server.tool import CallOutcome, Tool, ToolError, ToolResult
 
 META_EXIT_CODE: Final = "lm-tools-bridge/exitCode"
 META_TRUNCATED: Final = "lm-tools-bridge/truncated"

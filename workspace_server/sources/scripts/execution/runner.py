@@ -20,14 +20,15 @@ from typing import Final
 
 from protocol.errors import Reason, Refusal
 from workspace_server import log
+from workspace_server.call_context import Toolbox
 from workspace_server.processes import confinement
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
-from workspace_server.source import CallOutcome, Tool, Toolbox, ToolError
 from workspace_server.sources.scripts.execution import bridge, prelude
 from workspace_server.sources.scripts.execution.fence import fence
 from workspace_server.sources.scripts.execution.materials import remove
 from workspace_server.sources.scripts.execution.outcome import MAX_RESULT, MAX_STDOUT, Ended, outcome
 from workspace_server.sources.scripts.slots import Slots
+from workspace_server.tool import CallOutcome, Tool, ToolError
 
 PRELUDE: Final = prelude.__file__
 LIBRARY: Final = str(Path(__file__).parents[1] / "library")

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.projects.file_tree import workspace_of, write_tree
-from workspace_server.source import InvalidArguments
 from workspace_server.sources.builtin.search.patterns import (
     MAX_ALTERNATIVES,
     MAX_EXCLUDES,
@@ -20,6 +19,7 @@ from workspace_server.sources.builtin.search.patterns import (
     expand_braces,
     query_filters,
 )
+from workspace_server.tool import InvalidArguments
 from workspace_server.workspace import Workspace
 
 

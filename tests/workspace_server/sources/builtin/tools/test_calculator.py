@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workspace_server.source import ToolError
 from workspace_server.sources.builtin.tools.calculator import TOOL, call
+from workspace_server.tool import ToolError
 
 OUTPUT = jsonschema_rs.validator_for(TOOL.definition["outputSchema"], offline=True)
 

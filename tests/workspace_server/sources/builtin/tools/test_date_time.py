@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workspace_server.source import ToolError, ToolResult
 from workspace_server.sources.builtin.tools import time_zones
 from workspace_server.sources.builtin.tools.date_time import TOOL, call
 from workspace_server.sources.builtin.tools.time_zones import Zone
+from workspace_server.tool import ToolError, ToolResult
 
 NOW = 1774747800.75  # 2026-03-29T01:30:00Z, half an hour after Berlin's clocks went forward
 OUTPUT = jsonschema_rs.validator_for(TOOL.definition["outputSchema"], offline=True)

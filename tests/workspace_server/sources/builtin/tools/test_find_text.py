@@ -9,8 +9,8 @@ import jsonschema_rs
 import pytest
 
 from support.projects.file_tree import ENGINES, settings_of, workspace_of, write_tree
-from workspace_server.source import InvalidArguments, ToolError
 from workspace_server.sources.builtin.tools.find_text import TOOL, call
+from workspace_server.tool import InvalidArguments, ToolError
 from workspace_server.workspace import Workspace
 
 pytestmark = pytest.mark.parametrize("engine", ENGINES)

@@ -10,8 +10,8 @@ import jsonschema_rs
 import pytest
 
 from support.projects.file_tree import settings_of, workspace_of, write_tree
-from workspace_server.source import InvalidArguments, ToolError, ToolResult
 from workspace_server.sources.builtin.tools.list_directory import TOOL, call
+from workspace_server.tool import InvalidArguments, ToolError, ToolResult
 
 
 @pytest.fixture

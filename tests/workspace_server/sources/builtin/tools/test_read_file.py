@@ -11,8 +11,8 @@ import jsonschema_rs
 import pytest
 
 from support.projects.file_tree import workspace_of, write_tree
-from workspace_server.source import InvalidArguments, ToolError, ToolResult
 from workspace_server.sources.builtin.tools.read_file import MAX_BYTES, TOOL, call
+from workspace_server.tool import InvalidArguments, ToolError, ToolResult
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 

@@ -7,9 +7,9 @@ import json
 import msgspec
 import pytest
 
-from workspace_server.source import Tool
 from workspace_server.sources.mcp.lists import definitions
 from workspace_server.sources.mcp.lists.definitions import Definitions
+from workspace_server.tool import Tool
 
 SCHEMA = {"type": "object"}
 

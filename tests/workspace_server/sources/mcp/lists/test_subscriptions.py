@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from workspace_server.source import RpcError
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists.subscriptions import Subscriptions
+from workspace_server.tool import RpcError
 
 
 class Server:

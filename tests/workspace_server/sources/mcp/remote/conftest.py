@@ -10,19 +10,19 @@ import pytest
 from support.servers.remote_server import ScriptedRemoteServer, fake_remote
 from support.servers.remote_source import MakeSource, entry
 from workspace_server.sources.mcp.lists.list_cache import ListCache
-from workspace_server.sources.mcp.remote.opening import Surroundings
+from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies
 from workspace_server.sources.mcp.remote.source import RemoteSource
 
 
 @pytest.fixture
 async def make_source() -> AsyncIterator[MakeSource]:
-    """Makes sources: members of `Surroundings` by `around`, a list cache by `cache`, the others of the entry."""
+    """Makes sources: members of `RemoteDependencies` by `around`, a list cache by `cache`, the others of the entry."""
     made: list[RemoteSource] = []
 
     def make(
         url: str, *, around: dict[str, Any] | None = None, cache: ListCache | None = None, **members: Any
     ) -> RemoteSource:
-        surroundings = Surroundings("/project", "1.0", **(around or {}))
+        surroundings = RemoteDependencies("/project", "1.0", **(around or {}))
         made.append(RemoteSource(entry(url, **members), surroundings, cache))
         return made[-1]
 

@@ -10,9 +10,9 @@ import pytest
 from workspace_server.sources.mcp.remote.addresses import (
     AddressRefused,
     Resolver,
-    addresses_of,
-    place_of,
-    why_not,
+    allowed_addresses,
+    parse_origin,
+    refusal_reason,
 )
 
 PUBLIC = "93.184.216.34"
@@ -56,7 +56,7 @@ def resolving_to(*addresses: str) -> Resolver:
 )
 def test_urls_that_readers_understand_differently_are_refused(url: str) -> None:
     with pytest.raises(AddressRefused):
-        place_of(url)
+        parse_origin(url)
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_urls_that_readers_understand_differently_are_refused(url: str) -> None:
     ],
 )
 def test_a_place_is_its_origin(url: str, origin: str) -> None:
-    assert place_of(url).origin == origin
+    assert parse_origin(url).origin == origin
 
 
 @pytest.mark.parametrize(
@@ -81,8 +81,8 @@ def test_a_place_is_its_origin(url: str, origin: str) -> None:
      "::ffff:0:127.0.0.1"],
 )  # fmt: skip
 def test_private_addresses_in_any_disguise_need_permission(address: str) -> None:
-    assert why_not(ip_address(address), False) is not None
-    assert why_not(ip_address(address), True) is None
+    assert refusal_reason(ip_address(address), False) is not None
+    assert refusal_reason(ip_address(address), True) is None
 
 
 @pytest.mark.parametrize(
@@ -92,53 +92,58 @@ def test_private_addresses_in_any_disguise_need_permission(address: str) -> None
      "240.0.0.1", "192.0.2.1", "2001:db8::1"],
 )  # fmt: skip
 def test_metadata_and_meaningless_addresses_are_never_allowed(address: str) -> None:
-    assert why_not(ip_address(address), True) is not None
+    assert refusal_reason(ip_address(address), True) is not None
 
 
 @pytest.mark.parametrize("address", [PUBLIC, "2606:4700::1111", "64:ff9b::5db8:d822", "::ffff:93.184.216.34"])
 def test_public_addresses_are_allowed(address: str) -> None:
-    assert why_not(ip_address(address), False) is None
+    assert refusal_reason(ip_address(address), False) is None
 
 
 @pytest.mark.parametrize("url", ["http://localhost:1/", "http://127.0.0.1:1/", "http://[::1]:1/"])
 async def test_this_machine_is_allowed_where_the_configuration_says_so_literally(url: str) -> None:
-    place = place_of(url)
-    assert await addresses_of(place, allow_private=False, allow_literal=True, resolver=names)
+    place = parse_origin(url)
+    assert await allowed_addresses(place, allow_private=False, allow_literal=True, resolver=names)
     if place.host == "localhost":
         return
     with pytest.raises(AddressRefused):
-        await addresses_of(place, allow_private=False, allow_literal=False, resolver=names)
+        await allowed_addresses(place, allow_private=False, allow_literal=False, resolver=names)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.2", "169.254.169.254", "10.0.0.1"])
 async def test_no_other_address_is_literal(host: str) -> None:
     with pytest.raises(AddressRefused):
-        await addresses_of(
-            place_of(f"http://{host}/"), allow_private=False, allow_literal=True, resolver=names
+        await allowed_addresses(
+            parse_origin(f"http://{host}/"), allow_private=False, allow_literal=True, resolver=names
         )
 
 
 async def test_a_name_that_resolves_to_this_machine_is_refused() -> None:
     """The permission is for what is written, not for where it leads."""
-    place = place_of("http://rebind.example/")
+    place = parse_origin("http://rebind.example/")
     with pytest.raises(AddressRefused, match="allow_private"):
-        await addresses_of(
+        await allowed_addresses(
             place, allow_private=False, allow_literal=True, resolver=resolving_to("127.0.0.1", "::1")
         )
     with pytest.raises(AddressRefused):
-        await addresses_of(
+        await allowed_addresses(
             place, allow_private=True, allow_literal=True, resolver=resolving_to("169.254.169.254")
         )
 
 
 async def test_of_several_addresses_the_allowed_ones_are_used() -> None:
-    place = place_of("http://mixed.example/")
+    place = parse_origin("http://mixed.example/")
     resolver = resolving_to("10.0.0.1", PUBLIC, PUBLIC)
-    assert await addresses_of(place, allow_private=False, allow_literal=True, resolver=resolver) == [PUBLIC]
+    assert await allowed_addresses(place, allow_private=False, allow_literal=True, resolver=resolver) == [
+        PUBLIC
+    ]
 
 
 async def test_a_name_without_address_is_no_refusal() -> None:
     with pytest.raises(OSError, match="no address"):
-        await addresses_of(
-            place_of("http://x.example/"), allow_private=False, allow_literal=True, resolver=resolving_to()
+        await allowed_addresses(
+            parse_origin("http://x.example/"),
+            allow_private=False,
+            allow_literal=True,
+            resolver=resolving_to(),
         )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from workspace_server.config.model import EntryOrigin, RemoteServer
-from workspace_server.sources.mcp.remote.authorization import Token
+from workspace_server.sources.mcp.remote.authorization import ConfiguredToken
 
 SERVER = RemoteServer("docs", "https://example.com/mcp", EntryOrigin(Path("/p/.mcp.json"), "workspace"))
 
@@ -28,4 +28,4 @@ async def test_what_the_entry_says_is_what_the_server_is_shown(
     members: dict[str, object], shown: str | None
 ) -> None:
     server = replace(SERVER, **members)
-    assert await Token(server, {"TOKEN": "from the environment"}, None).header() == shown
+    assert await ConfiguredToken(server, {"TOKEN": "from the environment"}, None).header() == shown

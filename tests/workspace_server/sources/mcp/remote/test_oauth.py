@@ -16,7 +16,7 @@ from support.servers.oauth_server import Keeper, OAuthServer, fake_oauth
 from support.servers.remote_source import MakeSource, call, entry
 from workspace_server.config.model import RemoteServer
 from workspace_server.sources.mcp.remote.login import LoginFailed, login
-from workspace_server.sources.mcp.remote.logins import key_of
+from workspace_server.sources.mcp.remote.login_storage import key_of
 from workspace_server.sources.mcp.remote.oauth import OAuth
 from workspace_server.sources.mcp.remote.source import RemoteSource
 

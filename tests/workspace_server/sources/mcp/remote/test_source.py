@@ -126,14 +126,14 @@ async def test_status_shows_where_but_not_how(make_source: MakeSource) -> None:
 def test_on_uvloop_as_well() -> None:
     import uvloop
 
-    from workspace_server.sources.mcp.remote.opening import Surroundings
+    from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies
     from workspace_server.sources.mcp.remote.source import RemoteSource
 
     async def main() -> None:
         from support.servers.remote_source import entry
 
         async with fake_remote() as remote:
-            source = RemoteSource(entry(remote.url), Surroundings("/project", "1.0"))
+            source = RemoteSource(entry(remote.url), RemoteDependencies("/project", "1.0"))
             assert len(await source.list_tools()) == 1
             remote.plays["tools/call"] = [status(503)]
             await call(source)

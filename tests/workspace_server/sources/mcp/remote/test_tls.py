@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 
 from support.servers.remote_server import fake_remote
 from support.servers.remote_source import MakeSource
-from workspace_server.sources.mcp.remote import wire
+from workspace_server.sources.mcp.remote import network
 
 NAME = "inside.example"
 
@@ -51,9 +51,9 @@ def certificate(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def _own_certificates() -> Iterator[None]:
-    wire.tls.cache_clear()
+    network.tls.cache_clear()
     yield
-    wire.tls.cache_clear()
+    network.tls.cache_clear()
 
 
 @pytest.mark.parametrize("trusted", [True, False])

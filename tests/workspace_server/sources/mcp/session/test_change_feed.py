@@ -11,9 +11,9 @@ import pytest
 
 from protocol import names
 from support.servers.scripted_transport import Message, ScriptedTransport
-from workspace_server.source import RpcError
 from workspace_server.sources.mcp.session import change_feed
 from workspace_server.sources.mcp.session.session import Session
+from workspace_server.tool import RpcError
 
 LISTS: Message = {"tools": {"listChanged": True}, "resources": {"subscribe": True, "listChanged": False}}
 

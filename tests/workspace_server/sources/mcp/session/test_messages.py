@@ -10,11 +10,12 @@ import pytest
 
 from protocol import jsonrpc
 from protocol.versions import Era
-from workspace_server.source import CallContext, RpcError
-from workspace_server.sources.mcp.junk import Junk
+from workspace_server.call_context import CallContext
+from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.session import messages
 from workspace_server.sources.mcp.session.client import Client
-from workspace_server.sources.mcp.session.messages import Asked, Broken, Reply, Told
+from workspace_server.sources.mcp.session.messages import InvalidResponse, Notification, Request, Response
+from workspace_server.tool import RpcError
 
 META = "io.modelcontextprotocol/"
 
@@ -25,7 +26,7 @@ def raw(value: object) -> msgspec.Raw:
 
 def test_a_result_keeps_its_bytes() -> None:
     reply = messages.read(b'{"id": 7, "result": { "b":1.0, "a":\t2 }, "jsonrpc":"2.0", "x":null}')
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, Response)
     assert reply.id == b"7"
     assert isinstance(reply.outcome, msgspec.Raw)
     assert jsonrpc.bytes_of(reply.outcome) == b'{ "b":1.0, "a":\t2 }'
@@ -33,27 +34,27 @@ def test_a_result_keeps_its_bytes() -> None:
 
 def test_both_members_are_a_result_where_the_error_is_null() -> None:
     reply = messages.read(b'{"jsonrpc":"2.0","id":1,"result":{},"error":null}')
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, Response)
     assert isinstance(reply.outcome, msgspec.Raw)
 
 
 def test_an_error_wins_over_a_result() -> None:
     reply = messages.read(b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":5,"message":"no"}}')
-    assert isinstance(reply, Reply)
+    assert isinstance(reply, Response)
     assert reply.outcome == RpcError(5, "no")
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (b'{"jsonrpc":"2.0","method":"a","params":{"b":1}}', Told("a", msgspec.Raw(b'{"b":1}'))),
-        (b'{"jsonrpc":"2.0","method":"a","id":"x"}', Asked(b'"x"', "a", msgspec.Raw())),
+        (b'{"jsonrpc":"2.0","method":"a","params":{"b":1}}', Notification("a", msgspec.Raw(b'{"b":1}'))),
+        (b'{"jsonrpc":"2.0","method":"a","id":"x"}', Request(b'"x"', "a", msgspec.Raw())),
         (b'{"jsonrpc":"2.0","method":"a","id":null}', None),
         (b'{"jsonrpc":"2.0","method":"a","id":[1]}', None),
         (b'{"jsonrpc":"2.0","id":4}', None),
-        (b'{"jsonrpc":"2.0","id":4,"error":null}', Broken(b"4")),
-        (b'{"jsonrpc":"2.0","id":4,"result":NaN}', Broken(b"4")),
-        (b'{"jsonrpc":"2.0","id":4,"result":"\xff"}', Broken(b"4")),
+        (b'{"jsonrpc":"2.0","id":4,"error":null}', InvalidResponse(b"4")),
+        (b'{"jsonrpc":"2.0","id":4,"result":NaN}', InvalidResponse(b"4")),
+        (b'{"jsonrpc":"2.0","id":4,"result":"\xff"}', InvalidResponse(b"4")),
         (b'{"jsonrpc":"2.0","id":4,"result":NaN', None),
         (b'{"jsonrpc":"2.0","id":true,"result":NaN}', None),
         (b'{"jsonrpc":"2.0","id":4,"method":"x","result":NaN}', None),
@@ -160,7 +161,7 @@ def test_state_and_answers_are_passed_on_to_whom_they_mean_something() -> None:
 
 
 def test_junk_is_kept_short_and_clean() -> None:
-    junk = Junk()
+    junk = InvalidOutput()
     for n in range(7):
         junk.add(b"\x1b[31mred\x00 %d " % n + b"x" * 10_000 + b"\xff", 0.0)
     assert junk.count == 7
@@ -170,7 +171,7 @@ def test_junk_is_kept_short_and_clean() -> None:
 
 @pytest.mark.parametrize(("apart_s", "flooded"), [(0.05, True), (0.07, False)])
 def test_a_flood_is_more_than_a_thousand_lines_in_a_minute(apart_s: float, flooded: bool) -> None:
-    junk = Junk()
+    junk = InvalidOutput()
     told = [junk.add(b"x", n * apart_s) for n in range(1_500)]
     assert junk.flooded is flooded
     assert sum(told) == flooded

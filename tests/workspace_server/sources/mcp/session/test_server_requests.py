@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from protocol import jsonrpc, names
 from support.servers.scripted_transport import GREETING, Message, ScriptedTransport
-from workspace_server.source import CALL_ENDED, CallContext, RpcError
+from workspace_server.call_context import CALL_ENDED, CallContext
 from workspace_server.sources.mcp.session import server_requests as questions
 from workspace_server.sources.mcp.session.session import Session
-from workspace_server.sources.mcp.session.transport import Beside
+from workspace_server.sources.mcp.session.transport import ResponseStreamMessage
+from workspace_server.tool import RpcError
 
 ANSWER = b'{ "action":"accept","n":1.10 }'
 LOGGING: Message = {**GREETING, "capabilities": {"tools": {}, "logging": {}}}
@@ -92,7 +93,7 @@ class Busy:
             "params": {"message": identity},
         }
         text = json.dumps(message).encode()
-        self.wire.put(text if beside is None else Beside(beside, text))
+        self.wire.put(text if beside is None else ResponseStreamMessage(beside, text))
 
     def finish(self) -> None:
         for call in self.calls:
@@ -293,7 +294,7 @@ async def test_roots_are_the_clients_where_it_has_some_and_else_the_workspace(
         busy.ask("a", names.ROOTS_LIST)
         await answered(busy, "a")
         assert (b"file:///w" in busy.answers["a"]) is not theirs
-        assert session.exchange.roots_told is not theirs
+        assert session.rpc.roots_sent is not theirs
 
 
 async def test_a_question_that_the_server_takes_back_is_not_answered() -> None:
@@ -308,7 +309,7 @@ async def test_a_question_that_the_server_takes_back_is_not_answered() -> None:
         caller.answer.set()
         assert await answered(busy, "b") == ["result"]
         assert "a" not in busy.answers
-        assert session.exchange.strays == 0
+        assert session.rpc.unmatched == 0
 
 
 async def test_a_server_that_asks_without_end_is_told_so_and_still_gets_its_pings() -> None:
@@ -335,7 +336,7 @@ async def test_a_thousand_questions_at_once_are_bounded() -> None:
     async with calling(busy, caller) as session:
         for number in range(1_000):
             busy.ask(f"{number}")
-        await until(lambda: len(caller.asked) + len(busy.answers) + session.exchange.strays == 1_000)
+        await until(lambda: len(caller.asked) + len(busy.answers) + session.rpc.unmatched == 1_000)
         assert 0 < len(caller.asked) <= questions.MAX_ASKED
         caller.answer.set()
 
@@ -400,9 +401,9 @@ async def test_log_messages_reach_the_client_that_wants_them(wish: str | None, h
         busy.ask("a")  # afterwards all of them were heard
         await answered(busy, "a")
         busy.finish()
-        await until(lambda: not made.exchange.busy)
+        await until(lambda: not made.rpc.in_flight)
         assert levels(caller) == heard
-        assert len(made.exchange.said) == 4
+        assert len(made.rpc.log_messages) == 4
 
 
 async def test_log_messages_that_may_be_about_several_clients_reach_none() -> None:
@@ -411,8 +412,10 @@ async def test_log_messages_that_may_be_about_several_clients_reach_none() -> No
     busy = Busy(LOGGING)
     async with calling(busy, *callers) as session:
         busy.wire.say(log("error"))
-        busy.wire.put(Beside(busy.calls[0]["id"], json.dumps({"jsonrpc": "2.0", **log("info")}).encode()))
-        await until(lambda: len(session.exchange.said) == 2)
+        busy.wire.put(
+            ResponseStreamMessage(busy.calls[0]["id"], json.dumps({"jsonrpc": "2.0", **log("info")}).encode())
+        )
+        await until(lambda: len(session.rpc.log_messages) == 2)
     assert [levels(caller) for caller in callers] == [["info"], []]
 
 
@@ -425,7 +428,7 @@ async def test_a_server_of_the_older_era_is_told_the_most_verbose_wish_and_only_
         told = [one["params"]["level"] for one in busy.wire.sent if one.get("method") == names.SET_LEVEL]
         assert told == ["warning", "debug"]
         busy.finish()
-        await until(lambda: not session.exchange.busy)
+        await until(lambda: not session.rpc.in_flight)
         busy.calls.clear()
         last = asyncio.ensure_future(session.call("t", callers[3].context))
         await until(lambda: busy.calls)
@@ -450,5 +453,5 @@ async def test_that_a_page_was_opened_concerns_clients_with_sessions(session: st
         busy.ask("a")
         await answered(busy, "a")
         busy.finish()
-        await until(lambda: not made.exchange.busy)
+        await until(lambda: not made.rpc.in_flight)
         assert caller.told == [(names.ELICITED, {"elicitationId": "e"})] * heard

@@ -16,10 +16,11 @@ from protocol.errors import Reason
 from protocol.versions import LEGACY_REVISIONS, Era
 from support.processes.timeouts import within
 from support.servers.scripted_transport import GREETING, Message, ScriptedTransport
-from workspace_server.source import CallContext, RpcError, ToolResult
+from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.failures import SessionFailed, TransportEnded, Unavailable
 from workspace_server.sources.mcp.session import change_feed, rpc, server_requests
 from workspace_server.sources.mcp.session.session import Session
+from workspace_server.tool import RpcError, ToolResult
 
 META = "io.modelcontextprotocol/"
 DONE: Message = {"content": []}
@@ -209,7 +210,7 @@ async def test_progress_reaches_the_call_it_belongs_to_with_the_callers_token() 
         assert heard == {
             name: [{"progressToken": "T", "progress": 0.5, "message": name, "x": 2**70}] for name in "ab"
         } | {"c": []}
-        assert made.exchange.strays == 4
+        assert made.rpc.unmatched == 4
         assert {one["params"].get("_meta", {}).get("progressToken") for one in waiting} == {2, 3, None}
 
 
@@ -281,7 +282,7 @@ async def test_a_cancelled_call_tells_the_server_and_its_late_answer_reaches_nob
         assert wire.last("notifications/cancelled")["params"]["requestId"] == call["id"]
         wire.answer(call, DONE)
         await settled()
-        assert (made.exchange.strays, made.exchange.busy) == (1, 0)
+        assert (made.rpc.unmatched, made.rpc.in_flight) == (1, 0)
 
 
 async def test_a_deadline_of_ones_own_is_a_timed_out_call() -> None:
@@ -379,7 +380,7 @@ async def test_requests_of_the_server_are_answered(asked: str, expected: Message
         wire.say({"id": identity, "method": asked, "params": {}})
         await settled()
         assert wire.sent[-1] == {"jsonrpc": "2.0", "id": identity, **expected}
-        assert made.exchange.strays == 0
+        assert made.rpc.unmatched == 0
 
 
 async def test_a_server_that_asks_without_reading_answers_is_not_answered_for_ever() -> None:
@@ -395,10 +396,10 @@ async def test_a_server_that_asks_without_reading_answers_is_not_answered_for_ev
         for n in range(1_000):
             wire.say({"id": n, "method": "ping"})
         async with asyncio.timeout(within(1)):
-            while made.exchange.strays < 1_000 - server_requests.MAX_REPLIES:
+            while made.rpc.unmatched < 1_000 - server_requests.MAX_REPLIES:
                 await asyncio.sleep(0.005)
         await settled()
-        assert made.exchange.strays == 1_000 - server_requests.MAX_REPLIES
+        assert made.rpc.unmatched == 1_000 - server_requests.MAX_REPLIES
 
 
 async def test_changes_are_told_once_in_a_while() -> None:
@@ -426,8 +427,8 @@ async def test_log_messages_are_kept_cleaned_and_few() -> None:
             wire.say({"method": "notifications/message", "params": {"level": "error", "data": f"\u200b{n}"}})
         wire.say({"method": "notifications/message", "params": {"data": {"a": 1}}})
         await settled(60)
-        assert len(made.exchange.said) == rpc.MAX_SAID
-        assert made.exchange.said[-1] == ("info", '{"a": 1}')
+        assert len(made.rpc.log_messages) == rpc.MAX_LOG_MESSAGES
+        assert made.rpc.log_messages[-1] == ("info", '{"a": 1}')
 
 
 async def test_a_modern_stream_of_changes_that_breaks_is_opened_again(

@@ -11,11 +11,11 @@ from protocol.errors import Reason
 from support.servers.scripted_transport import ScriptedTransport
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session
-from workspace_server.sources.mcp.session_supervisor import Link
-from workspace_server.sources.mcp.stdio.processes import PerCaller
+from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
+from workspace_server.sources.mcp.stdio.processes import ProcessPerSession
 
 
-def make() -> Link:
+def make() -> SessionSupervisor:
     async def connect(on_end: Callable[[str], None]) -> Session:
         return await Session.open(
             ScriptedTransport(),
@@ -27,11 +27,11 @@ def make() -> Link:
             version="1",
         )
 
-    return Link(connect, lambda: None, source="x", revive=False)
+    return SessionSupervisor(connect, lambda: None, source="x", revive=False)
 
 
 async def test_the_longest_idle_process_makes_room_for_a_new_caller() -> None:
-    processes = PerCaller(make, most=2)
+    processes = ProcessPerSession(make, most=2)
     sessions = {}
     for caller in ("a", "b", "a", "c"):
         async with processes.use(caller) as session:
@@ -43,7 +43,7 @@ async def test_the_longest_idle_process_makes_room_for_a_new_caller() -> None:
 
 
 async def test_there_is_no_room_while_all_are_busy() -> None:
-    processes = PerCaller(make, most=1)
+    processes = ProcessPerSession(make, most=1)
     async with processes.use("a"), processes.use("a"):
         with pytest.raises(Unavailable) as refused:
             async with processes.use("b"):
@@ -53,7 +53,7 @@ async def test_there_is_no_room_while_all_are_busy() -> None:
 
 
 async def test_a_listing_takes_whatever_process_there_is() -> None:
-    processes = PerCaller(make)
+    processes = ProcessPerSession(make)
     async with processes.use("a") as session, processes.use(None) as listing:
         assert listing is session
     await processes.close()

@@ -17,9 +17,10 @@ from protocol import jsonrpc
 from protocol.errors import Reason, Refusal
 from support.servers.stdio_servers import QUICK, program, stdio_source
 from support.servers.third_party import direct, stdio_command
-from workspace_server.source import CallContext, CallOutcome, RpcError
+from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.lists.list_cache import ListCache
-from workspace_server.sources.mcp.stdio.source import Patience, StdioSource
+from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
+from workspace_server.tool import CallOutcome, RpcError
 
 PID = 'serve(lambda m: answer(m["id"], text(str(os.getpid()))))'
 
@@ -60,7 +61,7 @@ EVERY_KIND = (
 async def test_the_sdks_server_answers_through_us_as_it_does_directly(tmp_path: Path, era: Any) -> None:
     """Definitions, results of every kind, errors, progress, pages."""
     command = stdio_command(f"--{era}", "--page-size=3")
-    async with direct(command, era) as server, stdio_source(command, tmp_path, patience=Patience()) as source:
+    async with direct(command, era) as server, stdio_source(command, tmp_path, patience=Timeouts()) as source:
         expected = {one["name"]: one for one in await server.definitions()}
         tools = {tool.name: tool.definition for tool in await source.list_tools()}
         assert tools.keys() == expected.keys()
@@ -175,7 +176,7 @@ async def test_all_clients_of_the_workspace_share_one_process(tmp_path: Path) ->
 
 
 async def test_each_session_has_a_process_of_its_own_until_it_is_idle(tmp_path: Path) -> None:
-    patience = Patience(start_s=5, polite_s=0.5, term_s=0.5, idle_s=0.3)
+    patience = Timeouts(start_s=5, polite_s=0.5, term_s=0.5, idle_s=0.3)
     async with stdio_source(PID, tmp_path, sharing="session", patience=patience) as source:
         first = await text(source, caller="a")
         assert await text(source, caller="b") != first
@@ -199,7 +200,7 @@ async def test_each_call_has_a_process_of_its_own_that_ends_with_it(tmp_path: Pa
 async def test_a_process_of_a_call_ends_with_the_call_that_is_given_up(tmp_path: Path) -> None:
     """Cancelled in the middle."""
     body = "def call(m): sys.stderr.write('called\\n'); sys.stderr.flush(); time.sleep(60)\nserve(call)"
-    patience = Patience(start_s=5, polite_s=0.05, term_s=0.05)
+    patience = Timeouts(start_s=5, polite_s=0.05, term_s=0.05)
     async with stdio_source(body, tmp_path, sharing="call", patience=patience) as source:
         await source.list_tools()
         given_up = asyncio.create_task(call(source))
@@ -268,7 +269,7 @@ async def test_closing_in_the_middle_of_anything_leaves_nothing(
     tmp_path: Path, sharing: Any, after_s: float
 ) -> None:
     """While it starts, shakes hands, lists, is called, ends; `stdio_source` looks at what is left."""
-    patience = Patience(start_s=5, polite_s=0.05, term_s=0.05)
+    patience = Timeouts(start_s=5, polite_s=0.05, term_s=0.05)
     async with stdio_source("serve(echo)", tmp_path, sharing=sharing, patience=patience) as source:
         under_way: list[asyncio.Task[Any]] = [
             asyncio.create_task(call(source, caller=str(n))) for n in range(2)

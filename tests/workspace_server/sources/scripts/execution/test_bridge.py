@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from support.projects.script_tools import Scripts, script_source
+from workspace_server.call_context import CallContext
 from workspace_server.results import encode_result
-from workspace_server.source import CallContext, ToolResult
 from workspace_server.sources.scripts.execution import bridge
 from workspace_server.sources.scripts.slots import Slots
+from workspace_server.tool import ToolResult
 
 CALLS = """
 import lmtb_tool as t

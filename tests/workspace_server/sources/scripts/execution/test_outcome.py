@@ -9,7 +9,6 @@ import pytest
 
 from protocol.errors import Reason, Refusal
 from workspace_server.results import encode_result
-from workspace_server.source import Tool, ToolResult
 from workspace_server.sources.scripts.execution.outcome import (
     MAX_RESULT,
     META_EXIT_CODE,
@@ -17,6 +16,7 @@ from workspace_server.sources.scripts.execution.outcome import (
     Ended,
     outcome,
 )
+from workspace_server.tool import Tool, ToolResult
 
 TOOL = Tool("t", {"name": "t", "inputSchema": {"type": "object"}})
 SHAPED = Tool("t", {**TOOL.definition, "outputSchema": {"type": "object"}})

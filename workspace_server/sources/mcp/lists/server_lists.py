@@ -15,16 +15,16 @@ from typing import Any, Final
 import msgspec
 
 from workspace_server import log
-from workspace_server.source import Entry, Extras, Tool
 from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists import definitions
 from workspace_server.sources.mcp.lists.definitions import Definitions
-from workspace_server.sources.mcp.lists.kinds import EXTRAS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, Kind
-from workspace_server.sources.mcp.lists.known_list import KnownList
+from workspace_server.sources.mcp.lists.kinds import EXTRAS, PROMPTS, RESOURCES, TEMPLATES, TOOLS, ListKind
 from workspace_server.sources.mcp.lists.list_cache import ListCache
-from workspace_server.sources.mcp.offer import Offer
+from workspace_server.sources.mcp.lists.server_list import ServerList
 from workspace_server.sources.mcp.session.paging import Pages
 from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.settings import SourceSettings
+from workspace_server.tool import Entry, Extras, Tool
 
 LIST_AGAIN_S: Final = 5.0
 """A list that could not be had is asked for again at most that often."""
@@ -36,7 +36,7 @@ FIRST_EXTRAS_S: Final = 0.5
 OverSession = Callable[[Callable[[Session], Awaitable[None]]], Awaitable[None]]
 
 
-class Lists:
+class ServerLists:
     """What a server lists.
 
     Attributes:
@@ -47,7 +47,7 @@ class Lists:
     def __init__(
         self,
         source: str,
-        offer: Offer,
+        offer: SourceSettings,
         *,
         over_session: OverSession,
         on_news: Callable[[], None],
@@ -75,22 +75,22 @@ class Lists:
                 task=offer.task,
             )
 
-        def extra(kind: Kind) -> KnownList[Entry]:
+        def extra(kind: ListKind) -> ServerList[Entry]:
             read = partial(definitions.read_extras, source=source, kind=kind)
-            return KnownList(kind, source, read, cache, f"{cache_key}-{kind.word}s")
+            return ServerList(kind, source, read, cache, f"{cache_key}-{kind.word}s")
 
-        self.tools = KnownList(TOOLS, source, read_tools, cache, cache_key)
+        self.tools = ServerList(TOOLS, source, read_tools, cache, cache_key)
         self.extras = {kind: extra(kind) for kind in EXTRAS}
         self._source = source
         self._over_session = over_session
         self._on_news = on_news
-        self._wanted: set[Kind] = set()
-        self._under_way: set[Kind] = set()
+        self._wanted: set[ListKind] = set()
+        self._under_way: set[ListKind] = set()
         self._task: asyncio.Task[None] | None = None
         self._closed = False
 
     @property
-    def all(self) -> Sequence[KnownList[Any]]:
+    def all(self) -> Sequence[ServerList[Any]]:
         """Every list, tools first."""
         return (self.tools, *self.extras.values())
 
@@ -104,7 +104,7 @@ class Lists:
         for known in self.all:
             await known.recall()
 
-    def ask(self, kinds: Iterable[Kind], *, again: bool = False) -> None:
+    def ask(self, kinds: Iterable[ListKind], *, again: bool = False) -> None:
         """Ask the server for these lists; `again` also for one that is being asked for at this moment."""
         wanted = set(kinds) if again else set(kinds) - self._under_way
         for known in self.all:
@@ -139,9 +139,9 @@ class Lists:
             for known in self.all:
                 known.settled.set()
 
-    async def _round(self, lists: Sequence[KnownList[Any]]) -> None:
+    async def _round(self, lists: Sequence[ServerList[Any]]) -> None:
         """Ask for some lists at once, over one session."""
-        missing: dict[KnownList[Any], str | None] = dict.fromkeys(lists)
+        missing: dict[ServerList[Any], str | None] = dict.fromkeys(lists)
         for known in lists:
             known.tried_at = time.monotonic()
 
@@ -162,7 +162,7 @@ class Lists:
             self._failed(missing, f"{type(fault).__name__} while listing")
 
     async def _one(
-        self, session: Session, known: KnownList[Any], missing: dict[KnownList[Any], str | None]
+        self, session: Session, known: ServerList[Any], missing: dict[ServerList[Any], str | None]
     ) -> None:
         kind = known.kind
         pages = Pages(kind.member)
@@ -178,12 +178,12 @@ class Lists:
         missing.pop(known, None)
         self._settle(known)
 
-    def _failed(self, missing: Mapping[KnownList[Any], str | None], error: str) -> None:
+    def _failed(self, missing: Mapping[ServerList[Any], str | None], error: str) -> None:
         for known, own in missing.items():
             known.failed(own or error)
             self._settle(known)
 
-    def _settle(self, known: KnownList[Any]) -> None:
+    def _settle(self, known: ServerList[Any]) -> None:
         self._under_way.discard(known.kind)
         if known.kind not in self._wanted:
             known.settled.set()

@@ -15,15 +15,15 @@ from typing import Any, Final
 from protocol.versions import Era
 from workspace_server.config.model import RemoteServer
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
-from workspace_server.sources.mcp.junk import Junk
+from workspace_server.sources.mcp.invalid_output import InvalidOutput
 from workspace_server.sources.mcp.remote.addresses import (
     AddressRefused,
-    Place,
+    Origin,
     Resolver,
-    place_of,
+    parse_origin,
     system_resolver,
 )
-from workspace_server.sources.mcp.remote.authorization import Authorization, Secrets, Token
+from workspace_server.sources.mcp.remote.authorization import Authorization, ConfiguredToken, ReadSecret
 from workspace_server.sources.mcp.remote.failures import HttpFailure
 from workspace_server.sources.mcp.session.session import Session
 
@@ -34,7 +34,7 @@ _NO_STREAMABLE_HTTP: Final = frozenset({400, 404, 405, 406, 415})
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class RemoteDependencies:
     """What all remote sources of a workspace share.
 
     Attributes:
@@ -52,7 +52,7 @@ class Surroundings:
     root: str
     version: str
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
-    secrets: Secrets | None = None
+    secrets: ReadSecret | None = None
     authorize: Callable[[RemoteServer], Awaitable[Authorization]] | None = None
     resolver: Resolver = system_resolver
     handshake_s: float = HANDSHAKE_S
@@ -60,7 +60,7 @@ class Surroundings:
     clock: Callable[[], float] = time.monotonic
 
 
-class Opener:
+class SessionOpener:
     """Opens sessions with one server.
 
     Args:
@@ -80,13 +80,13 @@ class Opener:
     def __init__(
         self,
         server: RemoteServer,
-        around: Surroundings,
+        around: RemoteDependencies,
         *,
         source: str,
         schema: Callable[[str], Mapping[str, Any] | None],
         on_change: Callable[[str], None],
         on_update: Callable[[str], None],
-        junk: Junk,
+        junk: InvalidOutput,
     ) -> None:
         self._server = server
         self._around = around
@@ -127,9 +127,9 @@ class Opener:
 
     async def _open_way(self, sdk: Any, way: str, on_end: Callable[[str], None]) -> Session:
         around, server = self._around, self._server
-        place = place_of(server.url)
+        place = parse_origin(server.url)
         own = (place.host, place.port)
-        backend = sdk.Judged(
+        backend = sdk.CheckedBackend(
             allow_private=server.allow_private,
             is_literal=lambda other: (other.host, other.port) == own,
             resolver=around.resolver,
@@ -137,7 +137,7 @@ class Opener:
 
         def guarded(on_lost: Any) -> Any:
             headers = {**SHOW_ALL, **server.headers}
-            return sdk.Guarded(
+            return sdk.GuardedTransport(
                 place, self.authorization, headers, backend, on_lost=on_lost, side_s=around.side_s
             )
 
@@ -173,12 +173,12 @@ class Opener:
     async def _authorize(self) -> Authorization:
         if self._server.auth == "oauth" and self._around.authorize is not None:
             return await self._around.authorize(self._server)
-        return Token(self._server, self._around.environ, self._around.secrets)
+        return ConfiguredToken(self._server, self._around.environ, self._around.secrets)
 
 
-def _place(url: str) -> Place | AddressRefused:
+def _place(url: str) -> Origin | AddressRefused:
     try:
-        return place_of(url)
+        return parse_origin(url)
     except AddressRefused as refused:
         return refused
 

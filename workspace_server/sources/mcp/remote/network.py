@@ -18,10 +18,10 @@ import httpcore2
 import httpx2
 
 from workspace_server.sources.mcp.remote.addresses import (
-    Place,
+    Origin,
     Resolver,
-    addresses_of,
-    place_of,
+    allowed_addresses,
+    parse_origin,
     system_resolver,
 )
 
@@ -56,7 +56,7 @@ class BadEncoding(Exception):
     """The body is compressed in a way nobody asked for, or not as it says."""
 
 
-class Judged(httpcore2.AsyncNetworkBackend):
+class CheckedBackend(httpcore2.AsyncNetworkBackend):
     """Connects to addresses that were judged, whatever the name resolves to a moment later.
 
     Name, TLS server name and `Host` stay as they are in the URL.
@@ -66,13 +66,13 @@ class Judged(httpcore2.AsyncNetworkBackend):
         self,
         *,
         allow_private: bool,
-        is_literal: Callable[[Place], bool],
+        is_literal: Callable[[Origin], bool],
         resolver: Resolver = system_resolver,
     ) -> None:
         """Make it.
 
         Args:
-            allow_private: as for `addresses_of`.
+            allow_private: as for `allowed_addresses`.
             is_literal: whether a place is one that the configuration itself names.
             resolver: asked for the addresses of names.
         """
@@ -90,11 +90,11 @@ class Judged(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         """Resolve, judge and connect, all within the timeout."""
-        place = place_of(f"http://{f'[{host}]' if ':' in host else host}:{port}")
+        place = parse_origin(f"http://{f'[{host}]' if ':' in host else host}:{port}")
         last: Exception = httpcore2.ConnectTimeout("no answer in time")
         with anyio.move_on_after(timeout):
             try:
-                found = await addresses_of(
+                found = await allowed_addresses(
                     place,
                     allow_private=self._allow_private,
                     allow_literal=self._is_literal(place),

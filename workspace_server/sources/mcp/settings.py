@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from workspace_server.source import Default, TaskUse, Visibility
+from workspace_server.source import Default
+from workspace_server.tool import TaskUse, Visibility
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class SourceSettings:
     """What the configuration says of a foreign source's tools.
 
     `namespace` names the source; unless it is `bare`, it stands before the names of its tools, too.

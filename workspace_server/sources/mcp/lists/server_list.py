@@ -18,7 +18,7 @@ from protocol.issues import Issue, Level
 from workspace_server.results import clean_text
 from workspace_server.sources.mcp.lists import definitions
 from workspace_server.sources.mcp.lists.definitions import Definitions, Item
-from workspace_server.sources.mcp.lists.kinds import TOOLS, Kind
+from workspace_server.sources.mcp.lists.kinds import TOOLS, ListKind
 from workspace_server.sources.mcp.lists.list_cache import ListCache
 from workspace_server.sources.mcp.session.paging import Pages
 
@@ -26,7 +26,7 @@ MAX_SEEN: Final = 10_000
 """Tools whose first definition is remembered; a server that always has new ones gets no further."""
 
 
-class KnownList(Generic[Item]):
+class ServerList(Generic[Item]):
     """The last list of one kind.
 
     Attributes:
@@ -41,7 +41,7 @@ class KnownList(Generic[Item]):
 
     def __init__(
         self,
-        kind: Kind,
+        kind: ListKind,
         source: str,
         read: Callable[[Sequence[msgspec.Raw]], Definitions[Item]],
         cache: ListCache | None,

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from workspace_server.sources.mcp.session.mailbox import Mailbox
+from workspace_server.sources.mcp.session.event_queue import EventQueue
 
 
 async def test_letters_are_read_in_the_order_in_which_they_came() -> None:
-    box: Mailbox[int] = Mailbox()
+    box: EventQueue[int] = EventQueue()
     for letter in range(3):
         box.put(letter)
     assert len(box) == 3
@@ -19,7 +19,7 @@ async def test_letters_are_read_in_the_order_in_which_they_came() -> None:
 
 
 async def test_a_reader_waits_for_a_letter() -> None:
-    box: Mailbox[int] = Mailbox()
+    box: EventQueue[int] = EventQueue()
     reader = asyncio.create_task(box.get())
     await asyncio.sleep(0)
     box.put(1)
@@ -29,7 +29,7 @@ async def test_a_reader_waits_for_a_letter() -> None:
 
 
 async def test_a_letter_that_comes_when_its_reader_is_cancelled_stays() -> None:
-    box: Mailbox[int] = Mailbox()
+    box: EventQueue[int] = EventQueue()
     reader = asyncio.create_task(box.get())
     await asyncio.sleep(0)
     reader.cancel()

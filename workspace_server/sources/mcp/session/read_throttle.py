@@ -16,7 +16,7 @@ REST: Final = 9
 """So many times as long as it was read it then rests: it gets a tenth of the loop's time at most."""
 
 
-class Pace:
+class ReadThrottle:
     """The time that one connection has used."""
 
     def __init__(self) -> None:

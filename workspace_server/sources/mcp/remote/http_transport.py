@@ -1,11 +1,11 @@
-"""HTTP to one remote server as the SDK's transports may use it: every rule about the wire is kept here.
+"""Sends the HTTP requests of the SDK's transports to one remote server and enforces every rule about them.
 
-Whatever those transports send goes through `Guarded`: to the one origin that is configured and to addresses
-that may be connected to, with the credentials of that origin, and back only what fits
-into memory. No exception leaves it for a POST, because the SDK ends all calls of a connection over one: a
-failure travels as a JSON-RPC error with a mark that `transport.py` takes off again.
+`GuardedTransport` sends requests only to the configured origin and to allowed addresses, adds the credentials
+of that origin, and limits what comes back. No exception leaves it for a POST, because the SDK would end
+every call of the connection: a failure becomes a JSON-RPC error with a marker code, which `transport.py`
+turns back.
 
-Imported when the first connection is opened: it needs httpx2 and anyio.
+Imported when the first connection is opened, because it needs httpx2 and anyio.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import msgspec
 
 from protocol import jsonrpc
 from workspace_server import log
-from workspace_server.sources.mcp.remote.addresses import AddressRefused, Place, place_of
+from workspace_server.sources.mcp.remote.addresses import AddressRefused, Origin, parse_origin
 from workspace_server.sources.mcp.remote.authorization import Authorization, CredentialsMissing
 from workspace_server.sources.mcp.remote.breaker import retry_after
 from workspace_server.sources.mcp.remote.failures import HttpFailure, failure_of
-from workspace_server.sources.mcp.remote.wire import (
+from workspace_server.sources.mcp.remote.network import (
     BROKEN,
     CONNECTING,
     BadEncoding,
-    Judged,
+    CheckedBackend,
     TooLarge,
     collected,
     decoded,
@@ -47,7 +47,7 @@ SIDE_S: Final = 5.0
 IDLE_S: Final = 4.0
 """How long an idle connection is kept: less than the 5 s after which common servers close it."""
 MARK: Final = -1_046_137_109
-"""The code of JSON-RPC errors that are ours; their data is a key of `Guarded.lost`."""
+"""The code of JSON-RPC errors that are ours; their data is a key of `GuardedTransport.lost`."""
 STREAM: Final = "text/event-stream"
 _OURS: Final = frozenset(
     ("accept", "accept-encoding", "authorization", "connection", "content-length", "content-type", "expect",
@@ -61,7 +61,7 @@ class _Envelope(msgspec.Struct):
     method: str = ""
 
 
-class Guarded(httpx2.AsyncBaseTransport):
+class GuardedTransport(httpx2.AsyncBaseTransport):
     """The way to one server.
 
     Attributes:
@@ -71,10 +71,10 @@ class Guarded(httpx2.AsyncBaseTransport):
 
     def __init__(
         self,
-        place: Place,
+        place: Origin,
         authorization: Authorization,
         headers: Mapping[str, str],
-        backend: Judged,
+        backend: CheckedBackend,
         *,
         on_lost: Callable[[bytes, HttpFailure], None] | None = None,
         max_message: int = MAX_MESSAGE,
@@ -137,7 +137,7 @@ class Guarded(httpx2.AsyncBaseTransport):
 
     async def _exchange(self, request: httpx2.Request, identity: bytes) -> httpx2.Response:
         try:
-            if place_of(str(request.url)) != self._place:
+            if parse_origin(str(request.url)) != self._place:
                 raise HttpFailure("rejected", f"leads to {_origin(request.url)}, which is not followed")
             response = await self._authorized(request)
         except CredentialsMissing as missing:
@@ -239,7 +239,7 @@ class Guarded(httpx2.AsyncBaseTransport):
             raise HttpFailure("rejected", f"answered HTTP {status} without a location", status=status)
         target = request.url.join(location)
         try:
-            stays = place_of(str(target)) == self._place
+            stays = parse_origin(str(target)) == self._place
         except AddressRefused:
             stays = False
         if not stays:

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Mailbox(Generic[T]):
+class EventQueue(Generic[T]):
     """Letters for one reader."""
 
     __slots__ = ("_coming", "_letters")

@@ -19,7 +19,7 @@ from workspace_server.config.model import RemoteServer
 _BASIC, _POST = "client_secret_basic", "client_secret_post"
 
 
-class Keeper(Protocol):
+class SecretStore(Protocol):
     """Where tokens are kept: the user's secret store."""
 
     async def get(self, key: str) -> str | None:
@@ -36,7 +36,7 @@ def key_of(server: RemoteServer) -> str:
 
 
 @dataclass(slots=True)
-class Login:
+class StoredLogin:
     """What is stored for one server. `expires_at` is seconds of the wall clock, None for unknown."""
 
     tokens: OAuthToken | None = None
@@ -45,29 +45,31 @@ class Login:
     issuer: str | None = None
 
 
-class Logins(TokenStorage):
+class LoginStorage(TokenStorage):
     """The stored login of one server; also what the SDK stores through. Nothing of it is ever printed."""
 
-    def __init__(self, server: RemoteServer, keeper: Keeper, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, server: RemoteServer, keeper: SecretStore, wall: Callable[[], float] = time.time
+    ) -> None:
         self._server = server
         self._keeper = keeper
         self._wall = wall
 
-    async def load(self) -> Login:
+    async def load(self) -> StoredLogin:
         """What is stored now; an empty login for nothing, or nothing readable."""
         text = await self._keeper.get(key_of(self._server))
         try:
             stored = {} if text is None else msgspec.json.decode(text)
-            return Login(
+            return StoredLogin(
                 _model(OAuthToken, stored.get("tokens")),
                 _model(OAuthClientInformationFull, stored.get("client")),
                 stored.get("expires_at"),
                 stored.get("issuer"),
             )
         except (msgspec.DecodeError, ValidationError, AttributeError):
-            return Login()
+            return StoredLogin()
 
-    async def save(self, login: Login) -> None:
+    async def save(self, login: StoredLogin) -> None:
         """Replace what is stored."""
         content = {
             "tokens": None

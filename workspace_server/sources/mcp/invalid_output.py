@@ -16,7 +16,7 @@ _MINUTE_S: Final = 60.0
 
 
 @dataclass(slots=True)
-class Junk:
+class InvalidOutput:
     """The junk of one source, over all its sessions. Times are monotonic seconds."""
 
     count: int = 0

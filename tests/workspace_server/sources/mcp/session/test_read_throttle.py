@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from workspace_server.sources.mcp.session.pace import BURST_S, BYTE_S, MESSAGE_S, REST, Pace
+from workspace_server.sources.mcp.session.read_throttle import BURST_S, BYTE_S, MESSAGE_S, REST, ReadThrottle
 
 
 @pytest.mark.parametrize("size", [0, 100, 100_000, 32 * 2**20])
@@ -18,7 +18,7 @@ async def test_a_flood_rests_nine_tenths_of_the_time(monkeypatch: pytest.MonkeyP
         rests.append(seconds)
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    pace, each = Pace(), MESSAGE_S + size * BYTE_S
+    pace, each = ReadThrottle(), MESSAGE_S + size * BYTE_S
     for _ in range(1_000):
         await pace.unasked(size)
     assert 1_000 * each - BURST_S <= sum(rests) / REST <= 1_000 * each + 1e-9
@@ -28,6 +28,6 @@ async def test_a_flood_rests_nine_tenths_of_the_time(monkeypatch: pytest.MonkeyP
 async def test_few_messages_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A banner of some lines delays nobody."""
     monkeypatch.setattr(asyncio, "sleep", None)  # not called
-    pace = Pace()
+    pace = ReadThrottle()
     for _ in range(100):
         await pace.unasked(80)

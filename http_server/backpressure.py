@@ -1,4 +1,4 @@
-"""Whether a client keeps up with what is written to it, and the waiting until it does."""
+"""Tracks whether a client keeps up with what is written to it, and lets writers wait until it does."""
 
 from __future__ import annotations
 
@@ -6,48 +6,48 @@ import asyncio
 from collections.abc import Callable
 
 
-class Room:
-    """Told by the transport, asked by who writes.
+class Backpressure:
+    """The write side of one connection.
 
     Attributes:
-        is_short: whether the client does not keep up.
+        is_paused: whether the transport's write buffer is above its high-water mark.
     """
 
-    __slots__ = ("_coming", "is_short")
+    __slots__ = ("_resumed", "is_paused")
 
     def __init__(self) -> None:
-        self._coming: asyncio.Future[None] | None = None
-        self.is_short = False
+        self._resumed: asyncio.Future[None] | None = None
+        self.is_paused = False
 
-    def shrink(self) -> None:
-        """The client reads more slowly than we write."""
-        if self._coming is None:
-            self._coming = asyncio.get_running_loop().create_future()
-            self.is_short = True
+    def pause(self) -> None:
+        """Note that the transport paused writing."""
+        if self._resumed is None:
+            self._resumed = asyncio.get_running_loop().create_future()
+            self.is_paused = True
 
-    def grow(self, fault: Exception | None = None) -> None:
-        """The client has caught up, or never will."""
-        coming, self._coming, self.is_short = self._coming, None, False
-        if coming is None:
+    def resume(self, fault: Exception | None = None) -> None:
+        """Release the writers that wait; with `fault`, `drain` raises it for them."""
+        resumed, self._resumed, self.is_paused = self._resumed, None, False
+        if resumed is None:
             return
         if fault is None:
-            coming.set_result(None)
+            resumed.set_result(None)
         else:
-            coming.set_exception(fault)
-            coming.exception()  # seen: perhaps nobody waits
+            resumed.set_exception(fault)
+            resumed.exception()  # marked as retrieved: perhaps no writer waits
 
-    def then(self, call: Callable[[], None]) -> None:
-        """Call this when the client keeps up, or never will; soon where it does."""
-        if self._coming is None:
+    def call_when_resumed(self, call: Callable[[], None]) -> None:
+        """Call `call` when writing resumes or the connection is lost; soon where writing is not paused."""
+        if self._resumed is None:
             asyncio.get_running_loop().call_soon(call)
         else:
-            self._coming.add_done_callback(lambda _: call())
+            self._resumed.add_done_callback(lambda _: call())
 
-    async def wait(self) -> None:
-        """Return when the client keeps up.
+    async def drain(self) -> None:
+        """Return when writing is not paused.
 
         Raises:
-            Exception: what `grow` was told.
+            Exception: the fault that `resume` was given.
         """
-        if self._coming is not None:
-            await asyncio.shield(self._coming)
+        if self._resumed is not None:
+            await asyncio.shield(self._resumed)

@@ -1,4 +1,4 @@
-"""The one deadline of each connection, whatever it is waiting for now, and the one timer of them all."""
+"""One deadline for each connection, and one timer for all of them."""
 
 from __future__ import annotations
 
@@ -8,100 +8,104 @@ from math import inf
 from typing import Final
 
 GRAIN_S: Final = 0.1
-"""Deadlines closer to each other than this may be met together, so much later."""
+"""Seconds between two runs of the timer: a deadline may be met so much later."""
 
 
 class Deadlines:
-    """The deadlines of many connections.
+    """The deadlines of many connections, and their timer.
 
-    A timer that would ring too early is left as it is, and looks for what is next when it rings. So calls in
-    quick succession need no timers, and ten thousand idle connections need one.
+    A timer that fires too early is not replaced; it looks for the next deadline when it fires. So calls in
+    quick succession need no new timers, and ten thousand idle connections need one.
+
+    Attributes:
+        now: the monotonic time.
+        soonest: when the timer fires.
     """
 
-    __slots__ = ("_loop", "_open", "_rang", "_timer", "now", "soonest")
+    __slots__ = ("_fired_at", "_loop", "_open", "_timer", "now", "soonest")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self.now = loop.time  # monotonic
         self._open: set[Deadline] = set()
-        self._rang = -inf
+        self._fired_at = -inf
         self._timer: asyncio.TimerHandle | None = None
-        self.soonest = inf  # when the timer rings
+        self.soonest = inf
 
-    def keep(self, one: Deadline) -> None:
-        """Look after a deadline."""
+    def add(self, one: Deadline) -> None:
+        """Add a deadline."""
         self._open.add(one)
 
-    def let_go(self, one: Deadline) -> None:
-        """It will never be met. Idempotent."""
+    def discard(self, one: Deadline) -> None:
+        """Remove a deadline. Idempotent."""
         self._open.discard(one)
 
-    def ring_at(self, at: float) -> None:
-        """One of them is sooner than any other."""
+    def fire_at(self, at: float) -> None:
+        """Let the timer fire at this monotonic time, which is sooner than before."""
         if self._timer is not None:
             self._timer.cancel()
-        self.soonest = max(at, self._rang + GRAIN_S)
-        self._timer = self._loop.call_at(self.soonest, self._ring)
+        self.soonest = max(at, self._fired_at + GRAIN_S)
+        self._timer = self._loop.call_at(self.soonest, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self._timer, self.soonest = None, inf
-        now = self._rang = self.now()
+        now = self._fired_at = self.now()
         try:
             for one in [one for one in self._open if one.at <= now]:
-                one.meet(now)
+                one.expire(now)
         finally:
             following = min((one.at for one in self._open), default=inf)
             if following < self.soonest:
-                self.ring_at(following)
+                self.fire_at(following)
 
 
 class Deadline:
-    """Calls something after a time, unless something else comes to be expected.
+    """Calls a function after a time, unless it is set anew or cleared before.
 
     Attributes:
-        at: when, in monotonic time; never where nothing is expected.
+        at: when, in monotonic time; infinite while it is not set.
     """
 
-    __slots__ = ("_all", "_on_late", "at")
+    __slots__ = ("_deadlines", "_on_timeout", "at")
 
-    def __init__(self, all_of_them: Deadlines) -> None:
+    def __init__(self, deadlines: Deadlines) -> None:
         self.at = inf
-        self._all = all_of_them
-        self._on_late: Callable[[], None] = _nothing
-        all_of_them.keep(self)
+        self._deadlines = deadlines
+        self._on_timeout: Callable[[], None] = _nothing
+        deadlines.add(self)
 
-    def set(self, seconds: float, on_late: Callable[[], None]) -> None:
-        """From now on so long, then call this."""
-        at = self._all.now() + seconds
+    def set(self, seconds: float, on_timeout: Callable[[], None]) -> None:
+        """Call `on_timeout` after so many seconds, instead of what was set before."""
+        at = self._deadlines.now() + seconds
         self.at = at
-        self._on_late = on_late
-        if at < self._all.soonest:
-            self._all.ring_at(at)
+        self._on_timeout = on_timeout
+        if at < self._deadlines.soonest:
+            self._deadlines.fire_at(at)
 
-    def set_at(self, at: float, on_late: Callable[[], None]) -> None:
-        """From now on until that monotonic time, then call this."""
+    def set_at(self, at: float, on_timeout: Callable[[], None]) -> None:
+        """Call `on_timeout` at that monotonic time, instead of what was set before."""
         self.at = at
-        self._on_late = on_late
-        if at < self._all.soonest:
-            self._all.ring_at(at)
+        self._on_timeout = on_timeout
+        if at < self._deadlines.soonest:
+            self._deadlines.fire_at(at)
 
     def clear(self) -> None:
-        """Nothing is expected any more."""
+        """Call nothing."""
         self.at = inf
-        self._on_late = _nothing
+        self._on_timeout = _nothing
 
     def close(self) -> None:
-        """Nothing will ever be expected again."""
+        """Call nothing, and leave the timer for good."""
         self.clear()
-        self._all.let_go(self)
+        self._deadlines.discard(self)
 
-    def meet(self, now: float) -> None:
-        """For the timer: it may be late."""
+    def expire(self, now: float) -> None:
+        """Call the function if the time has come; called by the timer."""
         if self.at <= now:
-            on_late = self._on_late
+            on_timeout = self._on_timeout
             self.clear()
-            on_late()
+            on_timeout()
 
 
 def _nothing() -> None:
-    """Nothing is late."""
+    """Do nothing: the deadline is not set."""

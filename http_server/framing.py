@@ -1,7 +1,4 @@
-"""What a head may say of the body behind it: one way to tell its end, and no other wishes.
-
-What else a head may say is the door's of whoever is asked.
-"""
+"""Admission rules about framing: `Content-Length`, `Transfer-Encoding` and `Expect`. Pure."""
 
 from __future__ import annotations
 
@@ -11,10 +8,10 @@ from http_server.refusal import AdmissionRefusal, body_too_large
 
 
 def refuse_framing(fields: Mapping[bytes, bytes], body_cap: int) -> AdmissionRefusal | None:
-    """The first rule that is broken, or None.
+    """Return the refusal of the first rule that is broken; None if none is.
 
     Args:
-        fields: by name in lower case; what was sent several times is joined as HTTP joins lists.
+        fields: values by lower-case name; repeated fields are joined with `, `.
         body_cap: the most bytes of a body.
     """
     length = fields.get(b"content-length")
@@ -23,7 +20,7 @@ def refuse_framing(fields: Mapping[bytes, bytes], body_cap: int) -> AdmissionRef
             return AdmissionRefusal(
                 400, "send one plain Content-Length, or Transfer-Encoding: chunked, not both"
             )
-        # By digits first: int() of a number with thousands of digits is an error of its own.
+        # The digits are counted first: int() raises ValueError for thousands of them.
         if len(length.lstrip(b"0")) > 18 or int(length) > body_cap:
             return body_too_large(body_cap)
     if fields.get(b"transfer-encoding", b"chunked").lower() != b"chunked":

@@ -1,8 +1,7 @@
-"""The head of an HTTP/1.1 request as bytes: strict grammar, and the framing of the body behind it.
+"""Parses the head of an HTTP/1.1 request, strictly, and determines the framing of its body. Pure.
 
-Stricter than parsers are on purpose (RFC 9112 without its leniencies): no bare LF, no folded lines, no blank
-before a colon, no version but 1.0 and 1.1. What a well-formed head may say is for the door of
-whoever is asked.
+The grammar is RFC 9112 without its leniencies: no bare LF, no folded lines, no blank before a colon, no
+version but 1.0 and 1.1. Whether a well-formed head is admitted is decided by each program.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _REQUEST_LINE: Final = re.compile(rb"([A-Z][A-Z\-]{0,31}) ([\x21\x22\x24-\x7e]+)
 # value are therefore stripped, not matched.
 _FIELD: Final = re.compile(rb"(" + _TOKEN + rb"):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
 PLAIN_LENGTH: Final = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,7})(?=\r\n)")
-"""The length of a body as nearly all write it. In it alone the heads of one client's calls differ."""
+"""`Content-Length` as nearly all clients write it; a client's calls mostly differ in its value alone."""
 _START: Final = re.compile(
     rb"[A-Z][A-Z\-]{0,31}(?:\Z| \Z| [\x21\x22\x24-\x7e]+(?:\Z| [HTP/1.0]{0,8}(?:\Z|\r\Z|\r\n)))"
 )
@@ -32,10 +31,12 @@ MALFORMED: Final = AdmissionRefusal(
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
-    """The head of one request as it was received.
+    """The head of one request.
 
-    `target` is the request target undecoded, query included; `headers` are (name, value) pairs in order, so
-    that duplicates stay visible, values without the blanks around them.
+    Attributes:
+        method: of HTTP.
+        target: the request target, not decoded, with its query.
+        headers: (name, value) pairs in order, duplicates included, values without the blanks around them.
     """
 
     method: str
@@ -44,12 +45,12 @@ class RequestHead:
 
 
 def may_become_head(begin: bytes | bytearray) -> bool:
-    """Whether these first bytes can still grow into a request head: false for TLS, HTTP/2, bare JSON."""
+    """Whether a request head can begin with these bytes: false for TLS, HTTP/2, bare JSON."""
     return _START.match(begin) is not None and begin.count(b"\n") == begin.count(b"\r\n")
 
 
 def parse_head(head: bytes) -> RequestHead | AdmissionRefusal:
-    """Read one whole head, the empty line at its end included."""
+    """Parse a whole head, the empty line at its end included."""
     line = _REQUEST_LINE.match(head)
     if line is None:
         return MALFORMED
@@ -67,32 +68,41 @@ def parse_head(head: bytes) -> RequestHead | AdmissionRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Framing:
-    """How the connection goes on behind a head that passed the door.
+    """How the connection goes on behind an admitted head.
 
-    `length` is that of the body in bytes, None where it comes in chunks. `is_last` where no request follows.
-    `waits` where the client wants to hear `100 Continue` before it sends the body. `allows_chunked` where the
-    answer may come in chunks: not in HTTP/1.0.
+    Attributes:
+        length: bytes of the body; None for a chunked body.
+        is_last: whether no request follows.
+        expects_continue: whether the client waits for `100 Continue` before it sends the body.
+        allows_chunked: whether the response may be chunked: not in HTTP/1.0.
+        is_head_only: whether the response has no body, because the method is HEAD.
     """
 
     length: int | None
     is_last: bool
-    waits: bool
+    expects_continue: bool
     allows_chunked: bool
+    is_head_only: bool
 
 
-def framing(head: bytes, facts: RequestHead) -> Framing:
-    """How the connection goes on behind this head."""
-    fields = {name.lower(): value.lower() for name, value in facts.headers}
-    line_end = head.index(b"\r\n")
-    wishes = {wish.strip() for wish in fields.get(b"connection", b"").split(b",")}
-    is_old = head[line_end - 1 : line_end] == b"0"
-    is_last = is_old or b"close" in wishes
-    return Framing(body_length(facts), is_last, b"expect" in fields and not is_old, not is_old)
+def framing(raw: bytes, head: RequestHead) -> Framing:
+    """Determine the framing behind an admitted head; `raw` is the same head as bytes."""
+    fields = {name.lower(): value.lower() for name, value in head.headers}
+    line_end = raw.index(b"\r\n")
+    options = {option.strip() for option in fields.get(b"connection", b"").split(b",")}
+    is_old = raw[line_end - 1 : line_end] == b"0"
+    return Framing(
+        length=body_length(head),
+        is_last=is_old or b"close" in options,
+        expects_continue=b"expect" in fields and not is_old,
+        allows_chunked=not is_old,
+        is_head_only=head.method == "HEAD",
+    )
 
 
-def body_length(facts: RequestHead) -> int | None:
-    """Bytes of body behind a head that passed the door; None for a chunked body of unknown length."""
-    for name, value in facts.headers:
+def body_length(head: RequestHead) -> int | None:
+    """Bytes of the body behind an admitted head; None for a chunked body."""
+    for name, value in head.headers:
         key = name.lower()
         if key == b"content-length":
             return int(value)

@@ -1,21 +1,35 @@
-"""An answer that is given instead of serving, as a value. Which rules there are, says whoever has a door."""
+"""Refusals as values: what a server answers instead of serving a request."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from protocol import jsonrpc
 
 
 @dataclass(frozen=True, slots=True)
 class AdmissionRefusal:
-    """An answer given instead of serving: HTTP status, a sentence that says what to do, and the JSON-RPC code
-    for requests that expect one."""
+    """A response given instead of serving.
+
+    Attributes:
+        status: of HTTP.
+        reason: a sentence that says what is wrong and what to do.
+        headers: further header fields.
+        code: the JSON-RPC error code, for requests that expect one.
+    """
 
     status: int
     reason: str
     headers: tuple[tuple[str, str], ...] = ()
     code: int = jsonrpc.INVALID_REQUEST
+
+
+HEAD_TIMEOUT: Final = AdmissionRefusal(408, "the request's head did not arrive in time; send it at once")
+BODY_TIMEOUT: Final = AdmissionRefusal(408, "the body did not arrive in time; send it at once")
+TOO_MANY_CONNECTIONS: Final = AdmissionRefusal(
+    503, "too many open connections; close idle ones, then retry", (("Retry-After", "1"),)
+)
 
 
 def body_too_large(cap: int) -> AdmissionRefusal:

@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from host.peer_uid import tcp_peer_uid
 from host.private_files import UnsafePathError, make_private
+from http_server.limits import Limits
 from manager import __version__, exit_codes, systemd
 from manager.admin.routes import make_app
 from manager.assembly import Parts, assemble
 from manager.endpoints.mcp import McpRoutes
-from manager.http.limits import Limits
 from manager.http.stream_endings import Endings
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.pages import control_runner

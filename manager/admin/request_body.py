@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
 
+from http_server.body_reader import BROKEN
+from http_server.refusal import BODY_TIMEOUT, AdmissionRefusal, body_too_large
 from manager.http import lazy_aiohttp as web
-from manager.http.limits import SLOW
-from manager.routing.request_heads.admission import AdmissionRefusal, body_too_large
-
-_BROKEN: Final = AdmissionRefusal(
-    400, "the body's framing is broken; send Content-Length or well-formed chunks"
-)
 
 
 async def read_body(request: web.Request, cap: int, deadline: float) -> bytes | AdmissionRefusal:
@@ -28,7 +23,7 @@ async def read_body(request: web.Request, cap: int, deadline: float) -> bytes | 
                     return body_too_large(cap)
                 chunks.append(chunk)
     except TimeoutError:
-        return SLOW
+        return BODY_TIMEOUT
     except web.RequestPayloadError:
-        return _BROKEN
+        return BROKEN
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -1,54 +1,58 @@
-"""What all connections of a manager's port have in common."""
+"""What all connections of the manager's port share."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from http_server.deadline import Deadlines
+from http_server.connection import ServerContext
+from http_server.limits import Limits
+from http_server.refusal import AdmissionRefusal
 from manager.http.faults import log_fault
 from manager.http.keep_alives import KeepAlives
-from manager.http.limits import Limits
 from manager.http.request import HttpRequest
-from manager.listener.peer_identity import FOREIGN, PeerCheck
+from manager.listener.peer_identity import OTHER_USER, PeerCheck
 from manager.listener.refusal_log import RefusalLog
 from manager.route_cache.route_cache import FastPath
-from manager.routing.request_heads.admission import AdmissionRefusal, AdmissionRules
-from manager.routing.request_heads.reader import Heads
+from manager.routing.request_heads.reader import Read
 
-_BROKEN: Final = AdmissionRefusal(500, "Internal Server Error")
+_CHECK_FAILED: Final = AdmissionRefusal(500, "Internal Server Error")
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionContext:
-    """Made once for them.
+    """What all connections of the manager's port share.
 
-    `server` makes a protocol for a request that is not for an MCP route; `serve` answers one that is, and is
-    None where there are no such routes; `fast` knows which of these requests need not be served. `admit`
-    takes a connection in, `forget` lets it go. `run` starts a task that ends with the connections at the
-    latest.
+    Attributes:
+        server: head reader, caps and deadlines.
+        log: of refusals.
+        peer_check: whether the peer of a connection is served; None to serve all.
+        make_aiohttp_protocol: makes the protocol for a request that is not for an MCP route.
+        serve: answers a request at an MCP route; None where aiohttp serves all routes.
+        route_cache: of calls.
+        keep_alives: sends comments on event streams that are silent.
     """
 
-    heads: Heads
-    rules: AdmissionRules
-    limits: Limits
+    server: ServerContext[Read]
     log: RefusalLog
     peer_check: PeerCheck | None
-    server: Callable[[], asyncio.Protocol]
+    make_aiohttp_protocol: Callable[[], asyncio.Protocol]
     serve: Callable[[HttpRequest], None] | None
-    fast: FastPath | None
-    admit: Callable[..., bool]
-    forget: Callable[..., None]
-    run: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
+    route_cache: FastPath | None
     keep_alives: KeepAlives
-    deadlines: Deadlines
 
-    def stranger(self, transport: asyncio.BaseTransport) -> AdmissionRefusal | None:
-        """Why the peer of a connection is not served; None where it is."""
+    @property
+    def limits(self) -> Limits:
+        """Deadlines of connections."""
+        return self.server.connections.limits
+
+    def refuse_peer(self, transport: asyncio.BaseTransport) -> AdmissionRefusal | None:
+        """Return why the peer of a connection is not served; None where it is."""
         try:
-            return None if self.peer_check is None or self.peer_check(transport) else FOREIGN
-        except Exception as fault:  # noqa: BLE001  whatever it is, nobody gets in
+            is_admitted = self.peer_check is None or self.peer_check(transport)
+        except Exception as fault:  # noqa: BLE001  if the check fails, nobody is served
             log_fault(fault)
-            return _BROKEN
+            return _CHECK_FAILED
+        return None if is_admitted else OTHER_USER

@@ -1,17 +1,15 @@
-"""The connections of the manager's port: how many there may be, what they share, and how they end.
-
-What happens on one of them is `connection.py`.
-"""
+"""The open connections of the manager's port, their admission rules, and the factory that makes them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable
 
+from http_server.connection import ServerContext
+from http_server.connections import Connections as OpenConnections
 from http_server.deadline import Deadlines
+from http_server.limits import Limits
 from manager.http.keep_alives import KeepAlives
-from manager.http.limits import Limits
 from manager.http.request import HttpRequest
 from manager.listener.connection import ClientConnection
 from manager.listener.connection_context import ConnectionContext
@@ -22,75 +20,45 @@ from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.reader import Heads
 
 
-class Connections:
-    """The open connections of one manager, and what holds for all of them."""
+class Connections(OpenConnections):
+    """The open connections of the manager's port.
+
+    Attributes:
+        rules: of admission.
+        log: of refusals.
+        peer_check: whether the peer of a connection is served; None to serve all.
+    """
 
     def __init__(
         self, rules: AdmissionRules, limits: Limits, log: RefusalLog, peer_check: PeerCheck | None = None
     ) -> None:
+        super().__init__(limits)
         self.rules = rules
-        self.limits = limits
         self.log = log
         self.peer_check = peer_check
-        self.open: set[ClientConnection] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
 
     def factory(
         self,
-        server: Callable[[], asyncio.Protocol],
+        make_aiohttp_protocol: Callable[[], asyncio.Protocol],
         serve: Callable[[HttpRequest], None] | None,
-        fast: FastPath | None = None,
+        route_cache: FastPath | None = None,
     ) -> Callable[[], ClientConnection]:
-        """A protocol factory for connections.
+        """Make a protocol factory for connections.
 
         Args:
-            server: makes the protocol that serves a request which is not for an MCP route.
-            serve: answers a request at an MCP route; without it, all requests are the server's.
-            fast: knows which of these requests need not be served.
+            make_aiohttp_protocol: makes the protocol for a request that is not for an MCP route.
+            serve: answers a request at an MCP route; None where aiohttp serves all routes.
+            route_cache: of calls.
         """
         loop = asyncio.get_running_loop()
-        shared = ConnectionContext(
-            Heads(self.rules),
-            self.rules,
-            self.limits,
-            self.log,
-            self.peer_check,
-            server,
-            serve,
-            fast,
-            self._admit,
-            self.open.discard,
-            self._run,
-            KeepAlives(loop),
-            Deadlines(loop),
+        server = ServerContext(Heads(self.rules), self.rules.body_cap, self, Deadlines(loop))
+        context = ConnectionContext(
+            server=server,
+            log=self.log,
+            peer_check=self.peer_check,
+            make_aiohttp_protocol=make_aiohttp_protocol,
+            serve=serve,
+            route_cache=route_cache,
+            keep_alives=KeepAlives(loop),
         )
-        return lambda: ClientConnection(shared)
-
-    async def close(self) -> None:
-        """End all connections but the server's own; what is being answered gets its time first."""
-        for one in self._ours():
-            if one.is_idle:
-                one.abort()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=self.limits.shutdown_s)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for one in self._ours():
-            one.abort()
-
-    def _ours(self) -> list[ClientConnection]:
-        return [one for one in self.open if not one.is_handed_over]
-
-    def _admit(self, front: ClientConnection) -> bool:
-        """Take a new connection in, or say that there are too many."""
-        if len(self.open) >= self.limits.connections:
-            return False
-        self.open.add(front)
-        return True
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work, name="request")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+        return lambda: ClientConnection(context)

@@ -19,7 +19,7 @@ from manager.http import lazy_aiohttp as web
 from manager.http.faults import log_fault
 from manager.listener.connection import ClientConnection
 from manager.listener.connections import Connections
-from manager.listener.peer_identity import FOREIGN, PeerCheck
+from manager.listener.peer_identity import OTHER_USER, PeerCheck
 from manager.routing.request_heads.admission import (
     ANSWER_HEADERS,
     AdmissionRefusal,
@@ -81,7 +81,7 @@ def _peer_refusal(request: web.Request, peer_check: PeerCheck | None) -> Admissi
     """The front has asked already; here it is for connections without one. Who is gone is not served."""
     if peer_check is None or _front(request) is not None:
         return None
-    return None if request.transport is not None and peer_check(request.transport) else FOREIGN
+    return None if request.transport is not None and peer_check(request.transport) else OTHER_USER
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:

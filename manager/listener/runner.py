@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from manager.http.limits import Limits
+from http_server.limits import Limits
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.connections import Connections

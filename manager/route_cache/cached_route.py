@@ -17,7 +17,7 @@ from manager.answers.new_exchange import sent_cwd
 from manager.answers.upstream_request import caller_header
 from manager.forwarding.answer import COLLECTED
 from manager.http.event_response import STREAM_FIELDS
-from manager.http.request import lasting_lines
+from manager.http.request import fixed_head_lines
 from manager.routing.json import forwardable_result
 from manager.routing.request_heads.request_metadata import EVENTS, JSON, RequestMetadata
 from manager.routing.state.clients import Client, RequestRecord
@@ -268,9 +268,9 @@ def _around(head: bytes, line: bytes | None) -> tuple[bytes, bytes]:
 
 
 def _answer_begin(fields: Mapping[str, str]) -> bytes:
-    return lasting_lines(200, JSON, tuple(fields.items()), is_last=False) + b"\r\nContent-Length: "
+    return fixed_head_lines(200, JSON, tuple(fields.items()), is_last=False) + b"\r\nContent-Length: "
 
 
 def _stream_begin(fields: Mapping[str, str]) -> bytes:
     said = {**fields, **STREAM_FIELDS, "Transfer-Encoding": "chunked"}
-    return lasting_lines(200, EVENTS, tuple(said.items()), is_last=False)
+    return fixed_head_lines(200, EVENTS, tuple(said.items()), is_last=False)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from typing import Any, Final, Protocol
 
+from http_server.date import DateLine
 from manager.answers.client_record import client_record
 from manager.answers.dispatch import Sent
 from manager.answers.exchange import Exchange, Located
@@ -21,7 +22,7 @@ from manager.answers.upstream_request import upstream_request
 from manager.answers.workspace_lookup import look_up_cached
 from manager.forwarding.forward import Forwarder, Outgoing, Underway
 from manager.forwarding.in_flight import Slot
-from manager.http.request import DateLine, HttpRequest
+from manager.http.request import HttpRequest
 from manager.relay.direct_relay import Express
 from manager.route_cache.bound_route import Passage
 from manager.route_cache.cached_route import NOTED_S, FastRoute, Told

@@ -15,11 +15,12 @@ def test_a_body_is_the_same_however_it_is_cut(step: int) -> None:
     body = ChunkedBody(CAP)
     for at in range(0, len(WHOLE), step):
         assert (
-            body.feed(body.rest + WHOLE[at : at + step] if body.is_whole else WHOLE[at : at + step]) is None
+            body.feed(body.rest + WHOLE[at : at + step] if body.is_complete else WHOLE[at : at + step])
+            is None
         )
-        if body.is_whole:
+        if body.is_complete:
             break
-    assert (body.is_whole, body.body) == (True, b"abcde0123456789")
+    assert (body.is_complete, body.body) == (True, b"abcde0123456789")
     assert b"GET".startswith(body.rest)
 
 

@@ -1,5 +1,4 @@
-"""The connections of a workspace server: where they come from, how they end. One of them is
-`connection.py`."""
+"""Accepts and closes the connections of a workspace server."""
 
 from __future__ import annotations
 
@@ -8,53 +7,48 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
+from http_server.connection import ServerContext
+from http_server.connections import Connections as OpenConnections
 from http_server.deadline import Deadlines
-from workspace_server.http.admission import Admission
-from workspace_server.http.connection import ClientConnection
-from workspace_server.http.head_reader import Heads
+from http_server.limits import Limits
+from workspace_server.http.admission import MAX_BODY, Admission
+from workspace_server.http.connection import ManagerConnection
+from workspace_server.http.head_reader import HeadReader
 from workspace_server.http.request import HttpRequest
 
 BACKLOG: Final = 512
-SHUTDOWN_S: Final = 2.0
-"""How long answers under way are waited for at the end."""
+IDLE_S: Final = 3600.0
+"""The manager keeps idle connections for reuse; closing one while it sends would lose a call."""
+LIMITS: Final = Limits(first_s=IDLE_S, keepalive_s=IDLE_S, shutdown_s=2.0, connections=None)
 
 
-class Connections:
-    """The open connections of one server.
+class Connections(OpenConnections):
+    """The open connections of one workspace server.
 
     Args:
-        secret: opens the door.
-        serve: answers a request; what takes time goes into `HttpRequest.run`.
+        secret: of the instance; requests without it are refused.
+        handle: answers a request; work that takes time goes into `HttpRequest.run`.
     """
 
-    def __init__(self, secret: str, serve: Callable[[HttpRequest], None]) -> None:
+    def __init__(self, secret: str, handle: Callable[[HttpRequest], None]) -> None:
+        super().__init__(LIMITS)
         self._secret = secret
-        self._serve = serve
-        self._open: set[ClientConnection] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
+        self._handle = handle
+        self._listener: asyncio.Server | None = None
 
     async def listen(self, sock: socket.socket) -> None:
         """Accept connections on a socket that is bound to 127.0.0.1, until `close`."""
         loop = asyncio.get_running_loop()
-        heads, deadlines = Heads(Admission(sock.getsockname()[1], self._secret)), Deadlines(loop)
+        heads = HeadReader(Admission(sock.getsockname()[1], self._secret))
+        server = ServerContext(heads, MAX_BODY, self, Deadlines(loop))
 
-        def connect() -> ClientConnection:
-            return ClientConnection(heads, self._serve, self._open, self._tasks, deadlines)
+        def connect() -> ManagerConnection:
+            return ManagerConnection(server, self._handle)
 
-        self._server = await loop.create_server(connect, sock=sock, backlog=BACKLOG)
+        self._listener = await loop.create_server(connect, sock=sock, backlog=BACKLOG)
 
     async def close(self) -> None:
-        """Accept no more; end all connections, after what is being answered had its time. Idempotent."""
-        if self._server is not None:
-            self._server.close()
-        for one in list(self._open):
-            if one.is_idle:
-                one.abort()
-        if self._tasks:
-            await asyncio.wait(self._tasks, timeout=SHUTDOWN_S)
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        for one in list(self._open):
-            one.abort()
+        """Stop to accept, then close all connections; requests under way get 2 s. Idempotent."""
+        if self._listener is not None:
+            self._listener.close()
+        await super().close()

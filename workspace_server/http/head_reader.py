@@ -1,8 +1,7 @@
-"""Reads and judges heads, and remembers what it made of them. Pure.
+"""Parses and admits request heads, and caches the results. Pure.
 
-The manager sends the same head with every call of a tool but for the digits of its `Content-Length`, and two
-heads that differ in nothing else are read alike. So the grammar (`http_server/head.py`) and the door
-(`admission.py`) are asked once for each head. Nothing is remembered of a head that was refused.
+The manager sends the same head with every call of a tool but for the digits of its `Content-Length`. Heads
+that differ in nothing else are parsed and admitted once. Refused heads are never cached.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
 from http_server.head import (
@@ -23,20 +22,22 @@ from http_server.head import (
     parse_head,
 )
 from http_server.refusal import AdmissionRefusal
+from http_server.request_parser import RefusedHead
 from protocol import headers
 from workspace_server.http.admission import MAX_BODY, Admission
 
 MAX_HEAD: Final = 64 * 1024
-"""Bytes; what the manager lets in is smaller, and it adds little."""
+"""Bytes; the manager admits smaller heads, and adds little."""
 REMEMBERED: Final = 1024
+"""Heads in each cache; a full cache is emptied."""
 LONGEST: Final = 2048
-"""Bytes of a head that is remembered."""
+"""Bytes of the longest head that is cached."""
 _TOO_LARGE: Final = AdmissionRefusal(431, f"the head is larger than {MAX_HEAD} bytes")
 _SINGLE: Final = frozenset({headers.VERSION.lower(), headers.METHOD.lower(), headers.NAME.lower()})
 
 
 class Fields(Mapping[str, str]):
-    """Header fields by name, however it is spelt. `by_name` has the names in lower case."""
+    """Header fields by case-insensitive name; `by_name` has the names in lower case."""
 
     __slots__ = ("_by_name",)
 
@@ -56,31 +57,25 @@ class Fields(Mapping[str, str]):
         return isinstance(name, str) and name.lower() in self._by_name
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The same without an exception on the way."""
+        """The same as `Mapping.get`, without raising an exception on the way."""
         return self._by_name.get(name.lower(), default)
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A head that does not get in; `method` where it could be read."""
-
-    refusal: AdmissionRefusal
-    method: str = ""
 
 
 @dataclass(slots=True, eq=False)
 class Head:
-    """A head that may go on; the same object for all that are known to be alike.
+    """An admitted head; the same object for all that differ in `Content-Length` alone.
 
     Attributes:
-        path: one of `door.ROUTES`.
-        fields: its header fields; of one that was sent several times the first.
-        query: the members of its query; of one that was sent several times the first.
-        repeated: what is wrong with it where a field was sent several times that says what is called.
-        framing: how the connection goes on behind it.
-        is_known: whether it came before.
+        parsed: method, target and header fields in order.
+        path: one of `admission.ROUTES`.
+        fields: header fields; of a repeated one the first value.
+        query: members of the query; of a repeated one the first value.
+        repeated: what is wrong where a header field of MCP routing is repeated.
+        framing: how the connection goes on behind the head.
+        is_known: whether the head was received before.
     """
 
+    parsed: RequestHead
     path: str
     fields: Fields
     query: Mapping[str, str]
@@ -89,69 +84,77 @@ class Head:
     is_known: bool = False
 
 
-class Heads:
-    """What is known of heads at one door."""
+class Read(NamedTuple):
+    """One admitted head as it was received; `length` in bytes of its body, None for a chunked body."""
 
-    def __init__(self, door: Admission) -> None:
-        self._door = door
-        self._known: dict[bytes, Head] = {}
-        self._same: dict[bytes, tuple[Head, int]] = {}
+    head: Head
+    length: int | None
 
-    def read(self, raw: bytes) -> tuple[Head, int | None] | Refused:
-        """What a whole head is, and the length of its body in bytes (None: in chunks)."""
-        return self._same.get(raw) or self._read(raw)
 
-    def same(self, raw: bytes) -> tuple[Head, int] | None:
-        """The same for a head that came before with the very same bytes; None for any other one."""
-        return self._same.get(raw)
+class HeadReader:
+    """The heads of one instance."""
 
-    def _read(self, raw: bytes) -> tuple[Head, int | None] | Refused:
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._by_key: dict[bytes, Head] = {}  # by their bytes without the digits of the length
+        self._by_bytes: dict[bytes, Read] = {}
+
+    def read(self, raw: bytes) -> Read | RefusedHead:
+        """Read a whole head, the empty line at its end included."""
+        return self._by_bytes.get(raw) or self._read(raw)
+
+    def same(self, raw: bytes) -> Read | None:
+        """Return a head that was received before with the very same bytes; None for any other one."""
+        return self._by_bytes.get(raw)
+
+    def _read(self, raw: bytes) -> Read | RefusedHead:
         digits = PLAIN_LENGTH.search(raw) if len(raw) <= LONGEST else None
         if digits is None:
-            judged = self._judge(raw)
-            return judged if isinstance(judged, Refused) else (judged, judged.framing.length)
+            head = self._admit(raw)
+            return head if isinstance(head, RefusedHead) else Read(head, head.framing.length)
         begin, end = digits.span(1)
         key, length = raw[:begin] + raw[end:], int(raw[begin:end])
-        known = self._known.get(key)
+        known = self._by_key.get(key)
         if known is not None and length <= MAX_BODY:
             known.is_known = True
-            if len(self._same) >= REMEMBERED:
-                self._same.clear()
-            self._same[raw] = known, length
-            return known, length
-        judged = self._judge(raw)
-        if isinstance(judged, Refused):
-            return judged
-        if len(self._known) >= REMEMBERED:
-            self._known.clear()
-        self._known[key] = judged
-        return judged, length
+            if len(self._by_bytes) >= REMEMBERED:
+                self._by_bytes.clear()
+            read = self._by_bytes[raw] = Read(known, length)
+            return read
+        head = self._admit(raw)
+        if isinstance(head, RefusedHead):
+            return head
+        if len(self._by_key) >= REMEMBERED:
+            self._by_key.clear()
+        self._by_key[key] = head
+        return Read(head, length)
 
-    def hopeless(self, begin: bytes) -> AdmissionRefusal | None:
-        """Why what has come of a head can never become one that gets in, if so."""
+    def refuse_begin(self, begin: bytes) -> AdmissionRefusal | None:
+        """Return why the beginning of a head can never be admitted; None where it can."""
         if len(begin) > MAX_HEAD:
             return _TOO_LARGE
         return None if begin in (b"", b"\r") or may_become_head(begin) else MALFORMED
 
-    def _judge(self, raw: bytes) -> Head | Refused:
-        facts = _TOO_LARGE if len(raw) > MAX_HEAD else parse_head(raw)
-        if isinstance(facts, AdmissionRefusal):
-            return Refused(facts)
-        refusal = self._door.refuse(facts)
-        return _head(raw, facts) if refusal is None else Refused(refusal, facts.method)
+    def _admit(self, raw: bytes) -> Head | RefusedHead:
+        parsed = _TOO_LARGE if len(raw) > MAX_HEAD else parse_head(raw)
+        if isinstance(parsed, AdmissionRefusal):
+            return RefusedHead(parsed)
+        refusal = self._admission.refuse(parsed)
+        return _head(raw, parsed) if refusal is None else RefusedHead(refusal, parsed)
 
 
-def _head(raw: bytes, facts: RequestHead) -> Head:
+def _head(raw: bytes, parsed: RequestHead) -> Head:
     sent = [
-        (name.decode().lower(), value.decode("utf-8", "surrogateescape")) for name, value in facts.headers
+        (name.decode().lower(), value.decode("utf-8", "surrogateescape")) for name, value in parsed.headers
     ]
-    path, _, query = facts.target.partition("?")
+    path, _, query = parsed.target.partition("?")
     return Head(
+        parsed,
         path,
         Fields(dict(reversed(sent))),
         dict(reversed(parse_qsl(query, keep_blank_values=True, errors="surrogateescape"))),
         _repeated([name for name, _ in sent]),
-        framing(raw, facts),
+        framing(raw, parsed),
     )
 
 

@@ -7,13 +7,10 @@ from typing import Any, Final
 
 from protocol import jsonrpc, sse
 from protocol.internal.result_trim import ResultTrim
-from workspace_server.http.request import HttpRequest
+from workspace_server.http.request import HttpRequest, trim_fields
 
-EVENT_HEADERS: Final = {
-    "Content-Type": "text/event-stream",
-    "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",
-}
+EVENTS: Final = "text/event-stream"
+EVENT_FIELDS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class Stream:
@@ -37,7 +34,7 @@ class Stream:
         """Send the JSON-RPC answer; `status` counts only if nothing was sent before."""
         self._is_finished = True
         if not self._http_request.is_begun:
-            self._http_request.respond(status, body, trim)
+            self._http_request.respond(status, body, trim_fields(trim))
             return
         comment = None if trim is None else trim.comment
         await self._http_request.write(sse.encode(sse.single_line(body), comment=comment))
@@ -52,5 +49,5 @@ class Stream:
         if self._is_finished:
             return
         if not self._http_request.is_begun:
-            self._http_request.start(EVENT_HEADERS)
+            self._http_request.start(200, EVENT_FIELDS, EVENTS)
         await self._http_request.write(data)

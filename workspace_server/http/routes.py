@@ -24,7 +24,7 @@ from workspace_server.http import listen
 from workspace_server.http.connections import Connections
 from workspace_server.http.head_reader import Head
 from workspace_server.http.repeated_calls import RepeatedCalls
-from workspace_server.http.request import HttpRequest
+from workspace_server.http.request import HttpRequest, trim_fields
 from workspace_server.http.response_stream import Stream
 from workspace_server.lifetime import Life
 from workspace_server.methods.inspection import inspection
@@ -69,7 +69,7 @@ class Server:
             return
         answer = None if self._life.stopping else self._repeated.answer(http_request.head, http_request.body)
         if answer is not None:
-            http_request.respond(answer.status, answer.body, answer.trim)
+            http_request.respond(answer.status, answer.body, trim_fields(answer.trim))
             return
         message = _classify(http_request.head, http_request.body)
         if isinstance(message, Rejection):
@@ -91,7 +91,7 @@ class Server:
         if answer is None:
             http_request.run(_answered(partial(self._go_on, asked, stream), http_request))
         else:
-            http_request.respond(answer.status, answer.body, answer.trim)
+            http_request.respond(answer.status, answer.body, trim_fields(answer.trim))
             self._repeated.learn(head, asked)
 
     async def _health(self, http_request: HttpRequest) -> None:

@@ -12,8 +12,18 @@ import re
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from http_server.head import MALFORMED, PLAIN_LENGTH, Framing, framing, may_become_head, parse_head
-from manager.routing.request_heads.admission import AdmissionRefusal, AdmissionRules, RequestHead, refuse
+from http_server.head import (
+    MALFORMED,
+    PLAIN_LENGTH,
+    Framing,
+    RequestHead,
+    framing,
+    may_become_head,
+    parse_head,
+)
+from http_server.refusal import AdmissionRefusal
+from http_server.request_parser import RefusedHead
+from manager.routing.request_heads.admission import AdmissionRules, refuse
 from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata
 from protocol import headers
 
@@ -25,18 +35,10 @@ SESSION: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A head that does not get in; `facts` where it could be read."""
-
-    refusal: AdmissionRefusal
-    facts: RequestHead | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Head:
     """A head that may go on; `metadata` where it is for an MCP route, without the session that it names."""
 
-    facts: RequestHead
+    parsed: RequestHead
     framing: Framing
     metadata: RequestMetadata | None
 
@@ -61,7 +63,7 @@ class Heads:
         self._rules = rules
         self._known: dict[bytes, Head] = {}
 
-    def read(self, raw: bytes) -> Read | Refused:
+    def read(self, raw: bytes) -> Read | RefusedHead:
         """What a whole head is."""
         is_short = len(raw) <= LONGEST
         named = SESSION.search(raw) if is_short else None
@@ -69,14 +71,14 @@ class Heads:
         digits = PLAIN_LENGTH.search(bare) if is_short else None
         if digits is None:
             judged = self._judge(raw)
-            if isinstance(judged, Refused):
+            if isinstance(judged, RefusedHead):
                 return judged
             return Read(judged, judged.framing.length, judged.session)
         key, length = _without(bare, digits), int(digits[1])
         known = self._known.get(key)
         if known is None or length > self._rules.body_cap:
             judged = self._judge(bare)
-            if isinstance(judged, Refused):
+            if isinstance(judged, RefusedHead):
                 return judged
             known = self._remember(key, judged)
         return Read(known, length, known.session if named is None else named[1].decode())
@@ -87,21 +89,21 @@ class Heads:
         self._known[key] = judged
         return judged
 
-    def hopeless(self, begin: bytes) -> AdmissionRefusal | None:
-        """Why what has come of a head can never become one that gets in, if so."""
+    def refuse_begin(self, begin: bytes) -> AdmissionRefusal | None:
+        """Return why the beginning of a head can never be admitted; None where it can."""
         if len(begin) > self._rules.head_cap:
             return self._rules.head_too_large
         is_possible = begin in (b"", b"\r") or may_become_head(begin)
         return None if is_possible else MALFORMED
 
-    def _judge(self, raw: bytes) -> Head | Refused:
-        facts = self._rules.head_too_large if len(raw) > self._rules.head_cap else parse_head(raw)
-        if isinstance(facts, AdmissionRefusal):
-            return Refused(facts)
-        refusal = refuse(facts, self._rules)
+    def _judge(self, raw: bytes) -> Head | RefusedHead:
+        parsed = self._rules.head_too_large if len(raw) > self._rules.head_cap else parse_head(raw)
+        if isinstance(parsed, AdmissionRefusal):
+            return RefusedHead(parsed)
+        refusal = refuse(parsed, self._rules)
         if refusal is not None:
-            return Refused(refusal, facts)
-        return Head(facts, framing(raw, facts), read_metadata(facts))
+            return RefusedHead(refusal, parsed)
+        return Head(parsed, framing(raw, parsed), read_metadata(parsed))
 
 
 def _without(text: bytes, found: re.Match[bytes]) -> bytes:

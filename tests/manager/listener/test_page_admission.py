@@ -17,9 +17,9 @@ import pytest
 import structlog
 from aiohttp import web
 
+from http_server.connection import MAX_PIPELINED
+from http_server.limits import Limits
 from manager.admin.request_body import read_body
-from manager.http.limits import Limits
-from manager.listener.connection import MAX_PIPELINED
 from manager.listener.connections import Connections
 from manager.listener.page_admission import refusal_response
 from manager.listener.pages import OncePerSecond, port_runner

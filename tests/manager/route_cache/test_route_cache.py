@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from http_server.request_parser import RefusedHead
 from manager.route_cache import route_cache
 from manager.route_cache.cached_route import Told
 from manager.route_cache.route_cache import REMEMBERED
 from manager.route_cache.route_group import EAGER, RARELY, TOOLS
-from manager.routing.request_heads.reader import Heads, Read, Refused
+from manager.routing.request_heads.reader import Heads, Read
 from manager.supervision import workspaces
 from protocol.call_pattern import derive_pattern
 from support.clients.raw_clients import Answer, SessionClient
@@ -350,7 +351,7 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     found: list[bytes] = []
     usual = Heads.read
 
-    def noted(self: Heads, raw: bytes) -> Read | Refused:
+    def noted(self: Heads, raw: bytes) -> Read | RefusedHead:
         found.append(raw)
         return usual(self, raw)
 

@@ -138,7 +138,7 @@ async def test_a_broken_chunk_ends_the_connection_before_anything_is_served() ->
 
 async def test_an_answer_that_comes_is_in_chunks_for_those_who_know_them() -> None:
     async def stream(http_request: HttpRequest) -> None:
-        http_request.start({"Content-Type": "text/event-stream"})
+        http_request.start(200, {}, "text/event-stream")
         await http_request.write(b"one")
         await http_request.write(b"two")
         http_request.finish()
@@ -156,7 +156,7 @@ async def test_a_caller_that_does_not_read_is_waited_for() -> None:
     blocked = asyncio.Event()
 
     async def stream(http_request: HttpRequest) -> None:
-        http_request.start({"Content-Type": "text/event-stream"})
+        http_request.start(200, {}, "text/event-stream")
         for _ in range(400):
             writing = asyncio.ensure_future(http_request.write(bytes(65_536)))
             await asyncio.sleep(0)

@@ -1,13 +1,14 @@
-"""Heads at the door: what is remembered of them, what is not, and how their fields are looked up."""
+"""HeadReader at the door: what is remembered of them, what is not, and how their fields are looked up."""
 
 from __future__ import annotations
 
 import pytest
 
 from http_server.refusal import AdmissionRefusal
+from http_server.request_parser import RefusedHead
 from protocol import headers
 from workspace_server.http.admission import MAX_BODY, Admission
-from workspace_server.http.head_reader import MAX_HEAD, REMEMBERED, Head, Heads, Refused
+from workspace_server.http.head_reader import MAX_HEAD, REMEMBERED, Head, HeadReader
 
 SECRET = "s3cret"
 LINES = [
@@ -19,23 +20,23 @@ LINES = [
 ]
 
 
-def heads() -> Heads:
-    return Heads(Admission(7, SECRET))
+def heads() -> HeadReader:
+    return HeadReader(Admission(7, SECRET))
 
 
 def raw(*more: str, lines: list[str] = LINES) -> bytes:
     return "\r\n".join([*lines, *more, "", ""]).encode()
 
 
-def read(text: bytes, known: Heads | None = None) -> tuple[Head, int | None]:
+def read(text: bytes, known: HeadReader | None = None) -> tuple[Head, int | None]:
     found = (known or heads()).read(text)
-    assert not isinstance(found, Refused), found
+    assert not isinstance(found, RefusedHead), found
     return found
 
 
-def refusal(text: bytes, known: Heads | None = None) -> AdmissionRefusal:
+def refusal(text: bytes, known: HeadReader | None = None) -> AdmissionRefusal:
     found = (known or heads()).read(text)
-    assert isinstance(found, Refused)
+    assert isinstance(found, RefusedHead)
     return found.refusal
 
 
@@ -128,6 +129,6 @@ def test_a_routing_field_that_is_sent_twice_is_noted(name: str) -> None:
 
 def test_what_can_never_become_a_head_is_seen_at_once() -> None:
     known = heads()
-    assert known.hopeless(b"\x16\x03\x01") is not None
-    assert known.hopeless(raw("A: b" * MAX_HEAD)) is not None
-    assert known.hopeless(b"POST /mc") is None
+    assert known.refuse_begin(b"\x16\x03\x01") is not None
+    assert known.refuse_begin(raw("A: b" * MAX_HEAD)) is not None
+    assert known.refuse_begin(b"POST /mc") is None

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from http_server.request_parser import RefusedHead
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.pattern import HeadPattern
-from manager.routing.request_heads.reader import Heads, Refused
+from manager.routing.request_heads.reader import Heads
 from manager.routing.request_heads.request_metadata import RequestMetadata
 
 CAP = 4000
@@ -42,7 +43,7 @@ class Reader:
     def of(self, raw: bytes) -> tuple[RequestMetadata | None, str | None, int | None] | None:
         """What a head says, its session, and the length of its body; None where it does not get in."""
         read = self.heads.read(raw)
-        return None if isinstance(read, Refused) else (read.head.metadata, read.session, read.length)
+        return None if isinstance(read, RefusedHead) else (read.head.metadata, read.session, read.length)
 
     def match(self, data: bytes) -> tuple[int, bytes] | None:
         """What `HeadPattern.match` should say at most."""

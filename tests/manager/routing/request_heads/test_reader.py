@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from http_server.request_parser import RefusedHead
 from manager.routing.request_heads import reader
 from manager.routing.request_heads.admission import AdmissionRules
-from manager.routing.request_heads.reader import Heads, Read, Refused
+from manager.routing.request_heads.reader import Heads, Read
 
 RULES = AdmissionRules.for_ports([4000], body_cap=5_000_000)
 
@@ -19,7 +20,7 @@ def head(*lines: str, length: str | None = "12", target: str = "/mcp", method: s
 
 def read(known: Heads, raw: bytes) -> Read:
     found = known.read(raw)
-    assert not isinstance(found, Refused), found
+    assert not isinstance(found, RefusedHead), found
     return found
 
 
@@ -56,7 +57,7 @@ def test_a_known_head_makes_no_other_one_known(raw: bytes) -> None:
     known = Heads(RULES)
     for _ in range(3):
         read(known, head())
-        assert isinstance(known.read(raw), Refused)
+        assert isinstance(known.read(raw), RefusedHead)
 
 
 @pytest.mark.parametrize("order", [("one", "two"), ("two", "one"), ("one", "one")])
@@ -121,4 +122,4 @@ def test_a_client_says_which_request_is_its_last(line: str, is_last: bool) -> No
 
 def test_an_old_client_gets_neither_chunks_nor_a_second_answer() -> None:
     found = read(Heads(RULES), head("Expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0"))[0].framing
-    assert (found.is_last, found.allows_chunked, found.waits) == (True, False, False)
+    assert (found.is_last, found.allows_chunked, found.expects_continue) == (True, False, False)

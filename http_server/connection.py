@@ -1,0 +1,299 @@
+"""One HTTP/1.1 connection of a server: reads requests, serves them one after the other, enforces deadlines.
+
+Only this module and its parser decide where a request ends. `connection_state.py` has the states. A program
+subclasses `HttpConnection` and implements `serve` and `render_refusal`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Generic, cast
+
+from http_server.backpressure import Backpressure
+from http_server.connection_state import TRANSITIONS, Event, State
+from http_server.connections import Connections
+from http_server.deadline import Deadline, Deadlines
+from http_server.head import RequestHead
+from http_server.refusal import BODY_TIMEOUT, HEAD_TIMEOUT, TOO_MANY_CONNECTIONS, AdmissionRefusal
+from http_server.request import BaseRequest, Piece
+from http_server.request_parser import HeadReader, Read, RefusedHead, RequestParser
+
+MAX_PIPELINED: Final = 64 * 1024
+"""Bytes that a client may send ahead while a request is being answered; more closes the connection."""
+
+_CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContext(Generic[Read]):
+    """What the connections of one server share.
+
+    Attributes:
+        heads: parses and admits heads.
+        body_cap: the most bytes of a body.
+        connections: the open connections, with their limits.
+        deadlines: those of all connections.
+    """
+
+    heads: HeadReader[Read]
+    body_cap: int
+    connections: Connections
+    deadlines: Deadlines
+
+
+class HttpConnection(asyncio.Protocol, Generic[Read]):
+    """One connection.
+
+    Attributes:
+        state: what it does with the bytes that arrive.
+        deadline: its only deadline, whatever it waits for.
+        backpressure: whether the client keeps up.
+        transport: of asyncio, or uvloop.
+        parser: of its requests.
+    """
+
+    __slots__ = (
+        "_is_reading",
+        "_read",
+        "_request",
+        "_server",
+        "backpressure",
+        "deadline",
+        "parser",
+        "state",
+        "transport",
+    )
+
+    transport: asyncio.Transport
+
+    def __init__(self, server: ServerContext[Read]) -> None:
+        self.state = State.IDLE
+        self.deadline = Deadline(server.deadlines)
+        self.backpressure = Backpressure()
+        self.parser: RequestParser[Read] = RequestParser(server.heads, server.body_cap)
+        self._server = server
+        self._request: BaseRequest | None = None
+        self._read: Read | None = None  # the head of a body that is being received
+        self._is_reading = False
+
+    # -- what a program decides -----------------------------------------------------------------------------
+
+    @abstractmethod
+    def serve(self, read: Read, body: bytes) -> None:
+        """Answer a complete request, at once or later; call `start_serving` with its request object."""
+
+    @abstractmethod
+    def render_refusal(self, refusal: AdmissionRefusal, head: RequestHead | None) -> bytes:
+        """Render a refusal as a whole response; `head` where it could be parsed."""
+
+    def take_over(self, read: Read) -> bool:
+        """Handle a request without reading its body here; return whether that was done."""
+        return False
+
+    # -- asyncio.Protocol -----------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Start to wait for a request, or refuse the connection if there are too many."""
+        # Not an isinstance check: uvloop's transports do not inherit from asyncio's.
+        self.transport = cast("asyncio.Transport", transport)
+        limits = self._server.connections.limits
+        if self._server.connections.admit(self):
+            first_s = limits.head_s if limits.first_s is None else limits.first_s
+            self.deadline.set(first_s, self.on_head_timeout)
+        else:
+            self.refuse(TOO_MANY_CONNECTIONS, None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Release everything and tell the request that its client disconnected."""
+        self.move(Event.LOST)
+        self._read = None
+        self.parser.close()
+        self.deadline.close()
+        self._server.connections.discard(self)
+        self.backpressure.resume(ConnectionResetError("the client is gone"))
+        request, self._request = self._request, None
+        if request is not None:
+            request.disconnected()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse the bytes, or buffer them while a request is being answered."""
+        state = self.state
+        if state is State.CLOSING or state is State.CLOSED:
+            return
+        self.parser.receive(data)
+        if state is State.SERVING or state is State.DELEGATED:
+            if len(self.parser.buffer) > MAX_PIPELINED:
+                self.abort()
+        else:
+            self.read_requests()
+
+    def pause_writing(self) -> None:
+        """Note that the client reads more slowly than the server writes."""
+        self.backpressure.pause()
+
+    def resume_writing(self) -> None:
+        """Note that the client has caught up, and read its next request."""
+        self.backpressure.resume()
+        if self.state is State.IDLE or self.state is State.HEAD:
+            self.transport.resume_reading()
+            self.read_requests()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request is being answered."""
+        return self.state is not State.SERVING and self.state is not State.DELEGATED
+
+    def move(self, event: Event) -> None:
+        """Go to the next state."""
+        self.state = TRANSITIONS[self.state][event]
+
+    # -- requests -------------------------------------------------------------------------------------------
+
+    def read_requests(self) -> None:
+        """Serve what has been received, until a request is being answered or more bytes are needed."""
+        if self._is_reading:
+            return  # a request was answered synchronously: the loop below goes on
+        self._is_reading = True
+        try:
+            while self.parser.buffer and self._read_next():
+                pass
+        finally:
+            self._is_reading = False
+
+    def _read_next(self) -> bool:
+        """Take one step; return whether another one may follow."""
+        state = self.state
+        if state is State.IDLE or state is State.HEAD:
+            return self._read_head()
+        if state is State.BODY:
+            return self._read_body()
+        if state is State.DISCARDING:
+            return self._discard_body()
+        return False
+
+    def _read_head(self) -> bool:
+        parser = self.parser
+        read = parser.next_head()
+        if read is None:
+            self._await_head()
+            return False
+        if isinstance(read, RefusedHead):
+            self.refuse(read.refusal, read.parsed)
+            return False
+        if self.take_over(read):
+            return True
+        length = read.length
+        body = parser.whole_body(length)
+        if body is not None:
+            self.deadline.clear()
+            self.serve(read, body)
+            return True
+        if read.head.framing.expects_continue and not parser.buffer:
+            self.transport.write(_CONTINUE)
+        self.move(Event.HEAD_ADMITTED)
+        self._read = read
+        parser.expect_body(length)
+        self.deadline.set(self._server.connections.limits.body_s, self._on_body_timeout)
+        return True
+
+    def _await_head(self) -> None:
+        limits = self._server.connections.limits
+        if self.parser.buffer:
+            if self.state is State.IDLE:
+                self.move(Event.HEAD_BEGUN)
+                self.deadline.set(limits.head_s, self.on_head_timeout)
+        elif self.state is State.HEAD:
+            self.move(Event.BLANK_DROPPED)
+        else:
+            self.deadline.set(limits.keepalive_s, self.on_head_timeout)
+
+    def _read_body(self) -> bool:
+        body, read = self.parser.next_body(), self._read
+        assert read is not None  # noqa: S101  narrows the type: a body follows a head
+        if body is None:
+            return False
+        if isinstance(body, AdmissionRefusal):
+            self.refuse(body, read.head.parsed)
+            return False
+        self._read = None
+        self.deadline.clear()
+        self.serve(read, body)
+        return True
+
+    def discard_body(self, length: int) -> None:
+        """Drop the rest of the body of a request that was answered without it."""
+        self.parser.expect_body(length)
+        self.deadline.set(self._server.connections.limits.body_s, self.abort)
+        self.read_requests()
+
+    def _discard_body(self) -> bool:
+        if self.parser.next_body() is None:
+            return False
+        self.move(Event.BODY_DISCARDED)
+        self.await_request()
+        return True
+
+    def await_request(self) -> None:
+        """Start the deadline of an idle connection."""
+        self.deadline.set(self._server.connections.limits.keepalive_s, self.on_head_timeout)
+
+    def refuse(self, refusal: AdmissionRefusal, head: RequestHead | None) -> None:
+        """Write a refusal; read on for a while, because closing at once could destroy it on its way."""
+        self.move(Event.REFUSED)
+        self._read = None
+        self.parser.close()
+        self.transport.write(self.render_refusal(refusal, head))
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self.deadline.set(self._server.connections.limits.linger_s, self.abort)
+
+    def on_head_timeout(self) -> None:
+        """Refuse a head that is late; close a connection that was idle for too long."""
+        if self.parser.buffer:
+            self.refuse(HEAD_TIMEOUT, None)
+        else:
+            self.transport.close()
+
+    def _on_body_timeout(self) -> None:
+        self.refuse(BODY_TIMEOUT, None if self._read is None else self._read.head.parsed)
+
+    # -- responses (`request.ResponseConnection`) -----------------------------------------------------------
+
+    def start_serving(self, request: BaseRequest) -> None:
+        """Note that a request is being answered."""
+        self.move(Event.REQUEST_READ)
+        self._request = request
+
+    def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Start a task that ends with the server at the latest."""
+        return self._server.connections.run(work)
+
+    def send(self, pieces: Sequence[Piece]) -> None:
+        """Hand bytes to the transport at once."""
+        if len(pieces) == 1:
+            self.transport.write(pieces[0])
+        else:
+            self.transport.writelines(pieces)
+
+    def answered(self, *, is_last: bool) -> None:
+        """Note that the response is complete; another request follows unless it `is_last`."""
+        self._request = None
+        if is_last:
+            self.move(Event.ANSWERED_LAST)
+            self.parser.close()
+            self.transport.close()
+            self.deadline.set(self._server.connections.limits.keepalive_s, self.abort)
+            return
+        self.move(Event.ANSWERED)
+        self.await_request()
+        if self.backpressure.is_paused:  # no more requests until the client reads its responses
+            self.transport.pause_reading()
+        else:
+            self.read_requests()
+
+    def abort(self) -> None:
+        """Close the connection without flushing."""
+        self.transport.abort()

@@ -1,0 +1,135 @@
+"""Parses the requests of one connection from the bytes that arrive. Sans-IO and pure.
+
+`receive` takes bytes. `next_head` and `next_body` return what is complete, a refusal, or None while more
+bytes are needed. After a head, the caller decides who reads the body: the parser, or who gets `take_rest`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+
+from http_server.body_reader import Body, ChunkedBody, MeasuredBody
+from http_server.head import Framing, RequestHead
+from http_server.refusal import AdmissionRefusal
+
+_HEAD_END: Final = b"\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedHead:
+    """A head that is not admitted; `parsed` where its grammar is right."""
+
+    refusal: AdmissionRefusal
+    parsed: RequestHead | None = None
+
+
+class AdmittedHead(Protocol):
+    """What admission makes of a head; a program adds what it needs."""
+
+    @property
+    def parsed(self) -> RequestHead:
+        """Method, target and header fields."""
+
+    @property
+    def framing(self) -> Framing:
+        """How the connection goes on behind the head."""
+
+
+class ReadHead(Protocol):
+    """One admitted head as it was received."""
+
+    @property
+    def head(self) -> AdmittedHead:
+        """What it says; the same object for equal heads."""
+
+    @property
+    def length(self) -> int | None:
+        """Bytes of the body; None for a chunked body."""
+
+
+Read = TypeVar("Read", bound=ReadHead)
+Read_co = TypeVar("Read_co", bound=ReadHead, covariant=True)
+
+
+class HeadReader(Protocol[Read_co]):
+    """Parses heads and applies a program's admission rules."""
+
+    def read(self, raw: bytes) -> Read_co | RefusedHead:
+        """Read a whole head, the empty line at its end included."""
+
+    def refuse_begin(self, begin: bytes) -> AdmissionRefusal | None:
+        """Return why the beginning of a head can never be admitted; None where it can."""
+
+
+class RequestParser(Generic[Read]):
+    """The parser of one connection.
+
+    Args:
+        heads: parses and admits heads.
+        body_cap: the most bytes of a chunked body.
+
+    Attributes:
+        buffer: bytes that were received and not parsed.
+        raw_head: the bytes of the last head.
+    """
+
+    __slots__ = ("_body", "_body_cap", "_heads", "buffer", "raw_head")
+
+    def __init__(self, heads: HeadReader[Read], body_cap: int) -> None:
+        self.buffer = b""
+        self.raw_head = b""
+        self._heads = heads
+        self._body_cap = body_cap
+        self._body: Body | None = None
+
+    def receive(self, data: bytes) -> None:
+        """Take bytes from the transport."""
+        self.buffer = self.buffer + data if self.buffer else data
+
+    def next_head(self) -> Read | RefusedHead | None:
+        """Return the next head; None while its end is missing."""
+        buffer = self.buffer
+        while buffer.startswith(b"\r\n"):  # RFC 9112 §2.2: empty lines before a request line are ignored
+            buffer = self.buffer = buffer[2:]
+        end = buffer.find(_HEAD_END) + 4
+        if end < 4:
+            refusal = self._heads.refuse_begin(buffer)
+            return None if refusal is None else RefusedHead(refusal)
+        self.raw_head, self.buffer = buffer[:end], buffer[end:]
+        return self._heads.read(self.raw_head)
+
+    def whole_body(self, length: int | None) -> bytes | None:
+        """Return a body that has been received already; None where it has to be waited for."""
+        buffer = self.buffer
+        if length is None or len(buffer) < length:
+            return None
+        self.buffer = buffer[length:]
+        return buffer[:length]
+
+    def expect_body(self, length: int | None) -> None:
+        """Read a body of this length (None: in chunks) from now on, with `next_body`."""
+        self._body = ChunkedBody(self._body_cap) if length is None else MeasuredBody(length)
+
+    def next_body(self) -> bytes | AdmissionRefusal | None:
+        """Return the expected body; None while its end is missing."""
+        body = self._body
+        assert body is not None  # noqa: S101  `expect_body` was called
+        data, self.buffer = self.buffer, b""
+        refusal = body.feed(data)
+        if refusal is not None:
+            return refusal
+        if not body.is_complete:
+            return None
+        self._body, self.buffer = None, body.rest
+        return body.body
+
+    def take_rest(self) -> bytes:
+        """Return and forget all bytes that are not parsed."""
+        rest, self.buffer = self.buffer, b""
+        return rest
+
+    def close(self) -> None:
+        """Forget everything; no more requests are read."""
+        self.buffer = self.raw_head = b""
+        self._body = None

@@ -110,10 +110,10 @@ async def _resume(
         http_request.respond(204)
         return
     out.open({headers.SESSION: session.id})  # first: from the claim on, events may be written to it
-    stream.claim(out)
+    stream.attach(out)
     try:
         stream.resume(out, last.event)
-        await stream.over()
+        await stream.wait_ended()
         out.close()
     finally:
-        stream.leave(out)
+        stream.detach(out)

@@ -140,7 +140,7 @@ class LegacyEndpoint:
         if method in names.HANDSHAKE_NAMES:
             return await self._dispatch.handshake(exchange, dict(exchange.params), bare=True)
         reply = await self._answer(exchange, session)
-        if self._roots.may_help(exchange, session, reply):
+        if self._roots.should_ask(exchange, session, reply):
             return Events(self._with_roots(exchange, session))
         return self._translated(exchange, session, reply)
 

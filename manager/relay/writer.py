@@ -197,7 +197,7 @@ class Writer:
                 raise
         if self._streams is not None and session is not None:
             self._stream = self._streams.open_request_stream(session, self._exchange.message.id)
-            self._stream.claim(out)
+            self._stream.attach(out)
             self._stream.begin(out)
         return out
 

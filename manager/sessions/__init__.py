@@ -1,1 +1,1 @@
-"""State that only clients with sessions have: streams, replay, subscriptions, input requests."""
+"""State of clients with sessions (MCP ≤ 2025-11-25): streams, replay, subscriptions, input requests."""

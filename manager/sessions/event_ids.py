@@ -1,10 +1,10 @@
-"""The ids of events: which stream of a session, which event of it, and which request the stream answers.
+"""Writes and parses event ids (MCP 2025-11-25, Transports: Resumability and Redelivery).
 
     <epoch>.<stream>[.<request id, base64url>]-<event>      e.g. `k3vQ.4.Nw-2`
 
-The request is named in them so that even a manager that knows nothing of the stream can tell its client that
-the answer is lost. What a client sends back is its own word; whether the stream exists is asked
-elsewhere (`streams.py`).
+An event id names its session's stream, the event's number and the request that the stream answers. With the
+request id in it, even a restarted manager can tell the client that this request's response is lost. Clients
+can send any id; `streams.py` looks up whether the stream exists.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ import msgspec
 from protocol import jsonrpc
 
 MAX_REQUEST: Final = 64
-"""Longest request id, in bytes of JSON text, that is written into event ids."""
+"""Bytes of JSON text of the longest request id that is written into event ids."""
 SERVER_STREAM: Final = 0
-"""The number of a session's standing stream."""
+"""Stream number of a session's server stream."""
 _ID: Final = re.compile(r"[\w-]{1,32}\.\d{1,15}(?:\.[\w-]{1,88})?-(?P<event>\d{1,15})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class EventId:
-    """One event of one stream; `str()` gives what goes on the wire."""
+    """One event of one stream. `str()` gives the id that is sent."""
 
     stream: str
     event: int
@@ -38,23 +38,23 @@ class EventId:
 
     @property
     def is_server_stream(self) -> bool:
-        """Whether it belongs to a session's standing stream, of whatever manager."""
+        """Whether the event belongs to a server stream, of this manager or an earlier one."""
         return self.stream.split(".")[1:] == [str(SERVER_STREAM)]
 
     @property
     def request(self) -> bytes | None:
-        """The id of the request that the stream answers, as JSON text; None where none is named."""
+        """Id of the request that the stream answers, as JSON text; None for a server stream or a long id."""
         parts = self.stream.split(".")
         return _request(parts[2]) if len(parts) == 3 else None
 
 
 def stream_name(epoch: str, number: int, request: bytes | None = None) -> str:
-    """The name of a stream, which begins the ids of its events.
+    """Build a stream's name, the prefix of its event ids.
 
     Args:
-        epoch: what tells this manager from its predecessors.
-        number: unique in the session while this manager runs; `SERVER_STREAM` for the standing stream.
-        request: the id of the request it answers, as JSON text.
+        epoch: distinguishes this manager process from earlier ones.
+        number: unique in the session while this manager runs; `SERVER_STREAM` for the server stream.
+        request: id of the request that the stream answers, as JSON text.
     """
     name = f"{epoch}.{number}"
     if request is None or len(request) > MAX_REQUEST:
@@ -63,7 +63,7 @@ def stream_name(epoch: str, number: int, request: bytes | None = None) -> str:
 
 
 def parse(text: str) -> EventId | None:
-    """The event a `Last-Event-ID` means; None for what is no id of ours."""
+    """Parse a `Last-Event-ID`; None if this program did not write it."""
     found = _ID.fullmatch(text)
     return None if found is None else EventId(text[: found.start("event") - 1], int(found["event"]))
 

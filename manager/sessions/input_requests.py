@@ -1,7 +1,8 @@
-"""One round of questions to a legacy client: out on the stream of its request, and what came back.
+"""Asks a session client for the input that a server requires, on the stream of the client's request.
 
-Answers are passed on as they came. A client that answers with an error has no place for it in the repeated
-request: a call that is held open inside gets it in a form of ours, any other request ends with it.
+A stateless server ends its response with `input_required` and a map of `inputRequests` (MCP 2026-07-28). A
+session client gets each of them as a JSON-RPC request; its results become the `inputResponses`. If the client
+answers with an error, a call suspended in a workspace server receives the error; any other request ends.
 """
 
 from __future__ import annotations
@@ -22,20 +23,22 @@ from protocol.internal import request_state
 from protocol.jsonrpc import Response
 
 MAX_INPUT_REQUESTS: Final = 32
-PATIENCE_S: Final = 600.0
-"""How long the answers of one round are waited for: people give them."""
+INPUT_TIMEOUT_S: Final = 600.0
+"""Seconds to wait for the responses to one `input_required` result: people give them."""
 PAUSE_S: Final = 0.25
-"""Before a request is repeated whose server asked for nothing but that."""
+"""Seconds before a request is repeated whose server required no input but the repetition."""
 _URL: Final = b'"url"'
 
 Members = Mapping[str, msgspec.Raw]
 
 
 def unanswered(message: str, details: Mapping[str, Any] | None = None, state: str = "") -> Refusal:
-    """The refusal for a request whose server asked something that was not answered.
+    """The refusal for a request whose server required input that the client did not give.
 
     Args:
-        state: the `requestState` that came with the question.
+        message: what happened.
+        details: further members of the error's data.
+        state: the `requestState` of the `input_required` result.
     """
     if request_state.is_not_started(state):
         step = "call again when its question can be answered"
@@ -44,101 +47,99 @@ def unanswered(message: str, details: Mapping[str, Any] | None = None, state: st
 
 
 class InputRequests:
-    """The questions of one `input_required` result.
+    """The input requests of one `input_required` result.
 
     Attributes:
-        outcome: after the last message, what the request is to be repeated with, or why it ends here.
+        outcome: after the last message, the parameters to repeat the request with, or why it ends.
     """
 
     def __init__(
-        self, exchange: Exchange, questions: PendingRequests, asked: Members, patience_s: float
+        self, exchange: Exchange, pending_requests: PendingRequests, result: Members, timeout_s: float
     ) -> None:
         self.outcome: Members | Refusal = {}
         self._exchange = exchange
-        self._questions = questions
-        self._patience_s = patience_s
-        self._state = {name: raw for name, raw in asked.items() if name == "requestState"}
-        entries = jsonrpc.members_of(asked.get("inputRequests", b"{}"))
-        self._asked = {key: jsonrpc.members_of(entry) for key, entry in entries.items()}
-        self._out: dict[str, PendingRequest] = {}
+        self._pending_requests = pending_requests
+        self._timeout_s = timeout_s
+        self._state = {name: raw for name, raw in result.items() if name == "requestState"}
+        entries = jsonrpc.members_of(result.get("inputRequests", b"{}"))
+        self._required = {key: jsonrpc.members_of(entry) for key, entry in entries.items()}
+        self._sent: dict[str, PendingRequest] = {}
 
     async def messages(self) -> AsyncGenerator[bytes]:
-        """The questions, and behind them what takes those back that need no answer any more."""
+        """The requests for the client, then cancellations of those that need no answer any more."""
         problem = self._problem()
         if problem is not None:
             self.outcome = problem
-        elif not self._asked:
+        elif not self._required:
             await asyncio.sleep(PAUSE_S)
             self.outcome = self._state
         else:
-            async for message in self._questioning():
+            async for message in self._ask():
                 yield message
 
     def _problem(self) -> Refusal | None:
-        """Why nothing is asked: a server that breaks the rules, or a client that cannot be asked this."""
-        if not self._asked and not self._state:
-            return _broken("it asks for input, but for none in particular")
-        if len(self._asked) > MAX_INPUT_REQUESTS:
-            return _broken(f"it asks {len(self._asked)} questions at once")
+        """Why the client cannot be asked: the result is invalid, or the client lacks a capability."""
+        if not self._required and not self._state:
+            return _broken("input_required without inputRequests and without requestState")
+        if len(self._required) > MAX_INPUT_REQUESTS:
+            return _broken(f"{len(self._required)} input requests at once, more than {MAX_INPUT_REQUESTS}")
         declared = {
             name: jsonrpc.members_of(parts)
             for name, parts in jsonrpc.members_of(capabilities_of(self._exchange)).items()
         }
-        for entry in self._asked.values():
+        for entry in self._required.values():
             method = _method_of(entry)
             needed = input_requests.required_capabilities(method, entry.get("params", b""))
             if needed is None:
-                return _broken(f"it asks with {method[:100]!r}")
+                return _broken(f"{method[:100]!r} is no input request")
             if not input_requests.declares(declared, needed):
                 spelt = input_requests.format_capabilities(needed)
-                text = f"the server asks with {method}, which this client does not offer: {spelt}"
+                text = f"the server asks with {method}, which this client does not support: {spelt}"
                 return self._unanswered(text, {"requiredCapabilities": needed})
         return None
 
-    # -- questions and answers ----------------------------------------------------------------------------
+    # -- requests and responses ---------------------------------------------------------------------------
 
-    async def _questioning(self) -> AsyncGenerator[bytes]:
-        for key, entry in self._asked.items():
+    async def _ask(self) -> AsyncGenerator[bytes]:
+        for key, entry in self._required.items():
             params = jsonrpc.bytes_of(entry.get("params", msgspec.Raw(b"")))
-            self._out[key] = self._questions.put(_method_of(entry), _with_elicitation_id(params))
+            self._sent[key] = self._pending_requests.create(_method_of(entry), _with_elicitation_id(params))
         try:
-            for question in self._out.values():
-                yield question.message
+            for request in self._sent.values():
+                yield request.message
             self.outcome = await self._answers()
         except asyncio.CancelledError:
-            for message in self._taken_back():
+            for message in self._cancel_unanswered():
                 yield message
             raise
         finally:
-            taken_back = self._taken_back()
-        for message in taken_back:
+            cancellations = self._cancel_unanswered()
+        for message in cancellations:
             yield message
 
-    def _taken_back(self) -> list[bytes]:
-        """What tells the client of the questions that are still out."""
-        told = [self._questions.withdraw(question) for question in self._out.values()]
-        return [message for message in told if message is not None]
+    def _cancel_unanswered(self) -> list[bytes]:
+        """Cancel the requests that the client has not answered; returns the notifications for it."""
+        cancelled = [self._pending_requests.cancel(request) for request in self._sent.values()]
+        return [message for message in cancelled if message is not None]
 
     async def _answers(self) -> Members | Refusal:
-        keys = {question.answer: key for key, question in self._out.items()}
+        keys = {request.answer: key for key, request in self._sent.items()}
         answers: dict[str, msgspec.Raw] = {}
         waiting = set(keys)
         loop = asyncio.get_running_loop()
-        end = loop.time() + self._patience_s
+        end = loop.time() + self._timeout_s
         while waiting:
             done, waiting = await asyncio.wait(
                 waiting, timeout=end - loop.time(), return_when=asyncio.FIRST_COMPLETED
             )
             if not done:
-                return self._unanswered(
-                    f"nobody answered the server's question within {self._patience_s:g} s"
-                )
+                return self._unanswered(f"nobody answered the server's question within {self._timeout_s:g} s")
             for one in done:
                 answer = self._answer(one.result())
                 if isinstance(answer, Refusal):
                     return answer
                 answers[keys[one]] = answer
-        return {**self._state, "inputResponses": jsonrpc.raw({key: answers[key] for key in self._out})}
+        return {**self._state, "inputResponses": jsonrpc.raw({key: answers[key] for key in self._sent})}
 
     def _unanswered(self, message: str, details: Mapping[str, Any] | None = None) -> Refusal:
         return unanswered(message, details, self._state_text)
@@ -156,9 +157,9 @@ class InputRequests:
         error = members["error"]
         if request_state.is_suspended(self._state_text):
             return input_requests.error_response(error)
-        said = jsonrpc.text_of(jsonrpc.members_of(error).get("message", b'""')) or "an error"
+        text = jsonrpc.text_of(jsonrpc.members_of(error).get("message", b'""')) or "an error"
         return self._unanswered(
-            f"the client did not answer the server's question: {said[:500]}", {"error": error}
+            f"the client did not answer the server's question: {text[:500]}", {"error": error}
         )
 
 
@@ -172,7 +173,7 @@ def _method_of(entry: Members) -> str:
 
 
 def _with_elicitation_id(params: bytes) -> bytes:
-    """The parameters; a page to open has an id in this era (2025-11-25), in the next one it has none."""
+    """Add an `elicitationId` to URL-mode elicitation: MCP 2025-11-25 requires it, 2026-07-28 has none."""
     members = jsonrpc.members_of(params) if _URL in params else {}
     if jsonrpc.bytes_of(members.get("mode", msgspec.Raw(b""))) != _URL or "elicitationId" in members:
         return params

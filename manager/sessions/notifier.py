@@ -1,7 +1,7 @@
-"""Who hears what: news of a workspace on their way to the standing streams of the sessions it concerns.
+"""Notifies the sessions that a change in a workspace concerns, on their server streams.
 
-Where the news come from is `upstream_subscriptions.py`; how they wait for a session without a stream is
-`server_stream.py`.
+`upstream_subscriptions.py` receives the notifications from workspace servers; `server_stream.py` keeps them
+for sessions without a connection.
 """
 
 from __future__ import annotations
@@ -14,68 +14,68 @@ from manager.sessions.stream import EventSink
 from manager.sessions.streams import Streams
 from protocol import jsonrpc, names
 
-LISTEN_S = 15 * 60.0
-"""How long after its last request a session without a stream is still listened for."""
+SUBSCRIBED_S = 15 * 60.0
+"""Seconds after its last request for which a session without an open stream stays subscribed upstream."""
 
 
 class Notifier:
-    """Tells sessions what changed. What cannot be told now is told on a session's next stream."""
+    """Sends change notifications to sessions, or keeps them for a session's next connection."""
 
     def __init__(self, sessions: SessionTable, streams: Streams, now: Callable[[], float]) -> None:
         self._sessions = sessions
         self._streams = streams
         self._now = now
-        self.on_interest: Callable[[], None] | None = None
-        """Called when somebody may want to hear of something else."""
+        self.on_interest_changed: Callable[[], None] | None = None
+        """Called when the result of `interest` may have changed."""
 
     # -- interest -----------------------------------------------------------------------------------------
 
     def interest(self) -> dict[str, frozenset[str]]:
-        """The workspaces somebody wants to hear of, each with the resources that are subscribed there."""
-        active = self._sessions.active(self._now(), LISTEN_S)
+        """The workspaces that active sessions use, each with the URIs subscribed there."""
+        active = self._sessions.active(self._now(), SUBSCRIBED_S)
         wanted: dict[str, set[str]] = {workspace: set() for workspace in workspaces_of(active)}
         for session in active:
             for uri, workspace in session.subscriptions.items():
                 wanted.setdefault(workspace, set()).add(uri)
         return {workspace: frozenset(uris) for workspace, uris in wanted.items()}
 
-    def stir(self) -> None:
-        """A session may be interested in something else now."""
-        if self.on_interest is not None:
-            self.on_interest()
+    def interest_changed(self) -> None:
+        """Report that a session may be interested in other workspaces or resources now."""
+        if self.on_interest_changed is not None:
+            self.on_interest_changed()
 
-    # -- telling ------------------------------------------------------------------------------------------
+    # -- notifications ------------------------------------------------------------------------------------
 
-    def lists_changed(self, workspace: str, methods: Iterable[str] = names.LISTS_CHANGED) -> None:
-        """Lists of a workspace changed, by default all."""
-        told = tuple(methods)
+    def notify_lists_changed(self, workspace: str, methods: Iterable[str] = names.LISTS_CHANGED) -> None:
+        """Notify the sessions of a workspace that lists changed, by default all lists."""
+        changed = tuple(methods)
         for session in self._sessions:
             if session.is_notified_of(workspace):
-                self._streams.server_stream(session).announce_lists(told)
+                self._streams.server_stream(session).notify_lists_changed(changed)
 
-    def resource_updated(self, workspace: str, uri: str, message: bytes) -> None:
-        """A resource of a workspace changed: tell those who subscribed it, or what it is part of."""
+    def notify_resource_updated(self, workspace: str, uri: str, message: bytes) -> None:
+        """Send a resource update to the sessions that subscribed to the resource or to a parent of it."""
         for session in self._sessions:
             if session.subscriptions and any(
                 home == workspace and _covers(subscribed, uri)
                 for subscribed, home in session.subscriptions.items()
             ):
-                self._streams.server_stream(session).tell(uri, message)
+                self._streams.server_stream(session).notify(uri, message)
 
-    def anything_changed(self, workspace: str) -> None:
-        """Nobody knows what happened in a workspace while nobody listened."""
-        self.lists_changed(workspace)
+    def notify_workspace_changed(self, workspace: str) -> None:
+        """Tell sessions that anything in a workspace may have changed, because notifications were missed."""
+        self.notify_lists_changed(workspace)
         for session in self._sessions:
-            self._tell_of_subscriptions(session, workspace)
+            self._notify_subscriptions(session, workspace)
 
     def notify_all_changed(self, session: Session) -> None:
-        """Nobody knows what a session did not hear."""
-        self._streams.server_stream(session).announce_lists()
+        """Tell a session that anything may have changed, because it missed notifications."""
+        self._streams.server_stream(session).notify_lists_changed()
         for workspace in set(session.subscriptions.values()):
-            self._tell_of_subscriptions(session, workspace)
+            self._notify_subscriptions(session, workspace)
 
     def notify_recovered(self, serving: Collection[str]) -> None:
-        """Tell sessions whose lists were incomplete while their workspace was in trouble."""
+        """Tell sessions that their lists are complete again; `serving` are the ids of serving workspaces."""
         for session in self._sessions:
             if (
                 session.unannounced
@@ -83,13 +83,13 @@ class Notifier:
                 and self._streams.open_server_stream(session)
             ):
                 session.unannounced = False
-                self._streams.server_stream(session).announce_lists()
+                self._streams.server_stream(session).notify_lists_changed()
 
-    def _tell_of_subscriptions(self, session: Session, workspace: str) -> None:
+    def _notify_subscriptions(self, session: Session, workspace: str) -> None:
         for uri, home in session.subscriptions.items():
             if home == workspace:
                 message = jsonrpc.notification(names.RESOURCE_UPDATED, {"uri": uri})
-                self._streams.server_stream(session).tell(uri, message)
+                self._streams.server_stream(session).notify(uri, message)
 
     # -- streams ------------------------------------------------------------------------------------------
 
@@ -101,31 +101,31 @@ class Notifier:
         *,
         takes_over: bool = False,
     ) -> ServerStream | None:
-        """Give the session's standing stream to a connection; None when another one has it.
+        """Attach a connection to the session's server stream; None if it has another connection.
 
         Args:
-            implied_workspace: the workspace that the connection's own address means.
-            takes_over: whether it comes for just this stream, so that the other one must be dead.
+            implied_workspace: id of the workspace that the connection's URL means.
+            takes_over: whether the client resumes this very stream, so that the other connection is dead.
         """
-        standing = self._streams.server_stream(session)
-        if standing.is_open and not takes_over:
+        server_stream = self._streams.server_stream(session)
+        if server_stream.is_open and not takes_over:
             return None
-        standing.stream.claim(sink)
+        server_stream.stream.attach(sink)
         session.streaming = True
         session.implied_workspace = implied_workspace or session.implied_workspace
         if session.unannounced:
             session.unannounced = False
-            standing.announce_lists()
-        self.stir()
-        return standing
+            server_stream.notify_lists_changed()
+        self.interest_changed()
+        return server_stream
 
     def close_stream(self, session: Session, sink: EventSink) -> None:
-        """A connection has ended."""
-        if self._streams.leave(session, sink):
+        """Detach a connection that has ended."""
+        if self._streams.detach(session, sink):
             session.streaming = False
             session.seen = self._now()
 
 
 def _covers(subscribed: str, uri: str) -> bool:
-    """Whether news of a resource concern a subscription: of itself, or of what it is part of."""
+    """Whether a subscription includes a resource: the URI itself or a path below it."""
     return uri == subscribed or uri.startswith(subscribed.rstrip("/") + "/")

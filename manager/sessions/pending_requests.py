@@ -1,7 +1,6 @@
-"""Requests of ours that a legacy client is to answer: their ids, and the answers that come as POSTs.
+"""Tracks requests from the manager to a session's client, and matches the responses that arrive as POSTs.
 
-It neither decides what is asked (`input_request.py`) nor on which stream a question goes out. It keeps
-nothing over a restart: the answer to a question of an earlier manager answers nothing.
+Nothing survives a restart: a response to a request of an earlier manager matches none.
 """
 
 from __future__ import annotations
@@ -18,7 +17,12 @@ from protocol.jsonrpc import Response
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingRequest:
-    """One request to the client: the whole `message`, and its `answer`, None when none can come any more."""
+    """A request to the client.
+
+    Attributes:
+        message: the whole JSON-RPC request.
+        answer: the client's response, None if the manager stops first.
+    """
 
     id: str
     message: bytes
@@ -26,44 +30,45 @@ class PendingRequest:
 
 
 class PendingRequests:
-    """The questions of one session that are out."""
+    """The unanswered requests to the client of one session."""
 
     def __init__(self) -> None:
-        self._out: dict[str, PendingRequest] = {}
+        self._by_id: dict[str, PendingRequest] = {}
 
     def __len__(self) -> int:
-        return len(self._out)
+        return len(self._by_id)
 
-    def put(self, method: str, params: bytes = b"") -> PendingRequest:
-        """A new question, under an id that no other question ever had.
+    def create(self, method: str, params: bytes = b"") -> PendingRequest:
+        """Create a request with a unique id.
 
         Args:
-            params: its parameters as JSON text, empty for none.
+            method: the JSON-RPC method.
+            params: the parameters as JSON text, empty for none.
         """
         identity = f"lmtb-{secrets.token_urlsafe(12)}"
         message = {"jsonrpc": "2.0", "id": identity, "method": method}
         body = jsonrpc.dumps(message | ({"params": msgspec.Raw(params)} if params else {}))
-        question = PendingRequest(identity, body, asyncio.get_running_loop().create_future())
-        self._out[identity] = question
-        return question
+        request = PendingRequest(identity, body, asyncio.get_running_loop().create_future())
+        self._by_id[identity] = request
+        return request
 
     def resolve(self, response: Response) -> bool:
-        """Take a client's answer; False where it answers nothing that is out in this session."""
-        question = self._out.pop(jsonrpc.text_of(response.id) or "", None)
-        if question is None or question.answer.done():
+        """Complete the request that a client's response answers; False if there is none in this session."""
+        request = self._by_id.pop(jsonrpc.text_of(response.id) or "", None)
+        if request is None or request.answer.done():
             return False
-        question.answer.set_result(response)
+        request.answer.set_result(response)
         return True
 
     def abandon(self) -> None:
-        """Nobody waits for answers any more: the manager stops."""
-        for question in self._out.values():
-            if not question.answer.done():
-                question.answer.set_result(None)
+        """Complete all requests with None, because the manager stops."""
+        for request in self._by_id.values():
+            if not request.answer.done():
+                request.answer.set_result(None)
 
-    def withdraw(self, question: PendingRequest) -> bytes | None:
-        """Take a question back: the notification that tells the client so, None where it was answered."""
-        question.answer.cancel()
-        if self._out.pop(question.id, None) is None:
+    def cancel(self, request: PendingRequest) -> bytes | None:
+        """Cancel a request; returns the notification for the client, None if it had answered."""
+        request.answer.cancel()
+        if self._by_id.pop(request.id, None) is None:
             return None
-        return jsonrpc.notification(names.CANCELLED, {"requestId": question.id})
+        return jsonrpc.notification(names.CANCELLED, {"requestId": request.id})

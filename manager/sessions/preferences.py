@@ -21,7 +21,7 @@ from protocol.errors import Refusal
 
 METHODS: Final = frozenset({names.SET_LEVEL, names.SUBSCRIBE, names.UNSUBSCRIBE})
 CONFIRM_S: Final = 5.0
-"""How long a workspace server has to confirm a subscription; a slower one is believed."""
+"""Seconds a workspace server has to acknowledge a subscription; after that it counts as acknowledged."""
 MAX_URI: Final = 4096
 
 
@@ -29,14 +29,17 @@ class Preferences:
     """Answers the requests of a session in `METHODS`."""
 
     def __init__(
-        self, session_manager: SessionManager, workspaces: Workspaces, listening: UpstreamSubscriptions
+        self,
+        session_manager: SessionManager,
+        workspaces: Workspaces,
+        upstream_subscriptions: UpstreamSubscriptions,
     ) -> None:
         self._session_manager = session_manager
         self._workspaces = workspaces
-        self._listening = listening
+        self._upstream_subscriptions = upstream_subscriptions
 
     async def answer(self, exchange: Exchange, session: Session) -> Plain:
-        """The reply: an empty result, or what is wrong with the wish."""
+        """Answer with an empty result, or with an error for invalid parameters."""
         if exchange.message.method == names.SET_LEVEL:
             return await self._set_level(exchange, session)
         uri = jsonrpc.text_of(exchange.params.get("uri", b""))
@@ -57,7 +60,7 @@ class Preferences:
         return _done(exchange)
 
     async def _subscribe(self, exchange: Exchange, session: Session, uri: str) -> Plain:
-        """Answered when the workspace server listens for it: nothing that happens from then on is missed."""
+        """Answer once the workspace server has acknowledged, so that no later update is missed."""
         located = await look_up_workspace(self._workspaces, exchange.claims)
         if isinstance(located, Refusal):
             return result_format.refuse(exchange, located)
@@ -68,8 +71,8 @@ class Preferences:
         if isinstance(instance, Refusal):
             return result_format.refuse(exchange, instance)
         if not await self._session_manager.subscribe(session, uri, located.workspace.id):
-            return _invalid(exchange, f"a session can subscribe {MAX_SUBSCRIPTIONS} resources, not more")
-        if await self._listening.honours(located.workspace.id, uri, CONFIRM_S) is False:
+            return _invalid(exchange, f"a session can subscribe to at most {MAX_SUBSCRIPTIONS} resources")
+        if await self._upstream_subscriptions.honours(located.workspace.id, uri, CONFIRM_S) is False:
             await self._session_manager.unsubscribe(session, uri)
             return _invalid(exchange, f"this resource cannot be subscribed: {uri[:200]}")
         return _done(exchange)

@@ -1,7 +1,6 @@
-"""The events that were sent last, for clients whose connection broke before they read them.
+"""Buffers recent events so that a client can resume a broken stream with `Last-Event-ID`.
 
-Bounded thrice: per session, for all sessions together, and in age. Which stream an event belongs to is only
-compared here; what streams are is `streams.py`.
+The buffer is bounded per session, over all sessions, and by age.
 """
 
 from __future__ import annotations
@@ -13,17 +12,17 @@ from typing import Final, Protocol
 
 MAX_EVENTS: Final = 256
 MAX_BYTES: Final = 1024 * 1024
-"""Most events and bytes of one session."""
+"""Limits on the events and bytes kept for one session."""
 MAX_ALL_BYTES: Final = 64 * 1024 * 1024
 MAX_AGE_S: Final = 300.0
 
 
 class Origin(Protocol):
-    """The stream of an event.
+    """The stream that an event belongs to.
 
     Attributes:
-        kept: how many of its events are here.
-        lost: the number of its last event that was here and is no longer, 0 for none.
+        kept: number of its events in the buffer.
+        lost: number of its newest event that has left the buffer, 0 for none.
     """
 
     kept: int
@@ -31,7 +30,7 @@ class Origin(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
+class _Event:
     origin: Origin
     number: int
     event: bytes
@@ -39,65 +38,65 @@ class _Kept:
 
 
 @dataclass(slots=True)
-class _Shelf:
+class _SessionBuffer:
     """The events of one session, oldest first."""
 
-    events: deque[_Kept] = field(default_factory=deque)
+    events: deque[_Event] = field(default_factory=deque)
     size: int = 0
 
 
 class Replay:
-    """What was sent to all sessions. `now` gives monotonic seconds."""
+    """Buffers the events of all sessions. `now` returns monotonic seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._shelves: OrderedDict[str, _Shelf] = OrderedDict()  # the least recently written session first
+        self._by_session: OrderedDict[str, _SessionBuffer] = OrderedDict()  # least recently written first
         self.size = 0
 
     def keep(self, session: str, origin: Origin, number: int, event: bytes) -> None:
-        """Keep an event, and let go of the oldest for it; one that is too large is lost at once."""
+        """Buffer an event, unless it exceeds `MAX_BYTES`, and drop the oldest beyond the limits."""
         if len(event) > MAX_BYTES:
             origin.lost = number
             return
-        shelf = self._shelves.setdefault(session, _Shelf())
-        self._shelves.move_to_end(session)
-        shelf.events.append(_Kept(origin, number, event, self._now()))
+        buffer = self._by_session.setdefault(session, _SessionBuffer())
+        self._by_session.move_to_end(session)
+        buffer.events.append(_Event(origin, number, event, self._now()))
         origin.kept += 1
-        shelf.size += len(event)
+        buffer.size += len(event)
         self.size += len(event)
-        while len(shelf.events) > MAX_EVENTS or shelf.size > MAX_BYTES:
-            self._lose_oldest(shelf)
+        while len(buffer.events) > MAX_EVENTS or buffer.size > MAX_BYTES:
+            self._drop_oldest(buffer)
         while self.size > MAX_ALL_BYTES:
-            longest_quiet, shelf = next(iter(self._shelves.items()))
-            self._lose_oldest(shelf)
-            if not shelf.events:
-                del self._shelves[longest_quiet]
+            least_recent, buffer = next(iter(self._by_session.items()))
+            self._drop_oldest(buffer)
+            if not buffer.events:
+                del self._by_session[least_recent]
 
     def after(self, session: str, origin: Origin, number: int) -> list[bytes]:
-        """The events of a stream that follow this one and are still here."""
-        shelf = self._shelves.get(session)
-        if shelf is None:
+        """Return the buffered events of a stream with a higher number than this."""
+        buffer = self._by_session.get(session)
+        if buffer is None:
             return []
-        return [one.event for one in shelf.events if one.origin is origin and one.number > number]
+        return [one.event for one in buffer.events if one.origin is origin and one.number > number]
 
     def forget(self, session: str) -> None:
-        """The session is over."""
-        shelf = self._shelves.pop(session, None)
-        while shelf is not None and shelf.events:
-            self._lose_oldest(shelf)
+        """Drop all events of a session that has ended."""
+        buffer = self._by_session.pop(session, None)
+        while buffer is not None and buffer.events:
+            self._drop_oldest(buffer)
 
     def expire(self) -> None:
-        """Let go of what is too old."""
+        """Drop events older than `MAX_AGE_S`."""
         oldest = self._now() - MAX_AGE_S
-        for shelf in self._shelves.values():
-            while shelf.events and shelf.events[0].at <= oldest:
-                self._lose_oldest(shelf)
-        for session in [one for one, shelf in self._shelves.items() if not shelf.events]:
-            del self._shelves[session]
+        for buffer in self._by_session.values():
+            while buffer.events and buffer.events[0].at <= oldest:
+                self._drop_oldest(buffer)
+        for session in [one for one, buffer in self._by_session.items() if not buffer.events]:
+            del self._by_session[session]
 
-    def _lose_oldest(self, shelf: _Shelf) -> None:
-        lost = shelf.events.popleft()
-        lost.origin.kept -= 1
-        lost.origin.lost = lost.number
-        shelf.size -= len(lost.event)
-        self.size -= len(lost.event)
+    def _drop_oldest(self, buffer: _SessionBuffer) -> None:
+        dropped = buffer.events.popleft()
+        dropped.origin.kept -= 1
+        dropped.origin.lost = dropped.number
+        buffer.size -= len(dropped.event)
+        self.size -= len(dropped.event)

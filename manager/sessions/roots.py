@@ -1,9 +1,9 @@
-"""Asks a client with a session for the folders it works in, when nothing else names its workspace.
+"""Asks a session client for its roots when nothing else tells its workspace.
 
-It is asked once, with a request on the stream of the first answer that would be another one if the workspace
-were known: a call, and lists, too, whose client then sees the tools of its workspace without a handshake. The
-session keeps them until the client says that they changed. How clients without a session are asked is
-`answers/roots.py`; which workspace the roots mean is decided in `answers/workspace_lookup.py`.
+The client is asked once, on the stream of the first request whose answer depends on the workspace. That can
+be a list, so that the client sees the tools without a handshake. The session keeps the roots until the client
+reports a change. `answers/roots.py` asks stateless clients; `answers/workspace_lookup.py` decides
+which workspace the roots mean.
 """
 
 from __future__ import annotations
@@ -24,53 +24,53 @@ from protocol import headers, jsonrpc, names
 
 
 class SessionRoots:
-    """Asks the clients of sessions. `patience_s` is how long an answer is waited for: no person gives it."""
+    """Asks session clients for roots and waits at most `timeout_s` for the answer, which needs no person."""
 
-    def __init__(self, session_manager: SessionManager, patience_s: float) -> None:
+    def __init__(self, session_manager: SessionManager, timeout_s: float) -> None:
         self._session_manager = session_manager
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
 
-    def may_help(self, exchange: Exchange, session: Session, reply: Reply) -> bool:
-        """Whether this reply lacks a workspace, and the client can be asked for its roots, and was not."""
+    def should_ask(self, exchange: Exchange, session: Session, reply: Reply) -> bool:
+        """Whether this reply lacks a workspace and the client can be asked for its roots, and was not yet."""
         lacks = isinstance(reply, Plain) and reply.lacks_workspace
         unasked = exchange.claims.roots is None and declares_roots(session.capabilities)
         return lacks and unasked and exchange.accepts_events
 
     async def ask(self, exchange: Exchange, session: Session) -> AsyncGenerator[bytes]:
-        """The messages of the question; after the last one the exchange claims what the session's roots are.
+        """Yield the messages that ask for roots, then add the roots to the request's claims.
 
-        Requests that come while another one asks wait for its answer.
+        Requests that arrive while another one asks wait for its answer.
         """
         exchange.headers[headers.WORKSPACE_SOURCE] = WorkspaceSource.ROOTS.value
         async with self._session_manager.roots_lock(session):
             if session.roots is None:
-                async with aclosing(self._question(session)) as messages:
+                async with aclosing(self._ask_client(session)) as messages:
                     async for message in messages:
                         yield message
         exchange.tells(structs.replace(exchange.claims, roots=session.roots or ()))
 
     def forget(self, session: Session) -> None:
-        """They changed: the client is asked again when it matters, and lists again where they counted."""
+        """Drop the session's roots, which changed; if they decided its workspace, its lists changed, too."""
         session.roots = None
         if session.source == WorkspaceSource.ROOTS.value and not self._session_manager.notify_lists_changed(
             session
         ):
             session.unannounced = True
 
-    async def _question(self, session: Session) -> AsyncGenerator[bytes]:
-        questions = self._session_manager.pending_requests(session)
-        question = questions.put(names.ROOTS_LIST)
-        taken_back: bytes | None = None
+    async def _ask_client(self, session: Session) -> AsyncGenerator[bytes]:
+        pending = self._session_manager.pending_requests(session)
+        request = pending.create(names.ROOTS_LIST)
+        cancelled: bytes | None = None
         try:
-            yield question.message
-            session.roots = await self._answer(question)
+            yield request.message
+            session.roots = await self._answer(request)
         finally:
-            taken_back = questions.withdraw(question)
-        if taken_back is not None:
-            yield taken_back
+            cancelled = pending.cancel(request)
+        if cancelled is not None:
+            yield cancelled
 
-    async def _answer(self, question: PendingRequest) -> tuple[str, ...]:
-        await asyncio.wait({question.answer}, timeout=self._patience_s)
-        response = question.answer.result() if question.answer.done() else None
+    async def _answer(self, request: PendingRequest) -> tuple[str, ...]:
+        await asyncio.wait({request.answer}, timeout=self._timeout_s)
+        response = request.answer.result() if request.answer.done() else None
         members = jsonrpc.members_of(response.body) if response is not None else {}
         return roots_in(members["result"]) if "result" in members else ()

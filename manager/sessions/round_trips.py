@@ -1,9 +1,8 @@
-"""What a legacy client gets of a workspace server's answer: questions become requests on the same stream.
+"""Relays a workspace server's response to a session client, asking the client for input in between.
 
-A modern server that needs something from the client ends its answer with `input_required`, and wants the
-request once more with the answers. A legacy client is asked in the middle instead: each question goes out as
-a request, its answer comes as a POST, and the original request is repeated here. Several rounds may follow;
-one of them is `input_request.py`. How a response reads in this era is `routing/json/legacy_result.py`.
+If the response is an `input_required` result, `input_requests.py` asks the client and the request is repeated
+with the answers, at most `MAX_ROUND_TRIPS` times. The final response is rewritten by
+`routing/json/legacy_result.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from manager.answers.exchange import Exchange, Relayed
 from manager.forwarding.answer import Answer
 from manager.forwarding.messages import Answered, messages_of, unusable
 from manager.routing.json import legacy_result
-from manager.sessions.input_requests import PATIENCE_S, InputRequests, Members, unanswered
+from manager.sessions.input_requests import INPUT_TIMEOUT_S, InputRequests, Members, unanswered
 from manager.sessions.pending_requests import PendingRequests
 from protocol import input_requests, jsonrpc
 from protocol.errors import Refusal
@@ -32,44 +31,48 @@ GIVE_UP_S: Final = 2.0
 
 
 class RoundTrips:
-    """The rounds of one request.
+    """The round trips of one request of a session client.
 
     Args:
-        exchange: the client's request; notifications and questions go out on its own stream.
-        questions: those of its session.
-        limit: largest event in bytes.
-        patience_s: how long the answers of one round are waited for.
+        exchange: the client's request; notifications and input requests go out on its own stream.
+        pending_requests: those of its session.
+        limit: bytes of the largest event.
+        timeout_s: seconds to wait for the client's input, for each round trip.
     """
 
     def __init__(
-        self, exchange: Exchange, questions: PendingRequests, limit: int, patience_s: float = PATIENCE_S
+        self,
+        exchange: Exchange,
+        pending_requests: PendingRequests,
+        limit: int,
+        timeout_s: float = INPUT_TIMEOUT_S,
     ) -> None:
         self._exchange = exchange
-        self._questions = questions
+        self._pending_requests = pending_requests
         self._limit = limit
-        self._patience_s = patience_s
+        self._timeout_s = timeout_s
         self._answer: Answer | Refusal = unusable(0)
         self._response: Answered | Refusal = unusable(0)
 
     async def messages(self, relayed: Relayed) -> AsyncGenerator[bytes]:
-        """The messages for the client: notifications and questions as they come, and last the response."""
+        """The messages for the client: notifications and input requests as they come, the response last."""
         self._answer = relayed.answer
         for rounds in count():
-            async with aclosing(self._heard()) as notifications:
+            async with aclosing(self._receive()) as notifications:
                 async for message in notifications:
                     yield message
-            asked = _asked(self._response)
-            if asked is None:
+            required = _input_required(self._response)
+            if required is None:
                 break
-            async with aclosing(self._round(relayed, asked, rounds)) as questions:
-                async for message in questions:
+            async with aclosing(self._repeat(relayed, required, rounds)) as requests:
+                async for message in requests:
                     yield message
         if rounds and _is_lost(self._response):
             self._response = unanswered("the call ended while its client was being asked")
-        yield self._worded(self._response)
+        yield self._translated(self._response)
 
-    async def _heard(self) -> AsyncGenerator[bytes]:
-        """The notifications of one answer; `_response` is how it ended."""
+    async def _receive(self) -> AsyncGenerator[bytes]:
+        """Yield the notifications of one answer; set `_response` to its end."""
         if isinstance(self._answer, Refusal):
             self._response = self._answer
             return
@@ -80,42 +83,42 @@ class RoundTrips:
                 else:
                     self._response = message
 
-    async def _round(self, relayed: Relayed, asked: Members, rounds: int) -> AsyncGenerator[bytes]:
-        """The questions of one round; `_answer` is that of the repeated request, or why there is none."""
+    async def _repeat(self, relayed: Relayed, required: Members, rounds: int) -> AsyncGenerator[bytes]:
+        """Yield the input requests of one round trip; set `_answer` to the repeated request's answer."""
         outcome: Members | Refusal = unanswered(
             f"the server asked again after {MAX_ROUND_TRIPS} rounds of answers"
         )
         try:
             if rounds < MAX_ROUND_TRIPS:
-                round_ = InputRequests(self._exchange, self._questions, asked, self._patience_s)
-                async with aclosing(round_.messages()) as messages:
+                requests = InputRequests(self._exchange, self._pending_requests, required, self._timeout_s)
+                async with aclosing(requests.messages()) as messages:
                     async for message in messages:
                         yield message
-                outcome = round_.outcome
+                outcome = requests.outcome
         finally:
             if isinstance(outcome, Refusal):
-                await _give_up(relayed, asked)
+                await _give_up(relayed, required)
         self._answer = outcome if isinstance(outcome, Refusal) else await relayed.again(outcome)
 
-    def _worded(self, response: Answered | Refusal) -> bytes:
+    def _translated(self, response: Answered | Refusal) -> bytes:
         if isinstance(response, Refusal):
             return result_format.refusal(self._exchange, response)
-        return _in_words(self._exchange, response)
+        return _in_session_form(self._exchange, response)
 
 
 def final_response(exchange: Exchange, response: Answered) -> bytes | None:
-    """A response as the client gets it, None where it asks for something first."""
-    return _in_words(exchange, response) if _asked(response) is None else None
+    """The response as a session client gets it, None if it requires input first."""
+    return _in_session_form(exchange, response) if _input_required(response) is None else None
 
 
-def _in_words(exchange: Exchange, response: Answered) -> bytes:
+def _in_session_form(exchange: Exchange, response: Answered) -> bytes:
     return legacy_result.convert_response(
         exchange.message.method, response.body, response.members, response.result
     )
 
 
-def _asked(response: Answered | Refusal) -> Members | None:
-    """The members of a result that asks for input, None for any other response."""
+def _input_required(response: Answered | Refusal) -> Members | None:
+    """The members of an `input_required` result, None for any other response."""
     if isinstance(response, Refusal):
         return None
     if response.result is not None:
@@ -126,7 +129,7 @@ def _asked(response: Answered | Refusal) -> Members | None:
 
 
 def _is_lost(response: Answered | Refusal) -> bool:
-    """Whether the call was not found again by its state, which this era knows nothing of."""
+    """Whether the workspace server no longer has the suspended call of this `requestState`."""
     if isinstance(response, Refusal):
         return False
     error = jsonrpc.members_of(response.members.get("error", b"{}"))
@@ -134,9 +137,9 @@ def _is_lost(response: Answered | Refusal) -> bool:
     return jsonrpc.text_of(data.get("reason", b"")) == request_state.INVALID_STATE
 
 
-async def _give_up(relayed: Relayed, asked: Members) -> None:
-    """Tell a workspace server of ours that its call is held open for nothing; nobody waits long for that."""
-    state = asked.get("requestState", msgspec.Raw(b'""'))
+async def _give_up(relayed: Relayed, required: Members) -> None:
+    """Tell a workspace server that its suspended call will not be repeated. Waits at most `GIVE_UP_S`."""
+    state = required.get("requestState", msgspec.Raw(b'""'))
     if request_state.is_suspended(jsonrpc.text_of(state) or ""):
         with suppress(TimeoutError):
             async with asyncio.timeout(GIVE_UP_S):

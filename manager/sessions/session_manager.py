@@ -1,7 +1,7 @@
-"""Keeps legacy sessions: opens, binds, ends and saves them.
+"""Owns the sessions of clients: opens, restores, binds, saves and ends them.
 
-Who is who is the pure table `routing/state/session_table.py`; requests come in through
-`endpoints/session_requests.py`. What sessions hear is `notifier.py`.
+`routing/state/session_table.py` is the pure table of sessions, `endpoints/session_requests.py` handles their
+requests, `notifier.py` sends their notifications.
 """
 
 from __future__ import annotations
@@ -26,18 +26,21 @@ from protocol import jsonrpc
 
 FLUSH_S = 30.0
 MAX_CLIENT_TEXT = 200
-"""Characters of a client's name and version that are kept: ten thousand sessions share our memory."""
+"""Characters kept of a client's name and of its version: there may be ten thousand sessions."""
 MAX_CAPABILITIES = 16 * 1024
-"""Bytes of a client's capabilities; more is taken for none."""
+"""Bytes of a client's capabilities; larger ones count as none."""
 MAX_SUBSCRIPTIONS = 256
 
 
 @dataclass(slots=True)
 class _Runtime:
-    """What only lives with the process.
+    """State of a session that is not saved.
 
-    One handshake at a time, one question for roots, whether the tools were listed since, and the questions to
-    its client.
+    Attributes:
+        handshake: held by the session's one handshake at a time.
+        roots: held while the client is asked for its roots.
+        relisted: set when a tool list was answered since the last handshake.
+        pending_requests: the requests to the client that wait for its response.
     """
 
     handshake: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -47,7 +50,7 @@ class _Runtime:
 
 
 class SessionManager:
-    """The one owner of legacy sessions."""
+    """All sessions, with their streams, notifications and saved state."""
 
     def __init__(
         self,
@@ -72,10 +75,10 @@ class SessionManager:
         self._flushed_at = now()
 
     def restore(self, rows: tuple[SessionRow, ...]) -> None:
-        """Know again the sessions of a former manager, none of them expired.
+        """Restore the sessions that an earlier manager saved; none of them is expired.
 
-        Only awake time counts, and wall-clock time tells little about it (a clock jump, a machine that was
-        off): at most half of a session's time counts as gone. What changed meanwhile, nobody told them.
+        The wall clock may have jumped and the machine may have been off, so at most half of a session's
+        lifetime counts as elapsed. Sessions are told that anything may have changed meanwhile.
         """
         for row in rows:
             longest = self._settings.session_idle_s if row.used else self._settings.session_unused_s
@@ -99,14 +102,14 @@ class SessionManager:
         identity: str | None = None,
         mode: tuple[tuple[str, str], ...] = (),
     ) -> Session | None:
-        """A new session, saved before it is given out; None when there are too many.
+        """Open a session and save it before it is returned; None if there are too many.
 
         Args:
             revision: the negotiated revision.
-            client: the client's `clientInfo` as it came, empty if none.
-            capabilities: its capabilities as they came.
-            identity: an id of the client's own to take up again.
-            mode: headers of the tool mode it chose for the session.
+            client: the client's `clientInfo` as JSON text, empty if none.
+            capabilities: the client's capabilities as JSON text.
+            identity: the id of a lost session that the client still uses; by default a new id.
+            mode: headers of the tool mode that the client chose for the session.
         """
         expired = self.sweep() if self.sessions.is_full else []
         if self.sessions.is_full:
@@ -128,60 +131,60 @@ class SessionManager:
         return session
 
     def get(self, identity: str, *, uses: bool = True) -> Session | None:
-        """The live session of an id; see `SessionTable.get`."""
+        """The session of an id if it has not expired; see `SessionTable.get`."""
         return self.sessions.get(identity, self._now(), uses=uses)
 
     async def end(self, session: Session) -> None:
-        """End a session at its client's wish: cancel its calls, close its stream, forget it."""
+        """End a session that its client deleted: cancel its calls, close its streams, drop its row."""
         self.sessions.remove(session.id)
         self._release(session)
         await self._store.drop_sessions([session.id])
         logger().info("session", ended=short(session.id))
 
     async def bind(self, session: Session, workspace: str, cwd: str) -> None:
-        """Note, durably, which workspace the session chose; what it subscribed in another one ends."""
+        """Bind the session to a workspace and save that; subscriptions in the former workspace end."""
         if session.workspace not in (None, workspace):
-            left = {uri: home for uri, home in session.subscriptions.items() if home != session.workspace}
-            session.subscriptions = left
+            kept = {uri: home for uri, home in session.subscriptions.items() if home != session.workspace}
+            session.subscriptions = kept
         session.workspace, session.cwd = workspace, cwd
-        self.notifier.stir()
+        self.notifier.interest_changed()
         await self.save(session)
 
     async def subscribe(self, session: Session, uri: str, workspace: str) -> bool:
-        """Note, durably, that it wants to hear of a resource; False when it wants too many already."""
+        """Subscribe to a resource and save that; False if the session has too many subscriptions."""
         if uri not in session.subscriptions and len(session.subscriptions) >= MAX_SUBSCRIPTIONS:
             return False
         session.subscriptions[uri] = workspace
-        self.notifier.stir()
+        self.notifier.interest_changed()
         await self.save(session)
         return True
 
     async def unsubscribe(self, session: Session, uri: str) -> None:
-        """Note, durably, that it does not want to hear of a resource any more."""
+        """Unsubscribe from a resource and save that."""
         if session.subscriptions.pop(uri, None) is not None:
-            self.notifier.stir()
+            self.notifier.interest_changed()
             await self.save(session)
 
     async def save(self, session: Session) -> None:
-        """Put down durably what a session is."""
+        """Save a session."""
         await self._store.save_sessions([self._row(session)])
 
     # -- handshakes ---------------------------------------------------------------------------------------
 
     def notify_lists_changed(self, session: Session) -> bool:
-        """Tell the session's open stream that lists changed; False where there is no stream."""
-        standing = self.streams.open_server_stream(session)
-        if standing is None:
+        """Notify the session on its server stream that all lists changed; False if none is open."""
+        server_stream = self.streams.open_server_stream(session)
+        if server_stream is None:
             return False
-        standing.announce_lists()
+        server_stream.notify_lists_changed()
         return True
 
     def expect_tools_list(self, session: Session) -> None:
-        """From now on `relisted` waits for a new listing."""
+        """Make `wait_for_tools_list` wait for the next tool list."""
         self._of(session).relisted.clear()
 
     async def wait_for_tools_list(self, session: Session, seconds: float) -> None:
-        """Wait for a listing of its tools since `expect_tools_list`, at the longest so many seconds."""
+        """Wait until the session was answered a tool list since `expect_tools_list`, at most `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 await self._of(session).relisted.wait()
@@ -189,25 +192,25 @@ class SessionManager:
             return
 
     def note_tools_list(self, session: Session) -> None:
-        """The session was answered a tool list."""
+        """Note that the session was answered a tool list."""
         if session.id in self._runtimes:
             self._runtimes[session.id].relisted.set()
 
     def pending_requests(self, session: Session) -> PendingRequests:
-        """What the session's client is being asked."""
+        """The requests to the session's client that wait for its response."""
         return self._of(session).pending_requests
 
     def abandon_pending_requests(self) -> None:
-        """The manager stops: calls that wait for their client's answer end now."""
+        """End all calls that wait for a response of their client, because the manager stops."""
         for runtime in self._runtimes.values():
             runtime.pending_requests.abandon()
 
     def handshake_lock(self, session: Session) -> asyncio.Lock:
-        """One handshake of a session after the other."""
+        """The lock that serialises handshakes of a session."""
         return self._of(session).handshake
 
     def roots_lock(self, session: Session) -> asyncio.Lock:
-        """A client is asked for its roots once, whatever it asks meanwhile."""
+        """The lock that lets one request at a time ask the client for its roots."""
         return self._of(session).roots
 
     def _of(self, session: Session) -> _Runtime:
@@ -216,11 +219,11 @@ class SessionManager:
     # -- housekeeping --------------------------------------------------------------------------------------
 
     def active_workspaces(self, idle_s: float) -> set[str]:
-        """Workspaces with a session that has an open stream or asked something recently."""
+        """Ids of the workspaces of sessions with an open stream or a request in the last `idle_s` seconds."""
         return workspaces_of(self.sessions.active(self._now(), idle_s))
 
     async def housekeep(self) -> None:
-        """Drop what has expired, and save now and then when each session was last seen."""
+        """Drop expired sessions and events; every 30 s, save when each session was last seen."""
         self.streams.expire()
         expired = self.sweep()
         await self._store.drop_sessions([session.id for session in expired])
@@ -236,7 +239,7 @@ class SessionManager:
         return expired
 
     async def flush(self) -> None:
-        """Save when each session was last seen, as far as it was since the last time."""
+        """Save the sessions seen since the last flush."""
         since, self._flushed_at = self._flushed_at, self._now()
         rows = [self._row(session) for session in self.sessions if session.seen >= since]
         await self._store.save_sessions(rows)
@@ -246,7 +249,7 @@ class SessionManager:
             cancel()
         self.streams.forget(session)
         self._runtimes.pop(session.id, None)
-        self.notifier.stir()
+        self.notifier.interest_changed()
 
     def _row(self, session: Session) -> SessionRow:
         return SessionRow(

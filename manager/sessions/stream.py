@@ -1,7 +1,7 @@
-"""One stream of a legacy session: what is sent is numbered, kept for a while, and written to its connection.
+"""One event stream of a session: numbers events, buffers them for replay and writes them to a connection.
 
-A stream outlives its connections: one that breaks ends no call, and a client that comes back goes on
-where it was. What a connection is in HTTP is `http/event_response.py`; all streams are `streams.py`.
+A stream outlives its connections: a broken connection ends no call, and a client that reconnects with
+`Last-Event-ID` continues where it stopped. The connection itself is `http/event_response.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from protocol.errors import Reason, Refusal
 from protocol.versions import numbers_events, primes_streams
 
 RETRY_MS: Final = 3000
-"""When a client whose connection broke shall come back. Mostly the manager has ended, and the next one has to
-start first; the official SDKs try once or twice, and then never again."""
+"""The `retry` field of event streams. A connection mostly breaks because the manager restarts, which takes a
+moment; the official SDKs reconnect only once or twice."""
 
 
 class EventSink(Protocol):
@@ -26,41 +26,41 @@ class EventSink(Protocol):
 
     @property
     def is_full(self) -> bool:
-        """Whether the client does not keep up."""
+        """Whether the write buffer is full because the client reads too slowly."""
 
     def put(self, data: bytes) -> object:
-        """Write whole events.
+        """Write whole events without waiting.
 
         Raises:
             ConnectionError: the client is gone.
         """
 
     async def write(self, data: bytes) -> None:
-        """As `put`; returns when the client keeps up."""
+        """Like `put`, then wait until the write buffer has room."""
 
     def when_writable(self, call: Callable[[], None]) -> None:
         """Call this when the client keeps up again, or is gone."""
 
     def close(self) -> None:
-        """End it in good order. Raises as `put` does."""
+        """End the response properly. Raises as `put` does."""
 
     def abort(self) -> None:
-        """Cut it off: the stream goes on elsewhere."""
+        """Drop the connection; the stream continues on another one."""
 
 
 class Stream:
-    """One stream. What is sent is written at once, and so in order; who sends much waits for the client.
+    """One stream. Events are written immediately, in order; `send` applies back-pressure.
 
     Attributes:
-        name: begins the ids of its events.
-        sent: the number of its last event.
-        sink: who listens now. One that broke may stay until the next takes its place.
+        name: prefix of its event ids.
+        sent: number of its last event.
+        sink: the current connection; a broken one may stay until the next replaces it.
         kept, lost: see `replay.Origin`.
-        is_ended: whether nothing will follow.
+        is_ended: whether no event will follow.
     """
 
     __slots__ = (
-        "_over",
+        "_ended",
         "_replay",
         "_request",
         "_revision",
@@ -84,46 +84,46 @@ class Stream:
         self._revision = revision
         self._replay = replay
         self._request = request
-        self._over: asyncio.Event | None = None  # there while somebody waits for the end
+        self._ended: asyncio.Event | None = None  # created by the first waiter
 
     # -- connections --------------------------------------------------------------------------------------
 
-    def claim(self, sink: EventSink) -> None:
-        """Have this connection from now on; the former one is cut off. `begin` or `resume` follows."""
+    def attach(self, sink: EventSink) -> None:
+        """Write to this connection from now on and abort the former one. Call `begin` or `resume` next."""
         former, self.sink = self.sink, sink
         if former is not None:
             former.abort()
 
-    def leave(self, sink: EventSink) -> bool:
-        """This connection has ended; False where another one had taken its place before."""
+    def detach(self, sink: EventSink) -> bool:
+        """Detach a connection that has ended; False if another one has replaced it already."""
         if self.sink is not sink:
             return False
         self.sink = None
         return True
 
     def begin(self, sink: EventSink) -> None:
-        """Write what a new stream begins with: where the revision knows it, an id to come back with."""
+        """Write the priming event with an id to resume from, in revisions that define it (2025-11-25)."""
         if primes_streams(self._revision) and self.sink is sink:
             self.sent += 1
-            _is_put(sink, sse.priming_event(str(EventId(self.name, self.sent)), RETRY_MS))
+            _try_put(sink, sse.priming_event(str(EventId(self.name, self.sent)), RETRY_MS))
 
     def resume(self, sink: EventSink, after: int) -> None:
-        """Write what followed the event with this number, as far as it is still here."""
+        """Write the buffered events with a higher number than `after`."""
         for event in self._replay.after(self._session, self, after):
-            if not _is_put(sink, event):  # also where another one has taken its place
+            if not _try_put(sink, event):  # also if another connection has replaced it
                 return
 
-    # -- what is said -------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------
 
     async def send(self, data: bytes, *, answers: bool = False) -> bool:
-        """Send one message, and wait until the client keeps up.
+        """Send one message and wait until the write buffer has room.
 
         Args:
-            data: the message's JSON text.
-            answers: whether it is the response that the stream exists for.
+            data: the message as JSON text.
+            answers: whether this is the response to the stream's request.
 
         Returns:
-            Whether there was a connection that took it. It is kept in either case.
+            Whether a connection took it. It is buffered for replay in either case.
         """
         event = self._event(data, answers=answers)
         if self.sink is None:
@@ -135,25 +135,25 @@ class Stream:
         return True
 
     def put(self, data: bytes) -> bool:
-        """As `send`, but nobody waits."""
+        """Like `send`, without waiting."""
         event = self._event(data)
-        return self.sink is not None and _is_put(self.sink, event)
+        return self.sink is not None and _try_put(self.sink, event)
 
     def end(self) -> None:
-        """Nothing follows. Its connection is let go: it may serve other requests from now on. Idempotent."""
+        """Mark the stream as ended and release its connection, which may serve other requests. Idempotent."""
         self.is_ended = True
         self.sink = None
-        if self._over is not None:
-            self._over.set()
+        if self._ended is not None:
+            self._ended.set()
 
-    async def over(self) -> None:
-        """Wait until nothing follows."""
+    async def wait_ended(self) -> None:
+        """Wait until `end` is called."""
         if not self.is_ended:
-            self._over = self._over or asyncio.Event()
-            await self._over.wait()
+            self._ended = self._ended or asyncio.Event()
+            await self._ended.wait()
 
     def _event(self, data: bytes, *, answers: bool = False) -> bytes:
-        """The next event, which is kept where it can be asked for."""
+        """Encode the next event, and buffer it if the revision can resume streams."""
         self.sent += 1
         event = self._numbered(data)
         if numbers_events(self._revision):
@@ -166,10 +166,10 @@ class Stream:
         return sse.encode(sse.single_line(data), identity=identity)
 
     def _too_large(self) -> bytes:
-        return lost_answer(self._request or b"null", "the answer was too large to be kept for later")
+        return lost_answer(self._request or b"null", "the response was too large to be kept for a reconnect")
 
 
-def _is_put(sink: EventSink, data: bytes) -> bool:
+def _try_put(sink: EventSink, data: bytes) -> bool:
     try:
         sink.put(data)
     except ConnectionError:
@@ -178,5 +178,5 @@ def _is_put(sink: EventSink, data: bytes) -> bool:
 
 
 def lost_answer(request: bytes, why: str) -> bytes:
-    """The error that stands for a response which is no longer here (47112)."""
+    """Build the JSON-RPC error (47112) that replaces a response no longer in the buffer."""
     return Refusal(Reason.ANSWER_LOST, why, delivered="unknown").as_error(request)

@@ -1,4 +1,4 @@
-"""All streams of legacy sessions: the standing ones, and those of requests that are or were answered."""
+"""The event streams of all sessions: server streams, and streams of requests."""
 
 from __future__ import annotations
 
@@ -14,52 +14,52 @@ from manager.sessions.stream import EventSink, Stream
 
 
 class Streams:
-    """The table of streams. A stream of a request is known until its events are too old to be asked for."""
+    """Opens and finds streams. An ended request stream is kept while the replay buffer has its events."""
 
     def __init__(self, now: Callable[[], float]) -> None:
-        self._epoch = secrets.token_urlsafe(4)  # so that no id means something to the next manager, too
+        self._epoch = secrets.token_urlsafe(4)  # no event id is valid for another manager process
         self._numbers = itertools.count(SERVER_STREAM + 1)
         self._replay = Replay(now)
-        self._standing: dict[str, ServerStream] = {}
-        self._answering: dict[str, dict[str, Stream]] = {}
+        self._server_streams: dict[str, ServerStream] = {}
+        self._request_streams: dict[str, dict[str, Stream]] = {}
 
     def __len__(self) -> int:
-        """How many standing streams somebody listens to."""
-        return sum(standing.is_open for standing in self._standing.values())
+        """How many server streams are open."""
+        return sum(server_stream.is_open for server_stream in self._server_streams.values())
 
-    # -- standing streams ---------------------------------------------------------------------------------
+    # -- server streams -----------------------------------------------------------------------------------
 
     def server_stream(self, session: Session) -> ServerStream:
-        """The session's standing stream, whether somebody listens or not."""
-        known = self._standing.get(session.id)
+        """The session's server stream, with or without a connection."""
+        known = self._server_streams.get(session.id)
         if known is None:
             name = stream_name(self._epoch, SERVER_STREAM)
             known = ServerStream(Stream(session.id, name, session.revision, self._replay))
-            self._standing[session.id] = known
+            self._server_streams[session.id] = known
         return known
 
     def open_server_stream(self, session: Session) -> ServerStream | None:
-        """The session's standing stream if somebody listens."""
-        standing = self._standing.get(session.id)
-        return standing if standing is not None and standing.is_open else None
+        """The session's server stream if it has a connection, else None."""
+        server_stream = self._server_streams.get(session.id)
+        return server_stream if server_stream is not None and server_stream.is_open else None
 
-    def leave(self, session: Session, sink: EventSink) -> bool:
-        """A connection of the standing stream has ended; False where it had lost the stream before."""
-        standing = self._standing.get(session.id)
-        return standing is not None and standing.stream.leave(sink)
+    def detach(self, session: Session, sink: EventSink) -> bool:
+        """Detach a server stream's connection that has ended; False if another one replaced it."""
+        server_stream = self._server_streams.get(session.id)
+        return server_stream is not None and server_stream.stream.detach(sink)
 
-    # -- streams of requests ------------------------------------------------------------------------------
+    # -- request streams ----------------------------------------------------------------------------------
 
     def open_request_stream(self, session: Session, request: bytes) -> Stream:
-        """A stream for the answer to a request, whose id is JSON text."""
+        """Open a stream for the response to a request; `request` is its id as JSON text."""
         name = stream_name(self._epoch, next(self._numbers), request)
         stream = Stream(session.id, name, session.revision, self._replay, request)
-        self._answering.setdefault(session.id, {})[name] = stream
+        self._request_streams.setdefault(session.id, {})[name] = stream
         return stream
 
     def request_stream(self, session: Session, event: EventId) -> Stream | None:
-        """The stream of a request that an event belongs to; None where what followed is not here any more."""
-        stream = self._answering.get(session.id, {}).get(event.stream)
+        """Find the request stream of an event; None if the events after it have left the replay buffer."""
+        stream = self._request_streams.get(session.id, {}).get(event.stream)
         if stream is not None and stream.is_ended and event.event < stream.sent == stream.lost:
             return None
         return stream
@@ -67,30 +67,32 @@ class Streams:
     # -- ends ---------------------------------------------------------------------------------------------
 
     def forget(self, session: Session) -> None:
-        """The session is over: its streams end, and what they said is dropped."""
-        standing = self._standing.pop(session.id, None)
-        if standing is not None:
-            standing.close()
-        for stream in self._answering.pop(session.id, {}).values():
+        """End all streams of a session that has ended, and drop its buffered events."""
+        server_stream = self._server_streams.pop(session.id, None)
+        if server_stream is not None:
+            server_stream.close()
+        for stream in self._request_streams.pop(session.id, {}).values():
             stream.end()
         self._replay.forget(session.id)
 
     def expire(self) -> None:
-        """Let go of events that are too old, and of streams that have nothing left to tell."""
+        """Drop old events, ended request streams without events, and unused server streams."""
         self._replay.expire()
         for session, stream in list(self._ended()):
-            streams = self._answering[session]
+            streams = self._request_streams[session]
             del streams[stream.name]
             if not streams:
-                del self._answering[session]
-        for session in [one for one, standing in self._standing.items() if standing.is_blank]:
-            del self._standing[session]
+                del self._request_streams[session]
+        for session in [
+            one for one, server_stream in self._server_streams.items() if server_stream.is_unused
+        ]:
+            del self._server_streams[session]
 
     def close_all(self) -> None:
-        """End every standing stream; its session goes on with the next manager."""
-        for standing in self._standing.values():
-            standing.close()
+        """End every server stream. The sessions continue with the next manager."""
+        for server_stream in self._server_streams.values():
+            server_stream.close()
 
     def _ended(self) -> Iterator[tuple[str, Stream]]:
-        for session, streams in self._answering.items():
+        for session, streams in self._request_streams.items():
             yield from ((session, one) for one in streams.values() if one.is_ended and not one.kept)

@@ -1,6 +1,6 @@
-"""One listen stream of the manager to one workspace server: opened, acknowledged, heard to its end.
+"""Holds one `subscriptions/listen` stream from the manager to a workspace server.
 
-Which streams there are, and what is done with what they bring, is `upstream_subscriptions.py`.
+`upstream_subscriptions.py` decides which streams there are and handles what they bring.
 """
 
 from __future__ import annotations
@@ -17,29 +17,31 @@ from manager.supervision.instance import Instance
 from manager.upstream.response import UpstreamFailure
 from protocol import jsonrpc, names, sse
 
-AGAIN_S: Final = 2.0
-"""How long a stream that ended is left alone."""
-REFUSED_S: Final = 30.0
-"""The same for a server that does not offer one."""
+RETRY_S: Final = 2.0
+"""Seconds to wait after a stream has ended."""
+REFUSED_RETRY_S: Final = 30.0
+"""Seconds to wait after a server has refused to open a stream."""
 HTTP_OK: Final = 200
 EVENTS: Final = b"text/event-stream"
 _LISTS: Final = {"toolsListChanged": True, "resourcesListChanged": True, "promptsListChanged": True}
 
+OnNotification = Callable[["UpstreamListener", str, dict[str, msgspec.Raw]], None]
+
 
 class UpstreamListener:
-    """Listens for changed lists and for updates of some resources. Run it in a task; cancelling that ends it.
+    """Listens for list changes and for updates of some resources. Run it in a task; cancel that to stop.
 
     Args:
-        promised: those of the resources that sessions were told of already. They are named first: a server
-            leaves out what is too much for it.
+        promised: resources that were confirmed to sessions before. They come first in the request, because a
+            server leaves out what exceeds its limit.
 
     Attributes:
-        workspace: what it listens for, by its id.
-        instance: whom it listens to.
-        uris: the resources it asks about.
-        honoured: those the server will tell of, none if it refused; None before it said so.
+        workspace: id of the workspace.
+        instance: the server that is asked.
+        uris: the resources that are asked for.
+        honoured: the resources that the server acknowledged, none if it refused; None before that.
         decided: set when `honoured` is known, or never will be.
-        is_over: whether the stream has ended; only the wait behind it goes on.
+        is_over: whether the stream has ended, even if `run` still waits.
     """
 
     def __init__(
@@ -53,26 +55,26 @@ class UpstreamListener:
         self.is_over = False
         self._named = sorted(uris, key=lambda uri: (uri not in promised, uri))
 
-    async def run(self, told: Callable[[UpstreamListener, str, dict[str, msgspec.Raw]], None]) -> None:
-        """Listen until the stream ends, and then wait a while: one that ends is not begun anew at once.
+    async def run(self, on_notification: OnNotification) -> None:
+        """Listen until the stream ends, then wait before returning, so that it is not reopened at once.
 
         Args:
-            told: called with each notification's method and parameters, the acknowledgement first.
+            on_notification: called with each notification's method and parameters, the acknowledgement first.
         """
         is_offered = True
         try:
-            is_offered = await self._listen(told)
+            is_offered = await self._listen(on_notification)
         except (UpstreamFailure, sse.EventTooLarge) as failure:
             self._log(ended=str(failure) or type(failure).__name__)
         finally:
             self.is_over = True
             self.decided.set()
-        await asyncio.sleep(AGAIN_S if is_offered else REFUSED_S)
+        await asyncio.sleep(RETRY_S if is_offered else REFUSED_RETRY_S)
 
-    async def _listen(self, told: Callable[[UpstreamListener, str, dict[str, msgspec.Raw]], None]) -> bool:
-        """Listen until the stream ends; False where there is none."""
-        wanted = {**_LISTS, **({"resourceSubscriptions": self._named} if self._named else {})}
-        request = manager_request(names.LISTEN, {"notifications": wanted}, f"listen-{self.workspace}")
+    async def _listen(self, on_notification: OnNotification) -> bool:
+        """Listen until the stream ends; False if the server refused to open one."""
+        notifications = {**_LISTS, **({"resourceSubscriptions": self._named} if self._named else {})}
+        request = manager_request(names.LISTEN, {"notifications": notifications}, f"listen-{self.workspace}")
         head = (*request.headers, self.instance.credentials())
         response = await self.instance.pool.request(b"POST", request.target, head, request.body)
         decoder = sse.Decoder()
@@ -84,23 +86,21 @@ class UpstreamListener:
                 return False
             async for chunk in response.chunks():
                 for event in decoder.feed(chunk):
-                    self._heard(event.data, told)
+                    self._receive(event.data, on_notification)
             return True
         finally:
             await response.aclose()
 
-    def _heard(
-        self, data: bytes, told: Callable[[UpstreamListener, str, dict[str, msgspec.Raw]], None]
-    ) -> None:
+    def _receive(self, data: bytes, on_notification: OnNotification) -> None:
         match jsonrpc.parse(data):
             case jsonrpc.Notification(method, params):
                 members = jsonrpc.members_of(params)
                 if method == names.ACKNOWLEDGED:
                     self.honoured = _honoured(members)
                     self.decided.set()
-                told(self, method, members)
+                on_notification(self, method, members)
             case jsonrpc.Malformed():
-                self._log(why="what it sent is no message")
+                self._log(why="it sent something that is not JSON-RPC")
 
     def _log(self, **why: object) -> None:
         logger().info("listen", workspace=self.workspace, **why)

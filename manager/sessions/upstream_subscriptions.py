@@ -1,8 +1,8 @@
-"""Hears, on behalf of sessions, what changes in their workspaces: lists and resources.
+"""Subscribes to changes in workspaces on behalf of sessions: one listen stream per workspace server.
 
-One listen stream to each workspace server that such sessions belong to, however many they are; a second one
-only while its request changes. It starts no server: a session that nobody serves has nothing to hear. What
-modern clients hear is passed on as it comes, see `endpoints/stateless.py`.
+All sessions of a workspace share the stream; a second one exists only while the set of subscribed resources
+changes. No server is started for this. Stateless clients have listen streams of their own, which are passed
+through (`endpoints/stateless.py`).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from manager.supervision.registered_servers import RegisteredServers
 from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names
 
-LOOK_S: Final = 0.5
-"""How often it is looked which servers serve, and what sessions mean; a new interest is looked at at once."""
-SETTLE_S: Final = 0.05
-"""Least time between looks for new interests: each asks all sessions, and thousands may come at once."""
+UPDATE_S: Final = 0.5
+"""Seconds between updates of the streams; a change of interest triggers one immediately."""
+DEBOUNCE_S: Final = 0.05
+"""Least seconds between updates that changes of interest trigger: each looks at all sessions."""
 
 
 class UpstreamSubscriptions:
-    """The listen streams of the manager itself. Run it in one task; cancelling that ends them all."""
+    """Keeps the manager's own listen streams. Run it in one task; cancel that to end them all."""
 
     def __init__(
         self, notifier: Notifier, workspaces: Workspaces, registered_servers: RegisteredServers
@@ -37,25 +37,25 @@ class UpstreamSubscriptions:
         self._workspaces = workspaces
         self._registered_servers = registered_servers
         self._listeners: dict[str, list[UpstreamListener]] = {}
-        """By workspace, the newest last. It is the only one once it was acknowledged."""
+        """By workspace id, the newest last. Once the newest is acknowledged, the others end."""
         self._tasks: dict[UpstreamListener, asyncio.Task[None]] = {}
-        self._known: set[str] = set()
+        self._interested: set[str] = set()
         self._interrupted: set[str] = set()
-        self._stirred = asyncio.Event()
-        notifier.on_interest = self._stirred.set
+        self._interest_changed = asyncio.Event()
+        notifier.on_interest_changed = self._interest_changed.set
 
     async def run(self) -> None:
-        """Listen where somebody wants to hear, for ever."""
+        """Keep the streams in step with what sessions need. Never returns."""
         try:
             while True:
-                is_stirred = self._stirred.is_set()
-                self._stirred.clear()
-                self._look()
-                if is_stirred:
-                    await asyncio.sleep(SETTLE_S)
+                has_changed = self._interest_changed.is_set()
+                self._interest_changed.clear()
+                self._update()
+                if has_changed:
+                    await asyncio.sleep(DEBOUNCE_S)
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK_S):
-                        await self._stirred.wait()
+                    async with asyncio.timeout(UPDATE_S):
+                        await self._interest_changed.wait()
         finally:
             tasks = list(self._tasks.values())
             for task in tasks:
@@ -63,12 +63,12 @@ class UpstreamSubscriptions:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def honours(self, workspace: str, uri: str, seconds: float) -> bool | None:
-        """Whether its server will tell of a resource that a session has subscribed.
+        """Whether the workspace server acknowledged the subscription of a resource.
 
         Returns:
-            None where that was not known within the time.
+            None if that is not known within `seconds`.
         """
-        self._look()
+        self._update()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while listeners := self._listeners.get(workspace):
@@ -80,17 +80,17 @@ class UpstreamSubscriptions:
                         return None
         return None
 
-    # -- which streams there are --------------------------------------------------------------------------
+    # -- streams ------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _update(self) -> None:
         interest = self._notifier.interest()
         serving = self._serving(interest)
-        for workspace in self._known - interest.keys():
-            self._notifier.anything_changed(workspace)  # from now on nobody listens
-        self._known = set(interest)
+        for workspace in self._interested - interest.keys():
+            self._notifier.notify_workspace_changed(workspace)  # from now on, changes are missed
+        self._interested = set(interest)
         for workspace in list(self._listeners):
             self._drop_dead(workspace, serving.get(workspace))
-        self._interrupted &= self._known
+        self._interrupted &= self._interested
         for workspace, instance in serving.items():
             listeners = self._listeners.setdefault(workspace, [])
             if not listeners or listeners[-1].uris != interest[workspace]:
@@ -110,12 +110,12 @@ class UpstreamSubscriptions:
         return found
 
     def _listen(self, workspace: str, instance: Instance, uris: frozenset[str]) -> None:
-        """Begin to listen; who listened before goes on until this one is acknowledged."""
+        """Open a new stream; the former one continues until this one is acknowledged."""
         listeners = self._listeners[workspace]
         promised = {uri for one in listeners for uri in one.honoured or ()}
         self._drop([one for one in listeners if one.is_over or one.honoured is None])
         listener = UpstreamListener(workspace, instance, uris, promised)
-        task = asyncio.create_task(listener.run(self._told), name=f"listen {workspace}")
+        task = asyncio.create_task(listener.run(self._on_notification), name=f"listen {workspace}")
         task.add_done_callback(lambda _: self._tasks.pop(listener, None))
         self._tasks[listener] = task
         listeners.append(listener)
@@ -128,36 +128,38 @@ class UpstreamSubscriptions:
             self._interrupted.add(workspace)
 
     def _drop(self, listeners: Collection[UpstreamListener]) -> None:
-        """End these; what was said since a stream ended by itself was missed."""
+        """Stop these. If one had ended by itself, notifications were missed since."""
         for listener in listeners:
             self._listeners[listener.workspace].remove(listener)
             if listener.is_over:
                 self._interrupted.add(listener.workspace)
             if (task := self._tasks.get(listener)) is not None:
                 task.cancel()
-            listener.decided.set()  # a task that is ended before it begins sets nothing
+            listener.decided.set()  # a task that is cancelled before it starts sets nothing
 
-    # -- what they bring ----------------------------------------------------------------------------------
+    # -- notifications ------------------------------------------------------------------------------------
 
-    def _told(self, listener: UpstreamListener, method: str, params: dict[str, msgspec.Raw]) -> None:
+    def _on_notification(
+        self, listener: UpstreamListener, method: str, params: dict[str, msgspec.Raw]
+    ) -> None:
         if method == names.ACKNOWLEDGED:
             self._acknowledged(listener)
         elif method in names.LISTS_CHANGED:
-            self._notifier.lists_changed(listener.workspace, (method,))
+            self._notifier.notify_lists_changed(listener.workspace, (method,))
         elif method == names.RESOURCE_UPDATED:
             uri = jsonrpc.text_of(params.get("uri", b""))
             if uri is not None:
-                self._notifier.resource_updated(listener.workspace, uri, _updated(params))
+                self._notifier.notify_resource_updated(listener.workspace, uri, _updated(params))
 
     def _acknowledged(self, listener: UpstreamListener) -> None:
         self._drop([one for one in self._listeners.get(listener.workspace, []) if one is not listener])
         if listener.workspace in self._interrupted:
             self._interrupted.discard(listener.workspace)
-            self._notifier.anything_changed(listener.workspace)  # who knows what was missed meanwhile
+            self._notifier.notify_workspace_changed(listener.workspace)  # notifications may have been missed
 
 
 def _updated(params: dict[str, msgspec.Raw]) -> bytes:
-    """The notification as the session era has it: no subscription is named in it."""
+    """The notification for a session client: without the subscription id of MCP 2026-07-28."""
     meta = jsonrpc.members_of(params.get("_meta", b"{}"))
     meta.pop(names.META_SUBSCRIPTION, None)
     kept = {name: raw for name, raw in params.items() if name != "_meta"}

@@ -185,7 +185,7 @@ async def test_what_cannot_be_subscribed_is_refused(play: RegisteredSetup, liste
 async def test_a_server_that_comes_back_is_asked_again_and_what_was_missed_may_be_anything(
     play: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manager.sessions.upstream_listener.AGAIN_S", 0.05)
+    monkeypatch.setattr("manager.sessions.upstream_listener.RETRY_S", 0.05)
     client = await play.legacy()
     await subscribe(client, "x:1")
     async with client.stream() as stream:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from manager.routing.state.session_table import Session, SessionTable
-from manager.sessions.notifier import LISTEN_S, Notifier
+from manager.sessions.notifier import SUBSCRIBED_S, Notifier
 from manager.sessions.streams import Streams
 from protocol import names
 from support.http.event_sinks import Recorder
@@ -49,7 +49,7 @@ async def test_changed_lists_go_to_the_sessions_of_that_workspace_only() -> None
     bound = office.session("bound", workspace="w")
     beside = office.session("beside", implied_workspace="w")
     elsewhere = office.session("elsewhere", workspace="v", implied_workspace="u")
-    office.notifier.lists_changed("w", TOOLS)
+    office.notifier.notify_lists_changed("w", TOOLS)
     assert await office.heard(bound) == await office.heard(beside) == [names.TOOLS_CHANGED]
     assert await office.heard(elsewhere) == []
 
@@ -65,7 +65,7 @@ async def test_an_updated_resource_goes_to_those_who_subscribed_it() -> None:
     }
     for identity, subscriptions in sessions.items():
         office.session(identity, workspace="w", subscriptions=subscriptions)
-    office.notifier.resource_updated("w", "file:///a", b'{"method":"u","params":{"uri":"file:///a"}}')
+    office.notifier.notify_resource_updated("w", "file:///a", b'{"method":"u","params":{"uri":"file:///a"}}')
     told = {one.id for one in office.sessions if await office.heard(one)}
     assert told == {"it", "its folder", "its beginning"}
 
@@ -74,7 +74,7 @@ async def test_an_updated_resource_goes_to_those_who_subscribed_it() -> None:
 async def test_the_beginning_of_a_name_is_no_folder(subscribed: str) -> None:
     office = Office()
     session = office.session("s", subscriptions={subscribed: "w"})
-    office.notifier.resource_updated("w", "file:///ab", b'{"method":"u"}')
+    office.notifier.notify_resource_updated("w", "file:///ab", b'{"method":"u"}')
     assert await office.heard(session) == []
 
 
@@ -83,7 +83,7 @@ async def test_who_does_not_know_what_it_missed_is_told_everything() -> None:
     session = office.session("s", workspace="w", subscriptions={"x:1": "w", "x:2": "v"})
     office.notifier.notify_all_changed(session)
     assert sorted(await office.heard(session)) == sorted([*names.LISTS_CHANGED, "x:1", "x:2"])
-    office.notifier.anything_changed("w")
+    office.notifier.notify_workspace_changed("w")
     assert await office.heard(session) == [*names.LISTS_CHANGED, "x:1"]
 
 
@@ -129,7 +129,7 @@ def test_interest_is_in_what_sessions_do_or_did_a_short_while_ago() -> None:
     office = Office()
     office.session("quiet", workspace="quiet")
     office.session("streaming", implied_workspace="streaming", streaming=True)
-    office.clock += LISTEN_S
+    office.clock += SUBSCRIBED_S
     office.session("busy", workspace="busy", subscriptions={"a": "busy", "b": "beside"})
     office.session("also busy", workspace="busy", subscriptions={"c": "busy"})
     office.session("nowhere")
@@ -146,4 +146,4 @@ def test_a_stream_of_a_session_that_is_over_leaves_nothing_behind() -> None:
     office.notifier.open_stream(session, sink)
     office.streams.forget(session)
     office.notifier.close_stream(session, sink)
-    assert office.streams._standing == {}
+    assert office.streams._server_streams == {}

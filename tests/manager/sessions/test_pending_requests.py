@@ -20,24 +20,24 @@ def answer(identity: str, result: str = "{}") -> Response:
 
 async def test_a_question_is_a_request_with_the_parameters_as_they_came() -> None:
     questions = PendingRequests()
-    put = questions.put(names.ELICIT, b'{"message":"?","n":1.10}')
+    put = questions.create(names.ELICIT, b'{"message":"?","n":1.10}')
     message = jsonrpc.parse(put.message)
     assert isinstance(message, Request)
     assert (message.method, message.params) == (names.ELICIT, b'{"message":"?","n":1.10}')
     assert json.loads(message.id) == put.id
-    assert b"params" not in questions.put(names.ROOTS_LIST).message
+    assert b"params" not in questions.create(names.ROOTS_LIST).message
 
 
 async def test_no_two_questions_share_an_id_not_even_of_two_runs() -> None:
     """An answer to a question of an earlier manager must not answer another one."""
-    ids = {PendingRequests().put(names.ROOTS_LIST).id for _ in range(100)}
+    ids = {PendingRequests().create(names.ROOTS_LIST).id for _ in range(100)}
     assert len(ids) == 100
     assert min(map(len, ids)) >= 20
 
 
 async def test_an_answer_settles_its_question_once() -> None:
     questions = PendingRequests()
-    first, second = questions.put(names.ROOTS_LIST), questions.put(names.ROOTS_LIST)
+    first, second = questions.create(names.ROOTS_LIST), questions.create(names.ROOTS_LIST)
     response = answer(second.id, '{"roots":[]}')
     assert questions.resolve(response)
     assert second.answer.result() is response
@@ -49,7 +49,7 @@ async def test_an_answer_settles_its_question_once() -> None:
 @pytest.mark.parametrize("identity", ["1", '"lmtb-"', '"another"', "-5"])
 async def test_an_answer_to_nothing_is_dropped(identity: str) -> None:
     questions = PendingRequests()
-    put = questions.put(names.ROOTS_LIST)
+    put = questions.create(names.ROOTS_LIST)
     parsed = jsonrpc.parse(f'{{"jsonrpc":"2.0","id":{identity},"result":{{}}}}'.encode())
     assert isinstance(parsed, Response)
     assert not questions.resolve(parsed)
@@ -58,21 +58,21 @@ async def test_an_answer_to_nothing_is_dropped(identity: str) -> None:
 
 async def test_an_answer_is_for_its_own_session_only() -> None:
     ours, theirs = PendingRequests(), PendingRequests()
-    put = ours.put(names.ROOTS_LIST)
+    put = ours.create(names.ROOTS_LIST)
     assert not theirs.resolve(answer(put.id))
     assert not put.answer.done()
 
 
 async def test_a_question_that_is_taken_back_says_so_and_can_be_answered_no_more() -> None:
     questions = PendingRequests()
-    put, answered = questions.put(names.ELICIT), questions.put(names.ELICIT)
+    put, answered = questions.create(names.ELICIT), questions.create(names.ELICIT)
     questions.resolve(answer(answered.id))
-    told = questions.withdraw(put)
+    told = questions.cancel(put)
     assert told is not None
     assert json.loads(told)["method"] == names.CANCELLED
     assert json.loads(told)["params"] == {"requestId": put.id}
-    assert questions.withdraw(put) is None, "it is told once"
-    assert questions.withdraw(answered) is None, "what was answered needs no taking back"
+    assert questions.cancel(put) is None, "it is told once"
+    assert questions.cancel(answered) is None, "what was answered needs no taking back"
     assert not questions.resolve(answer(put.id))
     with pytest.raises(asyncio.CancelledError):
         await put.answer
@@ -80,7 +80,7 @@ async def test_a_question_that_is_taken_back_says_so_and_can_be_answered_no_more
 
 async def test_at_the_managers_stop_nobody_waits_any_more() -> None:
     questions = PendingRequests()
-    put, answered = questions.put(names.ELICIT), questions.put(names.ELICIT)
+    put, answered = questions.create(names.ELICIT), questions.create(names.ELICIT)
     response = answer(answered.id)
     questions.resolve(response)
     questions.abandon()

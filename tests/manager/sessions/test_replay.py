@@ -76,7 +76,7 @@ def test_events_grow_old_and_leave_nothing_behind() -> None:
     assert origin.lost == 1
     clock.now += MAX_AGE_S / 2
     kept.expire()
-    assert (kept.size, origin.kept, kept._shelves) == (0, 0, {})
+    assert (kept.size, origin.kept, kept._by_session) == (0, 0, {})
 
 
 def test_a_session_that_is_over_is_forgotten() -> None:

@@ -63,8 +63,8 @@ class Play:
         exchange = legacy(
             call("x", {}), session=session_of(capabilities=b'{"elicitation":{}}'), accepts_events=True
         )
-        rounds = RoundTrips(exchange, self.questions, 10_000, self.patience_s)
-        async for message in rounds.messages(Relayed(self._next(), self._again, self._give_up)):
+        trips = RoundTrips(exchange, self.questions, 10_000, self.patience_s)
+        async for message in trips.messages(Relayed(self._next(), self._again, self._give_up)):
             self.heard.append(json.loads(message))
         return self.heard
 

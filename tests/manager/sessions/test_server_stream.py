@@ -10,7 +10,7 @@ import pytest
 
 from manager.sessions.event_ids import EventId
 from manager.sessions.replay import MAX_EVENTS, Replay
-from manager.sessions.server_stream import MAX_NEWS, ServerStream
+from manager.sessions.server_stream import MAX_PENDING, ServerStream
 from manager.sessions.stream import Stream
 from support.http.event_sinks import Recorder
 
@@ -29,20 +29,20 @@ def standing_of(revision: str = "2025-11-25") -> ServerStream:
 async def listener(standing: ServerStream, after: int | None = None) -> AsyncIterator[Recorder]:
     """A client with the stream, which then goes away."""
     sink = Recorder()
-    standing.stream.claim(sink)
+    standing.stream.attach(sink)
     standing.begin(sink, after)
     try:
         yield sink
     finally:
         sink.gone = True
-        standing.stream.leave(sink)
+        standing.stream.detach(sink)
 
 
 async def test_changes_are_told_tools_last_and_at_once() -> None:
     standing = standing_of()
     async with listener(standing) as sink:
         await asyncio.sleep(0)
-        standing.announce_lists()
+        standing.notify_lists_changed()
         await sink.count(3)
     assert sink.methods == ORDER
 
@@ -51,14 +51,14 @@ async def test_what_was_missed_is_said_once_to_the_next() -> None:
     """Newest news only, and not again."""
     standing = standing_of()
     for _ in range(1000):
-        standing.announce_lists()
-    standing.tell("u", b'{"method":"old"}')
-    standing.tell("u", b'{"method":"new"}')
+        standing.notify_lists_changed()
+    standing.notify("u", b'{"method":"old"}')
+    standing.notify("u", b'{"method":"new"}')
     async with listener(standing) as sink:
         await sink.count(4)
     assert sink.methods == [*ORDER, "new"]
     async with listener(standing) as sink:
-        standing.tell("v", b'{"method":"v"}')
+        standing.notify("v", b'{"method":"v"}')
         await sink.count(1)
     assert sink.methods == ["v"]
 
@@ -69,7 +69,7 @@ async def test_news_that_nobody_took_are_news_still() -> None:
     async with listener(standing) as sink:
         await asyncio.sleep(0)
         sink.gone = True
-        standing.announce_lists()
+        standing.notify_lists_changed()
         await asyncio.sleep(0)
     async with listener(standing) as sink:
         await sink.count(3)
@@ -79,7 +79,7 @@ async def test_news_that_nobody_took_are_news_still() -> None:
 async def test_who_comes_back_with_an_id_gets_what_followed() -> None:
     standing = standing_of()
     async with listener(standing) as sink:
-        standing.announce_lists()
+        standing.notify_lists_changed()
         await sink.count(3)
     last = EventId("e.0", 2)
     async with listener(standing, standing.resume_point(last)) as again:
@@ -95,7 +95,7 @@ async def test_who_comes_back_with_an_id_gets_what_followed() -> None:
 async def test_only_an_event_of_its_own_is_followed(last: EventId | None, followed: int | None) -> None:
     standing = standing_of()
     async with listener(standing) as sink:
-        standing.announce_lists()
+        standing.notify_lists_changed()
         await sink.count(3)
     assert standing.stream.sent == 4
     assert standing.resume_point(last) == followed
@@ -105,7 +105,7 @@ async def test_a_gap_is_known() -> None:
     standing = standing_of("2025-06-18")
     async with listener(standing) as sink:
         for number in range(MAX_EVENTS + 5):
-            standing.tell("u", b'{"method":"n","params":%d}' % number)
+            standing.notify("u", b'{"method":"n","params":%d}' % number)
             await sink.count(number + 1)
     assert standing.resume_point(EventId("e.0", 4)) is None
     assert standing.resume_point(EventId("e.0", 5)) == 5
@@ -113,32 +113,32 @@ async def test_a_gap_is_known() -> None:
 
 async def test_news_are_bounded_and_changed_lists_stay_among_them() -> None:
     standing = standing_of()
-    standing.announce_lists()
-    for number in range(MAX_NEWS + 10):
-        standing.tell(str(number), b'{"method":"n"}')
+    standing.notify_lists_changed()
+    for number in range(MAX_PENDING + 10):
+        standing.notify(str(number), b'{"method":"n"}')
     async with listener(standing) as sink:
-        await sink.count(MAX_NEWS)
+        await sink.count(MAX_PENDING)
         await asyncio.sleep(0)
-    assert len(sink.messages) == MAX_NEWS
+    assert len(sink.messages) == MAX_PENDING
     assert sink.methods[:3] == ORDER
 
 
 async def test_only_the_one_who_has_the_stream_can_leave_it() -> None:
     standing = standing_of()
     first, second = Recorder(), Recorder()
-    standing.stream.claim(first)
-    standing.stream.claim(second)
+    standing.stream.attach(first)
+    standing.stream.attach(second)
     assert first.gone
-    assert not standing.stream.leave(first)
+    assert not standing.stream.detach(first)
     assert standing.is_open
-    assert standing.stream.leave(second)
+    assert standing.stream.detach(second)
     assert not standing.is_open
 
 
 async def test_a_closed_stream_ends_in_good_order() -> None:
     standing = standing_of("2025-06-18")
     async with listener(standing) as sink:
-        standing.announce_lists()
+        standing.notify_lists_changed()
         standing.close()
         assert sink.closed
         assert not standing.is_open
@@ -151,7 +151,7 @@ async def test_a_client_that_does_not_keep_up_gets_the_newest_when_it_does() -> 
     async with listener(standing) as sink:
         sink.gate = asyncio.Event()
         for number in range(100):
-            standing.tell("u", b'{"method":"%d"}' % number)
+            standing.notify("u", b'{"method":"%d"}' % number)
             await asyncio.sleep(0)
         assert sink.messages == []
         sink.gate.set()
@@ -163,7 +163,7 @@ async def test_news_for_one_that_left_full_go_to_the_next() -> None:
     standing = standing_of("2025-06-18")
     async with listener(standing) as sink:
         sink.gate = asyncio.Event()
-        standing.tell("u", b'{"method":"n"}')
+        standing.notify("u", b'{"method":"n"}')
         await asyncio.sleep(0)
         sink.abort()
     async with listener(standing) as following:

@@ -19,7 +19,7 @@ def stream_of(revision: str = "2025-11-25") -> Stream:
 
 async def connected(stream: Stream) -> Recorder:
     sink = Recorder()
-    stream.claim(sink)
+    stream.attach(sink)
     stream.begin(sink)
     return sink
 
@@ -56,7 +56,7 @@ async def test_who_comes_back_gets_what_followed_and_then_what_follows() -> None
     last = parse(first.ids[-1] or "")
     assert last is not None
     second = Recorder()
-    stream.claim(second)
+    stream.attach(second)
     stream.resume(second, last.event)
     await stream.send(b'{"n":3}')
     assert [one["n"] for one in first.messages + second.messages] == [1, 2, 3]
@@ -69,7 +69,7 @@ async def test_who_comes_back_gets_everything_though_the_stream_has_ended() -> N
         await stream.send(b'{"n":%d}' % number)
     stream.end()
     late = Recorder()
-    stream.claim(late)
+    stream.attach(late)
     stream.resume(late, 0)
     assert [one["n"] for one in late.messages] == [0, 1, 2, 3, 4]
 
@@ -82,7 +82,7 @@ async def test_the_former_connection_is_cut_off_even_where_it_hangs() -> None:
     sending = asyncio.create_task(stream.send(b'{"n":1}'))
     await asyncio.sleep(0)
     fresh = Recorder()
-    stream.claim(fresh)
+    stream.attach(fresh)
     stream.resume(fresh, 1)
     async with asyncio.timeout(5):
         assert not await sending
@@ -98,11 +98,11 @@ async def test_a_connection_is_let_go_with_the_answer_and_never_cut_off_afterwar
     stream.end()
     assert stream.sink is None
     again = Recorder()
-    stream.claim(again)
+    stream.attach(again)
     stream.resume(again, 1)
     assert [one["n"] for one in again.messages] == [1]
-    assert not stream.leave(used)
-    assert stream.leave(again)
+    assert not stream.detach(used)
+    assert stream.detach(again)
     assert (stream.sink, used.gone, again.gone) == (None, False, False)
 
 
@@ -110,8 +110,8 @@ async def test_what_a_replaced_connection_would_have_got_goes_to_nobody_else() -
     stream = stream_of()
     await stream.send(b'{"n":1}')
     late, last = Recorder(), Recorder()
-    stream.claim(late)
-    stream.claim(last)
+    stream.attach(late)
+    stream.attach(last)
     stream.begin(late)
     stream.resume(late, 0)
     assert (late.written, last.written) == (b"", b"")
@@ -137,7 +137,7 @@ async def test_an_answer_that_is_too_large_to_be_kept_is_delivered_or_said_to_be
     await stream.send(large, answers=True)
     assert sink.messages == [json.loads(large)]
     again = Recorder()
-    stream.claim(again)
+    stream.attach(again)
     stream.resume(again, 1)
     (message,) = again.messages
     assert (message["id"], message["error"]["code"]) == (7, 47112)
@@ -153,7 +153,7 @@ async def test_a_line_break_between_members_does_not_split_an_event() -> None:
 
 async def test_the_end_is_waited_for() -> None:
     stream = stream_of()
-    waiting = asyncio.create_task(stream.over())
+    waiting = asyncio.create_task(stream.wait_ended())
     await asyncio.sleep(0)
     assert not waiting.done()
     stream.end()

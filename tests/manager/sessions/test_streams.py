@@ -24,7 +24,7 @@ async def test_ids_are_unique_in_a_session_whatever_the_stream_and_the_manager()
             streams.open_request_stream(one, b"1"),
         ):
             sink = Recorder()
-            stream.claim(sink)
+            stream.attach(sink)
             stream.begin(sink)
             await stream.send(b"{}")
             ids += sink.ids
@@ -68,21 +68,21 @@ async def test_only_streams_that_somebody_listens_to_are_counted() -> None:
     standing = streams.server_stream(session)
     assert (len(streams), streams.open_server_stream(session)) == (0, None)
     sink = Recorder()
-    standing.stream.claim(sink)
+    standing.stream.attach(sink)
     assert (len(streams), streams.open_server_stream(session)) == (1, standing)
-    assert streams.leave(session, sink)
+    assert streams.detach(session, sink)
     assert len(streams) == 0
-    assert not streams.leave(session_of("never there"), sink)
+    assert not streams.detach(session_of("never there"), sink)
 
 
 async def test_a_session_that_is_over_leaves_nothing() -> None:
     streams, session = Streams(ManualClock()), session_of("s")
-    streams.server_stream(session).announce_lists()
+    streams.server_stream(session).notify_lists_changed()
     stream = streams.open_request_stream(session, b"1")
     await stream.send(b"{}")
     streams.forget(session)
     assert stream.is_ended
-    assert (streams._standing, streams._answering, streams._replay.size) == ({}, {}, 0)
+    assert (streams._server_streams, streams._request_streams, streams._replay.size) == ({}, {}, 0)
 
 
 async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
@@ -91,7 +91,7 @@ async def test_sessions_that_were_only_looked_at_cost_nothing() -> None:
     for number in range(100):
         streams.server_stream(session_of(str(number)))
     streams.expire()
-    assert streams._standing == {}
+    assert streams._server_streams == {}
 
 
 async def test_the_names_can_be_read_back() -> None:

@@ -65,12 +65,12 @@ class Desk:
     def heard(self) -> set[str]:
         """What waits for the session."""
         standing = self.streams.server_stream(self.session)
-        said, standing._news = standing._news or {}, None
+        said, standing._pending = standing._pending or {}, None
         return set(said)
 
     def subscribe(self, uri: str) -> None:
         self.session.subscriptions[uri] = "w"
-        self.notifier.stir()
+        self.notifier.interest_changed()
 
     async def until(self, holds: Callable[[], object]) -> None:
         async with asyncio.timeout(10):
@@ -80,7 +80,7 @@ class Desk:
 
 @pytest.fixture
 async def desk(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Desk]:
-    monkeypatch.setattr(listeners, "AGAIN_S", 0.2)
+    monkeypatch.setattr(listeners, "RETRY_S", 0.2)
     server, app = Server(), web.Application()
     app.router.add_get("/mcp/health", server.health)
     app.router.add_post("/mcp", server.listen)

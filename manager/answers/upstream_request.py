@@ -59,7 +59,8 @@ def upstream_request(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | 
         passed = (*passed, _AS_IS)
     target = f"{names.MCP_PATH}{exchange.passed_query}".encode()
     begun = exchange.begun if method == names.TOOLS_CALL else None
-    return Outgoing(method, (_ACCEPT, _JSON, *passed), body, target, method != names.LISTEN, begun)
+    fields = (_ACCEPT, _JSON, *passed)
+    return Outgoing(method, fields, body, exchange.message.id, target, method != names.LISTEN, begun)
 
 
 def manager_request(
@@ -72,10 +73,11 @@ def manager_request(
     meta = inbound.modern_meta(
         msgspec.Raw(b"{}"), jsonrpc.raw({"name": "lm-tools-bridge-manager", "version": "1"})
     )
-    body = jsonrpc.request(jsonrpc.dumps(identity), method, {**params, "_meta": meta})
+    request_id = jsonrpc.dumps(identity)
+    body = jsonrpc.request(request_id, method, {**params, "_meta": meta})
     member = names.NAMED_PARAM.get(method)
     name = str(params[member]) if member is not None else None
-    return Outgoing(method, (_ACCEPT, _JSON, *_own_headers(method, name), *on_behalf), body)
+    return Outgoing(method, (_ACCEPT, _JSON, *_own_headers(method, name), *on_behalf), body, request_id)
 
 
 def address_headers(exchange: Exchange) -> Sequence[tuple[bytes, bytes]]:
@@ -90,7 +92,7 @@ def cancelled_notification(state: msgspec.Raw) -> Outgoing:
     Such a call has no connection that could be closed, and no id: the state is all that is known of it.
     """
     body = jsonrpc.notification(names.CANCELLED, {"requestState": state})
-    return Outgoing(names.CANCELLED, (_ACCEPT, _JSON, *_own_headers(names.CANCELLED, None)), body)
+    return Outgoing(names.CANCELLED, (_ACCEPT, _JSON, *_own_headers(names.CANCELLED, None)), body, b"")
 
 
 def _legacy_body(exchange: Exchange, rewritten: Mapping[str, msgspec.Raw] | None) -> bytes:

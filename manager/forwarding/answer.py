@@ -19,6 +19,8 @@ from protocol.errors import Reason, Refusal
 
 COLLECTED: Final = 256 * 1024
 """JSON answers up to this size are collected, so that a break in the middle can still be answered."""
+BEGIN: Final = 1024
+"""Bytes of a body in which a response has to name its id, unless it is to be read."""
 RETRY_MS: Final = 1000
 
 
@@ -40,6 +42,7 @@ class Answer:
         self._slot = slot
         self._settings = settings
         self._deadline = deadline
+        self.identity = slot.identity
         self.status = response.head.status
         self.length = response.head.content_length
         self.is_events = response.head.content_type == b"text/event-stream"
@@ -58,6 +61,19 @@ class Answer:
         finally:
             await self.aclose("cancelled")
         return body
+
+    async def begin(self) -> bytes:
+        """The beginning of the body, as soon as there is some; it stays to be read. Empty without a body.
+
+        Raises:
+            InterruptedAnswerError: it broke off, or took too long.
+        """
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await self._response.body_arrival()
+        except (UpstreamFailure, TimeoutError) as failure:
+            raise InterruptedAnswerError(self._failed(failure)) from failure
+        return bytes(self._response.first[:BEGIN])
 
     async def chunks(self) -> AsyncGenerator[bytes]:
         """The body piece by piece, as it arrives.
@@ -94,7 +110,7 @@ class Answer:
                 if (fault := await done) is not None:
                     raise fault
             await self.aclose("ok")
-        except (UpstreamFailure, TimeoutError) as failure:
+        except (InterruptedAnswerError, UpstreamFailure, TimeoutError) as failure:
             raise InterruptedAnswerError(self._failed(failure)) from failure
         finally:
             flow.stop()
@@ -124,9 +140,13 @@ class Answer:
 
     def _failed(self, failure: Exception) -> Refusal:
         refusal = refusal_of(failure, self._settings)
-        self._slot.fail(refusal)
-        self._response.abandon()
+        self.refuse(refusal)
         return refusal
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Note the failure, and close the connection the answer came on. The first failure counts."""
+        self._slot.fail(refusal)
+        self._response.reject()
 
 
 def _settle(done: asyncio.Future[Exception | None], fault: Exception | None) -> None:

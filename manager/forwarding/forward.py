@@ -30,12 +30,14 @@ from protocol.errors import Reason, Refusal
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """A request as the workspace server shall get it. `timed` is False for streams that stay open.
 
+    `identity` is the request's id as JSON text, which its response must have; empty for a notification.
     `begun` is when the work for a client's call began (monotonic), None where its time does not count.
     """
 
     method: str
     headers: Sequence[tuple[bytes, bytes]]
     body: bytes
+    identity: bytes
     target: bytes = b"/mcp"
     timed: bool = True
     begun: float | None = None
@@ -48,6 +50,11 @@ class Underway(msgspec.Struct, frozen=True, gc=False):
     slot: Slot
     since: float
     seconds: float
+
+    def refuse(self, refusal: Refusal) -> None:
+        """What came is of no use: note the failure, and close the connection."""
+        self.slot.fail(refusal)
+        self.response.reject()
 
     def give_up(self, outcome: str = "cancelled") -> None:
         """Let go of it, and cancel it upstream if it is not answered yet. Idempotent."""
@@ -122,7 +129,13 @@ class Forwarder:
 
     def _slot(self, figures: Figures, outgoing: Outgoing) -> Slot:
         figures.calls += outgoing.method == names.TOOLS_CALL
-        return Slot(figures, self.total, is_stream=not outgoing.timed, begun=outgoing.begun)
+        return Slot(
+            figures,
+            self.total,
+            identity=outgoing.identity,
+            is_stream=not outgoing.timed,
+            begun=outgoing.begun,
+        )
 
     def _is_full(self, figures: Figures) -> bool:
         settings = self._settings

@@ -30,16 +30,17 @@ class Slot:
     """One call's place among those in flight, or a stream's among those that stand, given back once.
 
     `begun` is when the work for the call began, None where its time does not count. `sent` is set when it
-    goes out. Both are monotonic.
+    goes out. Both are monotonic. `identity` is the id that the response must have, as JSON text.
     """
 
-    __slots__ = ("_begun", "_here", "_is_held", "_is_stream", "_total", "sent")
+    __slots__ = ("_begun", "_has_failed", "_here", "_is_held", "_is_stream", "_total", "identity", "sent")
 
     def __init__(
         self,
         figures: Figures,
         total: Total,
         *,
+        identity: bytes,
         is_stream: bool,
         begun: float | None = None,
         is_counted: bool = False,
@@ -48,6 +49,8 @@ class Slot:
         self._total = total
         self._is_stream = is_stream
         self._is_held = True
+        self._has_failed = False
+        self.identity = identity
         self._begun = begun
         self.sent: float | None = None
         if not is_counted:
@@ -82,7 +85,10 @@ class Slot:
             self._total.in_flight += step
 
     def fail(self, refusal: Refusal) -> None:
-        """Give it back and enter the failure into the figures and the log."""
+        """Give it back and enter the failure into the figures and the log; the first failure counts."""
+        if self._has_failed:
+            return
+        self._has_failed = True
         self._here.failed(refusal)
         self.release(refusal.reason.word)
         logger().warning("tools.call", outcome=refusal.reason.word, message=refusal.message)

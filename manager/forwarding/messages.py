@@ -24,6 +24,14 @@ LINGER_S: Final = 0.1
 """How long a stream may go on after its response; a connection that was read to its end is used again."""
 LARGE: Final = 64 * 1024
 """Bytes from which on it counts how often a message is read."""
+_NULL: Final = msgspec.Raw(b"null")
+_SPACE: Final = rb"[ \t\r\n]*"
+_ID: Final = rb'(-?[0-9]{1,32}|"[^"\x00-\x1f]{1,254}")'
+_MEMBERS: Final = (rb'"jsonrpc" : "2\.0" , "id" : ' + _ID, rb'"id" : ' + _ID + rb' , "jsonrpc" : "2\.0"')
+_BEGIN: Final = re.compile(
+    (rb' \{ (?:%b|%b) , "(?:result|error)" : \{' % _MEMBERS).replace(b" ", _SPACE),
+)
+"""How a response begins whose id stands before its content."""
 _RESULT: Final = re.compile(
     rb'\{"jsonrpc":"2\.0","id":(-?[0-9]{1,32}|"[^"\\\x00-\x1f]{1,254}"),"result":(?=\{)'
 )
@@ -50,9 +58,51 @@ def unusable(status: int) -> Refusal:
     )
 
 
-def answered(data: bytes) -> Answered | None:
-    """The JSON text as a response, None where it is none; errors that could not name the id (null) count."""
-    return (_large_result(data) if len(data) >= LARGE else None) or _answered(data)
+def answered(data: bytes, identity: bytes) -> Answered | None:
+    """The JSON text as the response to a request, None where it is none.
+
+    Errors that could not name the id (null) count.
+
+    Args:
+        identity: the request's id as JSON text.
+
+    Raises:
+        InterruptedAnswerError: it is the response to another request.
+    """
+    found = (_large_result(data) if len(data) >= LARGE else None) or _answered(data)
+    if found is not None and (own := jsonrpc.bytes_of(found.members.get("id", _NULL))) != b"null":
+        check_id(own, identity)
+    return found
+
+
+def check_id(found: bytes, identity: bytes) -> None:
+    """Compare the id of a response with that of the request, both as JSON text.
+
+    Raises:
+        InterruptedAnswerError: they differ.
+    """
+    if found != identity and jsonrpc.id_key(found) != jsonrpc.id_key(identity):
+        raise InterruptedAnswerError(
+            Refusal(
+                Reason.INVALID_UPSTREAM_ANSWER,
+                "the workspace server's answer is the response to another request",
+                delivered="unknown",
+            )
+        )
+
+
+def begins_as_answer(begin: bytes, identity: bytes) -> bool:
+    """Whether the beginning of a JSON text shows that it is the response to a request; others must be read.
+
+    Raises:
+        InterruptedAnswerError: it is the response to another request.
+    """
+    found = _BEGIN.match(begin)
+    own = None if found is None else found[1] or found[2]
+    if own is None or not jsonrpc.is_valid_id(own):
+        return False
+    check_id(own, identity)
+    return True
 
 
 def begins_as_result(data: bytes) -> bool:
@@ -86,7 +136,7 @@ def _answered(data: bytes) -> Answered | None:
 
 def is_response(data: bytes) -> bool:
     """Whether the JSON text answers a request."""
-    return answered(data) is not None
+    return _answered(data) is not None
 
 
 async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answered | Refusal]:
@@ -106,8 +156,13 @@ async def messages_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answ
                     yield message
         else:
             body = await answer.read()
-            yield body if isinstance(body, Refusal) else answered(body) or unusable(answer.status)
+            yield (
+                body
+                if isinstance(body, Refusal)
+                else answered(body, answer.identity) or unusable(answer.status)
+            )
     except InterruptedAnswerError as interrupted:
+        answer.refuse(interrupted.refusal)
         yield interrupted.refusal
     except sse.EventTooLarge:
         yield too_large(limit)
@@ -120,7 +175,7 @@ async def _events_of(answer: Answer, limit: int) -> AsyncGenerator[bytes | Answe
     async with contextlib.aclosing(answer.chunks()) as chunks:
         async for chunk in chunks:
             for event in decoder.feed(chunk):
-                if (response := answered(event.data)) is not None:
+                if (response := answered(event.data, answer.identity)) is not None:
                     answer.answered()
                     await _to_the_end(chunks)
                     yield response

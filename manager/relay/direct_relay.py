@@ -24,6 +24,7 @@ from manager.relay.relay_plan import unread
 from manager.sessions import round_trips
 from manager.settings import Settings
 from manager.upstream.response import ResponseHead, UpstreamFailure, UpstreamResponse
+from protocol.errors import Refusal
 
 PATIENCE_S: Final = 1.0
 """How long an answer is waited for in this way."""
@@ -122,6 +123,8 @@ class Express:
             return
         try:
             self._settle(sent)
+        except InterruptedAnswerError as interrupted:
+            self._refuse(sent, interrupted.refusal)
         except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
             self._end()
             sent.underway.give_up()
@@ -143,6 +146,14 @@ class Express:
         status = 200 if self._exchange.session is not None else response.head.status
         self._http_request.respond(status, body, self._exchange.headers)
         sent.underway.slot.release("ok", came)
+
+    def _refuse(self, sent: Sent, refusal: Refusal) -> None:
+        """Nothing is out yet, and nothing will come that is of use."""
+        self._end()
+        sent.underway.refuse(refusal)
+        self._http_request.respond(
+            200, result_format.refusal(self._exchange, refusal), self._exchange.headers
+        )
 
     def _pass_on(self, sent: Sent) -> None:
         if sent.underway.response.is_events:
@@ -208,8 +219,7 @@ class Express:
             slot.release("ok")
         elif isinstance(fault, (InterruptedAnswerError, UpstreamFailure, TimeoutError)):
             refusal = refusal_of(fault, self._host.settings)
-            slot.fail(refusal)
-            sent.underway.give_up()
+            sent.underway.refuse(refusal)
             if http_request.is_begun:
                 http_request.abort()
             else:
@@ -235,16 +245,20 @@ class Express:
     def _answer(self, response: UpstreamResponse) -> bytes | None:
         """The body for the client; None where there is none that can be told at once."""
         body = response.whole()
-        if body is None or not _is_small_json(response.head) or (found := answered(body)) is None:
+        if (
+            body is None
+            or not _is_small_json(response.head)
+            or (found := answered(body, self._exchange.message.id)) is None
+        ):
             return None
         return body if self._exchange.session is None else round_trips.final_response(self._exchange, found)
 
 
 def _is_to_be_passed_on(response: UpstreamResponse) -> bool:
-    """Whether an answer that is on its way is not to be waited for; of a stream the beginning is."""
+    """Whether an answer that is on its way is not to be waited for, but for its beginning."""
     if not hasattr(response, "head") or _is_small_json(response.head):
         return False
-    return bool(response.first) or not response.is_events
+    return bool(response.first)
 
 
 def _is_small_json(head: ResponseHead) -> bool:

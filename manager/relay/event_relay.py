@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, too_large
-from manager.forwarding.messages import is_response
+from manager.forwarding.messages import answered, check_id
 from manager.http.event_response import EventResponse
 from manager.upstream.response import Piece
 from protocol import sse
@@ -21,10 +21,9 @@ _LF: Final = 0x0A
 _LONGEST_BOUNDARY: Final = b"\r\n\r\n"
 _BOUNDARIES: Final = (b"\n\n", _LONGEST_BOUNDARY, b"\r\r")
 _BOUNDARY: Final = re.compile(rb"\n\n|\r\n\r\n|\r\r")
-_HAS_DATA: Final = re.compile(rb"(?:^|[\r\n])data")
 _RESPONSE: Final = re.compile(
     rb"(?:(?:event: ?message|(?:id|retry)?:[^\r\n]{0,256})(?:\r\n|\n|\r)){0,8}"
-    rb'data: ?\{"jsonrpc": ?"2\.0", ?"id": ?(?:-?[0-9]{1,32}|"[^"\\\r\n]{1,254}"), ?"(?:result|error)": ?\{'
+    rb'data: ?\{"jsonrpc": ?"2\.0", ?"id": ?(-?[0-9]{1,32}|"[^"\\\r\n]{1,254}"), ?"(?:result|error)": ?\{'
 )
 """How an event begins that nobody needs to read further to know it for a response."""
 
@@ -33,33 +32,32 @@ class PassingEvents:
     """Says of a stream's bytes which may go out now, and remembers whether a response was among them.
 
     Args:
+        identity: of the request, as JSON text.
         limit: bytes of an event that is worth waiting for.
 
     Attributes:
+        is_answered: whether the response was among the events.
         is_open: whether a part of an event is out whose end has not come.
         size: bytes of the event that is not complete yet.
     """
 
-    __slots__ = ("_held", "_is_answered", "_last", "_limit", "_seam", "is_open", "size")
+    __slots__ = ("_held", "_identity", "_limit", "_seam", "is_answered", "is_open", "size")
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, identity: bytes, limit: int) -> None:
+        self._identity = identity
         self._limit = limit
+        self.is_answered = False
         self.is_open = False
         self.size = 0
         self._held: bytearray | bytes = b""
         self._seam = b""  # the last bytes that are out of an open event: its boundary may have begun
-        self._last = b""
-        self._is_answered = False
-
-    @property
-    def end_in_response(self) -> bool:
-        """Whether a response was among the last events."""
-        return self._is_answered or any(
-            is_response(one.data) for one in sse.Decoder(len(self._last)).feed(self._last)
-        )
 
     def take(self, chunk: bytes) -> list[bytes]:
-        """Take the next bytes, and return those that may go out now."""
+        """Take the next bytes, and return those that may go out now.
+
+        Raises:
+            InterruptedAnswerError: there is the response to another request among them.
+        """
         return self._continued(chunk) if self.is_open else self._whole(chunk)
 
     def _whole(self, chunk: bytes) -> list[bytes]:
@@ -72,12 +70,14 @@ class PassingEvents:
             data += chunk
         end = _last_end(data, searched)
         whole, rest = bytes(data[:end]), data[end:] if end else data
-        if _HAS_DATA.search(whole):
-            self._last = whole
+        self._read(whole)
         self.size = len(rest)
-        if not COLLECTED <= self.size <= self._limit or not _RESPONSE.match(rest):
+        is_large = COLLECTED <= self.size <= self._limit
+        response = _RESPONSE.match(rest) if is_large else None
+        if response is None:
             self._held = rest  # a second piece makes it one that grows
             return [whole] if whole else []
+        check_id(response[1], self._identity)
         self._held = b""
         self.is_open, self._seam = True, b""
         begun = bytes(rest)
@@ -94,10 +94,16 @@ class PassingEvents:
             self.size += len(chunk)
             self._note(chunk)
             return [chunk]
-        self.is_open, self._is_answered = False, True
+        self.is_open, self.is_answered = False, True
         self.size = 0
         rest = chunk[end:]
         return [chunk[:end], *(self._whole(rest) if rest else [])]
+
+    def _read(self, events: bytes) -> None:
+        """Look for the response in whole events."""
+        for event in sse.Decoder(len(events)).feed(events):
+            if answered(event.data, self._identity) is not None:
+                self.is_answered = True
 
     def _note(self, out: bytes) -> None:
         self._seam = (self._seam + out[-len(_LONGEST_BOUNDARY) :])[1 - len(_LONGEST_BOUNDARY) :]
@@ -136,8 +142,8 @@ class Passing:
 
     __slots__ = ("_limit", "_out", "events")
 
-    def __init__(self, out: EventResponse, limit: int) -> None:
-        self.events = PassingEvents(limit)
+    def __init__(self, out: EventResponse, identity: bytes, limit: int) -> None:
+        self.events = PassingEvents(identity, limit)
         self._out = out
         self._limit = limit
 
@@ -145,7 +151,7 @@ class Passing:
         """Take a piece of the stream; whether the client keeps up.
 
         Raises:
-            InterruptedAnswerError: an event is too large.
+            InterruptedAnswerError: an event is too large, or the response to another request.
         """
         has_room = True
         for piece in self.events.take(bytes(data)):

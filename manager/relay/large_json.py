@@ -1,8 +1,8 @@
 """A large answer of JSON on its way to its client, piece by piece: neither collected nor read.
 
 In a session it goes without what only the stateless era knows: the server said where that is
-(`protocol/internal/result_trim.py`), and nothing is written before the beginning has shown that this is the
-response that was asked for.
+(`protocol/internal/result_trim.py`). That this is the response that was asked for, its beginning has shown
+(`relay_plan.py`).
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from manager.forwarding.answer import InterruptedAnswerError
-from manager.forwarding.messages import unusable
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import JOINED, Poured
 from manager.routing.json.forwardable_result import END
@@ -31,12 +29,12 @@ class LargeBody(Poured):
         status: for that head.
         fields: for that head.
         length: of the whole body as it comes, in bytes; more than are collected.
-        begin: how the body has to begin.
+        begin: how the body begins, all in its first piece, with what is cut out behind it.
         trim: what is cut out behind that, and before the end.
         now: a monotonic clock.
     """
 
-    __slots__ = ("_begin", "_fields", "_held", "_length", "_status", "_tail", "_trim")
+    __slots__ = ("_begin", "_fields", "_has_begun", "_length", "_status", "_tail", "_trim")
 
     def __init__(
         self,
@@ -56,18 +54,11 @@ class LargeBody(Poured):
         self._begin = begin
         self._trim = trim
         self._tail = length - len(END) - trim.last
-        self._held: bytes | None = b""  # None once it has begun
+        self._has_begun = False
 
     def put(self, data: Piece) -> bool:
         """Take a piece; whether the client keeps up."""
-        if self._held is None:
-            kept = self._kept(data)
-        else:
-            data = b"".join((self._held, data)) if self._held else data
-            if len(data) < len(self._begin) + self._trim.first:
-                self._held = bytes(data)
-                return True
-            kept = self._begun(memoryview(data))
+        kept = self._kept(data) if self._has_begun else self._begun(memoryview(data))
         return self._http_request.put(*kept) if any(kept) else not self._http_request.is_full
 
     def finish(self) -> None:
@@ -77,9 +68,7 @@ class LargeBody(Poured):
     def _begun(self, data: memoryview) -> tuple[Piece, ...]:
         """Write the head and the first bytes; what is left of the others."""
         begin, (first, last) = self._begin, self._trim
-        if data[: len(begin)] != begin:
-            raise InterruptedAnswerError(unusable(self._status))
-        self._held = None
+        self._has_begun = True
         body = data[len(begin) + first :]
         self.at = len(data) - len(body[JOINED:])
         joined = b"".join((begin, body[:JOINED]))

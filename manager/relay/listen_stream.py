@@ -51,7 +51,7 @@ class ListenStream:
         http_request.release_input()
         ending.endings.add(self._end)
         if answer is not None and self._answer is not None:
-            self._passing = Passing(out, limit)
+            self._passing = Passing(out, identity, limit)
             self._flow = answer.follow(self._passing, self._server_ended)
 
     def _server_ended(self, problem: Refusal | None) -> None:
@@ -69,7 +69,7 @@ class ListenStream:
             if events is not None and events.is_open:
                 self._out.abort()  # a part of an event is out, and nothing can be put in its place
                 return
-            if events is None or not events.end_in_response:
+            if events is None or not events.is_answered:
                 self._out.put(sse.encode(sse.single_line(last)))
             self._out.close()
 

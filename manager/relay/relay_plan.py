@@ -9,6 +9,7 @@ from typing import Final
 
 from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED
+from manager.forwarding.messages import begins_as_answer
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import Poured
 from manager.relay.large_event import EventAsItIs, EventAsJson, LargeEvent
@@ -30,8 +31,11 @@ def unread(
     """Where an answer's bytes go that nobody has to read; None for any other.
 
     Args:
-        response: of which the head has come, and of an event stream more than that.
+        response: of which the head and the beginning of the body have come.
         limit: bytes of the largest answer.
+
+    Raises:
+        InterruptedAnswerError: it is the response to another request.
     """
     if response.is_events:
         return _event(http_request, exchange, response, limit)
@@ -39,11 +43,16 @@ def unread(
     length, fields = head.content_length or 0, exchange.headers
     if head.content_type != JSON.encode() or not COLLECTED < length <= limit:
         return None
+    first, identity = bytes(response.first[:_LOOKED_AT]), exchange.message.id
+    if not begins_as_answer(first, identity):
+        return None
     if exchange.session is None:
         return LargeBody(http_request, head.status, fields, length)
-    if head.trim is None or head.status != 200:
+    begin = BEGIN % identity
+    is_fit = first.startswith(begin) and len(first) >= len(begin) + (head.trim or _NOTHING).first
+    if head.trim is None or head.status != 200 or not is_fit:
         return None
-    return LargeBody(http_request, 200, fields, length, begin=BEGIN % exchange.message.id, trim=head.trim)
+    return LargeBody(http_request, 200, fields, length, begin=begin, trim=head.trim)
 
 
 def _event(

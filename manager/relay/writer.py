@@ -16,7 +16,7 @@ from typing import Any
 from manager.answers import result_format
 from manager.answers.exchange import AnyReply, Ending, Events, Exchange, Plain, Quiet, Relayed
 from manager.forwarding.answer import COLLECTED, Answer, InterruptedAnswerError
-from manager.forwarding.messages import begins_as_result, is_response, response_of, unusable
+from manager.forwarding.messages import begins_as_answer, begins_as_result, is_response, response_of, unusable
 from manager.http import keep_alives
 from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest
@@ -120,7 +120,7 @@ class Writer:
                 return
             small = answer.length is not None and answer.length <= COLLECTED
             whole = small or answer.is_events or not self._exchange.accepts_json
-            if not whole and self._chooses_json():
+            if not whole and await self._is_known(answer) and self._chooses_json():
                 await self._relay_body(answer)
                 return
             body = await response_of(answer, self._limit)
@@ -130,6 +130,13 @@ class Writer:
                 await self._body(body, answer.status)
         finally:
             await answer.aclose()
+
+    async def _is_known(self, answer: Answer) -> bool:
+        """Whether the beginning of a large body shows that it is the response; any other is read."""
+        try:
+            return begins_as_answer(await answer.begin(), answer.identity)
+        except InterruptedAnswerError:
+            return False  # as whoever reads it will find
 
     async def _relay_body(self, answer: Answer) -> None:
         """A large JSON body, piece by piece; breaking off closes the connection, the only honest end."""
@@ -145,7 +152,7 @@ class Writer:
     async def _relay_events(self, answer: Answer) -> None:
         """An event stream as it is, flushed event by event. One without a response gets one from us."""
         out = self._opened()
-        passing = Passing(out, self._limit)
+        passing = Passing(out, answer.identity, self._limit)
         problem = unusable(answer.status)
         try:
             await answer.pour(passing)
@@ -154,7 +161,7 @@ class Writer:
         if passing.events.is_open:
             out.abort()  # a part of the response is out, and nothing can be put in its place
             return
-        if not passing.events.end_in_response:
+        if not passing.events.is_answered:
             await self._send(result_format.refusal(self._exchange, problem), answers=True)
         self._finish()
 

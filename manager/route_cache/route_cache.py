@@ -180,7 +180,14 @@ class FastPath:
         exchange = _exchange(route.metadata, http_request.body, passage.session)
         assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
         exchange.decided(route.located)
-        slot = Slot(route.figures, self._total, is_stream=False, begun=begun, is_counted=True)
+        slot = Slot(
+            route.figures,
+            self._total,
+            identity=exchange.message.id,
+            is_stream=False,
+            begun=begun,
+            is_counted=True,
+        )
         slot.sent = sent_at
         sent = Sent(route.located, Underway(response, slot, sent_at, self._settings.call_timeout_s))
         self.under_way -= 1

@@ -103,11 +103,12 @@ class UpstreamResponse:
     byte is in.
     """
 
-    __slots__ = ("_buffer", "_buffered", "_cause", "_connection", "_waiter", "head", "on_news")
+    __slots__ = ("_buffer", "_buffered", "_carrier", "_cause", "_connection", "_waiter", "head", "on_news")
 
     head: ResponseHead  # set before the response is handed out
 
     def __init__(self, connection: Carrier) -> None:
+        self._carrier = connection
         self._connection: Carrier | None = connection  # None once the response has ended, well or badly
         self._cause: str | None = None  # why it ended badly
         self._buffer: list[Piece] = []
@@ -223,6 +224,18 @@ class UpstreamResponse:
         self._buffered = 0
         if self._connection is not None:
             self._connection.close("abandoned")
+
+    def reject(self) -> None:
+        """Close its connection even if the response is complete: what comes on it may be out of step."""
+        self.abandon()
+        self._carrier.close("malformed_response")
+
+    async def body_arrival(self) -> None:
+        """Return when some of the body is there, or its end; raises UpstreamFailure where it breaks off."""
+        while not self._buffer and self._connection is not None:
+            await self._news()
+        if not self._buffer:
+            self._raise_failure()
 
     async def head_arrival(self) -> None:
         """For the connection: returns when `head` is set, raises UpstreamFailure when it never will be."""

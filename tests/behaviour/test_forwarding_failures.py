@@ -29,7 +29,7 @@ from support.servers.scripted_workspace_server import (
 
 ERAS = pytest.mark.parametrize("era", ["legacy", "modern"])
 PROGRESS = {"jsonrpc": "2.0", "method": names.PROGRESS, "params": {"progressToken": 1, "progress": 1}}
-HALF = b'{"jsonrpc":"2.0","id":1,"result":{"content":['
+HALF = b'{"jsonrpc":"2.0","id":%(id)s,"result":{"content":['
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ async def test_a_reader_that_leaves_in_the_middle_of_a_body_gives_its_place_back
     server = await serve(half_a_body)
     response = await pool_to(server.port).request(b"POST", b"/mcp", (), b"{}")
     mine, total = Figures(), Total()
-    answer = Answer(response, Slot(mine, total, is_stream=False), Settings(), None)
+    answer = Answer(response, Slot(mine, total, identity=b"1", is_stream=False), Settings(), None)
     assert (mine.in_flight, total.in_flight) == (1, 1)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):

@@ -12,7 +12,7 @@ from protocol.errors import Reason, Refusal
 
 
 def place(figures: Figures, begun: float | None) -> Slot:
-    return Slot(figures, Total(), is_stream=False, begun=begun)
+    return Slot(figures, Total(), identity=b"1", is_stream=False, begun=begun)
 
 
 def test_a_call_is_timed_once_when_it_ends() -> None:

@@ -6,8 +6,16 @@ from typing import Any, cast
 
 import pytest
 
-from manager.forwarding.answer import Answer
-from manager.forwarding.messages import LARGE, Answered, answered, is_response, messages_of, response_of
+from manager.forwarding.answer import Answer, InterruptedAnswerError
+from manager.forwarding.messages import (
+    LARGE,
+    Answered,
+    answered,
+    begins_as_answer,
+    is_response,
+    messages_of,
+    response_of,
+)
 from protocol.errors import Reason, Refusal
 from protocol.sse import encode
 from support.http.scripted_body import ScriptedBody
@@ -142,8 +150,58 @@ def test_an_error_that_could_not_name_the_id_is_a_response(data: bytes, counts: 
 )
 def test_a_large_response_is_told_as_a_small_one_is(text: bytes, is_one: bool) -> None:
     """It is read in another way, for speed."""
-    small, large = (answered(text % (b"x" * size)) for size in (1, LARGE))
+    identity = b'"a b"' if b"a b" in text else b'"1"' if b"u0031" in text else b"1"
+    small, large = (answered(text % (b"x" * size), identity) for size in (1, LARGE))
     assert (small is not None, large is not None) == (is_one, is_one)
     if small is not None and large is not None:
         assert list(large.members) == list(small.members)
         assert bytes(large.members["id"]) == bytes(small.members["id"])
+
+
+@pytest.mark.parametrize("size", [1, LARGE])
+@pytest.mark.parametrize(
+    ("written", "identity"),
+    [
+        (b"1", b"1"),
+        (b'"a"', b'"a"'),
+        (b'"\\u0061"', b'"a"'),
+        (b" 1 ", b"1"),
+        (b"-0", b"0"),
+        (b"123456789012345678901234567890", b"123456789012345678901234567890"),
+    ],
+)
+def test_ids_are_compared_as_json_values(written: bytes, identity: bytes, size: int) -> None:
+    text = b'{"jsonrpc":"2.0","id":%b,"result":{"t":"%b"}}' % (written, b"x" * size)
+    assert answered(text, identity) is not None
+    for other in (b"2", b'"1"', b'"A"'):
+        with pytest.raises(InterruptedAnswerError) as caught:
+            answered(text, other)
+        assert reason(caught.value.refusal) is Reason.INVALID_UPSTREAM_ANSWER
+
+
+async def test_the_response_to_another_request_is_refused_at_once() -> None:
+    """The stream is not waited for."""
+    answer = ScriptedBody([encode(NEWS), encode(RESPONSE)], stays_open=True, identity=b"2")
+    assert reason(await collected(answer)) is Reason.INVALID_UPSTREAM_ANSWER
+    assert answer.outcomes[0] == "invalid_upstream_answer"
+
+
+@pytest.mark.parametrize(
+    ("begin", "is_known"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"result":{', True),
+        (b'{"jsonrpc":"2.0","id":1,"error":{', True),
+        (b'\n{ "id" : 1 ,\t"jsonrpc" : "2.0" , "result" : {', True),
+        (b'{"jsonrpc":"2.0","id":1.0,"result":{', False),
+        (b'{"jsonrpc":"2.0","id":null,"error":{', False),
+        (b'{"jsonrpc":"2.0","result":{},"id":1}', False),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","result":{', False),
+        (b'{"jsonrpc":"2.0","id":1', False),
+        (b"", False),
+    ],
+)
+def test_the_beginning_of_a_response_shows_whose_it_is(begin: bytes, is_known: bool) -> None:
+    assert begins_as_answer(begin, b"1") is is_known
+    if is_known:
+        with pytest.raises(InterruptedAnswerError):
+            begins_as_answer(begin, b"2")

@@ -29,6 +29,8 @@ from support.servers.scripted_workspace_server import COMPLETE, ScriptedWorkspac
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 ALL_PLAYS = {**PLAYS, "for another request": fixed(PLAIN.replace(b":7", b":8") + b"}")}
+CLOSING = {"breaks off", "stream without an end", "for another request"}
+"""Answers after which the next call needs a new connection."""
 PASSED_ON = {
     "legacy": {"plain", "plain and signed", "trimmed", "of the older era"},
     "modern": {"plain", "plain and signed", "trimmed", "of the older era", "small", "signed"}
@@ -76,7 +78,7 @@ async def test_every_answer_is_the_same(era: str, name: str, play: RegisteredSet
         play.upstream.plays["t"] = PLAIN_RESULT
         with calls_known_again() as known:
             assert (await client.call("t", 8)).result["content"] == COMPLETE["content"]
-        assert (len(known) == 1) is (name not in ("breaks off", "stream without an end"))
+        assert (len(known) == 1) is (name not in CLOSING)
 
 
 @ERAS

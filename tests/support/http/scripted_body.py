@@ -13,8 +13,14 @@ class ScriptedBody:
     """An answer whose pieces a test decides; a refusal among them breaks it off."""
 
     def __init__(
-        self, pieces: Iterable[bytes | Refusal], *, is_events: bool = True, stays_open: bool = False
+        self,
+        pieces: Iterable[bytes | Refusal],
+        *,
+        is_events: bool = True,
+        stays_open: bool = False,
+        identity: bytes = b"1",
     ) -> None:
+        self.identity = identity
         self.pieces = list(pieces)
         self.stays_open = stays_open
         self.is_events = is_events
@@ -37,6 +43,9 @@ class ScriptedBody:
 
     def answered(self) -> None:
         self.outcomes.append("ok")
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.outcomes.append(refusal.reason.word)
 
     async def aclose(self, outcome: str = "cancelled") -> None:
         self.outcomes.append(outcome)

@@ -129,14 +129,17 @@ def stream(*pieces: bytes | asyncio.Event | None) -> Play:
 
 
 def broken_off(body: bytes, announced: int | None, content_type: str = "application/json") -> Play:
-    """A body that ends with the connection before its announced length, None for a chunked one."""
+    """A body that ends with the connection before its announced length, None for a chunked one.
+
+    `%(id)s` stands for the request's id.
+    """
 
     async def play(request: web.Request, received: Received) -> web.StreamResponse:
         response = web.StreamResponse()
         response.content_type = content_type
         response.content_length = announced
         await response.prepare(request)
-        await response.write(body)
+        await response.write(body.replace(b"%(id)s", received.id))
         assert request.transport is not None
         request.transport.close()
         return response

@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, cast
 
+from host.blocked_import import blocked_import
 from manager.log import logger
 from manager.routing.request_heads.admission import AdmissionRefusal
 from manager.routing.request_heads.response_head import render_refusal
-from manager.runtime_tuning.imports import absent
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -73,7 +73,7 @@ class LazyAiohttpServer:
         # loaded before.
         import urllib.request  # noqa: F401, PLC0415
 
-        with absent("ssl"):
+        with blocked_import("ssl"):
             import aiohttp.web  # noqa: F401, PLC0415
         return self._make()
 

@@ -70,7 +70,7 @@ def test_confidential_fields_are_blanked_everywhere(style: str, field: str) -> N
     log.logger(**{field: "hunter2"}).info("x", **{f"my_{field}": "hunter2"})
     shown = stream.getvalue() + "".join(log.recent_lines)
     assert "hunter2" not in shown
-    assert shown.count("[redacted]") == 4
+    assert shown.count("[hidden]") == 4
 
 
 @pytest.mark.parametrize(

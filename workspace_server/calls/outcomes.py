@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from host import redaction
 from protocol import jsonrpc
 from protocol.errors import Refusal
 from protocol.inbound import MISSING_CAPABILITY, Rejection
@@ -88,9 +89,9 @@ def trace(call: Call, offered: OfferedTool, outcome: CallOutcome, seconds: float
     if level == "off":
         return
     fields: dict[str, Any] = {"tool": offered.name, "ms": round(seconds * 1000, 1)}
-    fields["input"] = log.redacted(msgspec.json.decode(call.arguments))
+    fields["input"] = redaction.redacted(msgspec.json.decode(call.arguments))
     if level == "detail":
-        fields["output"] = log.redacted(_shown(outcome))
+        fields["output"] = redaction.redacted(_shown(outcome))
     log.info("tool_call", **fields)
 
 

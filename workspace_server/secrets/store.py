@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
-from workspace_server import log
+from host import redaction
 from workspace_server.secrets.entry import SecretStoreError, StoredSecret, check_key, check_value
 from workspace_server.secrets.os_keyring import OsKeyring
 from workspace_server.secrets.provided import CredentialFiles, EnvironmentSecrets, ProvidedSecrets
@@ -75,14 +75,14 @@ class LayeredSecretStore:
         check_key(key)
         value = await asyncio.to_thread(self._get, key)
         if value is not None:
-            log.hide(value)
+            redaction.hide(value)
         return value
 
     async def set(self, key: str, value: str) -> None:
         """See `SecretStore`. A secret that is provided from outside cannot be set."""
         check_key(key)
         check_value(value)
-        log.hide(value)
+        redaction.hide(value)
         await asyncio.to_thread(self._set, key, value)
 
     async def delete(self, key: str) -> bool:

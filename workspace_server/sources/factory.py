@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from workspace_server import log
+from host import redaction
 from workspace_server.config.model import RemoteServer, ScriptSettings, StdioServer
 from workspace_server.source import Source
 from workspace_server.sources.dependencies import Dependencies
@@ -75,7 +75,7 @@ class SourceFactory:
         """A configured server that may run."""
         around = self._around
         if isinstance(entry, StdioServer):
-            log.hide_members(entry.env)
+            redaction.hide_members(entry.env)
             from workspace_server.sources.mcp.stdio.source import StdioSource  # noqa: PLC0415
 
             return StdioSource(
@@ -85,8 +85,8 @@ class SourceFactory:
                 version=around.version,
                 cache=self._list_cache(),
             )
-        log.hide(entry.token, entry.client_secret)
-        log.hide_members(entry.headers)
+        redaction.hide(entry.token, entry.client_secret)
+        redaction.hide_members(entry.headers)
         from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies  # noqa: PLC0415
         from workspace_server.sources.mcp.remote.source import RemoteSource  # noqa: PLC0415
 

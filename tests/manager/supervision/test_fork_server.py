@@ -171,6 +171,7 @@ async def until(check: Callable[[], object]) -> None:
 
 PROBE = """
 import asyncio, gc, json, os, random, signal, sys, threading
+from host import redaction
 from workspace_server import fork_server, log, process
 {first}
 
@@ -185,7 +186,7 @@ def told():
         loop = None
     return {{
         "orders": sys.stdin.readline(), "environ": dict(os.environ), "cwd": os.getcwd(), "umask": os.umask(0o077),
-        "random": random.random(), "caches": caches, "loop": repr(loop), "hidden": sorted(log._hidden),
+        "random": random.random(), "caches": caches, "loop": repr(loop), "hidden": sorted(redaction._values),
         "handlers": [repr(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGCHLD)],
         "descriptors": [number for number in range(64) if os.path.exists(f"/proc/self/fd/{{number}}")],
         "threads": threading.active_count(), "frozen": gc.get_freeze_count() > 10000, "collects": gc.isenabled(),
@@ -195,7 +196,7 @@ def main():
     if {silent}:
         real()
     state = told()
-    random.seed(7); os.environ["LEFT"] = "behind"; log.hide("something secret"); os.chdir("/")
+    random.seed(7); os.environ["LEFT"] = "behind"; redaction.hide("something secret"); os.chdir("/")
     print(json.dumps(state), flush=True)
     {then}
 

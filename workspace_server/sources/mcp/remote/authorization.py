@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from workspace_server import log
+from host import redaction
 from workspace_server.config.model import RemoteServer
 
 ReadSecret = Callable[[str], Awaitable[str | None]]
@@ -85,7 +85,7 @@ class ConfiguredToken:
             return f"Bearer {server.token}" if server.token else self._written
         if not token:
             raise CredentialsMissing(missing, self.next_step)
-        log.hide(token)
+        redaction.hide(token)
         return f"Bearer {token}"
 
     async def renew(self, refused: str | None, challenge: Mapping[str, str]) -> bool:

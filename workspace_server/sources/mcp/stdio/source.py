@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from host import redaction
 from workspace_server import log
 from workspace_server.config.model import StdioServer
 from workspace_server.processes.child_process import ChildProcess, ChildStartError, Command
@@ -196,11 +197,11 @@ class StdioSource(McpSource):
         return session
 
     def _shown(self, lines: Sequence[str]) -> list[str]:
-        return [log.without(line, self._server.env.values()) for line in lines]
+        return [redaction.mask(line, self._server.env.values()) for line in lines]
 
     def _heard(self, line: str) -> None:
         """A line of standard error, for the log, without what the entry set."""
-        log.info("source_stderr", source=self.id, line=log.without(line, self._server.env.values()))
+        log.info("source_stderr", source=self.id, line=redaction.mask(line, self._server.env.values()))
 
 
 def _offer(server: StdioServer) -> SourceSettings:

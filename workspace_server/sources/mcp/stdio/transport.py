@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Final
 
+from host import redaction
 from protocol.versions import Era
-from workspace_server import log
 from workspace_server.processes.child_process import ChildProcess, PipeWriteError
 from workspace_server.sources.mcp.failures import TransportEnded
 from workspace_server.sources.mcp.stdio.framing import MAX_LINE, Lines, one_line
@@ -94,7 +94,7 @@ class StdioTransport:
         if code is None:
             return None
         words = "".join(self._child.stderr.lines(1)).strip()[:MAX_WORDS]
-        return f"{_ending(code)}: {log.without(words, self._hidden)}" if words else _ending(code)
+        return f"{_ending(code)}: {redaction.mask(words, self._hidden)}" if words else _ending(code)
 
 
 def _ending(code: int) -> str:

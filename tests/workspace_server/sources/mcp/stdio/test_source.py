@@ -310,7 +310,7 @@ async def test_standard_error_is_in_the_log_without_what_was_set_for_the_server(
     async with stdio_source(body, tmp_path, env={"KEY": "canary-value"}) as source:
         await source.list_tools()
     said = capfd.readouterr().err
-    assert '"event":"source_stderr"' in said
+    assert '"event": "source_stderr"' in said
     assert "connecting with [hidden]" in said
     assert "canary-value" not in said
 

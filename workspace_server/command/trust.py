@@ -205,7 +205,7 @@ def _show_difference(view: _View, *, as_json: bool) -> None:
 
 
 def _list(store: TrustStore, places: Places, *, as_json: bool) -> None:
-    rows = [(known.path, _state(store, known, places)) for known in store.known()]
+    rows = [(known.path, _state(store, known, places)) for known in store.workspaces()]
     if as_json:
         print_json({"workspaces": [{"root": root, "state": state} for root, state in rows]})
     elif not rows:

@@ -1,1 +1,1 @@
-"""What the user and the project configured: read, merged, written."""
+"""Reads, merges and edits the configuration of the user and of the workspace."""

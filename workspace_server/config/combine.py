@@ -1,7 +1,7 @@
-"""One configuration out of what several files say: who wins, and what waits for trust. Pure.
+"""Merges the settings of several files by precedence, and separates those that need trust. Pure.
 
-Reading the files is `load.py`. Policy settings come from one scope: the user's file, or the workspace
-once it says `useWorkspaceSettings`. Until the workspace is trusted, that switch can only take away.
+`load.py` reads the files. Policy settings come from one scope: the user's file, or the workspace if it sets
+`useWorkspaceSettings`. Until the workspace is trusted, its settings can only restrict.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ _NO_DELTAS: Final = PolicyDeltas()
 
 
 def workspace_settings(ours: Settings, editors: Settings, notes: FileIssues) -> Settings:
-    """The settings of the workspace's scope: our TOML wins over an editor's file.
+    """The workspace's settings: `workspace.toml` takes precedence over the editor's file.
 
-    `notes` are those of the TOML; a setting on which both differ is named there.
+    `notes` belong to `workspace.toml`; settings that differ are reported there.
     """
     differing = sorted(key for key in ours.keys() & editors.keys() if ours[key] != editors[key])
     if differing:
-        message = f"{', '.join(differing)}: the editor's settings say something else; this file counts"
+        message = f"{', '.join(differing)}: the editor's settings differ; this file takes precedence"
         notes.warn("CONFIG_SETTINGS_DISAGREE", message)
     return {**editors, **ours}
 
 
 def policy(user: Settings, workspace: Settings, notes: FileIssues) -> Mapping[str, Any]:
-    """The members of `Configuration` that depend on the scope of a setting.
+    """The fields of `Configuration` that depend on which scope is in force.
 
     Args:
         user: settings of the user's file.
-        workspace: settings of the workspace's scope.
-        notes: of the workspace's file; gets a warning where settings of the workspace are not used.
+        workspace: settings of the workspace.
+        notes: issues of the workspace's file; receives a warning if its settings are not used.
     """
     rules = (workspace if workspace.get(USE_WORKSPACE) else user).get(GROUPING_RULES, DEFAULT_RULES)
     if not workspace.get(USE_WORKSPACE):
@@ -72,7 +72,7 @@ def policy(user: Settings, workspace: Settings, notes: FileIssues) -> Mapping[st
 
 
 def apply_widening(configuration: Configuration) -> Configuration:
-    """The configuration once the user trusts the workspace's settings; the same object if nothing waits."""
+    """The configuration once the workspace's settings are trusted; the same object if none is pending."""
     wide, waiting = configuration.widening, configuration.widening_defaults
     if wide == _NO_DELTAS and waiting is None:
         return configuration
@@ -90,7 +90,7 @@ def apply_widening(configuration: Configuration) -> Configuration:
 
 
 def approvals(user: Mapping[str, Approval], workspace: Mapping[str, Approval]) -> Mapping[str, Approval]:
-    """The decision per tool: the user's, or the workspace's where that is stricter."""
+    """The decision per tool: the user's, or the workspace's if that is stricter."""
     found = dict(user)
     for name, value in workspace.items():
         if name not in found or _STRICTNESS[value] > _STRICTNESS[found[name]]:
@@ -105,7 +105,7 @@ def _deltas(settings: Settings) -> PolicyDeltas:
 
 
 def _narrowed(mine: PolicyDeltas, theirs: PolicyDeltas) -> PolicyDeltas:
-    """What both scopes agree to show, without what either hides."""
+    """The tools that both scopes show and neither hides."""
     return PolicyDeltas(
         exposed=_sorted(set(mine.exposed) & set(theirs.exposed)),
         unexposed=_sorted({*mine.unexposed, *theirs.unexposed}),

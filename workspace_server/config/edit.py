@@ -1,7 +1,7 @@
-"""Changes single values of a `workspace.toml` and leaves everything else as a person wrote it. Blocks.
+"""Changes single values of a `workspace.toml` and keeps comments and formatting. Blocks.
 
-Parse, change, write out, parse again with another parser, replace the file at once: a fault on the way leaves
-the old file.
+The result is parsed again with a second parser, then replaces the file atomically; on any error the old file
+stays.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ _TRY_S: Final = 0.01
 
 
 class ConfigEditError(Exception):
-    """A file cannot be changed as it is; the message says why."""
+    """A file cannot be changed; the message says why."""
 
 
 def set_tool_enabled(
     file: Path, name: str, enabled: bool, *, defaults: Mapping[str, Default]
 ) -> PolicyDeltas:
-    """Switch one tool on or off in the delta lists of a file, pruned; the lists as saved.
+    """Switch one tool on or off in the delta lists of a file, and prune them; returns the saved lists.
 
     Args:
         file: `Configuration.policy_file`.
-        name: the offered name; it need not exist.
-        enabled: what is wanted.
-        defaults: every name that exists, and the default of its source.
+        name: the tool's offered name; it need not exist.
+        enabled: whether the tool shall be on.
+        defaults: every existing tool name, with the default of its source.
 
     Raises:
-        ConfigEditError: the file is broken.
-        OSError: it cannot be written.
+        ConfigEditError: the file is not valid or is being changed by another process.
+        OSError: the file cannot be written.
     """
     saved = PolicyDeltas()
 
@@ -58,7 +58,10 @@ def set_tool_enabled(
 
 
 def prune(file: Path, *, defaults: Mapping[str, Default]) -> PolicyDeltas:
-    """Take out of a file's delta lists what has no effect; the lists as saved. Raises likewise."""
+    """Remove entries without effect from a file's delta lists; returns the saved lists.
+
+    Raises like `set_tool_enabled`.
+    """
     saved = PolicyDeltas()
 
     def change(document: MutableMapping[str, Any]) -> None:
@@ -72,7 +75,7 @@ def prune(file: Path, *, defaults: Mapping[str, Default]) -> PolicyDeltas:
 
 
 def set_approval(file: Path, name: str, value: Approval | None) -> None:
-    """Decide about one tool in the user's file; None forgets the decision. Raises likewise."""
+    """Set the approval of one tool in the user's file; None removes it. Raises like `set_tool_enabled`."""
     if value is None:
         unset(file, ["approvals", name])
     else:
@@ -80,12 +83,12 @@ def set_approval(file: Path, name: str, value: Approval | None) -> None:
 
 
 def put(file: Path, keys: Sequence[str], value: Any) -> None:
-    """Set the value at a path of keys; tables on the way are made. Raises likewise."""
+    """Set the value at a path of keys and create missing tables. Raises like `set_tool_enabled`."""
     _edit(file, lambda document: _put(document, keys, value))
 
 
 def unset(file: Path, *paths: Sequence[str]) -> None:
-    """Remove the values at these paths of keys, and tables that are empty then. Raises likewise."""
+    """Remove the values at these paths, and tables that become empty. Raises like `set_tool_enabled`."""
 
     def change(document: MutableMapping[str, Any]) -> None:
         for keys in paths:
@@ -96,13 +99,13 @@ def unset(file: Path, *paths: Sequence[str]) -> None:
 
 
 def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> None:
-    """Apply a change, while nobody else of ours changes a file of that folder."""
+    """Apply a change under the folder's lock."""
     import tomlkit  # noqa: PLC0415 - changes are rare, and it takes long to load
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415
 
     target = Path(os.path.realpath(file))  # a linked file stays a link
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _alone(target):
+    with _folder_lock(target):
         before = _content(target)
         try:
             text = decode(before or b"")
@@ -117,8 +120,8 @@ def _edit(file: Path, change: Callable[[MutableMapping[str, Any]], None]) -> Non
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """Hold the folder's lock."""
+def _folder_lock(file: Path) -> Iterator[None]:
+    """Hold the lock of the file's folder; other processes of ours that edit in it wait."""
     try:
         import fcntl  # noqa: PLC0415 - not on every system
     except ImportError:
@@ -132,7 +135,7 @@ def _alone(file: Path) -> Iterator[None]:
                 break
             time.sleep(_TRY_S)
         else:
-            raise ConfigEditError(f"{file} is being changed by somebody else")
+            raise ConfigEditError(f"{file} is being changed by another process; try again")
         yield
     finally:
         os.close(descriptor)
@@ -142,7 +145,7 @@ def _verify(text: str, written: str, change: Callable[[MutableMapping[str, Any]]
     expected = tomllib.loads(text)
     change(expected)
     if tomllib.loads(written) != expected:
-        raise ConfigFileError("it is written in a way that this change would spoil")
+        raise ConfigFileError("this change cannot keep its formatting; edit the file by hand")
 
 
 def _content(file: Path) -> bytes | None:
@@ -152,7 +155,7 @@ def _content(file: Path) -> bytes | None:
 
 
 def _replace(file: Path, before: bytes | None, data: bytes) -> None:
-    """Put `data` in the place of the file, unless a person saved another version just now."""
+    """Replace the file by `data`, unless it was changed since it was read."""
     temporary = file.with_name(f".{file.name}.{secrets.token_hex(6)}")
     try:
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -161,7 +164,7 @@ def _replace(file: Path, before: bytes | None, data: bytes) -> None:
             stream.flush()
             os.fsync(descriptor)
         if _content(file) != before:
-            raise ConfigEditError(f"{file} was changed just now")
+            raise ConfigEditError(f"{file} was changed meanwhile; try again")
         if before is not None:
             temporary.chmod(file.stat().st_mode & 0o777)
         temporary.replace(file)
@@ -204,7 +207,7 @@ def _put(document: MutableMapping[str, Any], keys: Sequence[str], value: Any) ->
         if key not in document:
             document[key] = _new_table(document)
         if not isinstance(document[key], MutableMapping):
-            raise ConfigFileError(f'"{key}" is no table')
+            raise ConfigFileError(f'"{key}" is not a table')
         document = document[key]
     if isinstance(value, list) and isinstance(document.get(last), list):
         _rewrite(document[last], value)
@@ -221,7 +224,7 @@ def _new_table(document: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
 
 
 def _rewrite(array: list[Any], wanted: Sequence[str]) -> None:
-    """Make an array hold what is wanted, in order, item by item, so that comments between items stay."""
+    """Make an array equal to `wanted` item by item, so that comments between items are kept."""
     for position in reversed(range(len(array))):
         if array[position] not in wanted or array[position] in array[:position]:
             del array[position]

@@ -1,4 +1,4 @@
-"""The issues of configuration files: who says what about which file and entry."""
+"""Collects the issues of one configuration file."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from workspace_server.results import clean_text
 
 CATEGORY: Final = "config"
 MAX_NOTES: Final = 200
-"""More issues than this about one file help nobody."""
+"""Limit of issues per file."""
 _MAX_NAME: Final = 120
 
 
 @dataclass(slots=True)
 class FileIssues:
-    """Collects what is wrong with one file. `file` is its name as a person knows it.
+    """The issues of one file. `file` is the file's name as shown to the user.
 
-    No value of a file is ever part of an issue: it may be a secret.
+    Issues never quote values of the file, which may be secrets.
     """
 
     file: str
@@ -30,13 +30,13 @@ class FileIssues:
         self._add("warning", code, message, entry)
 
     def error(self, code: str, message: str, entry: str | None = None) -> None:
-        """Add an error likewise."""
+        """Add an error about the file, or about one entry of it."""
         self._add("error", code, message, entry)
 
     def unreadable(self, problem: ConfigFileError) -> None:
         """Add the issue of a file that cannot be read."""
         line = "" if problem.line is None else f", line {problem.line}"
-        message = f"{self.file}{line}: {problem.reason}; what it said last stays in force"
+        message = f"{self.file}{line}: {problem.reason}; its last valid content stays in force"
         issue = Issue("error", CATEGORY, "CONFIG_UNREADABLE", message, details=f"{self.file}{line}")
         self.issues.append(issue)
 
@@ -47,6 +47,6 @@ class FileIssues:
 
 
 def display_name(text: str) -> str:
-    """A name out of a file as an issue shows it: clean, on one line, not too long."""
+    """A name from a file for an issue: cleaned, on one line, at most 120 characters."""
     line = " ".join(clean_text(text).split())
     return line if len(line) <= _MAX_NAME else line[: _MAX_NAME - 1] + "…"

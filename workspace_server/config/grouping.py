@@ -1,4 +1,4 @@
-"""Groups of tools for people who look at lists. Display only: no group decides anything. Pure."""
+"""Sorts tools into groups for display; groups have no other effect. Pure."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DEFAULT_RULES: Final = (
     GroupingRule("angelscript", "AngelScript", "^angelscript_"),
     GroupingRule("clangd", "clangd", "^lm_clangd_"),
 )
-"""The rules of whoever sets none."""
+"""The rules if none are configured."""
 BUILT_IN_DISABLED: Final = "builtin_disabled"
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """One group. `parent` is `builtin_disabled` for the groups of names that are never offered."""
+    """One group. `parent` is `builtin_disabled` for groups of tools that are never offered."""
 
     id: str
     label: str
@@ -47,7 +47,7 @@ class Grouping:
 
         Args:
             name: the offered name.
-            kind: the kind of its source; an editor's tools are told apart from all others.
+            kind: the kind of its source; only an editor's tools have groups of their own.
             disabled: the built-in disabled names.
         """
         found = self._of_rule(name) or _by_origin(name, kind)
@@ -63,10 +63,10 @@ class Grouping:
 
 
 def rules_from(key: str, value: object, notes: FileIssues) -> tuple[GroupingRule, ...]:
-    """The usable rules of a decoded setting, with a warning for each of the others.
+    """The valid rules of a decoded setting, with a warning for each invalid one.
 
     Raises:
-        ConfigValueError: it is no array.
+        ConfigValueError: the setting is not an array.
     """
     if not isinstance(value, list):
         raise ConfigValueError(f'"{key}" must be an array')
@@ -87,11 +87,11 @@ def _rule(entry: object, rules: Mapping[str, GroupingRule], notes: FileIssues) -
     texts = [values.get(key) for key in ("id", "label", "pattern")]
     flags = values.get("flags", "")
     if not all(isinstance(text, str) and text.strip() for text in texts) or not isinstance(flags, str):
-        raise ConfigValueError("it needs the texts id, label and pattern")
+        raise ConfigValueError("it needs the strings id, label and pattern")
     identity, label, pattern = (str(text) for text in texts)
     kept = "".join(flag for flag in FLAGS if flag in flags)
     if identity in rules:
-        raise ConfigValueError(f'the id "{display_name(identity)}" is there already')
+        raise ConfigValueError(f'the id "{display_name(identity)}" is already used')
     if len(pattern) > MAX_PATTERN:
         raise ConfigValueError(f"its pattern is longer than {MAX_PATTERN} characters")
     rule = GroupingRule(identity, display_name(label), pattern, kept)
@@ -99,19 +99,20 @@ def _rule(entry: object, rules: Mapping[str, GroupingRule], notes: FileIssues) -
         raise ConfigValueError("its pattern is not a regular expression")
     if set(flags) - set(FLAGS):
         notes.warn(
-            "CONFIG_GROUPING_RULE", f'grouping rule "{display_name(identity)}": only the flags i m s u count'
+            "CONFIG_GROUPING_RULE",
+            f'grouping rule "{display_name(identity)}": flags other than i, m, s and u are ignored',
         )
     return rule
 
 
 def _compiled(rule: GroupingRule) -> Callable[[str], bool] | None:
-    """Whether a name matches; None for a pattern that is none.
+    """A function that matches names; None for an invalid pattern.
 
-    The engine of the schema validator is used because its time is bounded, whatever the pattern.
+    Uses the schema validator's engine, because its matching time is bounded for every pattern.
     """
     import jsonschema_rs  # noqa: PLC0415 - few people set rules, and it takes 25 ms to load
 
-    flags = rule.flags.replace("u", "")  # names are text: it is always on
+    flags = rule.flags.replace("u", "")  # Unicode matching is always on
     pattern = f"(?{flags})(?:{rule.pattern})" if flags else rule.pattern
     options = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1_000_000)
     try:

@@ -1,14 +1,13 @@
-"""The configuration in force for one workspace, as its files say at this moment. Blocks.
+"""Loads the configuration of one workspace from its files and reloads those that change. Blocks.
 
-Which files there are, and in which order they count:
+The files, in order of precedence:
 
 1. `workspace.toml` in the user's folder
 2. `.lm-tools-bridge/workspace.toml` in the workspace
 3. `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json` in the workspace: servers only
 4. `*.code-workspace` if there is one, else `.vscode/settings.json`: policy settings only
 
-Who reads them: `config/formats/toml_file.py`, `config/formats/mcp_json.py`,
-`config/formats/editor_settings.py`. Who wins: `combine.py`, `servers.py`.
+`config/formats/` parses them; `combine.py` and `servers.py` merge them.
 """
 
 from __future__ import annotations
@@ -48,15 +47,15 @@ Document = Mapping[str, Any]
 
 
 class ConfigurationLoader:
-    """Reads a workspace's configuration, again whenever a file may have changed. Not for two threads at once.
+    """Loads a workspace's configuration, and again whenever a file may have changed. Not thread-safe.
 
     Args:
         root: the workspace's folder.
         user_dir: the user's configuration folder.
-        environ: our environment; placeholders get their values from it.
-        manager_port: a port the manager listens on beside the usual one, for entries that lead back.
-        kept: a file of ours for what the user's file said last, so that what they deny stays denied when it
-            is broken as a server starts; None for none.
+        environ: this process's environment, the values of placeholders.
+        manager_port: a manager's port beside the default one, to detect entries that point to the manager.
+        kept: a private copy of the user's last valid file, so that denied tools stay denied if the file is
+            invalid when a server starts; None for no copy.
         clock: the time of day in nanoseconds.
     """
 
@@ -87,19 +86,19 @@ class ConfigurationLoader:
         self._current: Configuration | None = None
 
     def current(self, glance: Glance | None = None) -> Configuration:
-        """The configuration now; the same object as before while no file changed.
+        """The current configuration; the same object as before while no file changed.
 
-        A file that cannot be read keeps what it said last, with an issue. What an untrusted workspace would
-        widen is in `widening`; see `apply_widening`.
+        A file that cannot be read keeps its last valid content, with an issue. Settings by which an untrusted
+        workspace would allow more are in `widening`; see `apply_widening`.
 
         Args:
             glance: hears what the configuration depends on.
         """
         self._follow_project()
         imported = [file for _, file in self._imported]
-        # a list: every file is looked at, also after the first that changed
-        changed = [file.look() for file in (self._user, self._ours, self._editor, *imported)]
-        changed += [file.look() for file in self._named.values()]
+        # a list, because every file must be refreshed, also after the first that changed
+        changed = [file.refresh() for file in (self._user, self._ours, self._editor, *imported)]
+        changed += [file.refresh() for file in self._named.values()]
         changed.append(self._remember())
         if self._current is None or any(changed):
             self._tidy()
@@ -109,7 +108,7 @@ class ConfigurationLoader:
         return self._current
 
     def _show(self, glance: Glance) -> None:
-        glance.saw(os.fspath(self._root))  # project files come and go in it
+        glance.saw(os.fspath(self._root))  # `*.code-workspace` files in it
         imported = [file for _, file in self._imported]
         files: list[WatchedFile[Any]] = [
             self._user,
@@ -121,14 +120,14 @@ class ConfigurationLoader:
         for file in files:
             glance.saw(os.fspath(file.path))
             if file.problem is not None:
-                glance.doubt()  # why it cannot be read may pass without a trace
+                glance.doubt()  # the cause of a read error may vanish unnoticed
 
     def forget(self) -> None:
-        """The environment that placeholders get their values from has changed: read everything as new."""
+        """Drop the current configuration because the environment of the placeholders changed."""
         self._current = None
 
     def _remember(self) -> bool:
-        """Keep what the user's file says; whether what was kept stands in for it now."""
+        """Save a copy of the user's file; returns whether the copy is now used in place of the file."""
         user = self._user
         if self._kept is None:
             return False
@@ -136,7 +135,7 @@ class ConfigurationLoader:
             if user.problem is not None and user.good is None and self._remembered is None:
                 self._remembered = private_files.read(self._kept, MAX_BYTES)
                 if self._remembered is not None:
-                    user.stand_in(self._remembered)
+                    user.use_fallback(self._remembered)
                     return True
             elif user.problem is None and user.good != self._remembered:
                 self._remembered = user.good
@@ -144,14 +143,14 @@ class ConfigurationLoader:
         return False
 
     def _follow_project(self) -> None:
-        if not self._projects.look():
+        if not self._projects.refresh():
             return
         found = self._projects.found
         self._editor = self._folder_settings if found is None else self._json(found)
         self._current = None
 
     def _tidy(self) -> None:
-        """Take out of the user's file what has no place there, once; the warning stays."""
+        """Remove keys from the user's file that have no effect there; the warning stays."""
         document = self._user.value
         tools = document.get("tools")
         present = {f"tools.{key}" for key in tools} if isinstance(tools, Mapping) else set()
@@ -166,23 +165,23 @@ class ConfigurationLoader:
         except (OSError, edit.ConfigEditError):
             return
         self._removed = misplaced
-        self._user.look()
+        self._user.refresh()
 
     def _combined(self) -> Configuration:
         used: set[Path] = set()
-        user_place = self._place(self._user, "user", variables.TOML, used)
-        place = self._place(self._ours, "workspace", variables.TOML, used)
-        user, ours = toml_file.read(self._user.value, user_place), toml_file.read(self._ours.value, place)
-        self._note_misplaced(user.settings, user_place.notes)
+        user_context = self._context(self._user, "user", variables.TOML, used)
+        context = self._context(self._ours, "workspace", variables.TOML, used)
+        user, ours = toml_file.read(self._user.value, user_context), toml_file.read(self._ours.value, context)
+        self._note_misplaced(user.settings, user_context.notes)
         editor_notes = self._notes(self._editor, "workspace")
         editors = editor_settings.read(self._editor_document(), editor_notes)
-        scoped = combine.workspace_settings(ours.settings, editors, place.notes)
-        members = combine.policy(user.settings, scoped, place.notes)
-        listed = [(server, user_place.notes) for server in user.servers]
-        listed += [(server, place.notes) for server in ours.servers]
-        notes = [user_place.notes, place.notes]
+        scoped = combine.workspace_settings(ours.settings, editors, context.notes)
+        members = combine.policy(user.settings, scoped, context.notes)
+        listed = [(server, user_context.notes) for server in user.servers]
+        listed += [(server, context.notes) for server in ours.servers]
+        notes = [user_context.notes, context.notes]
         for form, file in self._imported:
-            imported = self._place(file, "workspace", form.dialect, used)
+            imported = self._context(file, "workspace", form.rules, used)
             listed += [(server, imported.notes) for server in mcp_json.servers(file.value, form, imported)]
             notes.append(imported.notes)
         merged = servers.merge(listed, self._ports)
@@ -208,23 +207,25 @@ class ConfigurationLoader:
 
     def _note_misplaced(self, user: Mapping[str, Any], notes: FileIssues) -> None:
         if self._removed:
-            notes.warn("CONFIG_KEY_REMOVED", f"{', '.join(self._removed)}: no use in this file; removed")
+            notes.warn("CONFIG_KEY_REMOVED", f"{', '.join(self._removed)}: no effect in this file; removed")
         if USE_WORKSPACE in user:
-            notes.warn("CONFIG_WRONG_SCOPE", f"{USE_WORKSPACE} counts in a workspace only; it is ignored")
+            notes.warn(
+                "CONFIG_WRONG_SCOPE", f"{USE_WORKSPACE} is allowed in a workspace's file only; it is ignored"
+            )
 
     def _editor_document(self) -> Document:
         in_project = self._editor.path.suffix == ".code-workspace"
         return editor_settings.of_workspace_file(self._editor.value) if in_project else self._editor.value
 
-    def _place(
-        self, file: WatchedFile[Document], scope: Scope, dialect: variables.PlaceholderRules, used: set[Path]
+    def _context(
+        self, file: WatchedFile[Document], scope: Scope, rules: variables.PlaceholderRules, used: set[Path]
     ) -> EntryContext:
         def read(path: Path) -> bytes:
             used.add(path)
             return self._content(path)
 
         return EntryContext(
-            EntryOrigin(file.path, scope), dialect, self._variables, self._notes(file, scope), read
+            EntryOrigin(file.path, scope), rules, self._variables, self._notes(file, scope), read
         )
 
     def _notes(self, file: WatchedFile[Document], scope: Scope) -> FileIssues:
@@ -240,15 +241,15 @@ class ConfigurationLoader:
         return f"~/{path.relative_to(home).as_posix()}" if home and path.is_relative_to(home) else str(path)
 
     def _content(self, path: Path) -> bytes:
-        """The bytes of a file that an entry names; from now on it is looked at as well.
+        """The bytes of a file that an entry names; it is watched from now on.
 
         Raises:
-            ConfigFileError: there is no such file, or it cannot be read.
+            ConfigFileError: the file does not exist or cannot be read.
         """
         file = self._named.get(path)
         if file is None:
             file = self._named[path] = WatchedFile(path, bytes, b"", self._clock)
-            file.look()
+            file.refresh()
         if file.missing:
             raise ConfigFileError("there is no such file")
         if file.problem is not None:

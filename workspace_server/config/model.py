@@ -1,7 +1,6 @@
-"""What a configuration says, whatever file it came from: shapes only. Reading the files is `load.py`.
+"""Data classes of the configuration, independent of file formats.
 
-Every entry remembers its origin, because content of the workspace runs only once it is trusted while the
-user's own does.
+Every entry carries its origin, because entries of the workspace need trust and the user's own do not.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from workspace_server.tool import TaskUse, Visibility
 
 Scope = Literal["user", "workspace"]
 Sharing = Literal["workspace", "session", "call"]
-"""Who shares one process of a stdio server: every client of the workspace, one session, nobody."""
+"""Scope of one process of a stdio server: all clients of the workspace, one session, or one call."""
 Approval = Literal["allow", "ask", "deny"]
 
 
 @dataclass(frozen=True, slots=True)
 class EntryOrigin:
-    """Where an entry was read: the file, and whether it belongs to the user or to the workspace."""
+    """The file of an entry, and whether it belongs to the user or to the workspace."""
 
     file: Path
     scope: Scope
@@ -31,14 +30,20 @@ class EntryOrigin:
 
 @dataclass(frozen=True, slots=True)
 class StdioServer:
-    """One stdio MCP server, variables expanded.
+    """One stdio MCP server, with placeholders expanded.
 
-    `namespace` names the entry, and stands before the names of its tools unless they are `bare`: written as
-    an empty namespace, it leaves them the server's own names. `cwd` is absolute. `env` is what the entry
-    itself sets. `timeout_s` is the longest a call may take, `task` whether it may be a task. `visibilities`
-    are those of single tools, by the server's own names. `raw` is the entry as it is written, before
-    expansion; `files` are the bytes of other files it was made from (environment files). `order` is its place
-    among all servers, of either kind, in configuration order.
+    Attributes:
+        namespace: name of the entry and prefix of its tools' names.
+        bare: no prefix: the tools keep the server's own names (an empty namespace in the file).
+        env: the variables that the entry itself sets.
+        cwd: working folder, absolute.
+        visibilities: visibility of single tools, by the server's own names.
+        timeout_s: longest duration of a call.
+        task: whether a call may or must become a task.
+        sharing: which callers share one process.
+        raw: the entry as written, before expansion.
+        files: the bytes of environment files that the entry names.
+        order: position among all servers of both kinds, in configuration order.
     """
 
     namespace: str
@@ -65,12 +70,12 @@ class StdioServer:
 
 @dataclass(frozen=True, slots=True)
 class RemoteServer:
-    """One remote MCP server, variables expanded, no trailing `/`.
+    """One remote MCP server, with placeholders expanded and no trailing `/` in its URL.
 
     At most one of `token`, `token_env` and `token_secret` is set; `auth` is `oauth` or empty. `headers` are
-    sent along. `allow_private` permits addresses of this machine and its networks. `transport` is
-    `http`, `sse`, or `auto`: Streamable HTTP, and the older SSE where the server refuses that.
-    `namespace`, `bare`, `task`, `visibilities`, `raw` and `order` as in `StdioServer`.
+    sent with every request. `allow_private` permits addresses of this machine and its networks. `transport`
+    is `http`, `sse`, or `auto`: Streamable HTTP with a fallback to the older HTTP+SSE transport. The other
+    fields are as in `StdioServer`.
     """
 
     namespace: str
@@ -113,7 +118,7 @@ class PolicyDeltas:
 
 @dataclass(frozen=True, slots=True)
 class GroupingRule:
-    """How tools are grouped for display."""
+    """One rule for the display of tools in groups: names that match `pattern` belong to it."""
 
     id: str
     label: str
@@ -123,10 +128,10 @@ class GroupingRule:
 
 @dataclass(frozen=True, slots=True)
 class ScriptSettings:
-    """Settings of script tools. The lists are absolute folders; `execute_code` only the user can switch on.
+    """Settings of script tools, with absolute folders; only the user's file can enable `execute_code`.
 
-    `tools_path` and `libraries_path` are the user's. What the workspace's file names stands apart, because
-    it needs trust; those folders lie in the workspace.
+    `tools_path` and `libraries_path` come from the user's file. The folders of the workspace's file are
+    separate, because they need trust; they lie inside the workspace.
     """
 
     tools_path: tuple[Path, ...] = ()
@@ -138,20 +143,20 @@ class ScriptSettings:
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """Everything in force for one workspace at one moment, and what is wrong with the files.
+    """The complete configuration of one workspace, and the issues of its files.
 
     Attributes:
         stdio, remote: the servers, in configuration order: user file, workspace file, imported files.
-        builtin: whether there are built-in tools.
-        deltas: the policy in force, schema defaults likewise.
-        widening: what an untrusted workspace file asks for and does not get yet: names its `exposed`
-            and `enabled` lists would add, and names its scope would take out of `unexposed` and `disabled`.
-        widening_defaults: the schema defaults that wait likewise; None when none wait.
-        policy_file: the file of ours that a change of the policy is saved in.
-        schema_defaults: `tool.param=value` entries as (tool, param, value).
-        approvals: the user's decision per tool.
-        internal_prefix: the beginning of internal tools' names.
-        call_timeout_s: the longest a call may take where nothing else says so.
+        builtin: whether the built-in tools are enabled.
+        deltas: the delta lists in force.
+        widening: changes that need trust: names that the workspace's `exposed` and `enabled` lists would add,
+            and names it would remove from `unexposed` and `disabled`.
+        widening_defaults: schema defaults that need trust; None if there are none.
+        policy_file: the file that policy changes are saved to.
+        schema_defaults: the `tool.param=value` entries in force, as (tool, param, value).
+        approvals: the decision per tool.
+        internal_prefix: prefix of the internal tools' names.
+        call_timeout_s: default for the longest duration of a call.
         debug: `off`, `simple` or `detail`.
     """
 

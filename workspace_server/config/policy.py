@@ -1,7 +1,7 @@
-"""Which tools the policy lets through: formulas over names. Pure.
+"""Computes which tools the policy allows, from their names. Pure.
 
-Two layers, exposure and enablement, each a default and two delta lists; a tool is visible when both agree.
-Modes, filters and trust are `view.py`; reading the lists is `config/`, saving them `edit.py`.
+A tool is visible if it is exposed and enabled; each of these has a default and two delta lists. `edit.py`
+saves the lists; the view applies modes, filters and trust.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ BUILT_IN_DISABLED: Final[frozenset[str]] = frozenset(f"copilot_{name}" for name 
     "create_and_run_task", "run_in_terminal", "manage_todo_list", "search_subagent", "runSubagent",
     "vscode_get_confirmation", "vscode_get_terminal_confirmation", "inline_chat_exit",
 }  # fmt: skip
-"""B: tools of an editor that nobody can have."""
+"""Tools of an editor that are never offered."""
 
 REQUIRED: Final[frozenset[str]] = frozenset({
     "copilot_searchCodebase", "copilot_searchWorkspaceSymbols", "copilot_listCodeUsages",
     "lm_findFiles", "lm_findTextInFiles", "lm_getDiagnostics",
 })  # fmt: skip
-"""R: tools that stay exposed whatever the lists say."""
+"""Tools that are always exposed, whatever the lists say."""
 
 DEFAULT: Final[frozenset[str]] = REQUIRED | {"lm_readFile", "lm_listDirectory", "calculator", "datetime"}
-"""K: tools that are enabled when nobody says otherwise, whatever their source."""
+"""Tools that are enabled by default, whatever their source."""
 
 _BUILT_IN_DISABLED: Final = "built-in disabled: it is never offered"
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The policy over the names that exist; `enabled_by_default` is D_en, `exposed_by_default` D_ex."""
+    """The policy for all existing tool names."""
 
     names: frozenset[str]
     enabled_by_default: frozenset[str]
@@ -51,7 +51,7 @@ class Policy:
     deltas: PolicyDeltas
 
     def visible(self, name: str) -> bool:
-        """Whether the policy lets a tool through; what filters and trust say is not asked here."""
+        """Whether the policy allows a tool; filters and trust are not considered."""
         return name in self.names and name in self.exposed and name in self.enabled
 
     def reason(self, name: str) -> str | None:
@@ -70,10 +70,10 @@ class Policy:
 
 
 def decide(defaults: Mapping[str, Default], deltas: PolicyDeltas) -> Policy:
-    """The policy as formulas over tool names.
+    """The policy for the existing tool names.
 
     Args:
-        defaults: every name that exists, and what its source says of its tools when nobody else does.
+        defaults: every existing tool name, with the default of its source.
         deltas: the lists in force.
     """
     by_source = frozenset(name for name, default in defaults.items() if default == "enabled")
@@ -101,11 +101,11 @@ def hidden(defaults: Mapping[str, Default], deltas: PolicyDeltas) -> dict[str, s
 
 
 def prune(defaults: Mapping[str, Default], deltas: PolicyDeltas) -> PolicyDeltas:
-    """The lists without what has no effect; what is visible stays the same.
+    """The lists without entries that have no effect; the same tools stay visible.
 
-    Built-in disabled names leave, required ones leave `unexposed`, and so does every known name that only
-    repeats its default, that the other list of its layer beats, or that is not exposed and so cannot be
-    enabled or disabled. Unknown names stay: their source may come back.
+    Removed are built-in disabled names, required names in `unexposed`, and known names that repeat their
+    default, are overridden by the opposite list, or are not exposed and so cannot be enabled or disabled.
+    Unknown names stay, because their source may return.
     """
     policy = decide(defaults, deltas)
     known = policy.names | DEFAULT
@@ -127,10 +127,10 @@ def prune(defaults: Mapping[str, Default], deltas: PolicyDeltas) -> PolicyDeltas
 def with_tool(
     defaults: Mapping[str, Default], deltas: PolicyDeltas, name: str, enabled: bool
 ) -> PolicyDeltas:
-    """The lists after one tool was switched on or off, pruned.
+    """The pruned lists after switching one tool on or off.
 
-    Switching on exposes, too: an enabled tool that stays hidden is not what anybody means. Built-in disabled
-    names change nothing.
+    Switching a tool on also exposes it, because it would stay hidden otherwise. Built-in disabled names are
+    ignored.
     """
     lists = {layer: set(getattr(deltas, layer)) for layer in ("exposed", "unexposed", "enabled", "disabled")}
     if enabled:

@@ -1,6 +1,6 @@
-"""The grammar of one schema default: `tool.param=value`. Pure; applying it is `schema_defaults.py`.
+"""Parses a schema default, `tool.param=value`; `schema_defaults.py` applies it. Pure.
 
-A value is a `"quoted"` text, `true` or `false` in any case, a number, or `{a,b}`, an array of these.
+A value is a `"quoted"` string, `true` or `false` in any case, a number, or `{a,b}`, an array of these.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_NUMBER: Final = 64
 
 
 def parse(entry: str) -> SchemaDefault | None:
-    """The entry's parts, or None where it is not in the grammar."""
+    """The parts of the entry, or None if its syntax is invalid."""
     key, equals, written = entry.partition("=")
     parts = [part.strip() for part in key.split(".")]
     if not equals or len(parts) != 2 or not all(parts):
@@ -51,7 +51,7 @@ def _scalar(written: str) -> str | bool | int | float:
 
 
 def _unquoted(written: str) -> str:
-    """The text between quotes; escapes are those of JSON, else (a path) backslashes are just that."""
+    """The text between the quotes, with JSON escapes; taken literally if these are invalid (a path)."""
     try:
         return msgspec.json.decode(written, type=str)
     except msgspec.DecodeError:
@@ -65,7 +65,7 @@ def _array(inside: str) -> list[str | bool | int | float]:
         element = _ELEMENT.match(inside, position)
         if element is None:
             raise ValueError(inside)
-        if element[1].strip():  # an empty element stands for nothing
+        if element[1].strip():  # empty elements are skipped
             found.append(_scalar(element[1].strip()))
         position = element.end()
         if not element[2]:

@@ -1,4 +1,4 @@
-"""Entries that lead back to the manager: who lists himself never comes to an end. Pure."""
+"""Detects configured servers that point back to the manager, which would call itself for ever. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
 def url_targets_manager(url: str, ports: Collection[int]) -> bool:
-    """Whether a URL is an MCP address of the manager: this machine, one of its ports, `mcp` in the path."""
+    """Whether a URL is an MCP endpoint of the manager: this machine, one of `ports`, `mcp` in the path."""
     try:
         parts = urlsplit(url)
         port = parts.port or _DEFAULT_PORTS.get(parts.scheme.lower(), 0)
@@ -27,9 +27,9 @@ def url_targets_manager(url: str, ports: Collection[int]) -> bool:
 
 
 def command_targets_manager(command: Sequence[str], ports: Collection[int]) -> bool:
-    """Whether a command is our own connector, or another one that is pointed at the manager.
+    """Whether a command is `lmtb connect`, or has the manager's URL as an argument.
 
-    Launchers in front of it (`uvx`, `npx`, `env`) make no difference.
+    Launchers before it (`uvx`, `npx`, `env`) are allowed for.
     """
     for position, word in enumerate(command):
         if _program(word) in _PROGRAMS and "connect" in command[position + 1 :]:
@@ -40,7 +40,7 @@ def command_targets_manager(command: Sequence[str], ports: Collection[int]) -> b
 
 
 def is_this_machine(host: str) -> bool:
-    """Whether a host name of a URL means this machine, in any spelling."""
+    """Whether a URL's host is this machine, in any spelling of a loopback address."""
     name = host.rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -57,6 +57,6 @@ def is_this_machine(host: str) -> bool:
 
 
 def _program(word: str) -> str:
-    """The program a word names: no folder, no ending, no version (`lm-tools-bridge@1.2`, `…==1.2`)."""
+    """The program's name without folder, `.exe` and version (`lm-tools-bridge@1.2`, `…==1.2`)."""
     name = PureWindowsPath(PurePath(word).name).name
     return name.removesuffix(".exe").split("@")[0].split("==")[0].lower()

@@ -1,4 +1,4 @@
-"""The servers of all files together: which are one, which share a name, which lead back. Pure."""
+"""Merges the servers of all files: drops duplicates and self-references, and renames clashes. Pure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ MAX_SERVERS: Final = 200
 
 
 def merge(listed: Iterable[tuple[Server, FileIssues]], ports: Collection[int]) -> list[Server]:
-    """The servers to have, numbered in configuration order, each with a namespace of its own.
+    """The merged servers, numbered in configuration order, each with a unique namespace.
 
     Args:
-        listed: every usable entry in configuration order, with the notes of its file.
+        listed: every valid entry in configuration order, with the issues of its file.
         ports: ports that the manager listens on.
     """
     taken: dict[str, Server] = {}
     for server, notes in listed:
-        if _leads_back(server, ports):
-            notes.warn("CONFIG_SELF_REFERENCE", "it leads back to the manager; skipped", server.namespace)
+        if _is_self_reference(server, ports):
+            notes.warn(
+                "CONFIG_SELF_REFERENCE",
+                "it points to the manager itself; the entry is skipped",
+                server.namespace,
+            )
             continue
-        namespace = _free(server, taken, notes)
+        namespace = _unique_namespace(server, taken, notes)
         if namespace is None:
             continue
         if len(taken) == MAX_SERVERS:
@@ -36,14 +40,14 @@ def merge(listed: Iterable[tuple[Server, FileIssues]], ports: Collection[int]) -
     return list(taken.values())
 
 
-def _leads_back(server: Server, ports: Collection[int]) -> bool:
+def _is_self_reference(server: Server, ports: Collection[int]) -> bool:
     if isinstance(server, StdioServer):
         return self_references.command_targets_manager(server.command, ports)
     return self_references.url_targets_manager(server.url, ports)
 
 
-def _free(server: Server, taken: dict[str, Server], notes: FileIssues) -> str | None:
-    """The namespace a server gets; None where the same server is there already."""
+def _unique_namespace(server: Server, taken: dict[str, Server], notes: FileIssues) -> str | None:
+    """A namespace for the server; None if the same server is already in `taken`."""
     namespace, number = server.namespace, 1
     while namespace in taken:
         if _essence(taken[namespace]) == _essence(server):
@@ -58,7 +62,7 @@ def _free(server: Server, taken: dict[str, Server], notes: FileIssues) -> str | 
 
 
 def _essence(server: Server) -> tuple[Any, ...]:
-    """What makes two entries the same server: what is started or connected to, not how it is shown."""
+    """The identity of a server: what is started or connected to, without display settings."""
     if isinstance(server, StdioServer):
         return server.command, dict(server.env), server.cwd
     tokens = server.token, server.token_env, server.token_secret

@@ -1,7 +1,6 @@
-"""The settings that an editor's files share with our TOML: `useWorkspaceSettings`, `tools.*`, `debug`.
+"""Checks the settings that TOML and editor files share: `useWorkspaceSettings`, `tools.*`, `debug`. Pure.
 
-One file's settings are checked here, key by key; a bad value is left out with a warning. Which file counts is
-`load.py`.
+Invalid values are left out with a warning. `combine.py` decides which file takes precedence.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from workspace_server.config.formats.fields import ConfigValueError, choice
 from workspace_server.config.grouping import rules_from
 
 Settings = Mapping[str, Any]
-"""Checked values by key, e.g. `tools.exposedDelta`; what a file does not say is absent."""
+"""Checked values by key, e.g. `tools.exposedDelta`; missing keys are absent."""
 
 USE_WORKSPACE: Final = "useWorkspaceSettings"
 DELTAS: Final = {
@@ -33,11 +32,11 @@ KNOWN: Final = frozenset({*DELTAS.values(), *OBSOLETE, SCHEMA_DEFAULTS, GROUPING
 
 
 def check_settings(values: Mapping[str, Any], notes: FileIssues) -> Settings:
-    """The known keys of `values` with checked values; the others are passed over.
+    """The known keys of `values` with checked values; other keys are ignored.
 
     Args:
-        values: values by full key, as they were decoded.
-        notes: gets a warning for each value that cannot be used, and one for obsolete keys.
+        values: decoded values by full key.
+        notes: receives a warning for each invalid value, and one for obsolete keys.
     """
     found: dict[str, Any] = {}
     for key, check in _CHECKS.items():

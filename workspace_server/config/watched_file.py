@@ -1,7 +1,4 @@
-"""Files that are read again when their status says that they changed, and keep what was last good.
-
-What stands in them is nobody's business here; which files there are is `load.py`. Blocks.
-"""
+"""Rereads files when their status changes, and keeps the last valid value of a broken file. Blocks."""
 
 from __future__ import annotations
 
@@ -17,14 +14,14 @@ from workspace_server.config.formats.jsonc import ConfigFileError
 
 MAX_BYTES: Final = 1024 * 1024
 SETTLED_NS: Final = 2_000_000_000
-"""What changed less than this ago may change again without its times showing it."""
+"""A file changed less than 2 s ago may change again without a new time stamp."""
 
 T = TypeVar("T")
 Clock = Callable[[], int]
 
 
 class FileStatus:
-    """What the file system says of one path; cheap to ask. `clock` is the time of day in nanoseconds."""
+    """Detects changes of one path with a single `stat`. `clock` is the time of day in nanoseconds."""
 
     def __init__(self, path: Path, clock: Clock) -> None:
         self._path = os.fspath(path)
@@ -34,23 +31,23 @@ class FileStatus:
 
     @property
     def missing(self) -> bool:
-        """Whether nothing was there when it was looked at last."""
+        """Whether the path did not exist at the last check."""
         return self._seen is None
 
-    def may_differ(self) -> bool:
-        """Whether what is there may differ from what was there at the last look."""
-        seen = self._look()
+    def may_have_changed(self) -> bool:
+        """Whether the path may have changed since the last call."""
+        seen = self._stat()
         if seen == self._seen and self._settled:
             return False
         self._seen = seen
         self._settled = not isinstance(seen, tuple) or self._clock() - max(seen[:2]) > SETTLED_NS
         return True
 
-    def unsettle(self) -> None:
-        """Have the next look say that it may differ."""
+    def invalidate(self) -> None:
+        """Make the next `may_have_changed` return True."""
         self._settled = False
 
-    def _look(self) -> tuple[int, int, int, int] | str | None:
+    def _stat(self) -> tuple[int, int, int, int] | str | None:
         try:
             status = os.stat(self._path)  # noqa: PTH116 - pathlib costs several times as much
         except (FileNotFoundError, NotADirectoryError):
@@ -61,18 +58,18 @@ class FileStatus:
 
 
 class WatchedFile(Generic[T]):
-    """One file, as it was last good.
+    """One file and its last valid value.
 
     Args:
         path: the file; it may be missing.
-        parse: makes the value of its bytes; raises `ConfigFileError`.
+        parse: turns its bytes into the value; raises `ConfigFileError`.
         absent: the value of a missing file.
         clock: the time of day in nanoseconds.
 
     Attributes:
-        value: what the file says; while it is broken, what it said last.
-        problem: why it cannot be read now; None when it can, or is not there.
-        good: the bytes that were last good, None before there were any.
+        value: the file's value; while the file is invalid, its last valid value.
+        problem: why it cannot be read; None if it can, or is missing.
+        good: the last valid bytes, None before the first.
     """
 
     def __init__(
@@ -89,12 +86,12 @@ class WatchedFile(Generic[T]):
 
     @property
     def missing(self) -> bool:
-        """Whether nothing is there."""
+        """Whether the file does not exist."""
         return self._status.missing
 
-    def look(self) -> bool:
-        """Read the file if it may have changed; whether it says something else now."""
-        if not self._status.may_differ():
+    def refresh(self) -> bool:
+        """Read the file again if it may have changed; returns whether its value or problem changed."""
+        if not self._status.may_have_changed():
             return False
         before = self.value, self.problem
         if self.missing:
@@ -103,8 +100,8 @@ class WatchedFile(Generic[T]):
             self._read()
         return (self.value, self.problem) != before
 
-    def stand_in(self, data: bytes) -> None:
-        """Let these bytes, of an earlier life, be what a broken file said last, if they are good."""
+    def use_fallback(self, data: bytes) -> None:
+        """Use these bytes, saved by an earlier process, as the last valid content, if they are valid."""
         with suppress(ConfigFileError):
             self.value = self._parse(data)
 
@@ -112,7 +109,7 @@ class WatchedFile(Generic[T]):
         try:
             data = read_bytes(self.path)
         except ConfigFileError as broken:
-            self._status.unsettle()  # why it could not be read may pass without a trace in its status
+            self._status.invalidate()  # the cause of a read error may vanish without changing the status
             self._data, self.problem = None, broken
             return
         if data == self._data:
@@ -125,7 +122,7 @@ class WatchedFile(Generic[T]):
 
 
 class WatchedFolder:
-    """The first file by name, of those with one ending, that a folder holds; None in `found` without any."""
+    """Finds the first file by name with a given ending in a folder; `found` is None if there is none."""
 
     def __init__(self, path: Path, ending: str, clock: Clock = time.time_ns) -> None:
         self.found: Path | None = None
@@ -133,9 +130,9 @@ class WatchedFolder:
         self._ending = ending
         self._status = FileStatus(path, clock)
 
-    def look(self) -> bool:
-        """Look again if entries may have come or gone; whether another file is the first now."""
-        if not self._status.may_differ():
+    def refresh(self) -> bool:
+        """List the folder again if it may have changed; returns whether `found` changed."""
+        if not self._status.may_have_changed():
             return False
         before = self.found
         try:
@@ -150,7 +147,7 @@ def read_bytes(path: Path) -> bytes:
     """The content of a regular file of at most `MAX_BYTES`. Never waits on a pipe or a device.
 
     Raises:
-        ConfigFileError: it is none, or cannot be read.
+        ConfigFileError: the file is not regular, too large, or cannot be read.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))

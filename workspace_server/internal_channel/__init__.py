@@ -1,1 +1,1 @@
-"""The internal channel: secrets, provider configuration and all tools, for programs of the user."""
+"""Serves secrets, provider configuration and all tools to the user's own programs, on a unix socket."""

@@ -1,7 +1,4 @@
-"""Where the internal channel of a workspace is: its socket, and the private file that says so to programs.
-
-Only files and sockets are made and removed here; who may talk, and about what, is not decided. It blocks.
-"""
+"""Creates and removes the internal channel's socket, and the private file that names it. Blocks."""
 
 from __future__ import annotations
 
@@ -30,12 +27,12 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}\Z")
 
 @dataclass(frozen=True, slots=True)
 class ChannelAddress:
-    """One channel.
+    """The files and the token of one run's channel.
 
     Attributes:
-        file: the JSON file `{socket, auth, pid}`, mode 0600, that leads programs of the user to it.
-        socket: this run's socket; its name is new for every run, so that two runs never share one.
-        auth: the token of this run: 32 random bytes, in hex.
+        file: the JSON file `{socket, auth, pid}`, mode 0600, that the user's programs read.
+        socket: the path of the socket, with a new name for every run.
+        auth: the token of this run: 32 random bytes in hex.
     """
 
     file: Path
@@ -44,10 +41,10 @@ class ChannelAddress:
 
 
 def new_address(runtime_dir: Path, workspace: str, home: Path | None = None) -> ChannelAddress:
-    """An address for a run of the workspace with this id; nothing is made yet.
+    """A new address for the workspace with this id; nothing is created yet.
 
-    The socket lies beside the file, or, where its path would be too long, in the user's home folder; where
-    that is too long as well, under /tmp, in a folder that only its owner can have made.
+    The socket lies beside the file; if its path would be too long, in the user's home folder; if that is too
+    long, too, in a private folder under /tmp.
     """
     folder = runtime_dir / FOLDER
     hashed = hashlib.sha256(os.fsencode(f"{runtime_dir}\0{workspace}")).hexdigest()[:16]
@@ -64,11 +61,11 @@ def new_address(runtime_dir: Path, workspace: str, home: Path | None = None) -> 
 
 
 def listen(address: ChannelAddress) -> socket.socket:
-    """A listening socket at the address, and the file that leads to it.
+    """Create the file and a listening socket; removes both again on failure.
 
     Raises:
-        private_files.UnsafePathError: a folder is not ours alone.
-        OSError: it cannot be made; nothing is left of it then.
+        private_files.UnsafePathError: other users can access a folder.
+        OSError: the socket or the file cannot be created.
     """
     for folder in (address.file.parent, address.socket.parent):
         private_files.make_private(folder)
@@ -87,7 +84,7 @@ def listen(address: ChannelAddress) -> socket.socket:
 
 
 def withdraw(address: ChannelAddress) -> None:
-    """Remove the socket, and the file unless a later run has replaced it."""
+    """Remove the socket, and the file unless a later run replaced it."""
     with suppress(OSError):
         address.socket.unlink(missing_ok=True)
     with suppress(OSError, private_files.UnsafePathError, msgspec.DecodeError, TypeError, KeyError):
@@ -96,15 +93,15 @@ def withdraw(address: ChannelAddress) -> None:
             address.file.unlink(missing_ok=True)
     if address.socket.parent != address.file.parent:
         with suppress(OSError):
-            address.socket.parent.rmdir()  # only where nobody else has a socket in it
+            address.socket.parent.rmdir()  # fails if another socket is in it
 
 
 def _bind(path: Path) -> socket.socket:
-    """Mode 0600 from the first moment on."""
+    """Bind with mode 0600 from the start."""
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         if sys.platform == "linux":
-            # the file gets the mode of the socket: no umask, which is the whole process's, is touched
+            # the file gets the socket's mode; changing the umask would affect the whole process
             os.fchmod(sock.fileno(), 0o600)
             sock.bind(str(path))
         else:
@@ -120,7 +117,7 @@ def _bind(path: Path) -> socket.socket:
 
 
 def _remove_stale_sockets(address: ChannelAddress) -> None:
-    """Remove the sockets of this workspace's runs that died without doing so."""
+    """Remove sockets that earlier runs of this workspace left behind."""
     beginning = address.socket.name.rpartition("-")[0]
     for path in address.socket.parent.glob(f"{beginning}-????????.sock" if beginning else "*.sock"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock, suppress(OSError):

@@ -1,6 +1,6 @@
-"""What peers of the internal channel are told when secrets or configuration change: names, no values.
+"""Detects changes of secrets and provider configuration, and words the notifications: names, no values.
 
-It looks when it is asked to; who listens and how often to look is `channel.py`.
+`channel.py` decides when to poll and sends the notifications.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Notice = tuple[str, Mapping[str, Any]]
 
 
 class ChangeWatcher:
-    """Remembers how things were at the last look; the first look finds nothing changed."""
+    """Compares secrets and configuration with their state at the previous poll; the first finds no change."""
 
     def __init__(self, secrets: SecretChanges, config: ProviderConfig) -> None:
         self._secrets = secrets
         self._config = config
         self._signatures: dict[Scope, Signature] = {}
         self._entries: dict[Scope, Mapping[str, Any]] = {}
-        self._looking = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
-    async def look(self) -> list[Notice]:
-        """The notifications about what changed since the last look: method and parameters."""
-        async with self._looking:
-            changed = await self._secrets.look()
+    async def poll(self) -> list[Notice]:
+        """The notifications (method, parameters) of changes since the previous poll."""
+        async with self._lock:
+            changed = await self._secrets.poll()
             notices: list[Notice] = [
                 (SECRET_CHANGED, {"key": key, "action": action}) for key, action in changed
             ]
@@ -46,7 +46,7 @@ class ChangeWatcher:
             return notices
 
     def _changed(self, scope: Scope) -> Sequence[str | None]:
-        """Names of providers whose entry changed; None for a file that can no longer be read."""
+        """Names of providers whose entry changed; [None] if the file became unreadable."""
         signature = self._config.signature(scope)
         is_new = scope not in self._signatures
         if not is_new and signature == self._signatures[scope]:

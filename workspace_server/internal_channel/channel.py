@@ -27,13 +27,14 @@ _AFTER_FAILED_ACCEPT_S: Final = 0.2
 
 
 class InternalChannel:
-    """The channel of one workspace. Make it inside the running loop.
+    """The internal channel of one workspace. Create it inside the running loop.
 
     Args:
         dispatch: answers messages.
         address: where to listen.
-        watch: tells what changed.
-        own_uid: whose programs may connect.
+        watch: detects changes of secrets and configuration.
+        limits: numbers and deadlines.
+        own_uid: user id whose programs may connect; None for this process's.
     """
 
     def __init__(
@@ -51,27 +52,27 @@ class InternalChannel:
         self._own_uid = os.geteuid() if own_uid is None else own_uid
         self._listener: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._connections: dict[asyncio.Task[None], ChannelConnection] = {}
 
     async def start(self) -> None:
-        """Listen, and say where.
+        """Start listening, and write the file that leads to the socket.
 
         Raises:
-            private_files.UnsafePathError: a folder is not the user's alone.
-            OSError: the socket or its file cannot be made.
+            private_files.UnsafePathError: other users can access a folder.
+            OSError: the socket or its file cannot be created.
         """
         listening = asyncio.ensure_future(asyncio.to_thread(addresses.listen, self._address))
         try:
             self._listener = await asyncio.shield(listening)
         except asyncio.CancelledError:
-            self._listener = await listening  # `stop` withdraws what a thread is making just now
+            self._listener = await listening  # so that `stop` removes what the thread is creating
             raise
         self._accepting = asyncio.create_task(self._accept(self._listener), name="internal-accept")
 
     async def stop(self) -> None:
-        """Withdraw the address and end all connections. Idempotent."""
-        tasks = [task for task in (self._accepting, self._looking, *self._connections) if task is not None]
+        """Remove socket and file, and close all connections. Idempotent."""
+        tasks = [task for task in (self._accepting, self._polling, *self._connections) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -80,31 +81,31 @@ class InternalChannel:
             self._listener = None
             await asyncio.to_thread(addresses.withdraw, self._address)
 
-    def announce(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification to every peer that has shown the token."""
+    def notify_all(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification to every authenticated connection."""
         message = jsonrpc.notification(method, params)
         for connection in self._connections.values():
-            connection.tell(message)
+            connection.notify(message)
 
-    async def look(self) -> None:
-        """Look for changes now, and announce them."""
-        for method, params in await self._watch.look():
-            self.announce(method, params)
+    async def poll_changes(self) -> None:
+        """Check for changes now, and notify all connections of them."""
+        for method, params in await self._watch.poll():
+            self.notify_all(method, params)
 
-    async def proved(self) -> None:
-        """A peer has shown the token: from now on somebody listens."""
-        if self._looking is None or self._looking.done():
-            await self._watch.look()  # what changed while nobody listened is no news
-            if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._keep_looking(), name="internal-look")
+    async def authenticated(self) -> None:
+        """A connection has sent the token: poll for changes from now on."""
+        if self._polling is None or self._polling.done():
+            await self._watch.poll()  # changes before the first connection are not reported
+            if self._polling is None or self._polling.done():
+                self._polling = asyncio.create_task(self._keep_polling(), name="internal-poll")
 
-    async def _keep_looking(self) -> None:
-        while any(connection.is_proved for connection in self._connections.values()):
-            await asyncio.sleep(self._limits.look_s)
+    async def _keep_polling(self) -> None:
+        while any(connection.is_authenticated for connection in self._connections.values()):
+            await asyncio.sleep(self._limits.poll_s)
             try:
-                await self.look()
-            except Exception as fault:  # noqa: BLE001  the next look may succeed
-                log.fault("internal_look_failed", fault)
+                await self.poll_changes()
+            except Exception as fault:  # noqa: BLE001  the next poll may succeed
+                log.fault("internal_poll_failed", fault)
 
     async def _accept(self, listener: socket.socket) -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""One connection of the internal channel: bytes in, answers and notifications out, all of it bounded."""
+"""Serves one connection of the internal channel: reads requests, sends answers and notifications."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from workspace_server.internal_channel.limits import ChannelLimits
 _CHUNK: Final = 65536
 _FLUSH_S: Final = 1.0
 MAX_UNREAD: Final = 1024 * 1024
-"""Bytes of notifications a peer may leave unread before it is dropped."""
+"""Bytes that a peer may leave unread before a further notification closes the connection."""
 
 
 class ConnectionOwner(Protocol):
-    """What a connection tells the channel it belongs to."""
+    """The channel of a connection."""
 
-    async def proved(self) -> None:
-        """A peer has shown the token."""
+    async def authenticated(self) -> None:
+        """Called when a peer has sent the token."""
 
-    async def look(self) -> None:
-        """Secrets or configuration may have changed."""
+    async def poll_changes(self) -> None:
+        """Called when secrets or configuration may have changed."""
 
 
 class ChannelConnection:
-    """One connection."""
+    """One connection of the internal channel."""
 
     def __init__(self, dispatch: InternalDispatcher, owner: ConnectionOwner, limits: ChannelLimits) -> None:
         self._dispatch = dispatch
@@ -43,29 +43,29 @@ class ChannelConnection:
         self._calls: set[asyncio.Task[None]] = set()
         self._failures = 0
         self._writer: asyncio.StreamWriter | None = None
-        self.is_proved = False
+        self.is_authenticated = False
 
     async def run(self, sock: socket.socket) -> None:
-        """Serve until the peer goes, breaks a rule, or the task is cancelled. Nothing is left afterwards."""
+        """Serve until the peer closes, violates the protocol or a limit, or the task is cancelled."""
         try:
             reader, self._writer = await asyncio.open_unix_connection(sock=sock)
         except BaseException:
             sock.close()
             raise
         try:
-            # a peer that went away or overstayed is nothing to report
+            # a peer that closed or exceeded a deadline is not an error
             with suppress(OSError, TimeoutError):
                 await self._read(reader)
                 await self._linger()
         finally:
-            self.is_proved = False
+            self.is_authenticated = False
             self._writer.close()
             await self._end_calls()
             await self._flushed(self._writer)
 
-    def tell(self, message: bytes) -> None:
-        """Send a notification, if the peer has shown the token; one that does not read is dropped."""
-        if not self.is_proved or self._writer is None or self._writer.is_closing():
+    def notify(self, message: bytes) -> None:
+        """Send a notification to an authenticated peer; drops the connection of a peer that does not read."""
+        if not self.is_authenticated or self._writer is None or self._writer.is_closing():
             return
         if self._writer.transport.get_write_buffer_size() > MAX_UNREAD:
             self._writer.transport.abort()
@@ -83,45 +83,45 @@ class ChannelConnection:
                 return
             messages = self._framing.feed(data)
             for message in messages:
-                await self._take(message)
-            # blank lines begin nothing, so they buy no time either
+                await self._handle(message)
+            # blank lines start no message, so they do not extend the deadline
             if messages or (was_between and not self._framing.is_between):
                 began = loop.time()
 
     def _deadline(self, began: float) -> float | None:
-        """When to give up waiting: for the rest of a message, or for a peer that has shown nothing yet."""
+        """The deadline for the rest of a message, or for the token; None for an idle, authenticated peer."""
         if not self._framing.is_between:
             return began + self._limits.message_s
-        return None if self.is_proved else began + self._limits.unproved_s
+        return None if self.is_authenticated else began + self._limits.unauthenticated_s
 
-    async def _take(self, message: bytes) -> None:
-        asked = self._dispatch.read(message)
-        match asked:
+    async def _handle(self, message: bytes) -> None:
+        request = self._dispatch.read(message)
+        match request:
             case None:
                 return
             case ImmediateAnswer():
-                self._failures += asked.proof
-                await self._send(asked.answer)
+                self._failures += request.failed_authentication
+                await self._send(request.answer)
             case AuthenticatedRequest():
-                if not self.is_proved:
-                    await self._owner.proved()
-                    self.is_proved = True
-                await self._answer(asked)
+                if not self.is_authenticated:
+                    await self._owner.authenticated()
+                    self.is_authenticated = True
+                await self._answer(request)
 
-    async def _answer(self, asked: AuthenticatedRequest) -> None:
-        """In order, so that a value that was set is the value that is got; only users' tools may overtake."""
-        if asked.is_slow:
+    async def _answer(self, request: AuthenticatedRequest) -> None:
+        """Answer in order, so that a get sees an earlier set; only calls of slow tools run concurrently."""
+        if request.is_slow:
             await self._slots.acquire()
-            task = asyncio.create_task(self._call(asked), name="internal-call")
+            task = asyncio.create_task(self._call(request), name="internal-call")
             self._calls.add(task)
             task.add_done_callback(self._called)
             return
-        await self._send(await self._dispatch.answer(asked))
-        if asked.may_change:
-            await self._owner.look()
+        await self._send(await self._dispatch.answer(request))
+        if request.may_change:
+            await self._owner.poll_changes()
 
-    async def _call(self, asked: AuthenticatedRequest) -> None:
-        answer = await self._dispatch.answer(asked)
+    async def _call(self, request: AuthenticatedRequest) -> None:
+        answer = await self._dispatch.answer(request)
         with suppress(OSError, TimeoutError):  # as in `run`
             await self._send(answer)
 
@@ -137,12 +137,12 @@ class ChannelConnection:
             await self._writer.drain()
 
     async def _linger(self) -> None:
-        """A peer that has said all it wants to say still gets its answers."""
+        """Let running calls finish after the peer closed its sending side."""
         if self._calls and self._framing.broken is None:
             await asyncio.wait(self._calls, timeout=self._limits.linger_s)
 
     async def _end_calls(self) -> None:
-        """Cancel what still runs and see it end, even when this is cancelled meanwhile."""
+        """Cancel running calls and wait for their end, even if this task is cancelled meanwhile."""
         cancelled = False
         for task in self._calls:
             task.cancel()

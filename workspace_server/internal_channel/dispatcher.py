@@ -1,6 +1,6 @@
-"""What a message on the internal channel means, and its answer. Knows no sockets.
+"""Answers the messages of the internal channel: checks the token, then runs the method.
 
-Nothing but `lifecycle/ping` is evaluated before the token was found right. The token never leaves this file.
+Only `lifecycle/ping` is answered without the token. The token is known to this module only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DIRECT: Final = {
     "config/set": "config_set",
     "workspace/getRoot": "workspace_root",
 }
-"""Methods that are internal tools under another name: same handlers, same results."""
+"""Methods that are other names of internal tools."""
 _ENVELOPE: Final = ("auth", "_meta")
 _MAX_SHOWN_NAME: Final = 128
 _MAY_CHANGE: Final = ("secrets_set", "secrets_delete", "config_set")
@@ -43,10 +43,10 @@ Params = Mapping[str, msgspec.Raw]
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedRequest:
-    """A request whose token was right.
+    """A request with the right token.
 
-    `is_slow` is whether it may run for long, so that others should not wait for it; `may_change` whether
-    secrets or configuration may be others afterwards.
+    `is_slow`: it may run for long, so later requests do not wait for it; `may_change`: it may change secrets
+    or configuration.
     """
 
     id: bytes
@@ -58,10 +58,10 @@ class AuthenticatedRequest:
 
 @dataclass(frozen=True, slots=True)
 class ImmediateAnswer:
-    """The answer to a message that is not evaluated; `proof` is whether a token was missing or wrong."""
+    """The answer to a message that needs no method call: a ping or an error."""
 
     answer: bytes
-    proof: bool = False
+    failed_authentication: bool = False
 
 
 class InternalDispatcher:
@@ -71,7 +71,7 @@ class InternalDispatcher:
         auth: the token that every request must carry.
         version: version of the product.
         tools: the internal tools.
-        toolbox: the tools that the user's agents have.
+        toolbox: the workspace's tools, as clients see them.
         folders: the folders of the workspace.
     """
 
@@ -93,7 +93,7 @@ class InternalDispatcher:
         }
 
     def read(self, body: bytes) -> AuthenticatedRequest | ImmediateAnswer | None:
-        """What one message asks; None for one that wants no answer."""
+        """Parse one message; None if it expects no answer."""
         message = jsonrpc.parse(body)
         if isinstance(message, jsonrpc.Malformed):
             return ImmediateAnswer(jsonrpc.error(message.id, message.code, message.message))
@@ -102,9 +102,9 @@ class InternalDispatcher:
         if message.method == PING:
             return ImmediateAnswer(jsonrpc.result(message.id, {"ok": True, "version": self._version}))
         params = jsonrpc.members_of(message.params)
-        if not self._proves(params.get("auth")):
+        if not self._is_token(params.get("auth")):
             return ImmediateAnswer(
-                jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, UNAUTHORIZED), proof=True
+                jsonrpc.error(message.id, jsonrpc.INVALID_REQUEST, UNAUTHORIZED), failed_authentication=True
             )
         called = message.method == names.TOOLS_CALL
         name = (jsonrpc.text_of(params.get("name", b"")) or "") if called else ""
@@ -112,28 +112,28 @@ class InternalDispatcher:
         is_slow = called and not is_internal_tool(name, self._tools.prefix)
         return AuthenticatedRequest(message.id, message.method, params, is_slow, word in _MAY_CHANGE)
 
-    async def answer(self, asked: AuthenticatedRequest) -> bytes:
-        """The answer to a request; a fault of ours becomes -32603 and a log line without its text."""
+    async def answer(self, request: AuthenticatedRequest) -> bytes:
+        """Run a request; an internal error becomes code -32603, and is logged without its text."""
         try:
-            if (word := DIRECT.get(asked.method)) is not None:
-                given = {key: value for key, value in asked.params.items() if key not in _ENVELOPE}
+            if (word := DIRECT.get(request.method)) is not None:
+                given = {key: value for key, value in request.params.items() if key not in _ENVELOPE}
                 arguments = {key: msgspec.json.decode(value) for key, value in given.items()}
-                return jsonrpc.result(asked.id, await self._tools.named(word)(arguments))
-            method = self._methods.get(asked.method)
+                return jsonrpc.result(request.id, await self._tools.named(word)(arguments))
+            method = self._methods.get(request.method)
             if method is None:
-                text = f"method {clean_text(asked.method)[:_MAX_SHOWN_NAME]} does not exist"
-                return jsonrpc.error(asked.id, jsonrpc.METHOD_NOT_FOUND, text)
-            return jsonrpc.result(asked.id, await method(asked.params))
+                text = f"method {clean_text(request.method)[:_MAX_SHOWN_NAME]} does not exist"
+                return jsonrpc.error(request.id, jsonrpc.METHOD_NOT_FOUND, text)
+            return jsonrpc.result(request.id, await method(request.params))
         except InvalidArguments as refused:
-            return jsonrpc.error(asked.id, jsonrpc.INVALID_PARAMS, f"{refused.pointer}: {refused.message}")
+            return jsonrpc.error(request.id, jsonrpc.INVALID_PARAMS, f"{refused.pointer}: {refused.message}")
         except ToolError as failed:
-            return jsonrpc.error(asked.id, jsonrpc.INTERNAL_ERROR, failed.message)
+            return jsonrpc.error(request.id, jsonrpc.INTERNAL_ERROR, failed.message)
         except Exception as fault:  # noqa: BLE001  the caller gets an answer with its id, whatever happens
             log.fault("internal_method_failed", fault)
-            text = "the workspace server failed; its log says where"
-            return jsonrpc.error(asked.id, jsonrpc.INTERNAL_ERROR, text)
+            text = "internal error in the workspace server; see its log (lmtb logs)"
+            return jsonrpc.error(request.id, jsonrpc.INTERNAL_ERROR, text)
 
-    def _proves(self, given: msgspec.Raw | None) -> bool:
+    def _is_token(self, given: msgspec.Raw | None) -> bool:
         text = None if given is None else jsonrpc.text_of(given)
         return text is not None and hmac.compare_digest(text.encode(), self._auth)
 
@@ -148,7 +148,7 @@ class InternalDispatcher:
         return {"tools": sorted(tools, key=lambda tool: sort_key(tool["name"]))}
 
     async def _for_models(self, params: Params) -> dict[str, Any]:
-        """What a model is given, and not a member more."""
+        """Tool definitions with exactly the members that a model is given."""
         tools = [_described(one) for one in await self._for_users(ToolFilter())]
         return {"tools": tools}
 
@@ -181,12 +181,12 @@ class InternalDispatcher:
             return _failed(f"invalid arguments for {name}: {refused.pointer}: {refused.message}")
         except ToolError as failed:
             return _failed(failed.message)
-        # not cleaned: a secret must come back as it was given
+        # not cleaned: a secret must be returned unchanged
         text = jsonrpc.dumps(said).decode()
         return {"content": [{"type": "text", "text": text}], "structuredContent": said, "isError": False}
 
     async def _settings(self, params: Params) -> dict[str, Any]:
-        """Every provider of one scope, or of both, the user's first."""
+        """All providers of one scope, or of both with the user's first."""
         scopes = SCOPES if "scope" not in params else (_text(params, "scope"),)
         found: list[Any] = []
         for scope in scopes:

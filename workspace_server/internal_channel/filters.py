@@ -1,4 +1,4 @@
-"""Which tools a program of the user wants to see. Pure."""
+"""Filters the tool list of the internal channel by name and kind. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 @dataclass(frozen=True, slots=True)
 class ToolFilter:
-    """A choice among tools by name; as it is made, user-visible and enabled ones.
+    """A filter of tools by name; by default it passes enabled tools that are not internal.
 
     Attributes:
         internal: whether internal tools may pass.
@@ -28,19 +28,19 @@ class ToolFilter:
         return cls(internal=True, disabled=True)
 
     def with_internal(self) -> ToolFilter:
-        """The same, and internal tools."""
+        """A copy that passes internal tools, too."""
         return replace(self, internal=True)
 
     def with_exclude(self, names: Iterable[str]) -> ToolFilter:
-        """The same without these names."""
+        """A copy that also excludes these names."""
         return replace(self, exclude=self.exclude | frozenset(names))
 
     def with_include(self, names: Iterable[str]) -> ToolFilter:
-        """The same, but of these names only."""
+        """A copy that passes these names only, in addition to names included before."""
         return replace(self, include=(self.include or frozenset()) | frozenset(names))
 
     def passes(self, name: str, *, internal: bool = False, enabled: bool = True) -> bool:
-        """Whether a tool passes; asked in this order: internal, enabled, exclude, include."""
+        """Whether a tool passes; checks internal, enabled, exclude and include in this order."""
         if internal and not self.internal:
             return False
         if not enabled and not self.disabled:

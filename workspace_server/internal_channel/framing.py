@@ -1,7 +1,6 @@
-"""Messages on a byte stream: after `Content-Length: N`, or one per line. Pure.
+"""Splits a byte stream into messages, framed by `Content-Length: N` (as in LSP) or one per line. Pure.
 
-The first bytes of a connection decide which form both ends use. Lengths are bytes, never characters. What is
-in a message is not looked at.
+The first byte of a connection selects the form for both directions. Lengths count bytes.
 """
 
 from __future__ import annotations
@@ -18,32 +17,32 @@ Form = Literal["length", "line"]
 
 
 class _FramingError(Exception):
-    """Nothing that follows can be cut into messages."""
+    """The stream cannot be split into messages any more."""
 
 
 class MessageFraming:
-    """Cuts what one connection receives into messages, and frames what it sends.
+    """Splits what one connection receives into messages, and frames what it sends.
 
     Args:
-        max_message: most bytes of one message.
+        max_message: largest message in bytes.
     """
 
     def __init__(self, max_message: int = MAX_MESSAGE) -> None:
         self._max = max_message
         self._buffer = bytearray()
-        self._searched = 0  # so far there is no end of a line or head: the cost stays linear
+        self._searched = 0  # the buffer up to here has no terminator: keeps the cost linear
         self._awaited: int | None = None  # bytes of the message whose head was read
         self.form: Form | None = None
         self.broken: str | None = None
-        """Why nothing that follows can be understood: no length, two of them, too large a message."""
+        """Why the stream is broken: a missing or repeated length, or a message that is too large."""
 
     @property
     def is_between(self) -> bool:
-        """Whether no message has begun that has not ended."""
+        """Whether no incomplete message is buffered."""
         return not self._buffer and self._awaited is None
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take what was received; the messages that are complete now. See `broken` afterwards."""
+        """Add received bytes; returns the messages that are complete now. Check `broken` afterwards."""
         self._buffer += data
         if self.form is None and self._buffer:
             # a header begins with a letter, a JSON object does not
@@ -57,7 +56,7 @@ class MessageFraming:
         return [message for message in found if self.form == "length" or message.strip()]
 
     def frame(self, message: bytes) -> bytes:
-        """A message of ours, which contains no line feed, in the form of the connection."""
+        """Frame a message, which must not contain a line feed, in the connection's form."""
         if self.form == "length":
             return b"Content-Length: %d\r\n\r\n" % len(message) + message
         return message + b"\n"

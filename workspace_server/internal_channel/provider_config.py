@@ -1,7 +1,7 @@
-"""What is configured about model providers: one file of the user's, one of the workspace's.
+"""Reads and changes the configuration of model providers, in a user's and a workspace's file. Blocks.
 
-A file is a JSON object whose `providers` is an array of objects with a `name`; every other member is kept.
-The two files are never merged: who asks says which. API keys are not here but in the secret store. It blocks.
+A file is a JSON object whose `providers` is an array of objects with a `name`; all other members are kept.
+The files are never merged: the caller names the scope. API keys are in the secret store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Signature = tuple[int, int, int, int] | None
 
 
 class ProviderConfigError(Exception):
-    """A file cannot be read or written; the message says why, for a person."""
+    """A file cannot be read or written; the message says why and what the user can do."""
 
 
 class ProviderConfig:
@@ -35,7 +35,7 @@ class ProviderConfig:
 
     Args:
         config_dir: the user's configuration folder.
-        root: the workspace, or None where there is none.
+        root: the workspace's folder, or None.
         locks: a private folder for the locks between processes.
     """
 
@@ -45,16 +45,16 @@ class ProviderConfig:
         self._locks = locks
 
     def path(self, scope: Scope) -> Path | None:
-        """The file of a scope, links of the user's resolved; None where there is no workspace."""
+        """The file of a scope, with links resolved for the user's; None if there is no workspace."""
         if scope == "user":
             return Path(os.path.realpath(self._config_dir / FILE))
         return None if self._root is None else self._root / WORKSPACE_FOLDER / FILE
 
     def providers(self, scope: Scope, provider: str = EVERY) -> list[dict[str, Any]]:
-        """What one scope says about a provider (in any case), or about every one.
+        """The entries of one provider (case-insensitive) or of all providers in one scope.
 
         Raises:
-            ProviderConfigError: the file is there and cannot be used.
+            ProviderConfigError: the file exists but cannot be used.
         """
         path = self.path(scope)
         if path is None:
@@ -74,10 +74,10 @@ class ProviderConfig:
         ]
 
     def change(self, scope: Scope, provider: str, config: Mapping[str, Any]) -> None:
-        """Set members of a provider's entry, which is made where there is none; other members stay.
+        """Set members of a provider's entry, and create it if needed; other members stay.
 
         Raises:
-            ProviderConfigError: that failed, and the file is as it was.
+            ProviderConfigError: the change failed; the file is unchanged.
         """
         path = self.path(scope)
         if path is None:
@@ -94,12 +94,12 @@ class ProviderConfig:
             raise ProviderConfigError(f"{path} cannot be written: {error.strerror}") from None
 
     def entries(self, scope: Scope) -> dict[str, Any]:
-        """The entries as they stand in the file, by name. Raises like `providers`."""
+        """The file's entries unchanged, by name. Raises like `providers`."""
         path = self.path(scope)
         return {} if path is None else {one["name"]: one for one in _entries(self._content(path, scope))}
 
     def signature(self, scope: Scope) -> Signature:
-        """Differs whenever the file was changed; None when there is none."""
+        """A value that differs after every change of the file; None if there is no file."""
         path = self.path(scope)
         try:
             status = None if path is None else path.lstat()
@@ -116,9 +116,11 @@ class ProviderConfig:
         except OSError as error:
             raise ProviderConfigError(f"{path} cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError):
-            raise ProviderConfigError(f"{path} is not valid JSON; correct it, it is left as it is") from None
+            raise ProviderConfigError(
+                f"{path} is not valid JSON; correct it (the file was not changed)"
+            ) from None
         if not isinstance(content, dict) or not isinstance(content.get("providers", []), list):
-            raise ProviderConfigError(f"{path} is no JSON object with an array of providers; correct it")
+            raise ProviderConfigError(f'{path} is not a JSON object with an array "providers"; correct it')
         return content
 
     def _save(self, path: Path, scope: Scope, content: Mapping[str, Any]) -> None:
@@ -133,7 +135,7 @@ class ProviderConfig:
 
 
 def _read(path: Path, scope: Scope) -> bytes | None:
-    """The workspace's content is not ours: a link in it could lead to any file of the user's."""
+    """Read a file; in the workspace links are refused, because they could lead to any file of the user."""
     if scope == "workspace":
         try:
             _refuse_link(path.parent)

@@ -1,4 +1,4 @@
-"""What the internal channel of one workspace is built from."""
+"""Builds the internal channel of one workspace from its parts."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def make_channel(
     prefix: str = INTERNAL_PREFIX,
     limits: ChannelLimits = DEFAULTS,
 ) -> InternalChannel:
-    """The channel, not listening yet: `start` it, and `stop` it.
+    """The channel; call `start` to listen and `stop` in the end.
 
     Args:
         workspace: the workspace's id; `<runtime_dir>/internal/<id>.json` leads to the channel.
-        root: the workspace's root, None where there is none.
+        root: the workspace's root, or None.
         folders: all folders of the workspace.
         config_dir, state_dir, runtime_dir: the user's folders.
-        store: the secrets, shared with whoever else needs them.
-        toolbox: the tools of the workspace as such a program may use them.
-        prefix: the beginning of internal tools' names.
+        store: the secrets, shared with other users of the store.
+        toolbox: the workspace's tools that the channel offers.
+        prefix: prefix of the internal tools' names.
     """
     config = ProviderConfig(config_dir, root, state_dir / "locks")
     address = new_address(runtime_dir, workspace)

@@ -1,7 +1,6 @@
-"""The internal tools: what programs of the user may ask for, and no model ever sees.
+"""Implements the internal tools, for the user's own programs; models never see them.
 
-How they are reached is `dispatcher.py`. Arguments are checked by hand: the usual messages quote values, and a
-value here may be a secret.
+Arguments are checked here instead of by the schema validator, whose messages could quote a secret.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ def _schema(**properties: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class InternalTool:
-    """One of them: its definition under its full name, and what runs."""
+    """One internal tool: its definition under its full name, and its handler."""
 
     definition: Mapping[str, Any]
     handler: Handler
 
     async def __call__(self, arguments: Arguments) -> dict[str, Any]:
-        """Run it.
+        """Check the arguments and run the tool.
 
         Raises:
-            InvalidArguments: the arguments do not fit; no value of theirs is in the message.
-            ToolError: it could not be done.
+            InvalidArguments: the arguments are invalid; the message quotes no value.
+            ToolError: the tool failed.
         """
         check(self.definition["inputSchema"], arguments)
         try:
@@ -70,13 +69,13 @@ class InternalTool:
 
 
 class InternalTools:
-    """All of them.
+    """All internal tools of one workspace.
 
     Args:
         store: the secrets.
-        config: what is configured about providers.
-        root: the workspace's root, None without a workspace.
-        prefix: the beginning of their names.
+        config: the configuration of model providers.
+        root: the workspace's root, or None.
+        prefix: prefix of the tools' names.
     """
 
     def __init__(
@@ -116,17 +115,17 @@ class InternalTools:
         }
 
     def definitions(self) -> list[Mapping[str, Any]]:
-        """Their definitions under their full names."""
+        """The tools' definitions under their full names."""
         return [tool.definition for tool in self._table.values()]
 
     def get(self, name: str) -> InternalTool | None:
-        """The tool of a full name."""
+        """The tool with this full name, or None."""
         if not name.startswith(self.prefix):
             return None
         return self._table.get(name.removeprefix(self.prefix))
 
     def named(self, word: str) -> InternalTool:
-        """The tool of a name without its prefix, which must exist."""
+        """The tool with this name, given without the prefix; it must exist."""
         return self._table[word]
 
     def _tool(
@@ -174,14 +173,14 @@ class InternalTools:
 
 
 def check(schema: Mapping[str, Any], value: Arguments, pointer: str = "") -> None:
-    """Raise InvalidArguments unless `value` has the members the schema wants; values are never quoted."""
+    """Raise InvalidArguments unless `value` has the members that the schema requires; quotes no values."""
     known: Mapping[str, Any] = schema["properties"]
     for name in schema.get("required", ()):
         if name not in value:
             raise InvalidArguments(f"{pointer}/{name}", f"required ({known[name]['type']})")
     for name, member in value.items():
         if name not in known:
-            # not its name: what stands there may be a value in the wrong place
+            # does not quote the name, which may be a misplaced value
             raise InvalidArguments(
                 pointer or "/", f"unknown property; expected only {', '.join(known) or 'none'}"
             )

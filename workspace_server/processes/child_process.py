@@ -36,23 +36,23 @@ __all__ = ["MARK", "ChildProcess", "ChildStartError", "Command", "PipeWriteError
 MARK: Final = names.CHILD_VARIABLE
 START_S: Final = 30.0
 _DIES_S: Final = 2.0
-_LOOK_S: Final = 0.02
+_POLL_S: Final = 0.02
 _DISCARD_CHUNKS: Final = 64
 
-# threads of their own: those of the loop may all wait for a disk that hangs
-_sweepers: Final = ThreadPoolExecutor(max_workers=2, thread_name_prefix="sweep")
+# a pool of its own: the loop's default threads may all be blocked on a hung disk
+_killers: Final = ThreadPoolExecutor(max_workers=2, thread_name_prefix="kill-marked")
 
 
 class ChildProcess:
-    """A process, leader of its own session and process group.
+    """A running process that leads its own session and process group.
 
-    Whoever starts one calls `stop` or `kill` at the end, also when it ended by itself.
+    The caller must call `stop` or `kill` in the end, even if the process exited by itself.
 
     Attributes:
-        pid: its number, certainly its own until `stop` has ended.
-        marker: value of `LMTB_CHILD` in the environment of the process and all it starts.
-        stderr: the last it wrote to standard error.
-        returncode: exit code, negative for a signal; None while it runs.
+        pid: process id; not reused before `stop` has returned.
+        marker: value of `LMTB_CHILD` in the environment of the process and of everything it starts.
+        stderr: the end of its standard error.
+        returncode: exit code, negative for a signal; None while the process runs.
     """
 
     def __init__(self, spawned: Spawned, name: str, marker: str) -> None:
@@ -71,7 +71,9 @@ class ChildProcess:
         self._hurry = asyncio.Event()
         self._end: asyncio.Task[None] | None = None
         self._watch = ExitWatch(spawned.popen, self._has_ended)
-        self._draining = asyncio.create_task(self._stderr.drain(self._heard), name=f"stderr of {name}")
+        self._draining = asyncio.create_task(
+            self._stderr.drain(self._on_stderr_chunk), name=f"stderr of {name}"
+        )
 
     @classmethod
     async def start(
@@ -84,25 +86,24 @@ class ChildProcess:
     ) -> ChildProcess:
         """Start a process; on return the command itself is running.
 
-        Must be called in the thread that the child may not outlive (the main thread): on Linux the child is
-        killed when that thread ends.
+        Call it from the main thread: on Linux the child is killed when the thread that started it ends.
 
         Args:
             command: what to run.
-            stdin: True for a pipe, bytes for this content and then the end of the file, False for nothing.
-            name: for logs and the names of tasks.
-            on_stderr: gets its lines of standard error, cleaned, at most 100 per second.
+            stdin: True for a pipe, bytes for this content followed by end of file, False for `/dev/null`.
+            name: name for logs and tasks.
+            on_stderr: receives cleaned lines of standard error, at most 100 per second.
 
         Raises:
-            ChildStartError: missing, not executable, folder gone, limits not possible. Nothing is left of it.
+            ChildStartError: program or folder is missing, or a limit cannot be set. No process remains.
         """
-        # begins with the server's instance, so that the manager finds what one that was killed has left
+        # starts with the server's instance id, so that the manager finds the children of a killed server
         marker = f"{os.environ.get(names.INSTANCE_VARIABLE, '')}.{os.urandom(16).hex()}"
         child = cls(spawn(command, marker, stdin), name or command.argv[0], marker)
         if on_stderr is not None:
             child._lines = LineLimiter(on_stderr)
         try:
-            problem = await child._begun()
+            problem = await child._wait_for_exec()
         except BaseException:
             await child.kill()
             raise
@@ -111,59 +112,58 @@ class ChildProcess:
             raise start_error(command, problem)
         return child
 
-    async def _begun(self) -> str | None:
-        """Wait until the launcher has become the command; why it could not, or None."""
+    async def _wait_for_exec(self) -> str | None:
+        """Wait until the launcher has executed the command; the reason if it failed, else None."""
         if self._status is None:
             return None
-        told = b""
+        report = b""
         try:
             async with asyncio.timeout(START_S):
                 while chunk := await self._status.read(CHUNK):
-                    told += chunk
+                    report += chunk
         except TimeoutError:
-            return "it did not begin in time"
+            return f"it did not start within {START_S:g} s"
         self._status.close()
-        return launcher_failure(told)
+        return launcher_failure(report)
 
     async def write(self, data: bytes, timeout_s: float) -> None:
-        """Write to standard input, whole or not at all in the eyes of other writers.
+        """Write to standard input; concurrent writes never interleave.
 
         Raises:
-            PipeWriteError: not taken within `timeout_s` seconds, or nobody reads any more; then every
-                later write fails as well.
+            PipeWriteError: the child did not read the data within `timeout_s` seconds, or closed the pipe.
+                Every later write fails, too.
         """
         if self._stdin is None:
             raise PipeWriteError("it has no standard input")
         await self._stdin.write(data, timeout_s)
 
     def close_stdin(self) -> None:
-        """Let the child see the end of its standard input. Idempotent."""
+        """Close the child's standard input. Idempotent."""
         if self._stdin is not None:
             self._stdin.close()
 
     async def read(self, n: int = 4 * CHUNK) -> bytes:
-        """Some of its standard output, nothing at the end or after `stop`. One reader at a time.
+        """Read up to `n` bytes of standard output; empty at its end or after `stop`. One reader at a time.
 
-        What nobody reads stays in the pipe, and the child waits.
+        Output that nobody reads stays in the pipe and blocks the child once the pipe is full.
         """
         return await self._stdout.read(n)
 
     async def wait(self) -> int:
-        """The exit code as soon as the process has ended, even if others still hold its pipes.
+        """Wait until the process exits and return its exit code, even if others still hold its pipes.
 
-        What it wrote to standard error by then is in `stderr`. What it started may still run: `stop` ends it.
+        `stderr` is complete then. Processes it started may still run; `stop` ends them.
         """
         await self._ended.wait()
         assert self.returncode is not None  # noqa: S101  narrows the type: set before the event
         return self.returncode
 
     async def stop(self, *, polite_s: float = 2.0, term_s: float = 5.0) -> None:
-        """End the process and everything it started; afterwards nothing of it is left.
+        """End the process and everything it started.
 
-        Its standard input is closed; after `polite_s` seconds its group gets TERM, after `term_s` more KILL,
-        and then whatever still carries the mark. Each step is left out where nothing is left to do. Unread
-        output is lost. Idempotent. If the caller is cancelled, courtesy ends: everything is killed at once,
-        and only then the cancellation goes on.
+        Closes standard input; after `polite_s` seconds sends SIGTERM to the group, after `term_s` more
+        SIGKILL, then kills every process with the mark. Skips steps with nothing left to end. Unread output
+        is lost. Idempotent. If the caller is cancelled, everything is killed at once.
         """
         if self._end is None:
             self._end = asyncio.create_task(self._finish(polite_s, term_s), name=f"stop {self._name}")
@@ -179,29 +179,29 @@ class ChildProcess:
         await self._end
 
     async def kill(self) -> None:
-        """`stop` without courtesy; also ends the courtesy of a `stop` that is under way."""
+        """Kill at once; also shortens a `stop` that is already running."""
         self._hurry.set()
         await self.stop(polite_s=0, term_s=0)
 
     def _has_ended(self, code: int) -> None:
-        for _ in range(16):  # a grandchild may write without end
+        for _ in range(16):  # bounded: a grandchild may write for ever
             chunk = self._stderr.read_now(CHUNK)
             if not chunk:
                 break
-            self._heard(chunk)
+            self._on_stderr_chunk(chunk)
         self.returncode = code
         self._ended.set()
 
-    def _heard(self, chunk: bytes) -> None:
+    def _on_stderr_chunk(self, chunk: bytes) -> None:
         self.stderr.feed(chunk)
         lines = self._lines
         if lines is not None:
-            self._tell(lambda: lines.feed(chunk))
+            self._call_listener(lambda: lines.feed(chunk))
 
-    def _tell(self, work: Callable[[], None]) -> None:
+    def _call_listener(self, work: Callable[[], None]) -> None:
         try:
             work()
-        except Exception as error:  # noqa: BLE001  whoever listens must not keep the pipe from being read
+        except Exception as error:  # noqa: BLE001  a faulty listener must not stop the pipe from being read
             self._lines = None
             log.fault("stderr_listener_failed", error, name=self._name)
 
@@ -210,7 +210,7 @@ class ChildProcess:
             self.close_stdin()
             discard = asyncio.create_task(self._discard(), name=f"discard output of {self._name}")
             try:
-                await self._ask(polite_s, term_s)
+                await self._terminate(polite_s, term_s)
             finally:
                 discard.cancel()
                 await asyncio.gather(discard, return_exceptions=True)
@@ -218,26 +218,26 @@ class ChildProcess:
             await self._destroy()
 
     async def _discard(self) -> None:
-        """Read what nobody else reads, so that a child that wants to end need not wait for a reader."""
+        """Read output that nobody else reads, so that an exiting child does not block on a full pipe."""
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
             for _ in range(_DISCARD_CHUNKS):
-                if self._stdout.awaited or not self._stdout.read_now(CHUNK):
+                if self._stdout.has_waiter or not self._stdout.read_now(CHUNK):
                     break
 
-    async def _ask(self, polite_s: float, term_s: float) -> None:
+    async def _terminate(self, polite_s: float, term_s: float) -> None:
         if self._hurry.is_set():
             return
-        if self._stdin is not None:  # otherwise there was nothing that could have told it
-            await self._within(polite_s, self._ended.wait())
+        if self._stdin is not None:  # without a standard input the child got no request to exit
+            await self._wait_or_hurry(polite_s, self._ended.wait())
         if self._ended.is_set() and not await self._group():
             return
         self._signal(signal.SIGTERM)
-        await self._within(term_s, self._group_gone())
+        await self._wait_or_hurry(term_s, self._group_gone())
 
-    async def _within(self, seconds: float, event: Coroutine[Any, Any, object]) -> None:
-        """Wait for the event, the time, or somebody in a hurry."""
-        name = f"courtesy for {self._name}"
+    async def _wait_or_hurry(self, seconds: float, event: Coroutine[Any, Any, object]) -> None:
+        """Wait for the event, at most `seconds`, or until `kill` is called."""
+        name = f"grace period of {self._name}"
         waiting = [asyncio.create_task(one, name=name) for one in (event, self._hurry.wait())]
         try:
             await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -248,15 +248,15 @@ class ChildProcess:
 
     async def _group(self) -> list[int]:
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(_sweepers, marked_processes.find_group, self.pid)
+        return await loop.run_in_executor(_killers, marked_processes.find_group, self.pid)
 
     async def _group_gone(self) -> None:
         await self._ended.wait()
-        while await self._group():  # noqa: ASYNC110  no event tells of the end of a group
-            await asyncio.sleep(_LOOK_S)
+        while await self._group():  # noqa: ASYNC110  the system reports no event when a group ends
+            await asyncio.sleep(_POLL_S)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._popen.returncode is None:  # not reaped: the number is still ours
+        if self._popen.returncode is None:  # not reaped: the pid is still ours
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
@@ -266,17 +266,17 @@ class ChildProcess:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_DIES_S):
                     await self._ended.wait()
-            await asyncio.get_running_loop().run_in_executor(_sweepers, self._sweep)
-        except asyncio.CancelledError:  # the loop ends: now or never
+            await asyncio.get_running_loop().run_in_executor(_killers, self._kill_marked)
+        except asyncio.CancelledError:  # the loop is closing: this is the last chance
             with suppress(subprocess.TimeoutExpired):
                 self._popen.wait(_DIES_S)
-            self._sweep()
+            self._kill_marked()
             raise
         finally:
             self._release()
         await asyncio.wait(self._tasks())
 
-    def _sweep(self) -> None:
+    def _kill_marked(self) -> None:
         session = self.pid if self._popen.returncode is None else None
         left = marked_processes.kill_marked(MARK, self.marker, session)
         if left:
@@ -285,13 +285,15 @@ class ChildProcess:
     def _release(self) -> None:
         code = self._popen.poll()  # reaps it
         if not self._ended.is_set():
-            self._has_ended(-signal.SIGKILL if code is None else code)  # None: the kernel holds on to it
+            self._has_ended(
+                -signal.SIGKILL if code is None else code
+            )  # None: the kernel has not freed it yet
         self._watch.close()
         for end in (self._stdin, self._stdout, self._stderr, self._status):
             if end is not None:
-                end.close()  # which ends the tasks that wait for it
+                end.close()  # ends the tasks that wait for it
         if self._lines is not None:
-            self._tell(self._lines.end)
+            self._call_listener(self._lines.end)
 
     def _tasks(self) -> list[asyncio.Task[None]]:
         writing = None if self._stdin is None else self._stdin.unfinished

@@ -1,7 +1,7 @@
-"""What a child may do: the values, and which of the layers that enforce them this machine really has.
+"""Defines what a child process may access, and detects which enforcement layers this machine supports.
 
-The layers themselves are laid on in `launcher.py`. What they do not cover: UDP, sockets in the file system,
-and everything outside Linux. It is a fence against accidents and simple attacks, not a virtual machine.
+`launcher.py` applies the layers. They do not cover UDP, sockets in the file system, or any system but Linux:
+they protect against accidents and simple attacks, and are no virtual machine.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _PROBE_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Confinement:
-    """What a child and all it starts are held to. None: not limited.
+    """Restrictions on a child and all processes it starts. None: not limited.
 
     Attributes:
-        read_write: folders and files it may change, beside `/dev/null` and its like; missing ones
-            are ignored.
-        read_only: what else it may read and run, its own program and libraries included; None for the whole
-            file system.
-        network: whether it may open TCP connections, listen for them, and reach abstract sockets.
-        max_file_bytes: size of the largest file it may write.
-        max_memory_bytes: its address space.
-        cpu_s: processor time.
-        max_open_files: descriptors.
+        read_write: folders and files it may write, beside `/dev/null`, `/dev/zero` and `/dev/full`; missing
+            paths are ignored.
+        read_only: folders and files it may read and execute, its own program and libraries included; None for
+            the whole file system.
+        network: whether it may connect or listen by TCP and connect to abstract sockets.
+        max_file_bytes: largest file it may write.
+        max_memory_bytes: largest address space.
+        cpu_s: processor time in seconds.
+        max_open_files: number of open descriptors.
     """
 
     read_write: tuple[Path, ...] = ()
@@ -41,8 +41,8 @@ class Confinement:
     cpu_s: int | None = None
     max_open_files: int | None = None
 
-    def words(self) -> list[str]:
-        """The same as arguments of the launcher."""
+    def launcher_arguments(self) -> list[str]:
+        """The restrictions as arguments of the launcher."""
         limits = {
             "FSIZE": self.max_file_bytes,
             "AS": self.max_memory_bytes,
@@ -82,22 +82,22 @@ print(*found)
 def available_layers() -> tuple[str, ...]:
     """The layers that work here: `landlock-abi-N`, `rlimits`, `no-new-privs`, `pdeathsig`.
 
-    Landlock bounds files from version 1 (truncating from 3), TCP from 4, signals and abstract sockets from 6.
-    Tried in a child, once; blocks for some 40 ms the first time. Empty outside Linux.
+    Landlock restricts files from version 1 (truncation from 3), TCP from 4, signals and abstract sockets from
+    6. The first call starts a child to probe them and blocks for about 40 ms. Empty outside Linux.
     """
     if sys.platform != "linux":
         return ()
     import tempfile  # noqa: PLC0415  slow to load
 
-    from workspace_server.processes import launcher  # noqa: PLC0415  otherwise only ever a program of its own
+    from workspace_server.processes import launcher  # noqa: PLC0415  otherwise only run as a program
 
     with tempfile.NamedTemporaryFile() as file:
-        fence = Confinement(max_open_files=99)
+        limits = Confinement(max_open_files=99)
         python = [sys.executable, "-I", "-S"]
         probe = [*python, "-c", _PROBE, file.name, str(launcher.landlock_version())]
         try:
             done = subprocess.run(
-                [*python, LAUNCHER, "confined=1", *fence.words(), "--", *probe],
+                [*python, LAUNCHER, "confined=1", *limits.launcher_arguments(), "--", *probe],
                 capture_output=True,
                 env={},
                 cwd="/",

@@ -1,6 +1,6 @@
-"""The environment a child begins with: named variables of ours, so that no secret goes with them.
+"""Selects the variables that a child process inherits: a fixed list, so that no secret leaks.
 
-What a configuration declares on top is the caller's; so is the PATH, see `login_shell.py`.
+The caller adds variables from the configuration, and the PATH (see `login_shell.py`).
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from typing import Final
 
 PASSED_ON: Final = ("HOME", "LOGNAME", "USER", "PATH", "SHELL", "TERM", "LANG", "TZ", "TMPDIR")
-_FUNCTION: Final = "()"  # how shells once exported functions, and ran what followed them
+_FUNCTION: Final = "()"  # old shells exported functions this way and executed what followed (Shellshock)
 
 
 def inherited(environ: Mapping[str, str], path: str | None, workspace: str) -> dict[str, str]:
-    """The variables of `environ` a child may see, and its workspace.
+    """The variables of `environ` that a child inherits, plus `LMTB_WORKSPACE`.
 
     Args:
-        environ: our own environment.
-        path: the PATH of the child, or None for the one in `environ`.
-        workspace: the workspace's folder; the child finds it in `LMTB_WORKSPACE`.
+        environ: this process's environment.
+        path: the child's PATH, or None for the one in `environ`.
+        workspace: the workspace's folder, passed as `LMTB_WORKSPACE`.
     """
     candidates = {
         name: value for name, value in environ.items() if name in PASSED_ON or name.startswith("LC_")

@@ -1,6 +1,6 @@
-"""Noticing that a process of ours has ended, at once, on any event loop, and without reaping it.
+"""Notices the exit of a child at once, on any event loop, without reaping it.
 
-Unreaped it keeps its number, so that signals to its group cannot reach strangers; `child_process.py` reaps.
+An unreaped child keeps its pid, so signals to its group cannot hit other processes; `child_process.py` reaps.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The program that stands between us and a child for a moment: it bounds itself, then becomes the child.
+"""Launches a child process: restricts itself, then replaces itself by the child's program (Linux only).
 
-Linux only. Run as `python -I -S launcher.pyc word… -- argv…`. The words are settings without secrets; the
-environment passes through untouched. It imports next to nothing, because every child waits for it. Words:
-`parent=PID` who must be alive, `cwd=FOLDER`, `ctype=VALUE` the LC_CTYPE of the child, `confined=1`, those of
-`Confinement.words`, and `status=FD`: a dot is written there, then why it failed; success closes it.
+Run as `python -I -S launcher.pyc setting… -- argv…`. Settings hold no secrets; the environment is passed on
+unchanged. It imports almost nothing, because every child waits for it. Settings: `parent=PID` must be alive,
+`cwd=FOLDER`, `ctype=VALUE` the LC_CTYPE of the child, `confined=1`, those of
+`Confinement.launcher_arguments`, and `status=FD`: receives a dot, then the error; success closes it.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ def _syscall(*arguments: object) -> int:
 
 
 def landlock_version() -> int:
-    """The version of Landlock this kernel speaks; 0 for none."""
+    """The Landlock ABI version of this kernel; 0 if there is none."""
     try:
         return _syscall(_CREATE_RULESET, None, 0, 1)
     except OSError:
         return 0
 
 
-def _fence(writable: list[str], readable: list[str], network: bool) -> None:
+def _apply_landlock(writable: list[str], readable: list[str], network: bool) -> None:
     version = landlock_version()
     if not version:
         return
@@ -81,7 +81,7 @@ def _allow(ruleset: int, path: str, rights: int) -> None:
     try:
         folder = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return  # what is not there needs no permission
+        return  # a missing path needs no rule
     if os.fstat(folder).st_mode & 0o170000 != 0o040000:
         rights &= _FILE_RIGHTS
     beneath = _Beneath(rights, folder)
@@ -94,13 +94,13 @@ def _limit(name: str, value: int) -> None:
 
     number = getattr(resource, "RLIMIT_" + name)
     hard = resource.getrlimit(number)[1]
-    grace = 1 if name == "CPU" else 0  # SIGXCPU says why it ended, SIGKILL would not
+    grace = 1 if name == "CPU" else 0  # SIGXCPU tells the reason, SIGKILL would not
     bounds = [x if hard == resource.RLIM_INFINITY else min(x, hard) for x in (value, value + grace)]
     resource.setrlimit(number, (bounds[0], bounds[1]))
 
 
 def _become(argv: list[str]) -> None:
-    """Replace this process by the command. Returns never; raises the reason why it could not."""
+    """Execute the command in place of this process. Never returns; raises OSError on failure."""
     program = argv[0]
     if "/" in program:
         os.execve(program, argv, os.environb)  # noqa: S606  no shell is meant
@@ -123,10 +123,10 @@ def _exists(path: str | bytes) -> bool:
 
 
 def _restore_signals() -> None:
-    # the module without its enumerations, which take longer than all the rest
+    # `signal` without its enumerations, whose import takes longer than everything else here
     import _signal  # type: ignore[import-not-found]  # noqa: PLC0415  it has no stub
 
-    for number in (_SIGPIPE, _SIGXFSZ):  # this interpreter ignores them, and so would the child
+    for number in (_SIGPIPE, _SIGXFSZ):  # Python ignores them, and the child would inherit that
         _signal.signal(number, _signal.SIG_DFL)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
@@ -147,19 +147,19 @@ def _close_descriptors(keep: int) -> None:
 def _die_with(parent: str | None) -> None:
     _prctl(_PR_SET_PDEATHSIG, _SIGKILL)
     if parent is not None and os.getppid() != int(parent):
-        os._exit(1)  # whoever wanted this child has gone
+        os._exit(1)  # the parent died before the signal was set
 
 
-def _prepare(settings: dict[str, str], words: list[tuple[str, str]]) -> None:
+def _confine(settings: dict[str, str], pairs: list[tuple[str, str]]) -> None:
     if "confined" in settings:
         _prctl(_PR_SET_NO_NEW_PRIVS, 1)
         _limit("CORE", 0)
-        _fence(
-            [value for key, value in words if key == "write"],
-            [value for key, value in words if key == "read"],
+        _apply_landlock(
+            [value for key, value in pairs if key == "write"],
+            [value for key, value in pairs if key == "read"],
             settings["network"] == "1",
         )
-        for key, value in words:
+        for key, value in pairs:
             if key == "limit":
                 name, _, number = value.partition(":")
                 _limit(name, int(number))
@@ -171,17 +171,17 @@ def _prctl(option: int, value: int) -> None:
         raise OSError(number, os.strerror(number))
 
 
-def _words(error: BaseException) -> str:
+def _error_text(error: BaseException) -> str:
     if isinstance(error, FileNotFoundError) and error.filename and _exists(error.filename):
         return "the interpreter its first line names is missing"
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 
 def main(arguments: list[str]) -> None:
-    """Do what the words say and become the command; tell why not."""
+    """Apply the settings and execute the command; report the failed step and its error to `status`."""
     split = arguments.index("--")
-    words = [(word.partition("=")[0], word.partition("=")[2]) for word in arguments[:split]]
-    settings = dict(words)
+    pairs = [(one.partition("=")[0], one.partition("=")[2]) for one in arguments[:split]]
+    settings = dict(pairs)
     status = int(settings.get("status", 2))
     if status > 2:
         os.set_inheritable(status, False)
@@ -193,13 +193,13 @@ def main(arguments: list[str]) -> None:
         step = "folder"
         os.chdir(settings.get("cwd", "/"))
         step = "limits"
-        _prepare(settings, words)
+        _confine(settings, pairs)
         _restore_signals()
         _restore_ctype(settings.get("ctype"))
         step = "command"
         _become(arguments[split + 1 :])
-    except BaseException as error:  # noqa: BLE001  whoever started us wants to know
-        os.write(status, f"{step}:{_words(error)}".encode("utf-8", "replace"))
+    except BaseException as error:  # noqa: BLE001  reported to the parent
+        os.write(status, f"{step}:{_error_text(error)}".encode("utf-8", "replace"))
         os._exit(127)
 
 

@@ -1,7 +1,7 @@
-"""The PATH that the user's login shell would have: servers are often started by something that knows less.
+"""Asks the user's login shell for its environment, above all for the PATH that child processes get.
 
-Run once per process; remembering it is the caller's. The shell starts in the home folder and with an
-environment of ours: nothing of a workspace takes part.
+Services and desktop programs often start without the user's PATH. The shell runs in the home folder with a
+clean environment, independent of any workspace. The caller runs this once and keeps the result.
 """
 
 from __future__ import annotations
@@ -25,34 +25,34 @@ _MAX_OUTPUT: Final = 1024 * 1024
 
 
 async def login_path(environ: Mapping[str, str], deadline_s: float = DEADLINE_S) -> str:
-    """The PATH in `login_environment`."""
+    """The `PATH` of `login_environment`."""
     return (await login_environment(environ, deadline_s))["PATH"]
 
 
 async def login_environment(environ: Mapping[str, str], deadline_s: float = DEADLINE_S) -> Mapping[str, str]:
-    """The variables that the user's login shell sets; nothing of them goes to a child by itself.
+    """The variables that the user's login shell sets; they are not passed on to children by default.
 
-    `PATH` is always there: the absolute folders of the shell's, then those of `environ` that it lacks. It is
-    the only one when there is no shell, or it fails, or takes longer than `deadline_s` seconds.
+    `PATH` is always present: the shell's absolute folders, then those of `environ` that are missing in it. It
+    is the only variable if there is no shell, or the shell fails or takes longer than `deadline_s` seconds.
     """
     own = environ.get("PATH", "")
     home, shell = _home_and_shell(environ)
     if not home or not shell:
         return {"PATH": _merge(own)}
     mark = os.urandom(16).hex()
-    # a program prints them, because each family of shells has its own way to write a variable
+    # a program prints them, because each kind of shell quotes variables in its own way
     script = f'import os,json;print("\\n{mark}="+json.dumps(dict(os.environ))+"={mark}",flush=True)'
     printer = shlex.join([sys.executable, "-I", "-S", "-c", script])
     base = environment.inherited({**environ, "HOME": home, "SHELL": shell}, None, home)
     del base["LMTB_WORKSPACE"]
     command = Command((shell, "-l", "-c", printer), base, home)
     found = re.search(f"{mark}=(.*)={mark}", await _output(command, deadline_s, mark))
-    told = _variables(found[1]) if found else {}
-    return {**told, "PATH": _merge(told.get("PATH", ""), own)}
+    variables = _variables(found[1]) if found else {}
+    return {**variables, "PATH": _merge(variables.get("PATH", ""), own)}
 
 
 def _variables(text: str) -> dict[str, str]:
-    """What the shell's program printed, without the variables that shells set for themselves."""
+    """The variables that were printed, without those that every shell sets for itself."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -61,7 +61,7 @@ def _variables(text: str) -> dict[str, str]:
 
 
 async def _output(command: Command, deadline_s: float, mark: str) -> str:
-    """What the shell printed up to the second mark, as far as it came in time."""
+    """The shell's output up to the second mark, or until the deadline."""
     printed = b""
     try:
         child = await ChildProcess.start(command, stdin=False, name="login shell")

@@ -1,7 +1,7 @@
-"""Processes that carry a mark in their environment: found, and killed until none is left.
+"""Finds and kills all processes that carry a given variable (the mark) in their environment.
 
-The last net under process groups: a daemon that left its group and session still has the environment it was
-given. Blocking; meant for a thread. Who is polite to whom before that is `child_process.py`.
+The last step after killing a process group: a daemon that left its group and session still has the
+environment it was started with. All functions block; call them in a thread.
 """
 
 from __future__ import annotations
@@ -14,39 +14,39 @@ from typing import Final, Literal
 from host.pidfd import kill_if
 
 _PAUSE_S: Final = 0.005
-_MAX_DOUBTS: Final = 2  # a process may live without an environment for ever
+_MAX_DOUBTS: Final = 2  # a process may have no environment for its whole life
 _KERNEL_THREAD: Final = 0x00200000
 
 
 def find_marked(name: str, value: str) -> list[int]:
-    """The pids of living processes of our user whose environment says `name=value`; never our own."""
+    """The pids of this user's living processes with `name=value` in their environment, except our own."""
     return [pid for pid in _pids() if _Matcher(f"{name}={value}".encode(), None).at(pid) == "ours"]
 
 
 def find_group(leader: int) -> list[int]:
-    """The pids of living processes in the process group of `leader`, itself included."""
+    """The pids of living processes in the process group of `leader`, including the leader."""
     if sys.platform != "linux":
         return [pid for pid in _pids() if _group_of(pid) == leader]
     return [pid for pid in _pids() if (stat := _stat(pid)) and stat.alive and stat.group == leader]
 
 
-def kill_marked(name: str, value: str, session: int | None = None, bound_s: float = 2.0) -> list[int]:
-    """Kill everything that carries the mark or belongs to `session`, until nothing is found any more.
+def kill_marked(name: str, value: str, session: int | None = None, timeout_s: float = 2.0) -> list[int]:
+    """Kill all processes that carry the mark or belong to `session`, until none is found.
 
     Args:
         name: variable of the mark.
-        value: its value, which nobody else has.
-        session: number of a session that cannot have become somebody else's, or None.
-        bound_s: when to give up, in seconds.
+        value: its value, unique to the processes to be killed.
+        session: id of a session that cannot have been reused, or None.
+        timeout_s: seconds after which to give up.
 
     Returns:
-        The pids that were still there at the end; normally none.
+        The pids that were still found at the end; normally none.
     """
-    look = _Matcher(f"{name}={value}".encode(), session)
-    deadline = time.monotonic() + bound_s
+    matcher = _Matcher(f"{name}={value}".encode(), session)
+    deadline = time.monotonic() + timeout_s
     doubts = 0
     while True:
-        found, unsure = _kill_round(look)
+        found, unsure = _kill_round(matcher)
         doubts += unsure
         if not found and (not unsure or doubts > _MAX_DOUBTS):
             return []
@@ -55,28 +55,28 @@ def kill_marked(name: str, value: str, session: int | None = None, bound_s: floa
         time.sleep(_PAUSE_S)
 
 
-def _kill_round(look: _Matcher) -> tuple[list[int], bool]:
-    """Kill what is found, each at once, so that a family that forks wins no time; whether one was unclear."""
+def _kill_round(matcher: _Matcher) -> tuple[list[int], bool]:
+    """Kill each match as soon as it is found, before it can fork. Also returns whether one was unclear."""
     found, unsure = [], False
     for pid in _pids():
-        verdict = look.at(pid)
+        verdict = matcher.at(pid)
         if verdict == "ours":
             found.append(pid)
-            kill_if(pid, lambda pid: look.at(pid) == "ours")
+            kill_if(pid, lambda pid: matcher.at(pid) == "ours")
         elif verdict == "unclear":
             unsure = True
     return found, unsure
 
 
 class _Matcher:
-    """Tells whether a process carries the mark or belongs to the session."""
+    """Decides whether a process carries the mark or belongs to the session."""
 
     def __init__(self, mark: bytes, session: int | None) -> None:
         self._mark = mark
         self._session = session
 
     def at(self, pid: int) -> Literal["ours", "not ours", "unclear"]:
-        """`unclear`: seen without any environment, perhaps in the moment of becoming another program."""
+        """`unclear`: the process has an empty environment, perhaps because it is just executing a program."""
         environment = _environment(pid)
         if environment is None:
             return "not ours"
@@ -93,7 +93,7 @@ class _Matcher:
 
 
 class _ProcStat:
-    """What `/proc/PID/stat` says."""
+    """The fields of `/proc/PID/stat` that are used here."""
 
     __slots__ = ("alive", "group", "of_kernel", "session")
 
@@ -134,7 +134,7 @@ def _pids() -> list[int]:
 
 
 def _environment(pid: int) -> bytes | None:
-    """The environment a process began with; None for somebody else's or one that has gone."""
+    """The environment a process was started with; None if it is another user's or has ended."""
     if sys.platform == "linux":
         try:
             return _read(f"/proc/{pid}/environ")

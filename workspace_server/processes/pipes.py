@@ -1,7 +1,7 @@
-"""Our ends of a child's pipes: plain descriptors that the loop watches only while somebody waits.
+"""Reads and writes a child's pipes: plain descriptors that the loop watches only while a task waits.
 
-No transports and no buffers: what nobody reads stays in the kernel, so a flood stops at the pipe's 64 KiB.
-Real pipes, because a child may open `/dev/stdin` or `/dev/stderr`; uvloop's socket pairs do not allow that.
+There are no transports and no buffers: unread output stays in the kernel, so the child blocks after 64 KiB.
+They are real pipes, because a child may open `/dev/stdin` or `/dev/stderr`, which fails for socket pairs.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _REST_S: Final = 0.002
 
 
 class PipeWriteError(Exception):
-    """Nothing more can be written to this child: it closed the pipe, or did not read in time."""
+    """The child closed its standard input or did not read it in time; no further write can succeed."""
 
 
 class PipeEnd:
-    """One descriptor of ours, and whoever waits for it."""
+    """Our end of one pipe, and the task that waits for it."""
 
     def __init__(self, descriptor: int) -> None:
         os.set_blocking(descriptor, False)
@@ -29,12 +29,12 @@ class PipeEnd:
         self._loop = asyncio.get_running_loop()
 
     @property
-    def awaited(self) -> bool:
-        """Whether somebody waits for it right now."""
+    def has_waiter(self) -> bool:
+        """Whether a task is waiting for this pipe."""
         return self._waiter is not None
 
     def close(self) -> None:
-        """Release the descriptor and wake whoever waits. Idempotent."""
+        """Close the descriptor and wake the waiting task. Idempotent."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is None:
             return
@@ -53,11 +53,11 @@ class PipeEnd:
             self._waiter.set_result(None)
 
     async def _ready(self) -> None:
-        """Wait until the descriptor is ready or closed. One at a time."""
+        """Wait until the descriptor is ready or closed. One task at a time."""
         if self._descriptor is None:
             return
         if self._waiter is not None:
-            raise RuntimeError("somebody waits for this pipe already")
+            raise RuntimeError("another task is already waiting for this pipe")
         self._waiter = self._loop.create_future()
         self._watch(self._descriptor)
         try:
@@ -78,17 +78,17 @@ class ReadEnd(PipeEnd):
         self._loop.remove_reader(descriptor)
 
     async def read(self, n: int) -> bytes:
-        """Up to `n` bytes as soon as there are any; nothing at the end, or when it was closed.
+        """Up to `n` bytes as soon as there are any; empty at the end, or after `close`.
 
-        Who is cancelled here has lost nothing: what was read is returned at once.
+        A cancelled call loses no data: bytes are returned in the step that reads them.
         """
-        await asyncio.sleep(0)  # a fast writer must not keep the loop to itself
+        await asyncio.sleep(0)  # a fast writer must not starve the loop
         while (chunk := self.read_now(n)) is None:
             await self._ready()
         return chunk
 
     def read_now(self, n: int) -> bytes | None:
-        """What is there without waiting: None when there is nothing yet, no bytes at the end."""
+        """Read without waiting: None if there is nothing yet, empty at the end."""
         if self._descriptor is None:
             return b""
         try:
@@ -97,14 +97,14 @@ class ReadEnd(PipeEnd):
             return None
 
     async def drain(self, take: Callable[[bytes], None]) -> None:
-        """Read to the end and give everything to `take`, in order even if others `read_now` in between."""
+        """Read to the end and pass everything to `take`, in order even if `read_now` is called, too."""
         while chunk := await self.read(CHUNK):
             take(chunk)
-            await asyncio.sleep(_REST_S)  # a flood must not keep a core busy, however it is cut
+            await asyncio.sleep(_REST_S)  # a child that writes without end must not keep a core busy
 
 
 class WriteEnd(PipeEnd):
-    """The writing end of a pipe. Messages of several writers never mix."""
+    """The writing end of a pipe. Messages of concurrent writers never interleave."""
 
     def __init__(self, descriptor: int) -> None:
         super().__init__(descriptor)
@@ -119,17 +119,17 @@ class WriteEnd(PipeEnd):
         self._loop.remove_writer(descriptor)
 
     async def write(self, data: bytes, timeout_s: float) -> None:
-        """Write all of `data`, or fail; a message that was begun is finished even if the caller is cancelled.
+        """Write all of `data` or fail; a message once begun is finished even if the caller is cancelled.
 
         Raises:
-            PipeWriteError: it was not taken within `timeout_s` seconds, or the pipe is broken. A message may
-                have been written in part then, so every later write fails, too.
+            PipeWriteError: the child did not read it within `timeout_s` seconds, or the pipe is broken. Part
+                of the message may have been written, so every later write fails, too.
         """
         deadline = self._loop.time() + timeout_s
         if self._turn.locked():
             await self._wait_for_turn(deadline)
         else:
-            await self._turn.acquire()  # at once
+            await self._turn.acquire()  # does not wait
         try:
             left = self._put(memoryview(data))
         except BaseException:
@@ -159,7 +159,7 @@ class WriteEnd(PipeEnd):
             self._failure = "it does not read its standard input"
             raise PipeWriteError(self._failure) from None
         except asyncio.CancelledError:
-            self._failure = "a message was broken off"
+            self._failure = "an earlier message was interrupted"
             raise
 
     def _finished(self, task: asyncio.Task[None]) -> None:
@@ -184,5 +184,5 @@ class WriteEnd(PipeEnd):
 
     @property
     def unfinished(self) -> asyncio.Task[None] | None:
-        """The task that writes the rest of a message, which `close` ends."""
+        """The task that writes the rest of a message; `close` ends it."""
         return self._rest

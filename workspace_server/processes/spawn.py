@@ -1,7 +1,4 @@
-"""How a child process begins: pipes, the launcher where there is one, and why it could not begin.
-
-What happens to it afterwards is `child_process.py`.
-"""
+"""Starts a child process with its pipes, through the launcher on Linux, and reports why a start failed."""
 
 from __future__ import annotations
 
@@ -24,18 +21,18 @@ _NAME_LIMIT: Final = 200
 
 
 class ChildStartError(Exception):
-    """A child could not be started. The message names the program only, never arguments or values."""
+    """A child process could not be started. The message names the program, never arguments or values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run.
+    """A program to run.
 
     Attributes:
         argv: program and arguments; a program without a slash is looked up on the PATH in `env`.
-        env: the whole environment of the child.
-        cwd: its working folder, absolute.
-        confinement: what it is held to; None for nothing. Ignored where the system has no such means.
+        env: the child's complete environment.
+        cwd: the child's working folder, absolute.
+        confinement: its restrictions; None for none. Ignored where the system cannot enforce them.
     """
 
     argv: tuple[str, ...]
@@ -46,7 +43,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """A process just begun, and our ends of its pipes. `status` tells, at its end, why it could not go on."""
+    """A process just started, and our ends of its pipes. `status` carries the launcher's error, if any."""
 
     popen: subprocess.Popen[bytes]
     stdin: int | None
@@ -56,18 +53,18 @@ class Spawned:
 
 
 def start_error(command: Command, reason: str) -> ChildStartError:
-    """The error for a command that cannot be started, for a reason that quotes nothing of it."""
+    """The error for a command that cannot be started; `reason` must not quote its arguments."""
     program = command.argv[0] if command.argv else "(nothing)"
     return ChildStartError(f"cannot start {program[:_NAME_LIMIT]}: {reason}")
 
 
 def spawn(command: Command, marker: str, stdin: bool | bytes) -> Spawned:
-    """Begin the process. Takes about a millisecond; with a launcher, `status` tells whether it succeeded.
+    """Start the process; takes about 1 ms. With a launcher, `status` reports whether it succeeded.
 
-    Must be called from the thread that the child may not outlive.
+    Call it from the thread that the child must not outlive.
 
     Raises:
-        ChildStartError: it could not even begin.
+        ChildStartError: the process could not be created.
     """
     if not command.argv:
         raise start_error(command, "there is no command")
@@ -76,8 +73,8 @@ def spawn(command: Command, marker: str, stdin: bool | bytes) -> Spawned:
             pipes = _open_pipes(ours, theirs, stdin)
             popen = _popen(command, marker, pipes)
         except OSError as error:
-            raise start_error(command, _words(command, error)) from None
-        except ValueError:  # a null character, or a variable's name that cannot be one
+            raise start_error(command, _error_text(command, error)) from None
+        except ValueError:  # a NUL character, or an invalid variable name
             raise start_error(command, "command or environment cannot be passed on") from None
         ours.pop_all()
     return Spawned(popen, pipes.our_stdin, pipes.our_stdout, pipes.our_stderr, pipes.our_status)
@@ -96,8 +93,7 @@ class _Pipes:
 
 
 def _open_pipes(ours: ExitStack, theirs: ExitStack, stdin: bool | bytes) -> _Pipes:
-    """Every descriptor is closed by one of the two stacks, whatever happens."""
-
+    """Open all pipes; one of the two stacks closes each descriptor."""
     our_stdin = None
     if stdin is True:
         their_stdin, our_stdin = os.pipe()
@@ -105,7 +101,7 @@ def _open_pipes(ours: ExitStack, theirs: ExitStack, stdin: bool | bytes) -> _Pip
     elif stdin is False:
         their_stdin = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     else:
-        their_stdin = _nameless(stdin)
+        their_stdin = _anonymous_file(stdin)
     theirs.callback(os.close, their_stdin)
     our_stdout, stdout = os.pipe()
     ours.callback(os.close, our_stdout)
@@ -121,8 +117,8 @@ def _open_pipes(ours: ExitStack, theirs: ExitStack, stdin: bool | bytes) -> _Pip
     return _Pipes(our_stdin, their_stdin, our_stdout, stdout, our_stderr, stderr, our_status, status)
 
 
-def _nameless(content: bytes) -> int:
-    """A file with this content that has no name, at its beginning."""
+def _anonymous_file(content: bytes) -> int:
+    """A descriptor of an unnamed file with this content, positioned at its beginning."""
     if sys.platform == "linux":
         descriptor = os.memfd_create("stdin", os.MFD_CLOEXEC)
     else:
@@ -147,7 +143,7 @@ def _popen(command: Command, marker: str, pipes: _Pipes) -> subprocess.Popen[byt
     if pipes.status is not None:
         code = _launcher_code()
         passed = (code, pipes.status)
-        # the launcher changes the folder: on a disk that hangs we would hang here with it
+        # the launcher changes the folder: on a hung disk this process would block
         argv, cwd = [*_launcher(command, code, pipes.status), "--", *argv], "/"
     return subprocess.Popen(
         argv,
@@ -163,12 +159,11 @@ def _popen(command: Command, marker: str, pipes: _Pipes) -> subprocess.Popen[byt
 
 @functools.cache
 def _launcher_code() -> int:
-    """A descriptor of the compiled launcher: it starts 3 ms sooner than its source, and no update in between
-    can make it another one than ours."""
+    """A descriptor of the compiled launcher: starts 3 ms faster than its source, and no update changes it."""
     name = "workspace_server.processes.launcher"
     code = SourceFileLoader(name, LAUNCHER).get_code(name)
     assert code is not None  # noqa: S101  narrows the type
-    return _nameless(importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
+    return _anonymous_file(importlib.util.MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
 
 
 def _launcher(command: Command, code: int, status: int) -> list[str]:
@@ -177,20 +172,20 @@ def _launcher(command: Command, code: int, status: int) -> list[str]:
         *(sys.executable, "-I", "-S", f"/proc/self/fd/{code}", f"parent={os.getpid()}", f"status={status}"),
         f"cwd={command.cwd}",
         *([] if ctype is None else [f"ctype={ctype}"]),
-        *([] if command.confinement is None else ["confined=1", *command.confinement.words()]),
+        *([] if command.confinement is None else ["confined=1", *command.confinement.launcher_arguments()]),
     ]
 
 
-def _words(command: Command, error: OSError) -> str:
+def _error_text(command: Command, error: OSError) -> str:
     reason = error.strerror or type(error).__name__
     return f"its working folder: {reason}" if error.filename == command.cwd else reason
 
 
-def launcher_failure(told: bytes) -> str | None:
-    """What went wrong according to `status`, for a person; None when the launcher became the command."""
-    if told == LAUNCHED:
+def launcher_failure(report: bytes) -> str | None:
+    """The error in the launcher's report, for a person; None if the command was executed."""
+    if report == LAUNCHED:
         return None
-    if not told:
-        return "it ended before it began"
-    step, _, reason = told.removeprefix(LAUNCHED).decode("utf-8", "replace").partition(":")
+    if not report:
+        return "its launcher ended before the program started"
+    step, _, reason = report.removeprefix(LAUNCHED).decode("utf-8", "replace").partition(":")
     return {"folder": f"its working folder: {reason}", "command": reason}.get(step, f"{step}: {reason}")

@@ -1,6 +1,6 @@
-"""The last of what a child wrote to standard error, and its lines for a log, at a bounded rate.
+"""Keeps the end of a child's standard error, and passes its lines to a log at a bounded rate.
 
-Bytes are kept as they came; cleaning happens when somebody looks. Reading the pipe is `pipes.py`.
+Bytes are kept raw and cleaned when they are read. `pipes.py` reads the pipe.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
 class StderrTail:
-    """The last 64 KiB that were fed to it."""
+    """The last 64 KiB of standard error."""
 
     def __init__(self) -> None:
         self._data = bytearray()
         self._cut = False
 
     def feed(self, chunk: bytes) -> None:
-        """Add bytes; the oldest are forgotten."""
+        """Add bytes; the oldest are dropped."""
         self._data += chunk
         surplus = len(self._data) - CAPACITY
         if surplus > 0:
@@ -35,9 +35,9 @@ class StderrTail:
             self._cut = True
 
     def lines(self, n: int = 20) -> list[str]:
-        """The last `n` lines that are not blank: cleaned, each at most 2,000 characters."""
+        """The last `n` non-blank lines: cleaned, each at most 2,000 characters."""
         raw = _LINE_END.split(bytes(self._data))
-        if self._cut:  # the first line has lost its beginning; as the only one its end is still telling
+        if self._cut:  # the first line lacks its beginning; it is kept only if there is no other
             raw[0] = raw[0][-MAX_LINE:] if len(raw) == 1 else b""
         found: list[str] = []
         for piece in reversed(raw):
@@ -49,13 +49,13 @@ class StderrTail:
         return found[::-1]
 
     def text(self, limit: int) -> str:
-        """All lines that are kept, or the last `limit` characters of them."""
+        """All kept lines, cut to the last `limit` characters."""
         text = "\n".join(self.lines(CAPACITY))
         return text[-limit:] if limit > 0 else ""
 
 
 class LineLimiter:
-    """Gives whole lines to `listener`, at most 100 in a second, and says how many it left out."""
+    """Passes whole lines to `listener`, at most 100 per second, and reports how many were left out."""
 
     def __init__(self, listener: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._listener = listener
@@ -66,7 +66,7 @@ class LineLimiter:
         self._dropped = 0
 
     def feed(self, chunk: bytes) -> None:
-        """Take bytes as they come; a line longer than 2,000 characters loses its end."""
+        """Add bytes; lines are cut after 2,000 characters."""
         self._renew()
         start = 0
         while self._given < LINES_PER_S:
@@ -80,7 +80,7 @@ class LineLimiter:
         self._drop(chunk[start:])
 
     def end(self) -> None:
-        """Give what is left without a line end, and how much was left out."""
+        """Pass on the last, unterminated line, and the number of lines left out."""
         if self._partial and self._given < LINES_PER_S:
             self._give()
         self._report()
@@ -108,7 +108,7 @@ class LineLimiter:
         self._extend(chunk[chunk.rfind(b"\n") + 1 :])
 
     def _give(self) -> None:
-        self._given += 1  # blank lines count: they cost as much
+        self._given += 1  # blank lines count, too: they cost as much
         line = _clean(bytes(self._partial))
         self._partial.clear()
         if line:

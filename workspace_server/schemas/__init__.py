@@ -1,1 +1,1 @@
-"""JSON Schemas of tools: what they may be, and arguments held to them."""
+"""Checks the JSON Schemas of tools, and arguments against them."""

@@ -1,7 +1,7 @@
-"""Validation errors in words for the model that wrote the arguments.
+"""Translates validation errors into messages that tell a model what to write instead.
 
-Each message says what to write instead. Values are cut short, and those a schema marks as secret are not
-shown at all; the engine's own messages, which quote values whole, are never used.
+Values are shortened, and those that a schema marks as secret are not shown. The engine's own messages are not
+used, because they quote whole values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _TYPE_NAMES: dict[type, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ArgumentProblem:
-    """One thing wrong with the arguments: where (JSON pointer), which schema keyword, what to write."""
+    """One error in the arguments: a JSON pointer, the schema keyword, and what to write instead."""
 
     pointer: str
     keyword: str
@@ -60,7 +60,7 @@ _Path = Sequence[str | int]
 
 
 def pointer(path: _Path) -> str:
-    """`path` as a JSON pointer, its parts cut like values."""
+    """`path` as a JSON pointer (RFC 6901), with long parts shortened."""
     return "".join(f"/{_cut(str(part)).replace('~', '~0').replace('/', '~1')}" for part in path)
 
 
@@ -74,7 +74,7 @@ def _cut(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A scalar as JSON, at most 80 characters; an array or object by its name alone."""
+    """A scalar as JSON of at most 80 characters; an array or object as its type name."""
     if isinstance(value, str):
         head = value if len(value) <= MAX_VALUE - 2 else value[: MAX_VALUE - 3] + "…"
         text = json.dumps(head, ensure_ascii=False)
@@ -92,7 +92,7 @@ def _options(values: Sequence[object]) -> str:
 
 
 def _at(root: Any, path: _Path) -> Any:
-    """What is at `path` in decoded JSON, None if nothing is."""
+    """The value at `path` in decoded JSON, or None."""
     for part in path:
         try:
             root = root[part]
@@ -102,7 +102,7 @@ def _at(root: Any, path: _Path) -> Any:
 
 
 def nearest(name: str, known: Sequence[str]) -> str | None:
-    """The one of `known` that `name` is most likely a spelling of, or None."""
+    """The most similar of `known` to a misspelt `name`, or None."""
 
     def plain(word: str) -> str:
         return word.replace("_", "").replace("-", "").lower()
@@ -113,9 +113,9 @@ def nearest(name: str, known: Sequence[str]) -> str | None:
 
 
 class ErrorTranslator:
-    """Turns the engine's errors on one set of arguments into problems.
+    """Translates the engine's errors for one set of arguments.
 
-    `hidden` names the properties whose values are not shown, see `schema_limits.Survey`.
+    `hidden` names the properties whose values are not shown, see `schema_limits.SchemaSurvey`.
     """
 
     def __init__(self, schema: Mapping[str, Any], arguments: Mapping[str, Any], hidden: set[str]) -> None:
@@ -124,7 +124,7 @@ class ErrorTranslator:
         self._hidden = hidden
 
     def problems(self, error: jsonschema_rs.ValidationError, nesting: int = 0) -> list[ArgumentProblem]:
-        """What is wrong according to `error`; several problems where one error names several properties."""
+        """The problems of one error; several if the error names several properties."""
         kind = error.kind.name
         facts = error.kind.as_dict()
         if kind in {"additionalProperties", "unevaluatedProperties"}:
@@ -187,7 +187,7 @@ class ErrorTranslator:
                 and len(missing) == len(names) == 1
                 and self._could_be(error, missing[0], given[name])
             ):
-                guess = missing[0]  # one property too many, one too few: probably the same one
+                guess = missing[0]  # one unknown and one missing property: probably the same
             if guess is not None:
                 hint = f"did you mean {guess}?"
             elif free and error.instance_path:
@@ -208,7 +208,7 @@ class ErrorTranslator:
         forms: list[list[jsonschema_rs.ValidationError]],
         nesting: int,
     ) -> list[ArgumentProblem]:
-        """The errors of the form that was meant, if that can be told, else what each form wants."""
+        """The problems of the alternative that was probably meant, else what each alternative expects."""
         path = error.instance_path
         misses = [max(_distance(inner, path) for inner in form) for form in forms]
         meant = [form for form, miss in zip(forms, misses, strict=True) if miss == min(misses)]
@@ -291,7 +291,7 @@ _OTHER_TYPE = 2
 
 
 def _distance(error: jsonschema_rs.ValidationError, path: list[str | int]) -> int:
-    """How far a form is from what was given: 2 another type, 1 another constant in it, 0 details."""
+    """How far an alternative is from the value: 2 for another type, 1 for another constant, else 0."""
     kind = error.kind.name
     if error.instance_path == path and kind == "type":
         return _OTHER_TYPE
@@ -304,7 +304,7 @@ def _relative(problem: ArgumentProblem, base: str) -> str:
 
 
 def _retyped(types: list[str], value: object) -> str:
-    """How to write `value` in one of `types`, where that is plain; else nothing."""
+    """A hint how to write `value` as one of `types`, if that is obvious; else empty."""
     if isinstance(value, str):
         try:
             read = json.loads(value) if len(value) < 10_000 else None
@@ -325,5 +325,5 @@ def _retyped(types: list[str], value: object) -> str:
 
 
 def _problem(path: _Path, keyword: str, message: str) -> ArgumentProblem:
-    """A problem whose words are one clean line, whatever the schema or the arguments put into them."""
+    """A problem whose message is one clean line, whatever the schema or the arguments contain."""
     return ArgumentProblem(clean_text(pointer(path)), keyword, " ".join(clean_text(message).split("\n")))

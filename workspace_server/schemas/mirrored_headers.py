@@ -1,4 +1,4 @@
-"""`Mcp-Param-*` headers: they must repeat the arguments that a tool's schema annotates. Pure."""
+"""Checks that `Mcp-Param-*` headers repeat the arguments that a tool's schema annotates. Pure."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _DECIMAL: Final = re.compile(r"(-?(?:0|[1-9]\d{0,400}))(?:\.0+)?")
 def mismatch(
     header: Mapping[str, str], mirrored: Iterable[Mirrored], arguments: Mapping[str, Any]
 ) -> str | None:
-    """What is wrong with the mirrored headers of one call, or None when they agree with its arguments.
+    """The first difference between the mirrored headers of a call and its arguments, or None.
 
     Args:
-        header: the request's headers, case-insensitive, duplicates already refused.
-        mirrored: the arguments that headers repeat, as the tool's `inputSchema` says.
-        arguments: the arguments; null counts as absent.
+        header: the request's headers, case-insensitive and without duplicates.
+        mirrored: the arguments that headers must repeat, from the tool's `inputSchema`.
+        arguments: the call's arguments; null counts as missing.
     """
     for one in mirrored:
         name, path = one.header, ".".join(one.path)

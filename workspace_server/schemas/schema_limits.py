@@ -1,7 +1,6 @@
-"""What can be said of a JSON Schema without an instance: its size, its references, its cost, its secrets.
+"""Examines a JSON Schema before it is compiled: size, references, cost of a check, secret properties.
 
-Foreign schemas come from servers nobody has read. This file looks at their shape before an engine compiles
-them; checking arguments against them is `validation.py`.
+Schemas come from untrusted servers. `validation.py` compiles them and checks arguments.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ MAX_EVALUATIONS = 1_000_000  # about 50 ms of the engine's time
 _MAX_LEVELS = 128
 
 ANY_VALUE = "*"
-"""In `SchemaSurvey.hidden`: a secret could be anywhere, so no value at all is shown."""
+"""In `SchemaSurvey.hidden`: a secret may be anywhere, so no value is shown."""
 
 _Schema = Mapping[str, Any]
 _Where = Literal["here", "member", "overlay", "unused"]
 
-# keyword: where its subschemas apply. "member": one of them per child of the instance; "overlay": to a child
-# as well, beside what "member" says; "unused": only through a reference.
+# keyword: where its subschemas apply. "here": to the same value; "member": one of them to each child of the
+# value; "overlay": to children, in addition to "member"; "unused": only through a reference.
 _SINGLE: dict[str, _Where] = {
     "not": "here",
     "if": "here",
@@ -64,7 +63,7 @@ _PRIMITIVES = ("string", "number", "integer", "boolean")
 
 
 def subschemas(schema: _Schema) -> Iterator[tuple[str, str | None, _Where, _Schema]]:
-    """(keyword, key within it, where it applies, subschema) of every direct subschema that is an object."""
+    """(keyword, key in it, where it applies, subschema) of every direct subschema that is an object."""
     for keyword, value in schema.items():
         if isinstance(value, Mapping):
             if keyword in _SINGLE:
@@ -81,10 +80,12 @@ def subschemas(schema: _Schema) -> Iterator[tuple[str, str | None, _Where, _Sche
 
 @dataclass(slots=True)
 class SchemaSurvey:
-    """What one walk over a schema found.
+    """The result of one walk over a schema.
 
-    `problem` says why the schema cannot be served, None if it can. `hidden` holds the names of properties
-    whose values are never shown, or `ANY_VALUE`. `nodes` are all schemas of the document, the root first.
+    Attributes:
+        problem: why the schema cannot be used; None if it can.
+        hidden: names of properties whose values are never shown, or `ANY_VALUE`.
+        nodes: all schemas of the document, the root first.
     """
 
     problem: str | None = None
@@ -103,7 +104,7 @@ class _Visit:
 
 
 def survey_schema(schema: _Schema) -> SchemaSurvey:
-    """Walk `schema` once; stops at the first thing that rules it out."""
+    """Walk `schema` once; stops at the first problem."""
     found = SchemaSurvey()
     if schema.get("type") != "object":
         found.problem = "the schema has no type object"
@@ -120,10 +121,10 @@ def survey_schema(schema: _Schema) -> SchemaSurvey:
         elif len(found.nodes) > MAX_SUBSCHEMAS:
             found.problem = f"more than {MAX_SUBSCHEMAS} subschemas"
         else:
-            _look_at(visit, found)
+            _inspect(visit, found)
             pending.extend(_below(visit))
-            # Targets of references last: most are met at their own place, with their own owner.
-            pending.extendleft(_pointed_at(visit, schema))
+            # targets of references last: most are also reached by their own path, with their own owner
+            pending.extendleft(_referenced(visit, schema))
     if found.problem is None:
         found.problem = _reference_problem(found.nodes)
     return found
@@ -135,8 +136,8 @@ def _below(visit: _Visit) -> Iterator[_Visit]:
         yield _Visit(sub, visit.depth + 1, _owner(visit.owner, keyword, key), by_properties)
 
 
-def _pointed_at(visit: _Visit, root: _Schema) -> Iterator[_Visit]:
-    """Targets of references, which may lie where no keyword says that there is a schema."""
+def _referenced(visit: _Visit, root: _Schema) -> Iterator[_Visit]:
+    """Targets of references, which need not be subschemas of any keyword."""
     for keyword in _REFERENCES:
         if (target := resolve(root, visit.schema.get(keyword))) is not None:
             yield _Visit(target, by_properties=False)
@@ -148,7 +149,7 @@ def _owner(above: str, keyword: str, key: str | None) -> str:
     return ANY_VALUE if keyword in {"$defs", "definitions"} else above
 
 
-def _look_at(visit: _Visit, found: SchemaSurvey) -> None:
+def _inspect(visit: _Visit, found: SchemaSurvey) -> None:
     schema = visit.schema
     if schema.get("writeOnly") is True or schema.get("format") == "password":
         found.hidden.add(visit.owner)
@@ -168,7 +169,7 @@ def _look_at(visit: _Visit, found: SchemaSurvey) -> None:
 
 
 def _reference_problem(nodes: list[_Schema]) -> str | None:
-    """A message if a reference leaves the document; embedded `$id`s are part of it."""
+    """A message if a reference leaves the document; embedded `$id`s belong to it."""
     root = str(nodes[0].get("$id", ""))
     embedded = {urljoin(root, str(node["$id"])).partition("#")[0] for node in nodes if "$id" in node}
     for node in nodes:
@@ -182,7 +183,7 @@ def _reference_problem(nodes: list[_Schema]) -> str | None:
 
 
 def resolve(root: _Schema, reference: object) -> _Schema | None:
-    """The schema a `#…` reference points at by JSON pointer, or None."""
+    """The schema that a `#…` reference names by JSON pointer, or None."""
     if not isinstance(reference, str) or not reference.startswith("#"):
         return None
     node: Any = root
@@ -198,10 +199,10 @@ def resolve(root: _Schema, reference: object) -> _Schema | None:
 
 
 class EvaluationCost:
-    """How often an engine may evaluate schemas on one value at a given depth of the instance.
+    """An upper bound of schema evaluations per value at each depth of an instance.
 
-    References make this exponential in the size of a schema: thirty definitions that each demand the next one
-    twice stand for 2³⁰ evaluations. The bound is computed per level, bottom up, without expanding anything.
+    With references it is exponential in the size of a schema: thirty definitions that each refer to the next
+    one twice cause 2³⁰ evaluations. The bound is computed level by level, without expanding references.
     """
 
     def __init__(self, found: SchemaSurvey) -> None:
@@ -209,16 +210,16 @@ class EvaluationCost:
 
     @property
     def always_too_much(self) -> bool:
-        """Whether not even an empty object can be checked."""
+        """Whether even the check of an empty object is too expensive."""
         return self._levels[0] > MAX_EVALUATIONS
 
     def evaluations(self, values_per_level: list[int]) -> int:
-        """Upper bound for an instance with that many values at each depth, the root's being 0."""
+        """Upper bound for an instance with that many values at each depth, starting with the root."""
         last = len(self._levels) - 1
         return sum(count * self._levels[min(level, last)] for level, count in enumerate(values_per_level))
 
     def most_members(self) -> int:
-        """How many members of an object of plain values may be checked: -1 where not even none."""
+        """How many scalar members of an object may be checked; -1 if not even an empty object."""
         for_itself, for_each = self._levels[0], self._levels[min(1, len(self._levels) - 1)]
         return max(-1, (MAX_EVALUATIONS - for_itself) // max(1, for_each))
 
@@ -247,7 +248,7 @@ def _targets(root: _Schema, nodes: list[_Schema], index: dict[int, int]) -> Iter
 
 
 def _levels(nodes: list[_Schema]) -> list[int]:
-    """Evaluations of the root's tree per depth; the last entry holds for all deeper ones."""
+    """Evaluations of the root schema per depth; the last entry applies to all deeper levels."""
     index = {id(node): at for at, node in enumerate(nodes)}
     edges = [_Edges() for _ in nodes]
     for at, node in enumerate(nodes):
@@ -268,7 +269,7 @@ def _levels(nodes: list[_Schema]) -> list[int]:
 
 
 def _one_level(edges: list[_Edges], order: list[int], shallower: list[int]) -> list[int]:
-    """Evaluations per schema at one depth, from those at the depth before (none: the value itself)."""
+    """Evaluations per schema at one depth, computed from the previous depth (empty for the first)."""
     current = [0] * len(edges)
     for at in order:
         edge = edges[at]
@@ -283,7 +284,7 @@ def _one_level(edges: list[_Edges], order: list[int], shallower: list[int]) -> l
 
 
 def _bottom_up(edges: list[_Edges]) -> list[int]:
-    """All schemas, each after those it applies to the same value; a cycle is cut where it closes."""
+    """All schemas, each after those it applies to the same value; cycles are cut."""
     order: list[int] = []
     seen = [False] * len(edges)
     for start in range(len(edges)):

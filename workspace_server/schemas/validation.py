@@ -1,8 +1,7 @@
-"""Arguments against the input schema of a tool, before any handler runs.
+"""Validates arguments against a tool's input schema, before the tool is called.
 
-Every origin is checked alike. Deliberately not a full JSON Schema service: no network, no remote references,
-a bounded amount of work, and words instead of the engine's messages. What a schema itself may be is judged
-with `schema_limits.py`, the words are in `argument_messages.py`.
+It uses no network and no remote references, and limits the work of a check. `schema_limits.py` examines
+schemas, `argument_messages.py` words the errors.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ __all__ = ["ArgumentProblem", "Validator", "invalid_arguments_result", "validato
 
 MAX_PROBLEMS = 10
 _MAX_DEPTH = 100
-_MAX_LISTED = 5_000  # above, the engine's list of all errors costs more than a call may
+_MAX_LISTED = 5_000  # evaluations; above this, listing all errors takes too long
 _MAX_LISTED_BYTES = 200_000
 _CACHED = 2_048
 
@@ -51,11 +50,11 @@ _UNKNOWN = {"additionalProperties", "unevaluatedProperties"}
 class Validator:
     """One compiled input schema.
 
-    Draft-07 if `$schema` says so, else 2020-12, whatever else `$schema` says. `unchecked` is None, or says
-    why arguments are let through without a check (issue `TOOL_SCHEMA_UNCHECKED`).
+    Draft-07 if `$schema` names it, else 2020-12. `unchecked` is None, or the reason why arguments are passed
+    on without a check (issue `TOOL_SCHEMA_UNCHECKED`).
 
     Raises:
-        ValueError: the schema cannot be served; the message says why, for a person.
+        ValueError: the schema cannot be used; the message says why, for a person.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -83,7 +82,7 @@ class Validator:
         except jsonschema_rs.ValidationError as error:
             where = pointer(error.instance_path)
             if error.kind.name == "format" and error.instance in patterns:
-                if _python_takes(str(error.instance)):
+                if _is_python_pattern(str(error.instance)):
                     self.unchecked = f"the pattern at {where} needs more memory or time than a check may take"
                     return
                 raise ValueError(f"the pattern at {where} is not a regular expression") from error
@@ -92,12 +91,12 @@ class Validator:
             raise ValueError(f"not a valid schema: {error}") from error
 
     def check(self, arguments: Mapping[str, Any] | None) -> list[ArgumentProblem]:
-        """What is wrong with `arguments` (None: `{}`), at most ten problems, missing properties first.
+        """The problems of `arguments` (None: `{}`), at most ten, missing properties first. Never raises.
 
-        An empty list where all is well, or where the check would take too long. Never raises.
+        Empty if the arguments are valid, or if the check would take too long.
         """
         given = arguments if isinstance(arguments, dict) else dict(arguments or {})
-        if self._fits_at_a_glance(given):
+        if self._is_valid_and_flat(given):
             return []
         measured = _measure(given)
         if isinstance(measured, ArgumentProblem):
@@ -122,8 +121,8 @@ class Validator:
         ]
         return sorted(dict.fromkeys(problems), key=_rank)[:MAX_PROBLEMS]
 
-    def _fits_at_a_glance(self, given: dict[str, Any]) -> bool:
-        """Whether all is well with a few plain values; False where it takes a closer look to know."""
+    def _is_valid_and_flat(self, given: dict[str, Any]) -> bool:
+        """Fast path: whether an object of few scalars is valid; False if that needs the full check."""
         if self._engine is None or len(given) > self._most_members:
             return False
         for value in given.values():
@@ -135,7 +134,7 @@ class Validator:
             return False
 
 
-def _python_takes(pattern: str) -> bool:
+def _is_python_pattern(pattern: str) -> bool:
     try:
         re.compile(pattern)
     except (re.error, RecursionError, OverflowError):
@@ -154,14 +153,14 @@ def _first_error(
 
 
 def _rank(problem: ArgumentProblem) -> int:
-    """What is missing, then what is wrong, then what is too much: the order they are best corrected in."""
+    """The order in which problems are best corrected: missing, wrong, unknown properties."""
     if problem.keyword == "required":
         return 0
     return 2 if problem.keyword in _UNKNOWN else 1
 
 
 def _measure(given: dict[str, Any]) -> tuple[list[int], int] | ArgumentProblem:
-    """(values at each depth, bytes as JSON), or what keeps `given` from being JSON."""
+    """(number of values at each depth, size as JSON in bytes), or why `given` is not JSON."""
     counts = [1]
     level: list[dict[str, Any] | list[Any] | tuple[Any, ...]] = [given]
     while level:
@@ -179,14 +178,14 @@ def _measure(given: dict[str, Any]) -> tuple[list[int], int] | ArgumentProblem:
     try:
         return counts, len(msgspec.json.encode(given))
     except UnicodeEncodeError:
-        hint = "a string holds half of a surrogate pair; write the whole character or leave it out"
+        hint = "a string contains half of a surrogate pair; write the whole character or leave it out"
         return ArgumentProblem(pointer(_path_of_surrogate(given) or ()), "type", hint)
     except (ValueError, TypeError, OverflowError):
         return counts, _MAX_LISTED_BYTES
 
 
 def _path_of_surrogate(value: object) -> tuple[str | int, ...] | None:
-    """Where a string is that cannot be encoded; `value` is known not to be deep."""
+    """The path of a string with a lone surrogate, or None; `value` has limited depth."""
     if isinstance(value, str):
         return None if well_formed(value) == value else ()
     if isinstance(value, dict):
@@ -207,7 +206,7 @@ _cache: OrderedDict[bytes, Validator | str] = OrderedDict()
 
 
 def _compiled(schema: Mapping[str, Any]) -> Validator | str:
-    """The validator of `schema`, or why there is none; kept by the hash of its canonical bytes."""
+    """The validator of `schema`, or the error text; cached by the hash of the canonical JSON."""
     try:
         key = sha256(msgspec.json.encode(schema, order="sorted")).digest()
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
@@ -225,7 +224,7 @@ def _compiled(schema: Mapping[str, Any]) -> Validator | str:
 
 
 def validator_for(schema: Mapping[str, Any]) -> Validator:
-    """The validator of `schema`, compiled at most once while it is in use.
+    """The cached validator of `schema`.
 
     Raises:
         ValueError: as `Validator`.
@@ -237,9 +236,9 @@ def validator_for(schema: Mapping[str, Any]) -> Validator:
 
 
 def invalid_arguments_result(tool: Tool, problems: Sequence[ArgumentProblem]) -> ToolResult:
-    """The answer to arguments that do not fit: a result, so that a model can correct itself.
+    """The tool result for invalid arguments, from which a model can correct its call.
 
-    The object is in `structuredContent`, or in `_meta` for a tool with an `outputSchema`.
+    The error object is in `structuredContent`, or in `_meta` for a tool with an `outputSchema`.
     """
     message = f"invalid arguments for {tool.name}"
     uri = names.URI_SCHEMA + quote(tool.name, safe="")

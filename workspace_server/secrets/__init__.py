@@ -1,1 +1,1 @@
-"""Where the user's API keys are kept: found in several places, written to the safest one."""
+"""Stores the user's secrets (API keys): reads them from several places, writes to the safest one."""

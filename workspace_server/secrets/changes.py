@@ -1,7 +1,6 @@
-"""Which secrets changed, whoever changed them: this process, or another one that uses the same store.
+"""Detects which stored secrets changed, by this or another process. Reports keys, never values.
 
-It tells keys, never values, and knows nothing of who wants to hear of them. Secrets that are provided from
-outside do not change while a process lives.
+Secrets from the environment or the credentials folder do not change while a process runs.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from workspace_server.secrets.store import LayeredSecretStore
 
 
 def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[tuple[str, Action]]:
-    """What happened between two states of `LayeredSecretStore.revisions`, by key."""
+    """The changes between two results of `LayeredSecretStore.revisions`, by key."""
     found: list[tuple[str, Action]] = [(key, "added") for key in after.keys() - before.keys()]
     found += [(key, "removed") for key in before.keys() - after.keys()]
     found += [(key, "changed") for key in before.keys() & after.keys() if before[key] != after[key]]
@@ -22,15 +21,15 @@ def differences(before: Mapping[str, str], after: Mapping[str, str]) -> list[tup
 
 
 class SecretChanges:
-    """Remembers how the store looked at the last look. The first look finds nothing changed."""
+    """Compares the store with its state at the previous poll; the first poll reports no change."""
 
     def __init__(self, store: LayeredSecretStore) -> None:
         self._store = store
         self._signature: Signature = None
         self._seen: Mapping[str, str] | None = None
 
-    async def look(self) -> list[tuple[str, Action]]:
-        """What changed since the last look, by key. A store that cannot be read has not changed."""
+    async def poll(self) -> list[tuple[str, Action]]:
+        """The changes since the previous poll, by key; none while the store cannot be read."""
         signature = await self._store.signature()
         if self._seen is not None and signature == self._signature:
             return []

@@ -1,6 +1,6 @@
-"""The words of the secret store: what a key may be, what a value may be, and how it can fail. No I/O.
+"""Defines stored secrets, the rules for keys and values, and the errors of the secret store. Pure.
 
-A value appears in no `repr`, message or log line of this package; keys do.
+In this package a value appears in no `repr`, message or log line; keys may.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Action = Literal["added", "removed", "changed"]
 
 
 class InvalidSecretError(ValueError):
-    """A key or value that cannot be stored. `member` says which of them; the message does not repeat it."""
+    """A key or value is invalid. `member` says which of them; the message does not quote it."""
 
     def __init__(self, member: Literal["key", "value"], message: str) -> None:
         super().__init__(message)
@@ -24,7 +24,7 @@ class InvalidSecretError(ValueError):
 
 
 class SecretStoreError(Exception):
-    """The store cannot do what was asked; the message says why and what to do, for a person."""
+    """A secret could not be read or written; the message says why and what the user can do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +32,9 @@ class StoredSecret:
     """One stored secret.
 
     Attributes:
-        revision: random, new with every change, so that changes can be told without looking at values.
-        value: the secret, or None where the keyring has it.
-        in_keyring: whether the keyring has a value under this key, be it this one or an older one.
+        revision: random and new with every change, so that changes are visible without the value.
+        value: the secret, or None if the keyring holds it.
+        in_keyring: whether the keyring holds a value for this key, current or outdated.
     """
 
     revision: str
@@ -43,7 +43,7 @@ class StoredSecret:
 
 
 def entry_name(key: str) -> str:
-    """The name a secret has in every place: `openllm.<key>`."""
+    """The name of a secret in every backend: `openllm.<key>`."""
     return f"openllm.{key}"
 
 
@@ -58,6 +58,6 @@ def check_value(value: str) -> None:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise InvalidSecretError("value", "expected text without halves of characters") from None
+        raise InvalidSecretError("value", "expected text without lone surrogates") from None
     if size > MAX_VALUE_BYTES:
         raise InvalidSecretError("value", f"expected at most {MAX_VALUE_BYTES} bytes")

@@ -1,7 +1,7 @@
-"""The operating system's keyring, where there is a real one; through the optional library `keyring`.
+"""Reads and writes the operating system's keyring through the optional library `keyring`.
 
-What only looks like a keyring is turned down: backends that fail, forget or write plain text. A keyring may
-ask the user to unlock it and so take any time: every call has a thread of its own and is given up after 5 s.
+Backends that always fail, store nothing or write plain text are refused. A keyring may ask the user to unlock
+it, so every call runs in its own thread and is given up after 5 s.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class KeyringBackend(Protocol):
-    """What is used of a backend of the library."""
+    """The methods of a `keyring` backend that are used here."""
 
     def get_password(self, service: str, username: str) -> str | None:
         """The value, None when there is none."""
@@ -34,20 +34,20 @@ class KeyringBackend(Protocol):
 
 
 def find_backend() -> KeyringBackend | None:
-    """The backend the library would use, if it is a real one. Blocks, maybe for long."""
-    try:  # loaded only when a secret is asked for
+    """The library's default backend if it is a real keyring, else None. May block for long."""
+    try:  # imported at the first use of a secret
         keyring: Any = importlib.import_module("keyring")
     except ImportError:
         return None
     try:
         found: KeyringBackend | None = real_backend(keyring.get_keyring())
         return found
-    except Exception:  # noqa: BLE001  whatever a backend raises, it cannot be used; its text may quote anything
+    except Exception:  # noqa: BLE001  a backend may raise anything; its text is not shown, it may quote a value
         return None
 
 
 def real_backend(backend: Any) -> Any | None:
-    """The backend itself, the first real one of a chain of backends, or None."""
+    """`backend` if it is a real keyring, the first real one if it is a chain of backends, else None."""
     members = getattr(backend, "backends", None)
     if type(backend).__module__ == "keyring.backends.chainer" and members is not None:
         return next((one for one in members if real_backend(one) is not None), None)
@@ -60,10 +60,10 @@ def real_backend(backend: Any) -> Any | None:
 
 
 class OsKeyring:
-    """The keyring, found at its first use. Blocks, at most about `timeout_s` per call.
+    """The keyring, found at its first use. Calls block for at most about `timeout_s`.
 
     Args:
-        find: gives the backend, or None where there is no real one.
+        find: returns the backend, or None if there is no real one.
         timeout_s: seconds after which a call is given up.
     """
 
@@ -78,7 +78,7 @@ class OsKeyring:
         self._running: list[threading.Thread] = []
 
     def is_there(self) -> bool:
-        """Whether this machine has a real keyring; asked of the system once."""
+        """Whether this machine has a real keyring; checked once."""
         with self._looking:
             if not self._looked:
                 try:
@@ -89,7 +89,7 @@ class OsKeyring:
         return self._backend is not None
 
     def get(self, key: str) -> str | None:
-        """The value, None when there is none.
+        """The value, or None.
 
         Raises:
             SecretStoreError: there is no keyring, it is locked, or it does not answer in time.
@@ -115,8 +115,8 @@ class OsKeyring:
     def _real(self) -> KeyringBackend:
         if not self.is_there() or self._backend is None:
             raise SecretStoreError(
-                "the secret is in the keyring, which cannot be reached from here; use the desktop session it"
-                " was stored in, or set it again"
+                "the secret is in the keyring, which this process cannot reach; use the desktop session in"
+                " which the secret was stored, or set the secret again"
             )
         return self._backend
 
@@ -130,10 +130,10 @@ class OsKeyring:
         def run() -> None:
             try:
                 outcome.append(work())
-            except Exception as fault:  # noqa: BLE001  a backend may raise anything, with any text in it
+            except Exception as fault:  # noqa: BLE001  as in `find_backend`
                 faults.append(type(fault).__name__)
 
-        # a daemon: a keyring that never answers must not keep the process alive
+        # a daemon thread: a keyring that never answers must not keep the process alive
         thread = threading.Thread(target=run, name="keyring", daemon=True)
         self._running.append(thread)
         thread.start()

@@ -1,7 +1,7 @@
-"""Secrets that somebody provides to this process: read here, changed elsewhere.
+"""Reads secrets from the environment (`LMTB_SECRET_<KEY>`) and from systemd credentials. Read-only.
 
-Two places: environment variables `LMTB_SECRET_<KEY>`, and files of the folder `$CREDENTIALS_DIRECTORY`
-(systemd's LoadCredential=). Both beat what is stored.
+Credentials are files in `$CREDENTIALS_DIRECTORY` (systemd's LoadCredential=). Both take precedence over
+stored secrets.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _UNFIT: Final = re.compile(r"[^A-Z0-9]")
 
 
 class ProvidedSecrets(Protocol):
-    """One place that only others write to. Blocks."""
+    """A read-only source of secrets. Blocks."""
 
     def get(self, key: str) -> str | None:
-        """The value, None when there is none."""
+        """The value, or None."""
 
     def names(self) -> set[str]:
-        """The keys it has."""
+        """The keys of all its secrets."""
 
     def place(self, key: str) -> str:
-        """Where a person changes this key."""
+        """A description of where the user can change this key."""
 
 
 class EnvironmentSecrets:
-    """`LMTB_SECRET_<KEY>`: the key as it is, or in capitals with `_` for whatever no shell would take.
+    """Variables `LMTB_SECRET_<KEY>`: the key as it is, or in capitals with `_` for other characters.
 
-    An empty variable counts as absent.
+    An empty variable counts as missing.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -46,7 +46,7 @@ class EnvironmentSecrets:
         return self._environ.get(self._variable(key)) or None
 
     def names(self) -> set[str]:
-        """What follows the prefix, where that can be a key."""
+        """The variables' names without the prefix, as far as they are valid keys."""
         found = set()
         for variable, value in self._environ.items():
             key = variable.removeprefix(VARIABLE)
@@ -64,7 +64,7 @@ class EnvironmentSecrets:
 
 
 class CredentialFiles:
-    """Files `openllm.<key>` of the credentials folder; other files there are none of our business."""
+    """Files `openllm.<key>` in the credentials folder; other files are ignored."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -73,7 +73,7 @@ class CredentialFiles:
         """See `ProvidedSecrets`. One line feed at the end of the file is not part of the value.
 
         Raises:
-            SecretStoreError: the file is there and cannot be read.
+            SecretStoreError: the file exists but cannot be read.
         """
         path = self._folder / entry_name(key)
         try:

@@ -1,7 +1,7 @@
-"""The file that says which secrets there are, and holds those that no keyring holds: sealed with AES-256-GCM.
+"""Stores the list of secrets, and the values that no keyring holds, in a file sealed with AES-256-GCM.
 
-The key lies beside it. That protects copies and backups of the one file, and the names in it; it does not
-protect against whoever can read the whole folder, which is why the folder is private. All functions block.
+The key is in a file beside it. This protects copies and backups of the sealed file alone, not against a
+reader of the whole folder, which is therefore private. All methods block.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _HEADER: Final = b"lmtb-secrets 1\n"
 _NONCE_BYTES: Final = 12
 _KEY_BYTES: Final = 32
 _ASSOCIATED: Final = FILE.encode() + b"\0" + _HEADER
-"""Name and version of the file are sealed in: another file, or another version, does not open."""
+"""Authenticated with the content: a file of another name or version does not open."""
 
 Entries = Mapping[str, StoredSecret]
 Signature = tuple[int, int, int, int] | None
 
 
 class _DamagedFileError(Exception):
-    """The file is there and does not open."""
+    """The file exists but cannot be decrypted."""
 
 
 class SealedFile:
-    """The entries by key.
+    """The sealed file.
 
     Args:
-        folder: a folder for this alone; made private at the first write.
+        folder: a folder used for nothing else; made private at the first write.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -53,7 +53,7 @@ class SealedFile:
         """All entries.
 
         Raises:
-            SecretStoreError: the file cannot be read. One that does not open is moved aside first.
+            SecretStoreError: the file cannot be read. A damaged file is moved aside first.
         """
         try:
             return self._opened()
@@ -63,7 +63,7 @@ class SealedFile:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep all other processes and threads from changing the file. Raises SecretStoreError."""
+        """Hold the lock of the file between processes and threads. Raises SecretStoreError."""
         try:
             private_files.make_private(self._folder)
             with private_files.locked(self._folder / LOCK_FILE):
@@ -74,10 +74,10 @@ class SealedFile:
             raise SecretStoreError(f"{self._folder} cannot be used: {error.strerror}") from None
 
     def write(self, entries: Entries) -> None:
-        """Replace all entries; only while `locked`.
+        """Replace all entries; call while `locked`.
 
         Raises:
-            SecretStoreError: that failed, and what was there is still there.
+            SecretStoreError: writing failed; the old entries are unchanged.
         """
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415  rarely needed, 20 ms
 
@@ -86,23 +86,23 @@ class SealedFile:
             nonce = os.urandom(_NONCE_BYTES)
             sealed = AESGCM(key).encrypt(nonce, _encoded(entries), _ASSOCIATED)
             if len(sealed) > MAX_BYTES // 2:
-                raise SecretStoreError("there is no room for more secrets; delete some")
+                raise SecretStoreError("the secret store is full; delete some secrets")
             private_files.write(self._file, _HEADER + nonce + sealed)
         except OSError as error:
             raise SecretStoreError(
-                f"the secret was not stored, what was there before still is: {error.strerror} ({self._file})"
+                f"the secret was not stored, older ones are unchanged: {error.strerror} ({self._file})"
             ) from None
 
     def opened_for_change(self) -> Entries:
-        """All entries, while `locked`. Raises like `read`."""
+        """All entries; call while `locked`. Raises like `read`."""
         return self._opened_or_moved()
 
     def damaged(self) -> Path | None:
-        """A damaged file that was moved aside and that nobody has dealt with yet."""
+        """The first damaged file that was moved aside and still exists, or None."""
         return min(self._folder.glob(f"{DAMAGED}*"), default=None)
 
     def signature(self) -> Signature:
-        """Differs whenever the file was changed; None when there is none."""
+        """A value that differs after every change of the file; None if there is no file."""
         try:
             status = self._file.stat()
         except OSError:
@@ -121,7 +121,7 @@ class SealedFile:
             raise SecretStoreError(f"{self._file} cannot be read: {error.strerror}") from None
         if key is None:
             raise SecretStoreError(
-                f"{self._key_file} is missing, without it {self._file} cannot be opened; restore it, or"
+                f"{self._key_file} is missing, so {self._file} cannot be opened; restore it, or"
                 f" remove {self._file} and set the secrets again"
             )
         return _unsealed(sealed, key)
@@ -134,8 +134,8 @@ class SealedFile:
             self._file.rename(aside)
             log.error("secrets_damaged", file=str(self._file), moved_to=str(aside))
             raise SecretStoreError(
-                f"{self._file} is damaged and was moved to {aside}; set the secrets again, then remove that"
-                " file"
+                f"{self._file} is damaged and was moved to {aside}; set the secrets again, then remove the"
+                " moved file"
             ) from None
 
     def _free_name(self) -> Path:
@@ -148,7 +148,7 @@ class SealedFile:
         key = private_files.read(self._key_file, _KEY_BYTES)
         if key is not None and len(key) != _KEY_BYTES:
             raise SecretStoreError(
-                f"{self._key_file} is not a key; restore it, or remove it and {self._file}"
+                f"{self._key_file} is not a valid key; restore it, or remove it and {self._file}"
             )
         return key
 
@@ -168,7 +168,7 @@ def _unsealed(content: bytes, key: bytes) -> Entries:
     try:
         plain = AESGCM(key).decrypt(nonce, sealed, _ASSOCIATED)
         named = msgspec.json.decode(plain, type=dict[str, StoredSecret])
-    except (InvalidTag, ValueError):  # a ValueError: shorter than a nonce, or sealed by something else
+    except (InvalidTag, ValueError):  # ValueError: too short, or not our content
         raise _DamagedFileError from None
     return {name.removeprefix(entry_name("")): entry for name, entry in named.items()}
 

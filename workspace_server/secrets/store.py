@@ -1,8 +1,7 @@
-"""The secret store itself: several places, one answer.
+"""Combines the places of secrets into one store: environment, credentials, keyring, sealed file.
 
-A secret is looked for in the environment, in the credentials folder, then among the stored ones. It is stored
-in the keyring where there is a real one, else in the sealed file; the sealed file always says which of the
-two has it, so that a value written while the keyring was out of reach is never hidden by an older one in it.
+They are searched in this order. New values go to the keyring if there is a real one, else to the sealed file.
+The sealed file records which of the two holds the current value, so an outdated keyring value is never used.
 """
 
 from __future__ import annotations
@@ -27,28 +26,28 @@ Keys = list[str]
 class SecretStore(Protocol):
     """Secrets by key. Every method raises InvalidSecretError for a malformed key.
 
-    All raise SecretStoreError when a place that would have to be asked cannot be.
+    All raise SecretStoreError if a place that is needed for the answer cannot be read or written.
     """
 
     async def get(self, key: str) -> str | None:
-        """The value, None when there is none."""
+        """The value, or None."""
 
     async def set(self, key: str, value: str) -> None:
-        """Store a value. When this fails, the old one is still there."""
+        """Store a value; on failure the old one stays."""
 
     async def delete(self, key: str) -> bool:
-        """Remove a value; whether there was one."""
+        """Remove a value; returns whether there was one."""
 
     async def list(self) -> Keys:
-        """The keys of all stored secrets, sorted. No values."""
+        """The sorted keys of all secrets."""
 
 
 def open_store(state_dir: Path, environ: Mapping[str, str]) -> LayeredSecretStore:
-    """The store of the user with this state folder. Touches nothing before its first use.
+    """The store of the user with this state folder. No file is touched before its first use.
 
     Args:
-        state_dir: the product's state folder; the store lives in `secrets` below it.
-        environ: the environment of the process.
+        state_dir: this program's state folder; the store uses `secrets` in it.
+        environ: this process's environment.
     """
     provided: Sequence[ProvidedSecrets] = [EnvironmentSecrets(environ)]
     if credentials := environ.get("CREDENTIALS_DIRECTORY"):
@@ -57,12 +56,12 @@ def open_store(state_dir: Path, environ: Mapping[str, str]) -> LayeredSecretStor
 
 
 class LayeredSecretStore:
-    """The store (`SecretStore`); any number of processes may use it at once.
+    """A `SecretStore` over several places; any number of processes may use it at once.
 
     Args:
-        provided: read-only places, first to last.
-        keyring: where values are kept if it is there.
-        sealed: the list of all stored secrets, and the values that the keyring does not have.
+        provided: read-only places, in order of precedence.
+        keyring: holds the values, if it exists.
+        sealed: the list of all stored secrets, and the values that the keyring does not hold.
     """
 
     def __init__(self, provided: Sequence[ProvidedSecrets], keyring: OsKeyring, sealed: SealedFile) -> None:
@@ -91,12 +90,12 @@ class LayeredSecretStore:
         return await asyncio.to_thread(self._delete, key)
 
     async def revisions(self) -> Mapping[str, str]:
-        """A text per stored key that changes with its value; for telling changes apart. No values."""
+        """A text for each stored key that changes with every change of its value."""
         entries = await asyncio.to_thread(self._sealed.read)
         return {key: entry.revision for key, entry in entries.items()}
 
     async def signature(self) -> Signature:
-        """Differs when `revisions` may; cheap."""
+        """A value that changes whenever `revisions` may have changed; cheap."""
         return await asyncio.to_thread(self._sealed.signature)
 
     async def list(self) -> Keys:
@@ -114,14 +113,14 @@ class LayeredSecretStore:
             return value
         if (aside := self._sealed.damaged()) is not None:
             raise SecretStoreError(
-                f"there is no such secret, but it may have been in {aside}, which is damaged; set it again,"
-                " or remove that file"
+                f"there is no such secret; it may have been in {aside}, which is damaged; set it again,"
+                " or remove the damaged file"
             )
         return None
 
     def _set(self, key: str, value: str) -> None:
-        self._must_be_ours(key)
-        keyring = self._keyring.is_there()  # before the lock: looking for it may take its time
+        self._refuse_provided(key)
+        keyring = self._keyring.is_there()  # before taking the lock: this may take seconds
         with self._sealed.locked():
             entries = self._sealed.opened_for_change()
             old = entries.get(key)
@@ -132,11 +131,11 @@ class LayeredSecretStore:
                 return
             kept = {**entries, key: StoredSecret(revision, None, True)}
             if old is not None and old.value is not None:
-                # while the file has the old value, the keyring's does not count: nothing is lost in between
+                # until the file is rewritten, its old value is in force: nothing is lost in between
                 self._keyring.set(key, value)
                 self._sealed.write(kept)
                 return
-            # the file first: if the disk is full, the keyring keeps what it has
+            # the file first: if the disk is full, the keyring stays unchanged
             self._sealed.write(kept)
             self._keep(key, value, entries)
 
@@ -149,7 +148,7 @@ class LayeredSecretStore:
             raise
 
     def _delete(self, key: str) -> bool:
-        self._must_be_ours(key)
+        self._refuse_provided(key)
         with self._sealed.locked():
             entries = dict(self._sealed.opened_for_change())
             entry = entries.pop(key, None)
@@ -161,7 +160,7 @@ class LayeredSecretStore:
             return True
 
     def _delete_unlisted(self, key: str) -> bool:
-        """The keyring may have a value that this store did not put there, or has lost sight of."""
+        """Delete a keyring value that the sealed file does not list."""
         if not self._keyring.is_there() or self._keyring.get(key) is None:
             return False
         self._keyring.delete(key)
@@ -171,11 +170,11 @@ class LayeredSecretStore:
         entries = self._sealed.read()
         aside = self._sealed.damaged()
         if not entries and aside is not None:
-            raise SecretStoreError(f"the list was in {aside}, which is damaged; set the secrets again")
+            raise SecretStoreError(f"the list of secrets ({aside}) is damaged; set the secrets again")
         found = set(entries)
         return sorted(found.union(*(place.names() for place in self._provided)))
 
-    def _must_be_ours(self, key: str) -> None:
+    def _refuse_provided(self, key: str) -> None:
         for place in self._provided:
             if place.get(key) is not None:
-                raise SecretStoreError(f"this secret is given by {place.place(key)}; change it there")
+                raise SecretStoreError(f"this secret is set by {place.place(key)}; change it there")

@@ -1,1 +1,1 @@
-"""What of a workspace's own content may run: only what the user has seen and allowed, byte for byte."""
+"""Decides which content of a workspace may run: only what the user trusted, byte for byte."""

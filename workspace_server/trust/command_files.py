@@ -1,7 +1,7 @@
-"""Which program a command means, and which files of the workspace it names: what consent to it is for.
+"""Finds the program of a command and the workspace's files that it names, which trust depends on.
 
-A file inside the workspace is content that may change, so its bytes count. A program outside is the user's,
-so its path counts. What a program loads beyond the files its command names is not known here.
+Of a file inside the workspace the bytes count, of a program outside its path. Files that a program loads
+without naming them in its command are not covered.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from workspace_server.files.file_identity import Stamp, is_settled, stamp_of
 from workspace_server.trust.item import file_name
 
 MAX_KEPT: Final = 8 * 1024 * 1024
-"""Bytes of one command's files that are kept in memory; of the rest only hashes are."""
+"""Bytes of one command's files that are kept in memory; of further files only hashes are kept."""
 MAX_HASHED: Final = 512 * 1024 * 1024
 _CHUNK: Final = 1024 * 1024
 _FLAGS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -29,9 +29,10 @@ _FLAGS: Final = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
 
 @dataclass(frozen=True, slots=True)
 class CommandFiles:
-    """What a command names: `program` is its path, None if there is none; `facts` and `files` as in `Item`.
+    """The program and files that a command names; `facts` and `files` as in `TrustItem`.
 
-    `facts` says by path, relative to the workspace where it lies inside, which file each name leads to.
+    `program` is a path, None if not found. `facts` maps each argument to the path of its file, relative
+    to the workspace if it lies inside.
     """
 
     program: str | None
@@ -40,7 +41,7 @@ class CommandFiles:
 
 
 class CommandFileReader:
-    """Reads the files commands name. What has not changed since is not read again. Blocks."""
+    """Reads the files that commands name, and caches unchanged ones. Blocks."""
 
     def __init__(self, root: Path) -> None:
         self._root = os.path.realpath(root)
@@ -67,18 +68,18 @@ class CommandFileReader:
         return named
 
     def is_file(self, argument: str, cwd: str) -> bool:
-        """Whether an argument names a file, seen from `cwd`."""
+        """Whether an argument, relative to `cwd`, names a file."""
         try:
             return Path(cwd, argument).is_file()
         except (OSError, ValueError):
             return False
 
     def _add(self, candidate: str, cwd: str, named: CommandFiles) -> None:
-        path = os.path.join(cwd, candidate)  # noqa: PTH118  `..` must stay: links may stand before it
+        path = os.path.join(cwd, candidate)  # noqa: PTH118  `..` must stay: it may follow a link
         try:
             status = os.stat(path)  # noqa: PTH116  half the time of the same with a Path
             real = os.path.realpath(path) if stat.S_ISREG(status.st_mode) else None
-        except (OSError, ValueError):  # too long, a NUL, or simply not there
+        except (OSError, ValueError):  # too long, with a NUL, or missing
             return
         if real is None:
             return
@@ -100,7 +101,7 @@ class CommandFileReader:
         return Path(path).is_relative_to(self._root)
 
     def _content(self, path: str, status: os.stat_result, room: int) -> bytes | str:
-        # what there is room for depends on the command only, never on what was read before
+        # the room depends on this command only, not on what was read before, so digests are stable
         place, stamp = (path, status.st_size <= room), stamp_of(status)
         known = self._known.get(place)
         if known is None or known[0] != stamp:
@@ -112,7 +113,7 @@ class CommandFileReader:
 
 
 def _candidates(argument: str) -> dict[str, None]:
-    """What in an argument may be a path: all of it, `--option=path`, and each of `path:path`."""
+    """The parts of an argument that may be paths: all of it, `--option=path`, and each of `path:path`."""
     parts = [argument, argument.partition("=")[2]]
     parts += [part for whole in parts if os.pathsep in whole for part in whole.split(os.pathsep)]
     return dict.fromkeys(filter(None, parts))
@@ -129,17 +130,17 @@ def _locate(name: str, cwd: str, path: str) -> str | None:
 
 
 def _entries(path: str) -> list[str]:
-    # entries that depend on the current folder would find programs of the workspace
+    # relative entries would find programs of the workspace
     return [entry for entry in path.split(os.pathsep) if os.path.isabs(entry)]  # noqa: PTH117  texts, not paths
 
 
 def _places(name: str, path: str) -> list[str]:
-    """Where a program of this name may be found."""
+    """The paths at which a program of this name may be found."""
     return [] if os.sep in name else [f"{entry}/{name}" for entry in _entries(path)]
 
 
 def _read(path: str, stamp: Stamp, room: int) -> tuple[Stamp, bytes | str]:
-    """The content, or the words that stand for it. They change with every change of the content."""
+    """The content, or a text in its place that changes whenever the content does."""
     try:
         descriptor = os.open(path, os.O_RDONLY | _FLAGS)
         with open(descriptor, "rb") as file:  # noqa: PTH123  a descriptor, not a path
@@ -166,5 +167,5 @@ def _hash(file: Any) -> str:
 
 
 def _by_status(stamp: Stamp) -> str:
-    """A file nobody read: its change time cannot be set, so it tells of every change."""
+    """The text for a file that was not read; its change time, which nobody can set, reveals every change."""
     return f"not read, {'.'.join(map(str, stamp))}"

@@ -1,6 +1,6 @@
-"""What changed between what was trusted and what is there now, for a person to read. Pure, and bounded.
+"""Shows what changed since a workspace was trusted, as a line diff of limited length. Pure.
 
-All text here may be hostile: it is escaped before it is compared line by line.
+All text may be hostile, so it is escaped before it is compared.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from workspace_server.trust.redaction import shortened
 MAX_LINES: Final = 400
 MAX_WIDTH: Final = 400
 _MAX_COMPARED: Final = 2_000
-"""Lines of a text that are compared: comparing costs their product."""
+"""Lines of a text that are compared; the cost grows with the square of this."""
 
 ChangeKind = Literal["added", "changed", "removed"]
 
 
 @dataclass(frozen=True, slots=True)
 class ItemChange:
-    """One item that is not as it was trusted. `lines` say how; all texts can be printed as they are."""
+    """One item that differs from what was trusted, and the diff. All texts are escaped for printing."""
 
     key: str
     kind: ChangeKind
@@ -37,7 +37,7 @@ class ItemChange:
 
 
 def differences(recorded: Mapping[str, RecordedItem], items: Sequence[TrustItem]) -> list[ItemChange]:
-    """All items that differ, those of `items` in their order, then those that are gone."""
+    """All changed items: those of `items` in their order, then the removed ones."""
     changes = []
     for item in items:
         before = recorded.get(item.key)
@@ -54,7 +54,7 @@ def differences(recorded: Mapping[str, RecordedItem], items: Sequence[TrustItem]
 
 
 def fact_lines(facts: Any, name: str = "") -> Iterator[str]:
-    """A configuration as lines `name.name = value` with JSON values, hashes shortened; not escaped."""
+    """The configuration as lines `name.name = JSON value`, hashes shortened; not escaped."""
     if isinstance(facts, Mapping) and facts:
         for key in sorted(facts, key=str):
             yield from fact_lines(facts[key], f"{name}.{key}" if name else str(key))
@@ -66,7 +66,7 @@ def fact_lines(facts: Any, name: str = "") -> Iterator[str]:
 
 
 def file_line(name: str, size: int, sha256: str) -> str:
-    """A file of an item in one line; not escaped."""
+    """One line that describes a file of an item; not escaped."""
     path, flags = split_name(name)
     return f"{path} ({', '.join([*flags, f'{size} bytes', f'sha256 {sha256[:8]}'])})"
 
@@ -76,9 +76,11 @@ def _files(item: TrustItem) -> dict[str, RecordedFile]:
 
 
 def _change(key: str, kind: ChangeKind, title: str, before: RecordedItem, now: RecordedItem) -> ItemChange:
-    lines = list(islice(_lines(before, now), MAX_LINES + 1)) or ["(differs in what cannot be shown)"]
+    lines = list(islice(_lines(before, now), MAX_LINES + 1)) or [
+        "(changed, but the difference cannot be shown)"
+    ]
     if len(lines) > MAX_LINES:
-        lines[MAX_LINES:] = ["… (more than this; read the files themselves)"]
+        lines[MAX_LINES:] = ["… (cut here; read the files themselves)"]
     return ItemChange(printable(key), kind, printable(title, width=MAX_WIDTH), tuple(lines))
 
 
@@ -97,7 +99,7 @@ def _lines(before: RecordedItem, now: RecordedItem) -> Iterator[str]:
 
 
 def _text_lines(file: RecordedFile | None) -> list[str]:
-    # at line feeds only: what else ends a line somewhere is shown as an escape
+    # split at line feeds only; other line separators are shown as escapes
     return [] if file is None or file.text is None else file.text.split("\n")
 
 
@@ -105,7 +107,7 @@ def _unified(before: Sequence[str], now: Sequence[str], name: str) -> Iterator[s
     heading = printable(split_name(name)[0], width=MAX_WIDTH)
     old, new = _fit(before), _fit(now)
     if max(len(old), len(new)) > _MAX_COMPARED:
-        yield f"{heading}: too long to be shown line by line"
+        yield f"{heading}: too long to show line by line; read the file itself"
     else:
         yield from difflib.unified_diff(old, new, heading, heading, lineterm="")
 

@@ -1,7 +1,6 @@
-"""One thing of a workspace that runs only with the user's consent, and what exactly the consent is for.
+"""Defines a trust item: one script tool, server or setting of a workspace that needs the user's trust. Pure.
 
-Pure: an item holds what was already read. Making items from configuration is `items.py`, keeping the consent
-is `store.py`.
+`items.py` creates items from the configuration, `store.py` records which of them are trusted.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any, Final, Literal
 from workspace_server.results import well_formed
 
 Verdict = Literal["trusted", "never", "changed"]
-"""`never`: nobody was asked yet, or nobody can tell; `changed`: something else was trusted by this name."""
+"""`never`: not trusted yet, or the store cannot be read; `changed`: another content was trusted."""
 
 EXECUTABLE: Final = "\0x"
 LINK: Final = "\0l"
@@ -25,16 +24,16 @@ _LABEL: Final = b"lm-tools-bridge trust item 1\n"
 
 @dataclass(frozen=True, slots=True)
 class TrustItem:
-    """One thing of a workspace that runs only with the user's consent.
+    """One script tool, server or setting of a workspace that takes effect only if the user trusts it.
 
-    Neither mapping is changed once the item is made.
+    The mappings must not be changed after creation.
 
     Attributes:
         key: `script:<relative folder>`, `stdio:<namespace>`, `remote:<namespace>` or `settings`.
-        title: one line for a person, without secrets; raw, so whoever prints it escapes it.
-        facts: the configuration, JSON-able, secrets replaced by `hashed`.
-        files: relative name -> bytes that run. A name ends with `EXECUTABLE` where the file is executable
-            and with `LINK` where it is a symbolic link, whose bytes are its target.
+        title: one line for a person, without secrets; not escaped.
+        facts: the configuration as JSON values, secrets replaced by `hashed`.
+        files: the bytes that run, by relative name. The name ends with `EXECUTABLE` if the file is
+            executable, and with `LINK` if it is a symbolic link, whose bytes are its target.
     """
 
     key: str
@@ -44,37 +43,37 @@ class TrustItem:
     _digests: list[str] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def digest(self) -> str:
-        """SHA-256 in hex over key, facts and files; the title is derived from those and does not count."""
-        if not self._digests:  # asked for with every request
+        """SHA-256 in hex of key, facts and files; not of the title, which is derived from them."""
+        if not self._digests:  # needed by every request
             self._digests.append(_digest(self))
         return self._digests[0]
 
 
 def trust_command(root: object) -> str:
-    """What a person types to trust the workspace at this path; the path may be anybody's choice."""
+    """The command that trusts the workspace at this path, quoted for a shell."""
     return f"lmtb trust {shlex.quote(well_formed(str(root)))}"
 
 
 def hashed(value: str | bytes) -> str:
-    """What stands for a secret in `facts`: equal exactly when the value is."""
+    """The replacement of a secret in `facts`: its SHA-256."""
     raw = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else value
     return "sha256:" + hashlib.sha256(raw).hexdigest()
 
 
 def file_name(relative: str, *, executable: bool = False, link: bool = False) -> str:
-    """The name of a file in `TrustItem.files`."""
+    """The key of a file in `TrustItem.files`."""
     return relative + (EXECUTABLE if executable else "") + (LINK if link else "")
 
 
 def split_name(name: str) -> tuple[str, tuple[str, ...]]:
-    """A name of `TrustItem.files` as its path and what is special about it (`executable`, `link`)."""
+    """A key of `TrustItem.files` as its path and its flags (`executable`, `link`)."""
     path, *flags = name.split("\0")
     words = {EXECUTABLE[1:]: "executable", LINK[1:]: "link"}
     return path, tuple(words.get(flag, flag) for flag in flags)
 
 
 def _digest(item: TrustItem) -> str:
-    # every part has its length in front, so that no two different items are the same bytes
+    # length prefixes make the encoding unambiguous
     state = hashlib.sha256(_LABEL)
     for part in (_bytes(item.key), canonical(item.facts)):
         state.update(b"%d:" % len(part) + part)
@@ -85,15 +84,15 @@ def _digest(item: TrustItem) -> str:
 
 
 def canonical(facts: Any) -> bytes:
-    """The one JSON text of equal values: ASCII, keys sorted, no blanks."""
-    text = json.dumps(facts, ensure_ascii=True, sort_keys=True, separators=(",", ":"), default=_worded)
+    """The canonical JSON of `facts`: ASCII, keys sorted, no blanks."""
+    text = json.dumps(facts, ensure_ascii=True, sort_keys=True, separators=(",", ":"), default=_tagged)
     return text.encode("ascii")
 
 
-def _worded(value: object) -> dict[str, str]:
-    """TOML has dates and times, which JSON has not."""
+def _tagged(value: object) -> dict[str, str]:
+    """A TOML date or time, which JSON does not have, as its type and text."""
     return {type(value).__name__: str(value)}
 
 
 def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")  # names that are no UTF-8 arrive as surrogates
+    return text.encode("utf-8", "surrogatepass")  # file names that are not UTF-8 contain surrogates

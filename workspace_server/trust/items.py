@@ -1,8 +1,7 @@
-"""What of a workspace's configuration runs only with consent: its servers, and settings that widen.
+"""Creates the trust items of a workspace's configuration: its servers, and settings that allow more.
 
-Entries of the user's own files never become items. Script tools make their items themselves, in `scripts/`.
-The words of an entry count as they are written: a variable of the user's that changes its value (a renewed
-token) is not a change of the workspace.
+Entries of the user's own files need no trust; script tools create their items in `sources/scripts/`. Entries
+are compared as written, so that a changed environment variable (a renewed token) does not revoke trust.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _WORDS: Final = {
     "unexposed": "no longer withhold",
     "disabled": "no longer switch off",
 }
-"""The lists of `Configuration.widening` as a person reads them."""
+"""The lists of `Configuration.widening` as words for the user."""
 
 
 def stdio_key(namespace: str) -> str:
@@ -40,7 +39,7 @@ def remote_key(namespace: str) -> str:
 
 
 class TrustItemFactory:
-    """Makes the items of one workspace. The same item comes back while nothing changed. Blocks."""
+    """Creates the items of one workspace; returns the same object while nothing changed. Blocks."""
 
     def __init__(self, root: Path) -> None:
         self._root = Path(os.path.realpath(root))
@@ -48,7 +47,7 @@ class TrustItemFactory:
         self._made: dict[str, TrustItem] = {}
 
     def all(self, configuration: Configuration, path: str, glance: Glance | None = None) -> list[TrustItem]:
-        """Every item of a configuration, servers that are switched off left out.
+        """All items of a configuration, without disabled servers.
 
         Args:
             configuration: what the user and the workspace configured.
@@ -61,7 +60,7 @@ class TrustItemFactory:
         return items if settings is None else [*items, settings]
 
     def stdio(self, server: StdioServer, path: str, glance: Glance | None = None) -> TrustItem:
-        """The item of a server that is a program: its words, the program, and the files it names."""
+        """The item of a stdio server: its entry, the program, and the files that its command names."""
         cwd = server.cwd or str(self._root)
         raw = server.raw or {"command": list(server.command), "env": dict(server.env)}
         named = self._reader.named(server.command, cwd, path, glance)
@@ -80,7 +79,7 @@ class TrustItemFactory:
         return self._item(stdio_key(server.namespace), title, facts, named.files)
 
     def remote(self, server: RemoteServer) -> TrustItem:
-        """The item of a server that is an address: its words, and who is spoken to."""
+        """The item of a remote server: its entry, the origin of its URL, and its kind of authentication."""
         written = redacted(server.raw, lambda _: False) if server.raw else _as_written(server)
         facts = {
             "from": self._relative(server.origin),
@@ -94,7 +93,7 @@ class TrustItemFactory:
         return self._item(remote_key(server.namespace), title, facts, {})
 
     def settings(self, configuration: Configuration) -> TrustItem | None:
-        """The item of what the workspace's settings would widen; None where they only narrow."""
+        """The item of settings that would allow more; None if the workspace's settings only restrict."""
         widening = configuration.widening
         facts: dict[str, Any] = {word: list(getattr(widening, name)) for name, word in _WORDS.items()}
         facts["defaults"] = [list(entry) for entry in configuration.widening_defaults or ()]
@@ -128,7 +127,7 @@ def _command_words(written: Mapping[str, Any]) -> list[str]:
 
 
 def _environment(env: Mapping[str, str], written: Any) -> dict[str, str]:
-    """Names, and what stands for the values: as written, and as they are where they come from elsewhere."""
+    """The variables' names with hashed values: as written in the entry, else the value from its file."""
     words = written if isinstance(written, Mapping) else {}
     return {name: hashed(str(words.get(name, value))) for name, value in env.items()}
 

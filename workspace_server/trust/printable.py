@@ -1,6 +1,6 @@
-"""Hostile text made fit for a terminal: shown, never obeyed.
+"""Escapes hostile text for a terminal, so that control sequences are shown and never executed. Pure.
 
-Escapes rather than removes, because a person decides by it what may run. Counterpart: `results.clean_text`.
+Nothing is removed, because a person decides by this text what may run; `results.clean_text` removes.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
 def printable(text: object, *, lines: bool = False, width: int = 0) -> str:
-    """`text` with all control, formatting, invisible and half characters written as escapes.
+    """`text` with all control, formatting and invisible characters and lone surrogates as escapes.
 
     Args:
-        text: anything; what is no string is shown as `str` shows it.
-        lines: line feeds and tabs may stay.
-        width: longer texts are cut, and say by how much; 0 for whole.
+        text: any object; converted by `str`.
+        lines: whether line feeds and tabs are kept.
+        width: longer texts are cut, with a note of how much was cut; 0 for no limit.
     """
     text = str(text)
     excess = len(text) - width if width else 0

@@ -1,7 +1,6 @@
-"""What is remembered of a trusted workspace: which folder it was, and what each item was. Shapes and JSON.
+"""Defines the record of a trusted workspace, and converts it from and to JSON. Pure.
 
-Pure. Reading a record is strict: one that is not exactly of this shape is worth nothing, and whoever reads it
-goes on as if nobody was ever asked.
+Decoding is strict: a record that does not have exactly this structure is rejected, and nothing is trusted.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ MAX_TEXTS: Final = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FolderIdentity:
-    """One folder: its link-free path, and which one it is on its file system."""
+    """One folder: its path with links resolved, and its identity on the file system."""
 
     path: str
     device: int
@@ -30,7 +29,7 @@ class FolderIdentity:
 
 @dataclass(frozen=True, slots=True)
 class RecordedFile:
-    """A file as it was trusted. `text` is None for binary and large files, which are known by their hash."""
+    """A file as it was trusted. `text` is None for binary and large files, which are compared by hash."""
 
     size: int
     sha256: str
@@ -56,14 +55,14 @@ class TrustRecord:
 
 
 class InvalidRecordError(Exception):
-    """These bytes are no record."""
+    """The bytes are not a valid record."""
 
 
 def record_of(folder: FolderIdentity, items: Sequence[TrustItem]) -> TrustRecord:
-    """The record of these items. Texts are kept while there is room for them; for the rest hashes must do.
+    """The record of these items. Texts are kept up to `MAX_TEXTS` in all; of further files only hashes are.
 
     Raises:
-        ValueError: two items have one key: which of them was meant could not be told later.
+        ValueError: two items have the same key.
     """
     room = MAX_TEXTS
     recorded: dict[str, RecordedItem] = {}
@@ -79,13 +78,13 @@ def record_of(folder: FolderIdentity, items: Sequence[TrustItem]) -> TrustRecord
 
 
 def recorded_file(content: bytes, room: int = MAX_TEXT) -> RecordedFile:
-    """A file's content as a record keeps it; its text only if that has at most `room` bytes."""
+    """The record of a file, with its text if that has at most `room` bytes."""
     text = text_of(content) if len(content) <= room else None
     return RecordedFile(len(content), hashlib.sha256(content).hexdigest(), text)
 
 
 def text_of(content: bytes) -> str | None:
-    """The content as text, or None for what is binary or longer than anybody reads."""
+    """The content as text; None if it is binary or larger than 64 KiB."""
     if len(content) > MAX_TEXT or b"\0" in content:
         return None
     try:
@@ -95,7 +94,7 @@ def text_of(content: bytes) -> str | None:
 
 
 def encode(record: TrustRecord) -> bytes:
-    """The record as JSON; paths that are no UTF-8 survive as escaped surrogates."""
+    """The record as JSON; paths that are not UTF-8 are kept as escaped surrogates."""
     folder = {"path": record.folder.path, "device": record.folder.device, "inode": record.folder.inode}
     items = {
         key: {
@@ -116,15 +115,15 @@ def _file_as_json(file: RecordedFile) -> dict[str, Any]:
 
 
 def decode(raw: bytes) -> TrustRecord:
-    """The record in these bytes.
+    """Decode a record.
 
     Raises:
-        InvalidRecordError: it is not exactly of this version's shape.
+        InvalidRecordError: the bytes do not have exactly the structure of this version.
     """
     try:
         whole = json.loads(raw)
         if whole["version"] != VERSION:
-            raise InvalidRecordError(f"it is of version {whole['version']!r}, not {VERSION}")
+            raise InvalidRecordError(f"its version is {whole['version']!r}, not {VERSION}")
         folder = whole["folder"]
         identity = FolderIdentity(
             _is(str, folder["path"]), _is(int, folder["device"]), _is(int, folder["inode"])
@@ -132,7 +131,7 @@ def decode(raw: bytes) -> TrustRecord:
         items = _is(dict, whole["items"])
         return TrustRecord(identity, {key: _item(one) for key, one in items.items()})
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InvalidRecordError(f"it is damaged ({type(error).__name__})") from None
+        raise InvalidRecordError(f"the file is damaged ({type(error).__name__})") from None
 
 
 def _item(value: Any) -> RecordedItem:
@@ -148,6 +147,6 @@ def _item(value: Any) -> RecordedItem:
 
 
 def _is(kind: type, value: Any) -> Any:
-    if type(value) is not kind:  # a bool is no number here
+    if type(value) is not kind:  # exact: a bool is not accepted as an int
         raise TypeError(kind.__name__)
     return value

@@ -1,8 +1,7 @@
-"""Configuration as it may be shown and remembered: the same, with secrets replaced by their hashes. Pure.
+"""Replaces secrets in a configuration by hashes, for display and for the trust record. Pure.
 
-What is replaced is replaced by `item.hashed`, so that another value is still another value. A command's
-arguments are hidden as little as possible: a person decides by them, and nobody may hide a program behind a
-word like `--token`.
+Hashing (`item.hashed`) keeps different values different. As little as possible of a command is hidden,
+because a person decides by it, and nobody may hide a program behind a word such as `--token`.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ _TABLES: Final = frozenset({"env", "headers", "http_headers", "requestinit"})
 _ARGUMENTS: Final = frozenset({"command", "args"})
 _ADDRESSES: Final = frozenset({"url", "serverurl", "httpurl"})
 _SAYS_WHERE: Final = re.compile(r"token_secret|.*_(?:env|env_var|file)")
-"""`token_env` names a variable and `token_secret` a stored secret: which one matters, and is none itself."""
+"""`token_env` names a variable and `token_secret` a stored secret: the names matter and are no secrets."""
 _WORD: Final = r"(?:token|secret|passw(?:or)?d|api[-_]?key|access[-_]?key|credential|authorization|bearer)"
 _SECRET_NAME: Final = re.compile(_WORD, re.IGNORECASE)
 _SECRET_FLAG: Final = re.compile(rf"--?[\w-]*{_WORD}[\w-]*", re.IGNORECASE)
 _ASSIGNMENT: Final = re.compile(rf"([\w-]*{_WORD}[\w-]*)=(.*)", re.IGNORECASE | re.DOTALL)
 _LOOKS_SECRET: Final = re.compile(r"[A-Za-z0-9_\-+=.~:]{8,}")
-"""No blank, slash or anything a shell cares about: neither code nor a path can look like this."""
+"""No blank, slash or shell syntax, so neither code nor a path matches."""
 _HASH: Final = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]{56}")
 _MAX_DEPTH: Final = 32
 _TOO_DEEP: Final = "(nested too deeply)"
@@ -33,17 +32,17 @@ IsFile = Callable[[str], bool]
 
 
 def redacted(written: Mapping[str, Any], is_file: IsFile) -> dict[str, Any]:
-    """A configuration entry as it is written, without its secrets.
+    """A configuration entry as written, with its secrets hashed.
 
     Args:
-        written: the entry, JSON-able.
+        written: the entry as JSON values.
         is_file: whether an argument names a file; such an argument is never hidden.
     """
     return {key: _member(key, value, is_file) for key, value in written.items()}
 
 
 def redacted_arguments(arguments: Sequence[Any], is_file: IsFile) -> list[Any]:
-    """A command without what follows `--token`, `API_KEY=` and the like, if it can only be a secret."""
+    """A command with the values of `--token`, `API_KEY=` and the like hashed, if they can only be secrets."""
     shown: list[Any] = []
     after_flag = False
     for one in arguments:
@@ -57,7 +56,7 @@ def redacted_arguments(arguments: Sequence[Any], is_file: IsFile) -> list[Any]:
 
 
 def redacted_url(url: str) -> str:
-    """An address without its password and the values of its query."""
+    """A URL with its credentials and query values hashed."""
     try:
         parts = urlsplit(url)
         names = [quote(name) for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
@@ -66,18 +65,18 @@ def redacted_url(url: str) -> str:
     if "@" in parts.netloc:
         user, _, host = parts.netloc.rpartition("@")
         parts = parts._replace(netloc=f"{hashed(user)}@{host}")
-    # one hash of all: two texts that a parser reads as the same pairs are still two texts
+    # hashes the whole query: different texts may parse to the same pairs
     query = f"{'&'.join(names)}={hashed(parts.query)}" if parts.query else ""
     return parts._replace(query=query).geturl()
 
 
 def shortened(text: str) -> str:
-    """A text with hashes short enough to read."""
+    """A text with its hashes cut to 8 digits."""
     return _HASH.sub(r"\1…", text)
 
 
 def origin(url: str) -> str:
-    """Scheme, host and port of an address: who is spoken to. The whole, hashed, where it is no address."""
+    """Scheme, host and port of a URL; the hash of the whole text if it is not a URL."""
     try:
         parts = urlsplit(url)
         host = f"[{parts.hostname}]" if parts.hostname and ":" in parts.hostname else parts.hostname

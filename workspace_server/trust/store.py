@@ -1,7 +1,7 @@
-"""What the user has trusted, one file per workspace in the user's state folder. Fails closed.
+"""Stores what the user has trusted: one file per workspace in the user's state folder. Fails closed.
 
-Whatever is wrong with the store (damaged, somebody else's, open to others, unreadable), nothing is trusted
-and `issue` says why. Nothing inside a workspace is believed, nor is a store that lies inside one.
+If the store is damaged, unreadable, owned by another user or open to others, nothing is trusted and `issue`
+says why. A store inside the workspace itself is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _Stamp = tuple[int, ...]
 
 
 class TrustStoreError(Exception):
-    """The store, or one record of it, cannot be used: why, and what a person can do about it."""
+    """The store or one of its records cannot be used. Carries the reason and the next step."""
 
     def __init__(self, message: str, next_step: str) -> None:
         super().__init__(message)
@@ -45,16 +45,16 @@ class TrustStoreError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TrustedWorkspace:
-    """One workspace the store knows: its path, or where that cannot be told, None and what is wrong."""
+    """One workspace with a record: its path, or None and the problem if the record cannot be read."""
 
     path: str | None
     problem: str | None = None
 
 
 class TrustStore:
-    """The records of all workspaces. Every method blocks: on the disk, and the writing ones on a lock.
+    """The records of all workspaces. All methods block on the disk, writing ones also on a lock.
 
-    Asking again costs a few `stat` calls: unchanged records are not read twice.
+    Unchanged records are cached: a repeated query costs a few `stat` calls.
     """
 
     def __init__(self, folder: Path, *, lock_wait_s: float = 5.0) -> None:
@@ -68,16 +68,16 @@ class TrustStore:
         return self.verdicts(root, {item.key: item.digest()})[item.key]
 
     def verdicts(self, root: Path, digests: Mapping[str, str]) -> dict[str, Verdict]:
-        """The same for many: item key -> digest in, item key -> verdict out. Never raises."""
-        folder, record = self._look(root)
+        """The verdicts of several items by key, given their digests. Never raises."""
+        folder, record = self._read_record(root)
         if not isinstance(record, TrustRecord):
             return dict.fromkeys(digests, "never")
         same = folder == record.folder
         return {key: _verdict(record.items.get(key), digest, same) for key, digest in digests.items()}
 
     def issue(self, root: Path) -> Issue | None:
-        """Why the record of this workspace is not believed, if there is one; for lists and health."""
-        folder, record = self._look(root)
+        """The issue, for lists and health, if the workspace's record cannot be used; else None."""
+        folder, record = self._read_record(root)
         if isinstance(record, TrustStoreError):
             message = f"Nothing of this workspace is trusted: {record.message}"
             return Issue("error", "trust", "TRUST_STORE_UNUSABLE", message, details=record.next_step)
@@ -89,21 +89,21 @@ class TrustStore:
         return None
 
     def paths(self, root: Path) -> tuple[str, ...]:
-        """What verdicts and issues depend on: the folder that may be trusted, the store, and the record."""
+        """The paths that verdicts and issues depend on: the workspace's folder, the store, and the record."""
         known = self._identities.get(str(root))
         record = () if known is None else (str(self._folder / _name(known.path)),)
         return (str(root), str(self._folder.parent), str(self._folder), *record)
 
     def recorded(self, root: Path) -> Mapping[str, RecordedItem]:
-        """What was trusted at this path, by item key; empty where nothing was or nobody can tell.
+        """The recorded items of this path by key, to compare with; empty if there is no valid record.
 
-        Not a verdict: it says what to compare with, also for a folder that has taken another's place.
+        This is no verdict: the record may be of another folder that was at this path.
         """
-        record = self._look(root)[1]
+        record = self._read_record(root)[1]
         return record.items if isinstance(record, TrustRecord) else {}
 
-    def known(self) -> list[TrustedWorkspace]:
-        """All workspaces with a record, sorted by path, those that cannot be read last."""
+    def workspaces(self) -> list[TrustedWorkspace]:
+        """All workspaces with a record, sorted by path; unreadable records last."""
         try:
             names = sorted(name for name in os.listdir(self._folder) if name.endswith(".json"))  # noqa: PTH208  names are wanted
         except OSError:
@@ -118,18 +118,18 @@ class TrustStore:
         return sorted(found, key=lambda one: (one.path is None, one.path or "", one.problem or ""))
 
     def trust(self, root: Path, items: Sequence[TrustItem]) -> None:
-        """Trust exactly these items of this workspace, and no others any more.
+        """Trust exactly these items of this workspace, in place of those trusted before.
 
         Raises:
-            TrustStoreError: the store cannot be used or written; what was trusted before still is.
-            ValueError: two items have one key.
+            TrustStoreError: the store cannot be used or written; the old record stays.
+            ValueError: two items have the same key.
         """
         with self._explained():
             folder = _identify(root)
             content = encode(record_of(folder, items))
             if len(content) > MAX_RECORD:
                 raise TrustStoreError(
-                    "what was to be trusted is too much to remember", "make the script tools smaller"
+                    f"the trust record would exceed {MAX_RECORD} bytes", "make the script tools smaller"
                 )
             self._refuse_inside(folder)
             private_files.make_private(self._folder)
@@ -137,7 +137,7 @@ class TrustStore:
                 private_files.write(self._folder / _name(folder.path), content)
 
     def untrust(self, root: Path) -> bool:
-        """Forget what was trusted at this path; whether there was anything. Also for a folder that is gone.
+        """Remove the record of this path, which need not exist any more; returns whether there was one.
 
         Raises:
             TrustStoreError: the record could not be removed.
@@ -161,7 +161,7 @@ class TrustStore:
         except OSError as error:
             raise _unusable(error, self._folder) from error
 
-    def _look(self, root: Path) -> tuple[FolderIdentity | None, TrustRecord | TrustStoreError | None]:
+    def _read_record(self, root: Path) -> tuple[FolderIdentity | None, TrustRecord | TrustStoreError | None]:
         try:
             folder = self._identity(root)
         except OSError:
@@ -169,7 +169,7 @@ class TrustStore:
         return folder, self._fetch(folder)
 
     def _identity(self, root: Path) -> FolderIdentity:
-        """As `_identify`, without resolving the path again while it leads to the same folder."""
+        """As `_identify`, but resolves the path again only if it leads to another folder."""
         status = root.stat()
         known = self._identities.get(str(root))
         if known is None or (known.device, known.inode) != (status.st_dev, status.st_ino):
@@ -206,20 +206,20 @@ class TrustStore:
         except private_files.UnsafePathError as unsafe:
             return TrustStoreError(f"{unsafe.path} {unsafe.reason}", again)
         except InvalidRecordError as error:
-            return TrustStoreError(f"{path} cannot be believed: {error}", again)
+            return TrustStoreError(f"{path} is not a valid trust record: {error}", again)
         except OSError as error:
             return _unusable(error, path)
         if _name(record.folder.path) != path.name:
-            return TrustStoreError(f"{path} is the record of another folder", again)
+            return TrustStoreError(f"{path} belongs to another folder", again)
         return record
 
     def _check_folder(self) -> None:
-        """Who can write into the folder decides what is trusted. Only `trust` closes an open one."""
+        """Refuse a folder that other users can write to. Only `trust` makes it private."""
         status = os.lstat(self._folder)
         again = f"remove {self._folder}, and trust again"
         if not stat.S_ISDIR(status.st_mode):
-            raise TrustStoreError(f"{self._folder} is a link or no folder", again)
-        if sys.platform == "win32":  # the profile's access list protects it
+            raise TrustStoreError(f"{self._folder} is a link or not a folder", again)
+        if sys.platform == "win32":  # protected by the profile's access control list
             return
         if status.st_uid != os.geteuid():
             raise TrustStoreError(f"{self._folder} belongs to another user (uid {status.st_uid})", again)
@@ -231,7 +231,7 @@ class TrustStore:
     def _refuse_inside(self, folder: FolderIdentity) -> None:
         if Path(os.path.realpath(self._folder)).is_relative_to(folder.path):
             raise TrustStoreError(
-                f"the trust store {self._folder} lies inside this workspace, whose content is what it judges",
+                f"the trust store {self._folder} lies inside this workspace, which could change it",
                 "set LMTB_STATE_DIR to a folder outside of it",
             )
 

@@ -61,12 +61,12 @@ def test_only_a_file_that_has_settled_is_believed_to_be_unchanged(
     file.write_bytes(b"a")
     status = file.stat()
     watched = WatchedFile(file, bytes, b"", lambda: status.st_ctime_ns + age_ns)
-    assert watched.look()
+    assert watched.refresh()
     monkeypatch.setattr(os, "stat", lambda _: status)
     file.write_bytes(b"b")
-    assert watched.look() is seen
+    assert watched.refresh() is seen
     assert watched.value == (b"b" if seen else b"a")
-    assert not watched.look()
+    assert not watched.refresh()
 
 
 def test_a_file_that_could_not_be_read_is_tried_again(
@@ -77,12 +77,12 @@ def test_a_file_that_could_not_be_read_is_tried_again(
     watched = WatchedFile(file, bytes, b"", later)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", _too_many)
-        assert watched.look()
+        assert watched.refresh()
         assert watched.problem is not None
-    assert watched.look()
+    assert watched.refresh()
     assert watched.value == b"a"
     assert watched.problem is None
-    assert not watched.look()
+    assert not watched.refresh()
 
 
 def _too_many(*_: object) -> int:

@@ -20,7 +20,7 @@ from workspace_server.internal_channel.service import make_channel
 from workspace_server.secrets.store import open_store
 
 SCHEMA = {"type": "object"}
-QUICK = replace(DEFAULTS, look_s=0.03)
+QUICK = replace(DEFAULTS, poll_s=0.03)
 
 
 class Tools:
@@ -184,7 +184,7 @@ async def test_more_connections_than_allowed_are_closed_and_the_others_live(tmp_
 
 
 async def test_silence_without_a_token_and_half_a_message_end_a_connection(tmp_path: Path) -> None:
-    async with running(tmp_path, replace(QUICK, unproved_s=0.05, message_s=0.1)) as server:
+    async with running(tmp_path, replace(QUICK, unauthenticated_s=0.05, message_s=0.1)) as server:
         silent, known, slow = [await server.peer() for _ in range(3)]
         assert "result" in await known.ask("secrets/list")
         slow.writer.write(b'{"jsonrpc"')

@@ -130,7 +130,7 @@ def test_what_cannot_start_says_why_and_no_more_than_its_name(run: Any, tmp_path
 
 def test_launcher_that_does_not_come_to_run_is_a_failure(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(ChildStartError, match="sh: it ended before it began"):
+    with pytest.raises(ChildStartError, match="sh: its launcher ended before the program started"):
         run(ChildProcess.start(sh("echo")))
 
 

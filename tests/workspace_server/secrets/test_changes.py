@@ -12,26 +12,26 @@ async def test_each_change_is_told_once_wherever_it_was_made(tmp_path: Path) -> 
     mine, another = open_store(tmp_path, {}), open_store(tmp_path, {})
     await another.set("old", "1")
     changes = SecretChanges(mine)
-    assert await changes.look() == []
+    assert await changes.poll() == []
     await another.set("old", "1")
     await mine.set("new", "2")
-    assert await changes.look() == [("new", "added"), ("old", "changed")]
-    assert await changes.look() == []
+    assert await changes.poll() == [("new", "added"), ("old", "changed")]
+    assert await changes.poll() == []
     await another.delete("old")
-    assert await changes.look() == [("old", "removed")]
+    assert await changes.poll() == [("old", "removed")]
 
 
 async def test_a_store_that_cannot_be_read_has_not_changed(tmp_path: Path) -> None:
     store = open_store(tmp_path, {})
     await store.set("a", "1")
     changes = SecretChanges(store)
-    await changes.look()
+    await changes.poll()
     key = tmp_path / "secrets" / "secrets.key"
     content = key.read_bytes()
     key.unlink()
     (tmp_path / "secrets" / "secrets.sealed").touch()
-    assert await changes.look() == []
+    assert await changes.poll() == []
     key.write_bytes(content)
     key.chmod(0o600)
     await store.set("a", "2")
-    assert await changes.look() == [("a", "changed")]
+    assert await changes.poll() == [("a", "changed")]

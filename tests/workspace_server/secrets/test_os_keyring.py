@@ -48,7 +48,7 @@ def test_of_a_chain_the_first_real_one_is_taken() -> None:
 def test_without_the_library_there_is_no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "keyring", None)
     assert find_backend() is None
-    with pytest.raises(SecretStoreError, match="cannot be reached from here"):
+    with pytest.raises(SecretStoreError, match="this process cannot reach"):
         OsKeyring().get("a")
 
 

@@ -150,7 +150,7 @@ def test_a_name_that_is_no_utf_8_is_kept(store: TrustStore, tmp_path: Path) -> N
     item = TrustItem("script:h", "h", {}, {os.fsdecode(b"\xff.py"): b""})
     store.trust(root, [item])
     assert store.verdict(root, item) == "trusted"
-    assert [one.path for one in store.known()] == [str(root)]
+    assert [one.path for one in store.workspaces()] == [str(root)]
 
 
 # -- fails closed ----------------------------------------------------------------------------------------
@@ -229,7 +229,7 @@ def test_a_record_that_cannot_be_believed_trusts_nothing_and_says_so(
     assert (issue.level, issue.category, issue.code) == ("error", "trust", "TRUST_STORE_UNUSABLE")
     assert str(folder) in issue.message and issue.details
     assert store.recorded(root) == {}
-    assert [one.path for one in store.known()] == [None]
+    assert [one.path for one in store.workspaces()] == [None]
     assert TrustStore(folder).verdict(root, TOOL) == "never"
 
 
@@ -313,7 +313,7 @@ def test_two_items_of_one_name_cannot_be_trusted(store: TrustStore, root: Path) 
 
 def test_what_is_too_much_to_remember_is_not_trusted(store: TrustStore, root: Path) -> None:
     huge = TrustItem("script:x", "x", {"words": "w" * MAX_RECORD})
-    with pytest.raises(TrustStoreError, match="too much"):
+    with pytest.raises(TrustStoreError, match="would exceed"):
         store.trust(root, [huge])
     assert store.verdict(root, huge) == "never"
 
@@ -371,6 +371,6 @@ def test_known_workspaces_are_listed_by_path(store: TrustStore, folder: Path, tm
         (tmp_path / name).mkdir()
         store.trust(tmp_path / name, [TOOL])
     (folder / ("0" * 32 + ".json")).write_text("{}")
-    known = store.known()
+    known = store.workspaces()
     assert [one.path for one in known] == [str(tmp_path / "a"), str(tmp_path / "b"), None]
     assert known[-1].problem is not None

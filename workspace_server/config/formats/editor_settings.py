@@ -1,6 +1,6 @@
-"""Our settings in an editor's files: `lmToolsBridge.<key>`. The files are found by `load.py`.
+"""Reads this program's settings (`lmToolsBridge.<key>`) from an editor's files. Pure.
 
-The editor's own search settings in the same files are `sources/builtin/search/editor_settings.py`.
+`sources/builtin/search/editor_settings.py` reads the editor's own search settings from the same files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PREFIX: Final = "lmToolsBridge."
 
 
 def read(document: Mapping[str, Any], notes: FileIssues) -> Settings:
-    """The checked settings of one decoded file; keys that belong to somebody else say nothing."""
+    """The checked settings of one decoded file; keys without our prefix are ignored."""
     ours = {key.removeprefix(PREFIX): value for key, value in document.items() if key.startswith(PREFIX)}
     return settings.check_settings(ours, notes)
 

@@ -1,6 +1,6 @@
-"""One server of a configuration file, checked and expanded, be it TOML or imported JSON.
+"""Builds a server from one entry of a configuration file: checks its values and expands placeholders.
 
-The formats translate into the keys of our TOML first (`toml_file.py`, `mcp_json.py`).
+`toml_file.py` and `mcp_json.py` first translate the entry into the keys of our TOML.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ Kind = Literal["stdio", "remote"]
 MAX_TIMEOUT_S: Final = 600.0
 MAX_TASK_S: Final = 24 * 3600.0
 UNNAMED: Final = "server"
-"""What an entry of our TOML is called whose namespace is empty."""
+"""The name of a TOML entry with an empty namespace."""
 ALL_TOOLS: Final = "*"
 REFUSED_KEYS: Final = frozenset({
     "trusted", "trust", "allow", "autoApprove", "auto_approve", "alwaysAllow", "always_allow", "approvals",
     "approval", "execute_code", "internal_prefix",
 })  # fmt: skip
-"""Keys by which a workspace's file would give itself rights."""
+"""Keys by which a workspace's file could grant itself rights."""
 _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 _HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _Separator = Literal["__", "_", "-"]
@@ -44,64 +44,64 @@ _Auth = Literal["", "oauth"]
 
 @dataclass(frozen=True, slots=True)
 class EntryContext:
-    """Where entries stand, and what their placeholders mean there.
+    """The file of an entry, and how its placeholders are expanded.
 
-    `read` gives the bytes of a file that an entry names, or raises `ConfigFileError`.
+    `read` returns the bytes of a file that an entry names, or raises `ConfigFileError`.
     """
 
     origin: EntryOrigin
-    dialect: variables.PlaceholderRules
+    rules: variables.PlaceholderRules
     variables: PlaceholderValues
     notes: FileIssues
     read: Callable[[Path], bytes]
 
 
 def build_server(
-    kind: Kind, values: Mapping[str, Any], raw: Mapping[str, Any], place: EntryContext, label: str
+    kind: Kind, values: Mapping[str, Any], raw: Mapping[str, Any], context: EntryContext, label: str
 ) -> Server | None:
-    """The server of one entry, or None and an issue that names the entry.
+    """The server of one entry; None, with an issue that names the entry, if it cannot be used.
 
     Args:
-        kind: what the entry describes.
-        values: the entry in the keys of our TOML.
-        raw: the entry as it is written.
-        place: where it stands.
-        label: how issues name it.
+        kind: whether the entry describes a program or a URL.
+        values: the entry with the keys of our TOML.
+        raw: the entry as written.
+        context: the file of the entry.
+        label: the entry's name in issues.
     """
     try:
-        return _Builder(Fields(values), raw, place, label).build(kind)
+        return _Builder(Fields(values), raw, context, label).build(kind)
     except ConfigValueError as reason:
-        place.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", label)
+        context.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", label)
     except UnresolvedPlaceholderError as missing:
         message = f"{display_name(missing.name)} has no value; the server is not started"
-        place.notes.error("CONFIG_UNRESOLVED_VARIABLE", message, label)
+        context.notes.error("CONFIG_UNRESOLVED_VARIABLE", message, label)
     return None
 
 
-def warn_unknown_keys(keys: list[str], place: EntryContext, label: str | None = None) -> None:
-    """Warn about keys that nobody reads, and about those that a workspace may not set."""
-    refused = [key for key in keys if key in REFUSED_KEYS and place.origin.scope == "workspace"]
+def warn_unknown_keys(keys: list[str], context: EntryContext, label: str | None = None) -> None:
+    """Warn about unknown keys, and about keys that a workspace may not set."""
+    refused = [key for key in keys if key in REFUSED_KEYS and context.origin.scope == "workspace"]
     unknown = [key for key in keys if key not in refused]
     if refused:
         shown = ", ".join(map(display_name, refused))
-        place.notes.warn("CONFIG_KEY_REFUSED", f"a workspace cannot set {shown}; it is ignored", label)
+        context.notes.warn("CONFIG_KEY_REFUSED", f"a workspace cannot set {shown}; it is ignored", label)
     if unknown:
         shown = ", ".join(map(display_name, unknown))
-        place.notes.warn("CONFIG_UNKNOWN_KEY", f"unknown: {shown}; it is ignored", label)
+        context.notes.warn("CONFIG_UNKNOWN_KEY", f"unknown: {shown}; it is ignored", label)
 
 
 class _Builder:
-    def __init__(self, fields: Fields, raw: Mapping[str, Any], place: EntryContext, label: str) -> None:
+    def __init__(self, fields: Fields, raw: Mapping[str, Any], context: EntryContext, label: str) -> None:
         self._fields = fields
         self._raw = raw
-        self._place = place
+        self._context = context
         self._label = label
         self._enabled = fields.flag("enabled", True)
         self._files: dict[str, bytes] = {}
 
     def build(self, kind: Kind) -> Server:
         built = self._stdio() if kind == "stdio" else self._remote()
-        warn_unknown_keys(self._fields.left, self._place, self._label)
+        warn_unknown_keys(self._fields.left, self._context, self._label)
         return built
 
     def _stdio(self) -> StdioServer:
@@ -145,7 +145,7 @@ class _Builder:
         longest = MAX_TIMEOUT_S if task == "forbidden" else MAX_TASK_S
         return {
             **self._named(),
-            "origin": self._place.origin,
+            "origin": self._context.origin,
             "enabled": self._enabled,
             "visibility": visibility,
             "visibilities": visibilities,
@@ -160,7 +160,7 @@ class _Builder:
         }
 
     def _named(self) -> dict[str, Any]:
-        """What the entry is called; in the JSON files that is its key, whatever its namespace."""
+        """The entry's namespace; in JSON files that is its key."""
         bare = self._raw.get("namespace") == ""
         name = self._fields.text("namespace").strip()
         if not name and not bare:
@@ -168,7 +168,7 @@ class _Builder:
         return {"namespace": _UNFIT.sub("_", name) or UNNAMED, "bare": bare}
 
     def _visibility(self, value: Any) -> tuple[Visibility, Mapping[str, Visibility]]:
-        """One word for all tools, or a table of tool names in which `*` stands for the rest."""
+        """One word for all tools, or a table by tool name in which `*` means all others."""
         if value is None:
             return "native", {}
         if not isinstance(value, Mapping):
@@ -177,20 +177,20 @@ class _Builder:
         return each.pop(ALL_TOOLS, "native"), each
 
     def _expand(self, text: str, *, path: bool = False) -> str:
-        """The text with its placeholders filled; that of a disabled entry may stay as it is."""
-        values, dialect = self._place.variables, self._place.dialect
+        """The text with its placeholders expanded; in a disabled entry, unresolved ones are kept."""
+        values, rules = self._context.variables, self._context.rules
         try:
-            expanded = values.expand_path(text, dialect) if path else values.expand(text, dialect)
+            expanded = values.expand_path(text, rules) if path else values.expand(text, rules)
         except UnresolvedPlaceholderError:
             if self._enabled:
                 raise
             return text
         if "\0" in expanded:
-            raise ConfigValueError("a value holds a NUL character")
+            raise ConfigValueError("a value contains a NUL character")
         return expanded
 
     def _folder(self, written: str) -> str:
-        root = os.fspath(self._place.variables.root)
+        root = os.fspath(self._context.variables.root)
         return os.path.normpath(os.path.join(root, self._expand(written, path=True))) if written else root  # noqa: PTH118 - text
 
     def _env(self) -> Mapping[str, str]:
@@ -198,13 +198,13 @@ class _Builder:
         for name, written in self._fields.pairs("env").items():
             found[name] = self._expand(written)
         if not all(environment.is_sane(name, value) for name, value in found.items()):
-            raise ConfigValueError('"env" holds a name or value that no program can get')
-        if self._place.origin.scope == "user":
+            raise ConfigValueError('"env" contains an invalid name or value')
+        if self._context.origin.scope == "user":
             return found
         refused = [name for name, value in found.items() if environment.is_refused(name, value)]
         if refused:
             message = f"a workspace cannot set {', '.join(map(display_name, refused))}; left out"
-            self._place.notes.warn("CONFIG_ENVIRONMENT_REFUSED", message, self._label)
+            self._context.notes.warn("CONFIG_ENVIRONMENT_REFUSED", message, self._label)
         return {name: value for name, value in found.items() if name not in refused}
 
     def _env_file(self, written: str) -> Mapping[str, str]:
@@ -212,7 +212,7 @@ class _Builder:
             return {}
         path = Path(self._folder(written))
         try:
-            data = self._place.read(path)
+            data = self._context.read(path)
         except ConfigFileError as problem:
             raise ConfigValueError(f'the file of "env_file": {problem.reason}') from None
         self._files[written] = data
@@ -226,11 +226,11 @@ class _Builder:
             parts = urlsplit(url)
             host, _ = parts.hostname, parts.port
         except ValueError:
-            raise ConfigValueError('"url" is no URL') from None
+            raise ConfigValueError('"url" is not a valid URL') from None
         if parts.scheme not in ("http", "https") or not host or re.search(r"[\s\x00-\x1f]", url):
             raise ConfigValueError('"url" must be an http or https URL with a host')
         if parts.username is not None or parts.password is not None:
-            raise ConfigValueError('"url" holds credentials; use "token" or "headers"')
+            raise ConfigValueError('"url" contains credentials; use "token" or "headers"')
         return url.rstrip("/")
 
     def _headers(self) -> Mapping[str, str]:
@@ -238,7 +238,7 @@ class _Builder:
         headers = {name: self._expand(value) for name, value in written.items()}
         for name, value in headers.items():
             if _HEADER_NAME.fullmatch(name) is None or re.search(r"[\r\n\0]", value):
-                raise ConfigValueError('"headers" holds a name or value that cannot be sent')
+                raise ConfigValueError('"headers" contains an invalid name or value')
         return headers
 
 
@@ -249,7 +249,7 @@ def _task(fields: Fields) -> TaskUse:
 
 
 def infer_kind(values: Mapping[str, Any]) -> Kind | None:
-    """What an entry without a type describes: a command is started, a URL is connected to."""
+    """The kind of an entry without a type: `stdio` if it has a command, `remote` if it has a URL."""
     if values.get("command") is not None:
         return "stdio"
     return "remote" if values.get("url") is not None else None

@@ -1,4 +1,4 @@
-"""What an entry may set in the environment of its process: names, refused names, files of variables. Pure."""
+"""Checks the environment variables that an entry sets, and parses environment files. Pure."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ _QUOTED: Final = re.compile(r"""(["'`])(.*)\1\s*(?:#.*)?\Z""", re.DOTALL)
 
 
 def is_refused(name: str, value: str) -> bool:
-    """Whether a workspace's file may not set this variable: it decides what other programs load."""
+    """Whether a workspace's file must not set this variable, because it controls what programs load."""
     upper = name.upper()
     return upper in _REFUSED or upper.startswith(_REFUSED_PREFIXES) or value.startswith("()")
 
 
 def is_sane(name: str, value: str) -> bool:
-    """Whether an operating system takes this variable at all."""
+    """Whether the operating system accepts this variable."""
     return bool(name) and "=" not in name and "\0" not in name and "\0" not in value
 
 
 def parse(text: str) -> Mapping[str, str]:
     """The variables of an environment file: `NAME=value` lines, with quotes, `export` and `#` comments.
 
-    Other lines are passed over, as editors do.
+    Other lines are ignored, as editors do.
     """
     found: dict[str, str] = {}
     for line in text.splitlines():

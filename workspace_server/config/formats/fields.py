@@ -1,7 +1,4 @@
-"""Takes typed values out of a table of a configuration file. Pure.
-
-A value of the wrong kind makes its whole entry unusable; keys nobody asked for are left over.
-"""
+"""Reads typed values from a table of a configuration file, and lists the keys that nobody read. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +9,11 @@ T = TypeVar("T", bound=str)
 
 
 class ConfigValueError(Exception):
-    """An entry cannot be used; the message says why, without any value of it."""
+    """An entry or setting is invalid; the message says why and quotes no value."""
 
 
 class Fields:
-    """The members of one table, taken one by one."""
+    """The values of one table; records which keys were read."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
@@ -24,11 +21,11 @@ class Fields:
 
     @property
     def left(self) -> list[str]:
-        """The keys that nobody took, in order of appearance."""
+        """The keys that were not read, in file order."""
         return [key for key in self._values if key not in self._taken]
 
     def take(self, key: str) -> Any:
-        """The value as it is; None when it is absent."""
+        """The raw value; None if it is missing."""
         self._taken.add(key)
         return self._values.get(key)
 
@@ -36,7 +33,7 @@ class Fields:
         """A string.
 
         Raises:
-            ConfigValueError: it is something else. So do the other methods.
+            ConfigValueError: the value has another type. The other methods do the same.
         """
         value = self.take(key)
         if value is None:
@@ -46,7 +43,7 @@ class Fields:
         return value
 
     def required(self, key: str) -> str:
-        """A string that must be there."""
+        """A string that must be present and not blank."""
         value = self.text(key)
         if not value.strip():
             raise ConfigValueError(f'"{key}" is missing')
@@ -62,11 +59,11 @@ class Fields:
         return value
 
     def number(self, key: str, default: float, low: float, high: float) -> float:
-        """A number of a range."""
+        """A number from `low` to `high`."""
         value = self.take(key)
         if value is None:
             return default
-        # NaN is in no range
+        # the comparison also rejects NaN
         if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
             raise ConfigValueError(f'"{key}" must be a number from {low:g} to {high:g}')
         return float(value)
@@ -88,7 +85,7 @@ class Fields:
         return tuple(value)
 
     def pairs(self, key: str) -> Mapping[str, str]:
-        """A table of strings; numbers and booleans count as their JSON text, null as not there."""
+        """A table of strings; numbers and booleans become their JSON text, null values are left out."""
         value = self.take(key)
         if value is None:
             return {}
@@ -98,7 +95,7 @@ class Fields:
 
 
 def choice(key: str, value: object, allowed: Any) -> Any:
-    """The value, if it is one of the strings of a `Literal`; raises `ConfigValueError` otherwise."""
+    """The value if it is one of the strings of a `Literal`; raises `ConfigValueError` otherwise."""
     words = get_args(allowed)
     if value not in words or not isinstance(value, str):
         raise ConfigValueError(f'"{key}" must be one of {", ".join(words)}')

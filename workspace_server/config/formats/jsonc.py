@@ -1,7 +1,4 @@
-"""JSON as editors write it: with comments and trailing commas. Errors know their line.
-
-What a file means is `mcp_json.py` and `editor_settings.py`.
-"""
+"""Parses JSON with comments and trailing commas, and reports the line of an error. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-# a string that is never closed matches up to the end: looking for its end again and again is quadratic
+# an unterminated string matches up to the end, else the search for its end would be quadratic
 _STRING: Final = r'("(?:\\.|[^"\\])*+"?)'
 _COMMENT: Final = re.compile(_STRING + r"|//[^\r\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING_COMMA: Final = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
@@ -19,7 +16,7 @@ _OFFSET: Final = re.compile(r"\(byte (\d+)\)")
 
 
 class ConfigFileError(Exception):
-    """A text that is not what its file should hold. `line` counts from 1; None where it is not known."""
+    """A file cannot be read or parsed. `line` counts from 1; None if it is not known."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         super().__init__(reason)
@@ -28,13 +25,13 @@ class ConfigFileError(Exception):
 
 
 def parse_object(data: bytes) -> dict[str, Any]:
-    """The object a file holds; an empty file, or one of comments only, is an empty object.
+    """The JSON object in a file; a file that is empty or has comments only is an empty object.
 
     Raises:
-        ConfigFileError: it is no JSON, or no object.
+        ConfigFileError: the file is not JSON, or not an object.
     """
     text = decode(data)
-    # what is taken out leaves blanks behind, so that places in the text stay where they are
+    # comments become blanks, so that offsets and line numbers stay the same
     bare = _COMMENT.sub(lambda found: found[1] or _NOT_NEWLINE.sub(" ", found[0]), text)
     bare = _TRAILING_COMMA.sub(lambda found: found[1] or " ", bare)
     if not bare.strip():
@@ -53,7 +50,7 @@ def decode(data: bytes) -> str:
     """The text of a file, without a byte order mark.
 
     Raises:
-        ConfigFileError: it is no UTF-8.
+        ConfigFileError: the file is not UTF-8.
     """
     try:
         return data.decode("utf-8").removeprefix("\ufeff")

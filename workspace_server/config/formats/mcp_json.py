@@ -1,9 +1,9 @@
-"""Servers that a workspace configures for other clients: `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json`.
+"""Imports the servers of other clients' files: `.mcp.json`, `.vscode/mcp.json`, `.cursor/mcp.json`.
 
-Read as those clients mean them: this file knows their keys and turns an entry into the keys of our
-TOML, which are understood beside them; `entries.py` does the rest.
+Entries have the meaning that those clients give them. This module translates their keys into the keys of our
+TOML, which are accepted there, too; `entries.py` builds the servers.
 
-* `.mcp.json` (`mcpServers`): a missing type is told by `command` or `url`; `timeout` in milliseconds.
+* `.mcp.json` (`mcpServers`): `command` or `url` replaces a missing type; `timeout` in milliseconds.
 * `.vscode/mcp.json` (`servers`): comments allowed, `http` falls back to the older SSE, `env` may hold null.
 * `.cursor/mcp.json` (`mcpServers`): comments allowed, no type needed, `auth` holds OAuth client data.
 """
@@ -27,7 +27,7 @@ _TYPES: Final[Mapping[str, Kind]] = {
     "streamable_http": "remote",
     "sse": "remote",
 }
-# what clients do with these does not touch us: names for people, ways of debugging, lists of their galleries
+# keys without effect here: display names, debugging options, gallery data
 _PASSED_OVER: Final = frozenset({
     "name", "description", "dev", "gallery", "version", "icon", "inputs", "alwaysLoad", "deferTools",
 })  # fmt: skip
@@ -35,14 +35,14 @@ _PASSED_OVER: Final = frozenset({
 
 @dataclass(frozen=True, slots=True)
 class ClientFileFormat:
-    """One client's file: its path in the workspace, the member with its servers, and its rules.
+    """One client's file: its path in the workspace, the key with its servers, and its placeholder rules.
 
-    `others` are top-level members with another purpose. `fallback`: `http` means that SSE may be tried, too.
+    `others` are top-level keys with another purpose. With `fallback`, `http` allows a fallback to SSE.
     """
 
     path: str
     member: str
-    dialect: variables.PlaceholderRules
+    rules: variables.PlaceholderRules
     fallback: bool
     others: frozenset[str] = frozenset()
 
@@ -58,31 +58,31 @@ FORMATS: Final = (
     ),
     ClientFileFormat(".cursor/mcp.json", "mcpServers", variables.EDITOR, fallback=True),
 )
-"""In configuration order."""
+"""In order of precedence."""
 
 
-def servers(document: Mapping[str, Any], form: ClientFileFormat, place: EntryContext) -> list[Server]:
-    """The usable servers of one decoded file, in file order; issues go to the place's notes."""
+def servers(document: Mapping[str, Any], form: ClientFileFormat, context: EntryContext) -> list[Server]:
+    """The valid servers of one decoded file, in file order; issues go to the context's notes."""
     listed = document.get(form.member, {})
     left = [key for key in document if key != form.member and key not in form.others and key != "$schema"]
-    entries.warn_unknown_keys(left, place)
+    entries.warn_unknown_keys(left, context)
     if not isinstance(listed, Mapping):
-        place.notes.warn("CONFIG_INVALID_VALUE", f'"{form.member}" must be an object; it is ignored')
+        context.notes.warn("CONFIG_INVALID_VALUE", f'"{form.member}" must be an object; it is ignored')
         return []
-    found = (_server(str(name), entry, form, place) for name, entry in listed.items())
+    found = (_server(str(name), entry, form, context) for name, entry in listed.items())
     return [server for server in found if server is not None]
 
 
-def _server(name: str, entry: Any, form: ClientFileFormat, place: EntryContext) -> Server | None:
+def _server(name: str, entry: Any, form: ClientFileFormat, context: EntryContext) -> Server | None:
     try:
         if not isinstance(entry, Mapping):
             raise ConfigValueError("it must be an object")
         kind = _kind(entry)
         values = _translated(name, entry, kind, form)
     except ConfigValueError as reason:
-        place.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", name)
+        context.notes.warn("CONFIG_ENTRY_SKIPPED", f"{reason}; the entry is skipped", name)
         return None
-    return entries.build_server(kind, values, entry, place, name)
+    return entries.build_server(kind, values, entry, context, name)
 
 
 def _kind(entry: Mapping[str, Any]) -> Kind:
@@ -133,7 +133,7 @@ def _disabled(value: Any) -> Mapping[str, Any]:
 
 
 def _timeout(value: Any) -> Mapping[str, Any]:
-    """Their limits are not ours: the nearest value we have counts."""
+    """Milliseconds as seconds, limited to the range allowed here."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ConfigValueError('"timeout" must be a number')
     return {"timeout_s": min(max(value / 1000, 1.0), entries.MAX_TIMEOUT_S)}

@@ -1,4 +1,4 @@
-"""Our own `workspace.toml`, of the user or of a workspace: servers, policy, scripts, approvals.
+"""Reads a `workspace.toml` of the user or of a workspace: servers, policy, scripts, approvals. Pure.
 
 [[mcp.stdio_servers]]    [[mcp.remote_servers]]
 [builtin]                enabled: false switches the built-in tools off, whichever file says it
@@ -36,7 +36,7 @@ _TOP_SETTINGS: Final = ("useWorkspaceSettings", "debug")
 
 @dataclass(frozen=True, slots=True)
 class TomlContents:
-    """What one file says, checked; what it does not say is None or empty."""
+    """The checked contents of one file; missing values are None or empty."""
 
     servers: tuple[Server, ...] = ()
     builtin: bool = True
@@ -53,7 +53,7 @@ def parse(data: bytes) -> Mapping[str, Any]:
     """The tables of a file.
 
     Raises:
-        ConfigFileError: it is no TOML.
+        ConfigFileError: the file is not valid TOML.
     """
     try:
         return tomllib.loads(decode(data))
@@ -63,20 +63,20 @@ def parse(data: bytes) -> Mapping[str, Any]:
     except RecursionError:
         raise ConfigFileError("it is nested too deeply") from None
     except ValueError:  # an integer of more digits than Python reads
-        raise ConfigFileError("it holds a number that is too long") from None
+        raise ConfigFileError("it contains a number that is too long") from None
 
 
-def read(document: Mapping[str, Any], place: EntryContext) -> TomlContents:
-    """The usable contents of a decoded file; issues go to the place's notes."""
-    return _Reader(document, place).read()
+def read(document: Mapping[str, Any], context: EntryContext) -> TomlContents:
+    """The valid contents of a decoded file; issues go to the context's notes."""
+    return _Reader(document, context).read()
 
 
 class _Reader:
-    def __init__(self, document: Mapping[str, Any], place: EntryContext) -> None:
+    def __init__(self, document: Mapping[str, Any], context: EntryContext) -> None:
         self._document = document
-        self._place = place
-        self._notes = place.notes
-        self._is_user = place.origin.scope == "user"
+        self._context = context
+        self._notes = context.notes
+        self._is_user = context.origin.scope == "user"
 
     def read(self) -> TomlContents:
         top = Fields(self._document)
@@ -99,7 +99,7 @@ class _Reader:
         unknown = [f"tools.{key}" for key in tools if f"tools.{key}" not in settings.KNOWN]
         unknown += [f"scripts.{key}" for key in scripts.left]
         unknown += [f"builtin.{key}" for key in builtin.left]
-        entries.warn_unknown_keys(top.left + unknown, self._place)
+        entries.warn_unknown_keys(top.left + unknown, self._context)
         return contents
 
     def _table(self, fields: Fields, key: str) -> Mapping[str, Any]:
@@ -119,7 +119,7 @@ class _Reader:
             for position, entry in enumerate(listed):
                 server = self._server(kind, entry, f"mcp.{key}[{position + 1}]")
                 found += [] if server is None else [server]
-        entries.warn_unknown_keys([f"mcp.{key}" for key in mcp.left], self._place)
+        entries.warn_unknown_keys([f"mcp.{key}" for key in mcp.left], self._context)
         return tuple(found)
 
     def _server(self, kind: Kind, entry: Any, position: str) -> Server | None:
@@ -128,7 +128,7 @@ class _Reader:
             return None
         namespace = entry.get("namespace")
         label = namespace if isinstance(namespace, str) and namespace.strip() else position
-        return entries.build_server(kind, entry, entry, self._place, label)
+        return entries.build_server(kind, entry, entry, self._context, label)
 
     def _folders(self, scripts: Fields, key: str) -> tuple[Path, ...]:
         try:
@@ -139,23 +139,23 @@ class _Reader:
             return ()
         if self._is_user:
             return tuple(folders)
-        # links resolved: what lies elsewhere may be the user's own, which needs no trust
-        root = os.path.realpath(self._place.variables.root)
+        # with links resolved: a folder outside the workspace would be used without trust
+        root = os.path.realpath(self._context.variables.root)
         inside = [one for one in folders if Path(os.path.realpath(one)).is_relative_to(root)]
         if len(inside) < len(folders):
             self._notes.warn("CONFIG_KEY_REFUSED", f"scripts.{key} of a workspace cannot lie outside of it")
         return tuple(inside)
 
     def _folder(self, written: str) -> Path:
-        base = self._place.origin.file.parent if self._is_user else self._place.variables.root
-        expanded = self._place.variables.expand_path(written, variables.TOML)
+        base = self._context.origin.file.parent if self._is_user else self._context.variables.root
+        expanded = self._context.variables.expand_path(written, variables.TOML)
         return Path(os.path.normpath(base / expanded))
 
     def _execute_code(self, scripts: Fields) -> bool:
-        if not self._is_user:  # left over, and named among the refused keys
+        if not self._is_user:  # reported as a refused key
             if "execute_code" in scripts.left:
                 scripts.take("execute_code")
-                entries.warn_unknown_keys(["execute_code"], self._place)
+                entries.warn_unknown_keys(["execute_code"], self._context)
             return False
         return self._flag(scripts, "scripts", "execute_code", default=False)
 
@@ -172,8 +172,8 @@ class _Reader:
             try:
                 found[name] = choice(f"approvals.{display_name(name)}", value, Approval)
             except ConfigValueError as reason:
-                # a decision that cannot be read is no permission
-                self._notes.warn("CONFIG_INVALID_VALUE", f"{reason}; the tool asks")
+                # an invalid decision must not permit anything
+                self._notes.warn("CONFIG_INVALID_VALUE", f'{reason}; "ask" is used')
                 found[name] = "ask"
         if self._is_user:
             return found
@@ -185,7 +185,7 @@ class _Reader:
 
     def _internal_prefix(self, top: Fields) -> str | None:
         if not self._is_user:
-            return None  # left over, and named among the refused keys
+            return None  # stays unread, and is reported as a refused key
         value = top.take("internal_prefix")
         if value is None or (isinstance(value, str) and _PREFIX.fullmatch(value)):
             return value

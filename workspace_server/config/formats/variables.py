@@ -1,12 +1,12 @@
-"""Placeholders in configuration files, by the rules of the client a file is written for. Pure.
+"""Expands placeholders in configuration files by the rules of the client that the file belongs to. Pure.
 
 | written | TOML | `.mcp.json` | `.vscode/mcp.json`, `.cursor/mcp.json` |
 |---|---|---|---|
 | `${workspaceFolder}`, `…Basename`, `${userHome}`, `${cwd}`, `${pathSeparator}`, `${/}` | yes | yes | yes |
 | `${env:X}` | yes | yes | yes |
-| `${X}`, `${X:-default}` | yes | yes | plain text, as those clients leave it |
+| `${X}`, `${X:-default}` | yes | yes | not expanded, as in those clients |
 | `~` and `~/…` in commands and folders | yes | no | yes |
-| `${input:x}`, `${command:x}`, `${config:x}` | no value: only an editor can ask | no value | no value |
+| `${input:x}`, `${command:x}`, `${config:x}` | no value: only an editor has one | no value | no value |
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class UnresolvedPlaceholderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderRules:
-    """What a client expands. `bare`: `${X}` and `${X:-default}`; `tilde`: `~` at the beginning of a text."""
+    """What a client expands. `bare`: `${X}` and `${X:-default}`; `tilde`: a leading `~`."""
 
     bare: bool
     tilde: bool
@@ -51,47 +51,47 @@ EDITOR: Final = PlaceholderRules(bare=False, tilde=True)
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderValues:
-    """The values for one workspace. `environ` is our own environment."""
+    """The values of placeholders in one workspace. `environ` is this process's environment."""
 
     root: Path
     environ: Mapping[str, str]
 
     @property
     def home(self) -> str | None:
-        """The user's home folder, as far as the environment knows it."""
+        """The user's home folder; None if the environment does not name it."""
         return self.environ.get("HOME") or self.environ.get("USERPROFILE")
 
-    def expand(self, text: str, dialect: PlaceholderRules) -> str:
+    def expand(self, text: str, rules: PlaceholderRules) -> str:
         """`text` with its placeholders replaced; values are not expanded again.
 
         Raises:
             UnresolvedPlaceholderError: a placeholder has no value.
         """
         if "${" in text:
-            text = _PLACEHOLDER.sub(lambda found: self._value(found[1], dialect), text)
+            text = _PLACEHOLDER.sub(lambda found: self._value(found[1], rules), text)
         return text
 
-    def expand_path(self, text: str, dialect: PlaceholderRules) -> str:
-        """`text` as `expand` gives it, and `~` replaced where the client does.
+    def expand_path(self, text: str, rules: PlaceholderRules) -> str:
+        """`text` as `expand` returns it, with a leading `~` expanded if the client does so.
 
         Raises:
             UnresolvedPlaceholderError: a placeholder has no value.
         """
-        if dialect.tilde and (text == "~" or text.startswith("~/")):
+        if rules.tilde and (text == "~" or text.startswith("~/")):
             if self.home is None:
                 raise UnresolvedPlaceholderError("userHome")
-            return self.home + self.expand(text[1:], dialect)
-        return self.expand(text, dialect)
+            return self.home + self.expand(text[1:], rules)
+        return self.expand(text, rules)
 
-    def _value(self, name: str, dialect: PlaceholderRules) -> str:
+    def _value(self, name: str, rules: PlaceholderRules) -> str:
         fixed = self._fixed(name)
         if fixed is not None:
             return fixed
         if name.startswith("env:"):
             return self._environment(name[4:])
-        if name.startswith(_ONLY_EDITORS) or (not dialect.bare and name in _OPEN_FILE):
+        if name.startswith(_ONLY_EDITORS) or (not rules.bare and name in _OPEN_FILE):
             raise UnresolvedPlaceholderError(name)
-        found = _VARIABLE.fullmatch(name) if dialect.bare else None
+        found = _VARIABLE.fullmatch(name) if rules.bare else None
         if found is None:
             return "${" + name + "}"
         if found[2] is None:
@@ -99,7 +99,7 @@ class PlaceholderValues:
         try:
             return self._environment(found[1])
         except UnresolvedPlaceholderError:
-            return self.expand(found[2], dialect)
+            return self.expand(found[2], rules)
 
     def _fixed(self, name: str) -> str | None:
         root = os.fspath(self.root)
@@ -122,7 +122,7 @@ class PlaceholderValues:
         return known.get(name)
 
     def _environment(self, name: str) -> str:
-        # a client is started in the folder and says so to what it starts
+        # clients set these for the servers they start
         if name in ("PWD", "CLAUDE_PROJECT_DIR"):
             return os.fspath(self.root)
         if name not in self.environ:

@@ -69,6 +69,23 @@ def is_input_required(members: Mapping[str, msgspec.Raw]) -> bool:
     return jsonrpc.text_of(members.get("resultType", b"")) == "input_required"
 
 
+def repeated(
+    params: Mapping[str, msgspec.Raw],
+    interim: Mapping[str, msgspec.Raw],
+    answers: Mapping[str, msgspec.Raw],
+) -> dict[str, msgspec.Raw]:
+    """The parameters of the request that is repeated with a client's answers.
+
+    Args:
+        params: those of the request before, each as JSON text.
+        interim: the members of the result that asked for input; its `requestState` goes into the request.
+        answers: the client's answers by key.
+    """
+    others = {key: raw for key, raw in params.items() if key != "requestState"}
+    state = {"requestState": interim["requestState"]} if "requestState" in interim else {}
+    return {**others, "inputResponses": jsonrpc.raw(answers), **state}
+
+
 def error_response(error: msgspec.Raw) -> msgspec.Raw:
     """The entry of `inputResponses` for a question that was answered with this JSON-RPC error object."""
     return jsonrpc.raw({"_meta": {names.META_ERROR: error}})

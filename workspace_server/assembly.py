@@ -99,7 +99,7 @@ def assemble(launch: LaunchInstructions, environ: Mapping[str, str]) -> Parts:
     gate = CallGate(Approvals(states), RateLimiter())
     tasks = Tasks(around.workspace, Store(around.state_dir / TASKS / around.workspace))
     calls = Calls(
-        Toolset(registry, sources.configure, sources.configure_now), gate, SuspendedCalls(states), tasks
+        Toolset(registry, sources.configure, sources.configure_nowait), gate, SuspendedCalls(states), tasks
     )
     return Parts(calls, sources, partial(_channel, around, workspace, secrets, calls))
 

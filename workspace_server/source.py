@@ -58,7 +58,7 @@ class Source(ABC):
         stale: whether the source itself knows that its list may be out of date.
         trust_path: what the user would trust, for one in the state `pending_trust`.
         timeout_s: the longest one request to it may take; None for the server's default.
-        immediate: own names of tools that `call_now` runs.
+        immediate: own names of tools that `call_nowait` runs.
         revision: counts up whenever tools, state or issues may have changed.
     """
 
@@ -100,7 +100,7 @@ class Source(ABC):
             InvalidArguments: an argument cannot be served.
         """
 
-    def call_now(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
+    def call_nowait(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
         """As `call_tool`, for one of the `immediate` tools: it waits for nothing and asks nobody."""
         raise NotImplementedError
 

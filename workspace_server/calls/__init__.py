@@ -1,1 +1,1 @@
-"""The way of one `tools/call`: who asks, whether it may run, what comes back."""
+"""Runs tool calls: from a request, through gates and argument checks, to a source and back."""

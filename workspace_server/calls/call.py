@@ -1,4 +1,4 @@
-"""One `tools/call` on its way: who asked, under which view, and for what."""
+"""One `tools/call` on its way to a source: the request, its view, the tool's name and arguments."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from protocol import headers, names
-from workspace_server.call_context import CallContext, never_parked, nobody
+from protocol import headers, jsonrpc, names
+from protocol.inbound import Rejection
+from workspace_server.call_context import NO_ARGUMENTS, CallContext, never_parked, nobody
 from workspace_server.calls.request import McpRequest
+from workspace_server.calls.ways import RULES, Rules, Way
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import View
 from workspace_server.tool import Tool
@@ -20,61 +22,85 @@ _ANSWERS: Final = frozenset({"inputResponses", "requestState"})
 
 
 class Call(msgspec.Struct, frozen=True):
-    """A call.
+    """A call of one tool.
 
-    `arguments` is JSON text. `is_direct` is whether the request itself names the tool, so that mirrored
-    headers must agree with its arguments. `depth` counts the tools this call was made from, and `within` is
-    the context of the one that did; whoever called that one is told and asked.
+    Attributes:
+        request: the client's request; a nested call has that of the call around it.
+        view: the tools that can be called.
+        name: the tool's offered name.
+        arguments: JSON text of an object.
+        way: how the call came in.
+        depth: how many tools called each other to make this call.
+        parent: the context of the calling tool, for a nested call; its caller gets all notifications.
     """
 
-    asked: McpRequest
+    request: McpRequest
     view: View
     name: str
     arguments: msgspec.Raw
-    is_direct: bool = True
+    way: Way = Way.AWAITED
     depth: int = 0
-    within: CallContext | None = None
+    parent: CallContext | None = None
 
-    def of(self, name: str, arguments: msgspec.Raw) -> Call:
-        """The call of another tool that this one stands for."""
-        return replace(self, name=name, arguments=arguments, is_direct=False)
+    @property
+    def rules(self) -> Rules:
+        """What holds for calls of its way."""
+        return RULES[self.way]
 
-    def offered(self) -> OfferedTool | None:
-        """The tool, if it can be called.
+    def wrapped(self, name: str, arguments: msgspec.Raw) -> Call:
+        """The call inside this call of `execute_tool`."""
+        way = Way.WRAPPED if self.way is Way.AWAITED else self.way
+        return replace(self, name=name, arguments=arguments, way=way)
 
-        One that a source does not list and may run all the same is among them; only the source can
-        check its arguments.
+    def nested(self, name: str, arguments: msgspec.Raw, context: CallContext) -> Call:
+        """A call that this call's tool makes; `context` is what that tool runs with."""
+        inner = replace(self, name=name, arguments=arguments, way=Way.NESTED)
+        return replace(inner, depth=self.depth + 1, parent=context)
+
+    def find_tool(self) -> OfferedTool | None:
+        """The tool; None if it cannot be called.
+
+        A source that forwards unlisted names gets a tool without a definition: only that source can check
+        the arguments.
         """
         offered = self.view.get(self.name)
         if offered is not None:
             return offered
-        found = self.view.hidden_behind(self.name)
+        found = self.view.forwarded(self.name)
         if found is None:
             return None
-        source, own = found
-        tool = Tool(own, {"name": self.name, "inputSchema": {"type": "object"}})
+        source, own_name = found
+        tool = Tool(own_name, {"name": self.name, "inputSchema": {"type": "object"}})
         return OfferedTool(self.name, tool, source, tool.definition)
 
-    def longest_s(self, offered: OfferedTool) -> float:
-        """How many seconds it may take at most, if this is its tool."""
+    def time_limit_s(self, offered: OfferedTool) -> float:
+        """How many seconds the call of this tool may take."""
         return offered.tool.timeout_s or self.view.configuration.call_timeout_s
 
     def context(self) -> CallContext:
-        """What the tool's source knows of the call; the toolbox is added by who runs it."""
-        # answers the client brought are for the call it made, not for those that a script makes
+        """What the tool's source learns about the call. The toolbox is added later."""
+        # a client's answers belong to the call it made, not to calls that a script makes
         withheld = _OWN_MEMBERS if self.depth == 0 else _OWN_MEMBERS | _ANSWERS
-        meta = self.asked.inbound.meta
+        meta = self.request.inbound.meta
         name = _decoded(meta.get(names.META_CLIENT)).get("name")
         return CallContext(
-            notify=self.asked.notify if self.within is None else self.within.notify,
-            ask=nobody if self.within is None else self.within.ask,
-            is_parked=never_parked if self.within is None else self.within.is_parked,
+            notify=self.request.notify if self.parent is None else self.parent.notify,
+            ask=nobody if self.parent is None else self.parent.ask,
+            is_parked=never_parked if self.parent is None else self.parent.is_parked,
             arguments=self.arguments,
-            params={key: raw for key, raw in self.asked.inbound.params.items() if key not in withheld},
-            caller=self.asked.header.get(headers.CALLER, ""),
+            params={key: raw for key, raw in self.request.inbound.params.items() if key not in withheld},
+            caller=self.request.header.get(headers.CALLER, ""),
             client=name if isinstance(name, str) else "",
             capabilities=_decoded(meta.get(names.META_CAPABILITIES)),
         )
+
+
+def call_of(request: McpRequest, view: View, way: Way = Way.AWAITED) -> Call | Rejection:
+    """The call that a client's `tools/call` makes, or the error for arguments that are no object."""
+    arguments = request.inbound.params.get("arguments", NO_ARGUMENTS)
+    if jsonrpc.bytes_of(arguments)[:1] != b"{":
+        return request.invalid("params.arguments must be an object")
+    return Call(request, view, request.inbound.name or "", arguments, way)
 
 
 def _decoded(raw: msgspec.Raw | None) -> Mapping[str, Any]:

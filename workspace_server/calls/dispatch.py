@@ -1,8 +1,7 @@
-"""`tools/call`: from a name and arguments to a result, whatever the tool does.
+"""Runs `tools/call`, whichever way a call comes in: view, gates, arguments, source, outcome.
 
-What may be called is decided here, for every way in: directly, through `execute_tool`, from a script. The
-arguments are checked before the tool sees them; a tool that fails answers with a result a model can read. A
-third party's result is not looked into.
+The ways, and which steps differ between them, are in `ways.py`. A tool that fails gives a result that a model
+can read. Results of other servers are passed on as they are.
 """
 
 from __future__ import annotations
@@ -15,27 +14,34 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from protocol import headers, jsonrpc
-from protocol.errors import Reason, Refusal
-from protocol.inbound import HEADER_MISMATCH, Rejection
+from protocol.errors import Refusal
+from protocol.inbound import Rejection
 from workspace_server import log
-from workspace_server.call_context import NO_ARGUMENTS, CallContext
-from workspace_server.calls import nested_call, nested_search, outcomes, task_creation, unknown_tool
-from workspace_server.calls.call import Call
-from workspace_server.calls.deadline import Deadline
+from workspace_server.call_context import CallContext
+from workspace_server.calls import (
+    arguments,
+    nested_call,
+    nested_search,
+    outcomes,
+    task_creation,
+    unknown_tool,
+)
+from workspace_server.calls.arguments import CheckedCall
+from workspace_server.calls.call import Call, call_of
+from workspace_server.calls.deadline import run_limited
 from workspace_server.calls.gates import approvals
 from workspace_server.calls.gates.approvals import Admitted, ApprovalRequest, InvalidAnswer
 from workspace_server.calls.gates.gate import Gate, OpenGate
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.calls.suspended_calls import SuspendedCalls
+from workspace_server.calls.task_creation import TaskCreation
 from workspace_server.calls.toolbox import NestedToolbox
-from workspace_server.catalog import schema_defaults
+from workspace_server.calls.ways import RULES, Continuation, Way
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.toolset import Toolset
 from workspace_server.catalog.view import View
 from workspace_server.results import encode_result, error_result, refusal_result
-from workspace_server.schemas import mirrored_headers
 from workspace_server.tasks.tasks import Tasks
 from workspace_server.tool import CallOutcome, InvalidArguments, ToolError, ToolResult
 from workspace_server.tool_search import execute_tool
@@ -43,249 +49,193 @@ from workspace_server.tool_search.definitions import TOOL_SEARCH
 from workspace_server.tool_search.search_tool import Searchable, SearchTool
 
 MAX_DEPTH: Final = 4
-"""How deep tools may call tools."""
-OWN_TIME: Final = "ask for less in one call, or raise timeout_s where the tool or its server is configured"
+"""How many tools may call each other in one call."""
+TIME_LIMIT_STEP: Final = (
+    "ask for less in one call, or raise timeout_s where the tool or its server is configured"
+)
 SEARCH: Final[str] = TOOL_SEARCH["name"]
-_OURS: Final = frozenset({SEARCH, execute_tool.NAME})
-
-
-class _Checked(msgspec.Struct, frozen=True):
-    """A call whose arguments fit, and what it is of."""
-
-    call: Call
-    offered: OfferedTool
-    arguments: Mapping[str, Any]
+_META_TOOLS: Final = frozenset({SEARCH, execute_tool.NAME})
 
 
 class Calls:
-    """Runs calls.
+    """Runs tool calls.
 
     Args:
         toolset: the tools.
-        gate: who is let through to a tool: approvals and rate limits.
-        conversations: the calls that may ask their callers something; by default some that outlive no run.
-        tasks: the calls that go on without their callers; by default there are none.
+        gate: decides which calls may run: approvals and rate limits.
+        suspended_calls: the calls that wait for input from their clients; by default a restart forgets them.
+        tasks: the calls that go on as tasks; by default there are none.
     """
 
     def __init__(
         self,
         toolset: Toolset,
         gate: Gate | None = None,
-        conversations: SuspendedCalls | None = None,
+        suspended_calls: SuspendedCalls | None = None,
         tasks: Tasks | None = None,
     ) -> None:
         self.toolset = toolset
         self.tasks = tasks or Tasks()
-        self.conversations = conversations or SuspendedCalls(RequestStates("w"))
+        self.suspended_calls = suspended_calls or SuspendedCalls(RequestStates("w"))
         self._gate = gate or OpenGate()
         self._search = SearchTool()
 
     async def close(self) -> None:
-        """End what calls share. Idempotent."""
+        """End tasks, suspended calls and searches. Idempotent."""
         await self.tasks.close()
-        await self.conversations.close()
+        await self.suspended_calls.close()
         await self._search.close()
 
-    async def call(self, asked: McpRequest) -> Outcome:
-        """The answer to one `tools/call`."""
-        # where a view was looked for, there was none without asking somebody: not worth a second look
-        call = _call(asked, asked.view or await self.toolset.current())
+    async def call(self, request: McpRequest) -> Outcome:
+        """Answer one `tools/call`."""
+        call = call_of(request, request.view or await self.toolset.current())
         return call if isinstance(call, Rejection) else await self.run(call)
 
-    def call_now(self, asked: McpRequest, view: View) -> Outcome | None:
-        """The answer to a `tools/call` that waits for nothing; None where it has to be awaited.
+    def quickest_way(self, request: McpRequest, view: View) -> Way:
+        """The way with the least work for a client's call under this view.
 
-        It passes view, gate and checks like any other.
+        A call that brings answers or a state, or whose gate depends on more than the tool, has to be awaited.
         """
-        offered = self._immediate(asked, view)
-        if offered is None:
+        name, params = request.inbound.name or "", request.inbound.params
+        offered = None if name in _META_TOOLS else view.get(name)
+        if offered is None or offered.tool.name not in offered.source.immediate:
+            return Way.AWAITED
+        if "requestState" in params or "inputResponses" in params:
+            return Way.AWAITED
+        if not self._gate.is_open(offered, view.configuration):
+            return Way.AWAITED
+        # neither mirrored headers nor a line in the log can be had without reading the call
+        is_plain = not offered.mirrored and view.configuration.debug == "off"
+        return Way.REPEATED if is_plain else Way.IMMEDIATE
+
+    def call_nowait(self, request: McpRequest, view: View) -> Outcome | None:
+        """Answer a `tools/call` without a task; None if it has to be awaited."""
+        if RULES[self.quickest_way(request, view)].needs_task:
             return None
-        call = _call(asked, view)
+        call = call_of(request, view, Way.IMMEDIATE)
         if isinstance(call, Rejection):
             return call
-        checked = _check(call, offered)
-        if not isinstance(checked, _Checked):
+        checked = arguments.check(call, view.by_name[call.name])
+        if not isinstance(checked, CheckedCall):
             return checked
         started = time.monotonic()
-        outcome = _at_once(offered, checked.arguments)
-        outcomes.trace(checked.call, offered, outcome, time.monotonic() - started)
-        return outcomes.answer(asked.request.id, offered, outcome, self.toolset.note)
+        outcome = _run_nowait(checked.offered, checked.arguments)
+        outcomes.trace(checked.call, checked.offered, outcome, time.monotonic() - started)
+        return outcomes.answer(request.id, checked.offered, outcome, self.toolset.note)
 
-    def _immediate(self, asked: McpRequest, view: View) -> OfferedTool | None:
-        """The tool of a call under this view that waits for nothing, not even for being let through."""
-        offered = view.get(asked.inbound.name or "")
-        if offered is None or not _is_immediate(asked, view):
-            return None
-        return offered if self._gate.is_open(offered, view.configuration) else None
-
-    def repeatable(self, asked: McpRequest, view: View) -> OfferedTool | None:
-        """The tool of a call if `call_again` answers all under this view that differ in id and arguments."""
-        offered = self._immediate(asked, view)
-        if offered is None or offered.mirrored or view.configuration.debug != "off":
-            return None
-        return offered
-
-    def call_again(self, offered: OfferedTool, identity: bytes, text: bytes) -> Outcome | None:
-        """What `call_now` answers to a call like one that is `repeatable` under the view of now.
+    def call_repeated(self, offered: OfferedTool, identity: bytes, text: bytes) -> Outcome | None:
+        """Answer a call that differs only in id and arguments from one whose `quickest_way` is `REPEATED`.
 
         Args:
-            offered: its tool.
-            identity: its id as JSON text.
-            text: its arguments, an object, as JSON text.
+            offered: the tool.
+            identity: the call's id as JSON text.
+            text: the arguments, an object, as JSON text.
 
         Returns:
-            None where something is wrong with the arguments, which has to be said with care.
+            None if the arguments are invalid; the call then has to be read, for an exact error.
         """
-        arguments = schema_defaults.fill(offered, msgspec.json.decode(text))
-        if offered.arguments.check(arguments):
+        fitting = arguments.fitting(offered, text)
+        if fitting is None:
             return None
-        return outcomes.answer(identity, offered, _at_once(offered, arguments), self.toolset.note)
+        return outcomes.answer(identity, offered, _run_nowait(offered, fitting), self.toolset.note)
 
     async def run(self, call: Call) -> Outcome:
-        """The answer to one call, however it was asked for."""
+        """Answer a call of a tool or of one of the two meta-tools."""
         if call.name == SEARCH:
-            return await self._find(call)
+            return await self._search_tools(call)
         if call.name == execute_tool.NAME:
-            return await self._execute(call)
-        offered = call.offered()
-        if offered is None:
-            return unknown_tool.answer(call)
-        checked = _check(call, offered)
-        if not isinstance(checked, _Checked):
+            return await self._execute_tool(call)
+        offered = call.find_tool()
+        return unknown_tool.answer(call) if offered is None else await self.run_tool(call, offered)
+
+    async def run_tool(self, call: Call, offered: OfferedTool) -> Outcome:
+        """Answer a call of this tool: check its arguments, ask the gates, run it."""
+        checked = arguments.check(call, offered)
+        if not isinstance(checked, CheckedCall):
             return checked
-        return await self._admitted(checked.call, offered, checked.arguments)
-
-    async def pass_on(self, call: Call, offered: OfferedTool) -> Outcome:
-        """The answer to a call whose arguments are left to the server: neither checked nor filled in."""
-        arguments = msgspec.json.decode(call.arguments)
-        return _contradiction(call, offered, arguments) or await self._admitted(call, offered, arguments)
-
-    async def _admitted(self, call: Call, offered: OfferedTool, arguments: Mapping[str, Any]) -> Outcome:
-        if (missing := task_creation.missing(call, offered)) is not None:
+        if (missing := task_creation.missing_capability(call, offered)) is not None:
             return missing
-        context = call.context()
-        match await self._gate.admit(offered, arguments, context, call.view.configuration):
+        context = checked.call.context()
+        match await self._gate.admit(offered, checked.arguments, context, call.view.configuration):
             case Refusal() as refusal:
                 return encode_result(refusal_result(offered.named_tool(), refusal))
-            case InvalidAnswer() as bad:
-                return call.asked.invalid(bad.message)
-            case ApprovalRequest() as question:
-                return question.result
+            case InvalidAnswer() as invalid:
+                return call.request.invalid(invalid.message)
+            case ApprovalRequest() as approval:
+                return approval.result
             case Admitted() as admitted:
-                context = admitted.context
-        work = partial(self._run, call, offered, arguments)
-        if call.within is not None:
-            outcome = await nested_call.run(context, work)
-        else:
-            bound = approvals.bound(offered.name, offered.tool, arguments, context)
-            later = task_creation.TaskCreation(self.tasks, call, offered, self.toolset.note, work)
-            outcome = await self.conversations.run(bound, context, later)
-        return outcomes.answer(call.asked.request.id, offered, outcome, self.toolset.note)
+                outcome = await self._run_admitted(checked, admitted.context)
+                return outcomes.answer(call.request.id, offered, outcome, self.toolset.note)
 
-    async def _run(
-        self, call: Call, offered: OfferedTool, arguments: Mapping[str, Any], context: CallContext
-    ) -> CallOutcome:
+    async def _run_admitted(self, checked: CheckedCall, context: CallContext) -> CallOutcome:
+        work = partial(self._run_traced, checked)
+        if Continuation.SUSPENDED not in checked.call.rules.may_become:
+            return await nested_call.run(context, work)
+        call, offered = checked.call, checked.offered
+        binding = approvals.binding(offered.name, offered.tool, checked.arguments, context)
+        creation = TaskCreation(self.tasks, call, offered, self.toolset.note, work)
+        return await self.suspended_calls.run(binding, context, creation)
+
+    async def _run_traced(self, checked: CheckedCall, context: CallContext) -> CallOutcome:
         started = time.monotonic()
-        outcome = await self._bounded(call, offered, arguments, context)
-        outcomes.trace(call, offered, outcome, time.monotonic() - started)
+        outcome = await self._run_source(checked, context)
+        outcomes.trace(checked.call, checked.offered, outcome, time.monotonic() - started)
         return outcome
 
-    async def _bounded(
-        self, call: Call, offered: OfferedTool, arguments: Mapping[str, Any], context: CallContext
-    ) -> CallOutcome:
-        seconds = call.longest_s(offered)
+    async def _run_source(self, checked: CheckedCall, context: CallContext) -> CallOutcome:
+        call, offered = checked.call, checked.offered
+        seconds = call.time_limit_s(offered)
+        text = f"{offered.name} did not finish within {seconds:g} s and was stopped"
+        step = TIME_LIMIT_STEP if offered.tool.timeout_s else None
+
+        async def work(timed: CallContext) -> CallOutcome:
+            toolbox = None if call.depth >= MAX_DEPTH else NestedToolbox(call, timed, self.run)
+            inside = replace(timed, toolbox=toolbox)
+            return await offered.source.call_tool(offered.tool.name, checked.arguments, inside)
+
         try:
-            async with Deadline(seconds, context) as (timed, limit):
-                toolbox = None if call.depth >= MAX_DEPTH else NestedToolbox(call, timed, self.run)
-                inside = replace(timed, toolbox=toolbox)
-                return await offered.source.call_tool(offered.tool.name, arguments, inside)
+            return await run_limited(seconds, context, work, text, step)
         except Exception as fault:  # noqa: BLE001  whatever a tool does, its caller gets an answer
-            if isinstance(fault, TimeoutError) and limit.expired():
-                text = f"{offered.name} did not finish within {seconds:g} s and was stopped"
-                step = OWN_TIME if offered.tool.timeout_s else None
-                return Refusal(Reason.CALL_TIMED_OUT, text, step, delivered="unknown")
             return _failed(offered, fault)
 
-    async def _find(self, call: Call) -> Outcome:
-        view, arguments = call.view, msgspec.json.decode(call.arguments)
-        foreign = await nested_search.hits(view, arguments)
+    async def _search_tools(self, call: Call) -> Outcome:
+        view, given = call.view, msgspec.json.decode(call.arguments)
+        remote_hits = await nested_search.hits(view, given)
         searchable = (
             Searchable(one.name, one.definition, (*one.tool.keywords, *one.source.keywords))
             for one in view.tools
         )
-        return encode_result(await self._search.search(searchable, view, arguments, foreign))
+        return encode_result(await self._search.search(searchable, view, given, remote_hits))
 
-    async def _execute(self, call: Call) -> Outcome:
+    async def _execute_tool(self, call: Call) -> Outcome:
         inner = execute_tool.unwrap(call.arguments)
-        if isinstance(inner, execute_tool.Unwrapped):
-            wrapped = call.of(inner.name, inner.arguments)
-            if inner.name != SEARCH and wrapped.offered() is None:
-                return self._cannot_execute(wrapped)
+        if not isinstance(inner, execute_tool.Unwrapped):
+            return encode_result(execute_tool.problem_result(inner))
+        wrapped = call.wrapped(inner.name, inner.arguments)
+        if inner.name == SEARCH or wrapped.find_tool() is not None:
             return await self.run(wrapped)
-        return encode_result(execute_tool.problem_result(inner))
-
-    def _cannot_execute(self, call: Call) -> Outcome:
-        view, name = call.view, call.name
-        if view.waits_for(name) is not None or view.unlisted_source(name) is not None:
-            return unknown_tool.answer(call)
+        view, name = call.view, inner.name
+        if view.trust_path_for(name) is not None or view.source_without_list(name) is not None:
+            return unknown_tool.answer(wrapped)
         return encode_result(execute_tool.not_found(name, view.nearest(name)))
 
 
-def _is_immediate(asked: McpRequest, view: View) -> bool:
-    """Whether a call under this view is of a tool that only computes, and brings no answers."""
-    name, params = asked.inbound.name or "", asked.inbound.params
-    offered = None if name in _OURS else view.get(name)
-    if offered is None or offered.tool.name not in offered.source.immediate:
-        return False
-    return "requestState" not in params and "inputResponses" not in params
-
-
-def _call(asked: McpRequest, view: View) -> Call | Rejection:
-    arguments = asked.inbound.params.get("arguments", NO_ARGUMENTS)
-    if jsonrpc.bytes_of(arguments)[:1] != b"{":
-        return asked.invalid("params.arguments must be an object")
-    return Call(asked, view, asked.inbound.name or "", arguments)
-
-
-def _check(call: Call, offered: OfferedTool) -> _Checked | Outcome:
-    """The call with its defaults filled in, or what is wrong with its arguments."""
-    arguments = msgspec.json.decode(call.arguments)
-    if (contradiction := _contradiction(call, offered, arguments)) is not None:
-        return contradiction
-    filled = schema_defaults.fill(offered, arguments)
-    if filled is not arguments:
-        call = replace(call, arguments=jsonrpc.raw(filled))
-    if problems := offered.arguments.check(filled):
-        from workspace_server.schemas import validation  # noqa: PLC0415  loaded with the first call
-
-        return encode_result(validation.invalid_arguments_result(offered.named_tool(), problems))
-    return _Checked(call, offered, filled)
-
-
-def _at_once(offered: OfferedTool, arguments: Mapping[str, Any]) -> CallOutcome:
+def _run_nowait(offered: OfferedTool, arguments: Mapping[str, Any]) -> CallOutcome:
     try:
-        return offered.source.call_now(offered.tool.name, arguments)
-    except Exception as fault:  # noqa: BLE001  as in `Calls._bounded`
+        return offered.source.call_nowait(offered.tool.name, arguments)
+    except Exception as fault:  # noqa: BLE001  as in `Calls._run_source`
         return _failed(offered, fault)
 
 
 def _failed(offered: OfferedTool, fault: Exception) -> ToolResult:
-    """What a caller reads whose tool could not do it."""
+    """The result that tells a caller why the tool failed."""
     tool = offered.named_tool()
     if isinstance(fault, ToolError):
         return error_result(tool, fault)
     if isinstance(fault, InvalidArguments):
-        from workspace_server.schemas import validation  # noqa: PLC0415  as in `_check`
+        from workspace_server.schemas import validation  # noqa: PLC0415  as in `arguments.check`
 
         problem = validation.ArgumentProblem(fault.pointer, "value", fault.message)
         return validation.invalid_arguments_result(tool, [problem])
     log.fault("tool_failed", fault, tool=offered.name, source=offered.source.id)
     return error_result(tool, ToolError(f"{offered.name} failed unexpectedly"))
-
-
-def _contradiction(call: Call, offered: OfferedTool, arguments: Mapping[str, Any]) -> Rejection | None:
-    """The answer to a call whose headers say something else than its arguments."""
-    if not offered.mirrored or not call.is_direct or headers.UNMIRRORED in call.asked.header:
-        return None
-    problem = mirrored_headers.mismatch(call.asked.header, offered.mirrored, arguments)
-    return None if problem is None else Rejection(400, HEADER_MISMATCH, problem, call.asked.request.id)

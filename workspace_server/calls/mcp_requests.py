@@ -1,6 +1,6 @@
-"""Any other request than `tools/call` that is put to a server for a client: `prompts/get`, `resources/read` …
+"""Sends a client's other requests to a source: `prompts/get`, `resources/read`, `completion/complete` …
 
-Who is asked, and by which of its names, others decide. The result comes back as the bytes that came.
+The callers choose the source and translate names. Results come back as the bytes that the source sent.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any, Final
 import msgspec
 
 from protocol import jsonrpc, names
-from protocol.errors import Reason, Refusal
+from protocol.errors import Refusal
 from protocol.inbound import Rejection
 from workspace_server.call_context import CallContext
 from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call
-from workspace_server.calls.deadline import Deadline
+from workspace_server.calls.deadline import run_limited
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
 from workspace_server.calls.request_state import StateBinding
@@ -25,61 +25,59 @@ from workspace_server.catalog.view import View
 from workspace_server.source import Source
 from workspace_server.tool import CallOutcome, RpcError
 
-_WITH_ROUNDS: Final = frozenset({names.PROMPTS_GET, names.RESOURCES_READ})
-"""Requests in whose middle a server may ask its client something."""
-_OF_A_ROUND: Final = ("inputResponses", "requestState")
+_MAY_ASK: Final = frozenset({names.PROMPTS_GET, names.RESOURCES_READ})
+"""Methods during which a server may send input requests (MCP 2026-07-28)."""
+_RESUMING: Final = ("inputResponses", "requestState")
 
 
 async def relay(
     calls: Calls,
-    asked: McpRequest,
+    request: McpRequest,
     view: View,
     source: Source,
     params: Mapping[str, msgspec.Raw],
     *,
-    longest_s: float = math.inf,
+    time_limit_s: float = math.inf,
 ) -> CallOutcome:
-    """What the source gives, in rounds where it asks back, and within its time.
+    """The source's outcome. A source that asks the client something suspends the request.
 
     Args:
-        calls: keeps what is under way.
-        asked: the request.
-        view: what it was found in.
-        source: who is asked.
-        params: the parameters by the source's own names; `_meta` and what belongs to a round are added.
-        longest_s: what it may take at most, if that is less than its own time.
+        calls: keeps suspended calls.
+        request: the client's request.
+        view: the view in which the source was found.
+        source: the source.
+        params: the parameters with the source's own names. `_meta`, answers and state come from `request`.
+        time_limit_s: a limit below the source's own, in seconds.
     """
-    method, given = asked.request.method, {k: raw for k, raw in params.items() if k not in _OF_A_ROUND}
-    seconds = min(longest_s, source.timeout_s or view.configuration.call_timeout_s)
+    method, given = request.method, {k: raw for k, raw in params.items() if k not in _RESUMING}
+    seconds = min(time_limit_s, source.timeout_s or view.configuration.call_timeout_s)
     given.pop("_meta", None)
+    name = request.inbound.name or ""
+
+    async def send(timed: CallContext) -> CallOutcome:
+        resuming = {key: timed.params[key] for key in _RESUMING if key in timed.params}
+        return await source.relay(method, {**given, **resuming}, timed)
 
     async def work(context: CallContext) -> CallOutcome:
-        answers = {key: context.params[key] for key in _OF_A_ROUND if key in context.params}
-        try:
-            async with Deadline(seconds, context) as (timed, limit):
-                return await source.relay(method, {**given, **answers}, timed)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            text = f"{source.id} did not answer {method} within {seconds:g} s"
-            return Refusal(Reason.CALL_TIMED_OUT, text, delivered="unknown")
+        text = f"{source.id} did not answer {method} within {seconds:g} s"
+        return await run_limited(seconds, context, send, text)
 
-    context = Call(asked, view, asked.inbound.name or "", msgspec.Raw(b"{}")).context()
-    if method not in _WITH_ROUNDS:
+    context = Call(request, view, name, msgspec.Raw(b"{}")).context()
+    if method not in _MAY_ASK:
         return await work(context)
     arguments: Any = {key: msgspec.json.decode(raw) for key, raw in given.items()}
-    bound = StateBinding(method, asked.inbound.name or "", arguments, source.id, context.caller)
-    return await calls.conversations.run(bound, context, work)
+    binding = StateBinding(method, name, arguments, source.id, context.caller)
+    return await calls.suspended_calls.run(binding, context, work)
 
 
-def answer(asked: McpRequest, outcome: CallOutcome) -> Outcome:
-    """The outcome as its caller gets it; no tool is concerned, so whatever failed is an error."""
+def answer(request: McpRequest, outcome: CallOutcome) -> Outcome:
+    """The answer for the client. Every failure is a JSON-RPC error, since no tool is involved."""
     match outcome:
         case msgspec.Raw():
             return outcome
         case Refusal():
-            return asked.refuse(outcome)
+            return request.refuse(outcome)
         case RpcError():
-            return outcomes.rejection(outcome, asked.request.id)
+            return outcomes.rejection(outcome, request.id)
         case _:
-            return Rejection(200, jsonrpc.INTERNAL_ERROR, outcome.text, asked.request.id)
+            return Rejection(200, jsonrpc.INTERNAL_ERROR, outcome.text, request.id)

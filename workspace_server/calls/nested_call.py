@@ -1,8 +1,8 @@
-"""A call that another call makes, from a script: its questions are questions of that one.
+"""Runs a call that a script makes: its input requests go to the client that called the script.
 
-A source of the older era asks through the context by itself. One of the newer era ends with its questions, so
-it is called again here with the answers, as a client would; the call around it is what is held
-(`suspended_calls.py`).
+A source with a session asks through the context. A source of MCP 2026-07-28 ends its call with input
+requests, so the call is repeated here with the answers, as a client would. The script's own call is the one
+that is suspended (`suspended_calls.py`).
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from workspace_server.call_context import CallContext
 from workspace_server.calls.suspended_call import Work
 from workspace_server.tool import CallOutcome, RpcError
 
-MAX_ROUNDS: Final = 10
+MAX_REPEATS: Final = 10
 
 
 async def run(context: CallContext, work: Work) -> CallOutcome:
-    """The outcome of the call, asking whoever called the one around it as often as it takes."""
-    for _ in range(MAX_ROUNDS):
+    """The outcome of the call, after at most `MAX_REPEATS` input requests of its source."""
+    for _ in range(MAX_REPEATS):
         outcome = await work(context)
-        members = input_requests.input_required_members(outcome)
-        if members is None:
+        interim = input_requests.input_required_members(outcome)
+        if interim is None:
             return outcome
-        answers = await _answers(context, jsonrpc.members_of(members.get("inputRequests", b"")))
+        answers = await _answers(context, jsonrpc.members_of(interim.get("inputRequests", b"")))
         if isinstance(answers, RpcError):
             return answers
-        state = {"requestState": members["requestState"]} if "requestState" in members else {}
-        others = {key: raw for key, raw in context.params.items() if key != "requestState"}
-        context = replace(context, params={**others, "inputResponses": jsonrpc.raw(answers), **state})
-    return RpcError(jsonrpc.INTERNAL_ERROR, f"the tool asked {MAX_ROUNDS} times and has no result")
+        context = replace(context, params=input_requests.repeated(context.params, interim, answers))
+    return RpcError(jsonrpc.INTERNAL_ERROR, f"the tool asked {MAX_REPEATS} times and has no result")
 
 
 async def _answers(
     context: CallContext, requests: Mapping[str, msgspec.Raw]
 ) -> dict[str, msgspec.Raw] | RpcError:
+    """The client's answers by key, or the first error among them."""
+
     async def ask(request: msgspec.Raw) -> msgspec.Raw | RpcError:
         members = jsonrpc.members_of(request)
         method = jsonrpc.text_of(members.get("method", b"")) or ""

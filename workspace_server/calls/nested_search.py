@@ -1,12 +1,13 @@
-"""Searching where others hide tools behind a search of their own.
+"""Forwards a `tool_search` to the sources that have one of their own, and renames their hits.
 
-Asked at the same time, for a limited time; what a hit may not be called by here is left out.
+All sources are asked at the same time, for at most `DEADLINE_S` seconds. Hits that this client may not call
+are left out.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from workspace_server import naming
@@ -19,7 +20,7 @@ DEADLINE_S: Final = 2.0
 
 
 async def hits(view: View, arguments: Mapping[str, Any]) -> Sequence[Hit]:
-    """What the sources that hide tools find, under the names these have here."""
+    """The hits of all sources that forward unlisted names, under the names these tools have here."""
     query = arguments.get("query")
     sources = [source for source in view.snapshot.sources if source.forwards]
     if not sources or not isinstance(query, str) or not query.strip():
@@ -31,10 +32,10 @@ async def hits(view: View, arguments: Mapping[str, Any]) -> Sequence[Hit]:
         hit
         for source, result in zip(sources, found, strict=True)
         if result is not None
-        for hit in read_hits(result, _renamed(source))
-        if view.hidden_behind(hit.name) is not None
+        for hit in read_hits(result, _offered_name(source))
+        if view.forwarded(hit.name) is not None
     ]
 
 
-def _renamed(source: Source) -> Any:
+def _offered_name(source: Source) -> Callable[[str], str]:
     return lambda name: naming.prefix_of(source) + name

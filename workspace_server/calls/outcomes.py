@@ -1,6 +1,7 @@
-"""From what a tool gave to what its caller gets.
+"""Turns the outcome of a tool into the answer for its caller.
 
-Results of our own are held to their output schema; a third party's are passed on whatever they are.
+A result that this server wrote must fit the tool's output schema. A result of another server is passed on
+unchanged; a mismatch is only reported.
 """
 
 from __future__ import annotations
@@ -22,21 +23,21 @@ from workspace_server.catalog.registry import OfferedTool
 from workspace_server.results import encode_result, error_result, refusal_result
 from workspace_server.tool import CallOutcome, RpcError, ToolError, ToolResult
 
-Note = Callable[[Issue], None]
+ReportIssue = Callable[[Issue], None]
 
 
-def answer(identity: bytes, offered: OfferedTool, outcome: CallOutcome, note: Note) -> Outcome:
-    """What the caller gets.
+def answer(identity: bytes, offered: OfferedTool, outcome: CallOutcome, report: ReportIssue) -> Outcome:
+    """The answer to a call.
 
     Args:
-        identity: the id of its call as JSON text.
+        identity: the call's id as JSON text.
         offered: the tool.
-        outcome: what it gave.
-        note: hears of a third party that broke its promise.
+        outcome: the tool's outcome.
+        report: takes an issue about another server's result that does not fit its schema.
     """
     match outcome:
         case ToolResult():
-            if outcome.is_error or not _broken_promise(offered, outcome.structured, required=True):
+            if outcome.is_error or not _violates_schema(offered, outcome.structured, required=True):
                 return encode_result(outcome)
             log.error("output_schema_mismatch", tool=offered.name, source=offered.source.id)
             failed = ToolError(f"the result of {offered.name} does not fit its output schema")
@@ -46,18 +47,17 @@ def answer(identity: bytes, offered: OfferedTool, outcome: CallOutcome, note: No
         case Refusal():
             return encode_result(refusal_result(offered.named_tool(), outcome))
         case _:
-            _look_over(offered, outcome, note)
+            _report_mismatch(offered, outcome, report)
             return outcome
 
 
 def rejection(error: RpcError, identity: bytes) -> Rejection:
-    """A source's error, which its caller gets as it is; where a capability is missing, HTTP says so."""
+    """A source's error, unchanged. A missing capability is HTTP status 400 (MCP 2026-07-28)."""
     status = 400 if error.code == MISSING_CAPABILITY else 200
     return Rejection(status, error.code, error.message, identity, error.data)
 
 
-def _look_over(offered: OfferedTool, result: msgspec.Raw, note: Note) -> None:
-    """A third party's result that breaks its promise is passed on, and reported."""
+def _report_mismatch(offered: OfferedTool, result: msgspec.Raw, report: ReportIssue) -> None:
     if "outputSchema" not in offered.definition:
         return
     members = jsonrpc.members_of(result)
@@ -65,26 +65,30 @@ def _look_over(offered: OfferedTool, result: msgspec.Raw, note: Note) -> None:
         return
     structured = members.get("structuredContent")
     value = None if structured is None else msgspec.json.decode(structured)
-    if structured is not None and _broken_promise(offered, value, required=False):
+    if structured is not None and _violates_schema(offered, value, required=False):
         text = f"A result of {offered.name} did not fit its output schema"
         details = f"source {offered.source.id}"
         issue = Issue("warning", "schema", "OUTPUT_SCHEMA_MISMATCH", text, offered.name, details)
-        note(issue)
+        report(issue)
 
 
-def _broken_promise(offered: OfferedTool, structured: Any, *, required: bool) -> bool:
-    """Whether structured content does not fit the output schema of its tool, where there is one."""
+def _violates_schema(offered: OfferedTool, structured: Any, *, required: bool) -> bool:
+    """Whether structured content does not fit the tool's output schema.
+
+    Args:
+        required: the answer if there is no structured content, or the schema itself cannot be used.
+    """
     try:
-        promised = offered.results
+        schema = offered.results
     except ValueError:
         return required
-    if promised is None:
+    if schema is None:
         return False
-    return required if structured is None else bool(promised.check(structured))
+    return required if structured is None else bool(schema.check(structured))
 
 
 def trace(call: Call, offered: OfferedTool, outcome: CallOutcome, seconds: float) -> None:
-    """One line per call where the user asked for it; arguments and output as far as they asked."""
+    """Log a call if the `debug` setting is on; its level decides whether the output is logged too."""
     level = call.view.configuration.debug
     if level == "off":
         return

@@ -1,4 +1,4 @@
-"""One request as a method sees it, and the values a method can answer with."""
+"""One MCP request as the method handlers see it, and the values they can answer with."""
 
 from __future__ import annotations
 
@@ -18,45 +18,59 @@ from workspace_server.catalog.view import View
 INTERNAL_CLIENT: Final = "lm-tools-bridge-internal"
 
 Outcome = Mapping[str, Any] | msgspec.Raw | Rejection
-"""Members of a result that we author, a third party's whole result as its bytes, or an error."""
+"""Members of a result that this server writes, another server's whole result as its bytes, or an error."""
 
 
 class McpRequest(msgspec.Struct, frozen=True):
-    """A request whose envelope is in order.
+    """A request whose envelope was checked.
 
-    `inbound` holds the members of the parameters as the bytes that came. `header` is case-insensitive.
-    `notify` sends one notification to the caller, before the result and on the same answer. `view` is what
-    could be called when it came, where nobody had to be asked.
+    Attributes:
+        message: the JSON-RPC request.
+        inbound: the members of its parameters, each as the bytes that were received.
+        header: the HTTP headers, case-insensitive.
+        query: the decoded query parameters.
+        notify: sends one notification to the client on this response, before the result.
+        view: the callable tools when the request arrived; None if finding them out has to wait for a source.
     """
 
-    request: Request
+    message: Request
     inbound: Inbound
     header: Mapping[str, str]
     query: Mapping[str, str]
     notify: Notify
     view: View | None = None
 
+    @property
+    def id(self) -> bytes:
+        """The JSON-RPC id as JSON text."""
+        return self.message.id
+
+    @property
+    def method(self) -> str:
+        """The JSON-RPC method."""
+        return self.message.method
+
     def value(self, member: str, default: Any = None) -> Any:
         """One parameter, decoded.
 
         Raises:
-            msgspec.DecodeError: its text is no JSON that can be read (a lone surrogate, too deep).
+            msgspec.DecodeError: the parameter cannot be decoded (a lone surrogate, nested too deeply).
         """
         raw = self.inbound.params.get(member)
         return default if raw is None else msgspec.json.decode(raw)
 
     def invalid(self, message: str) -> Rejection:
-        """The answer to parameters that do not fit."""
-        return Rejection(200, jsonrpc.INVALID_PARAMS, message, self.request.id)
+        """The error for invalid parameters (-32602)."""
+        return Rejection(200, jsonrpc.INVALID_PARAMS, message, self.id)
 
     def refuse(self, refusal: Refusal, **data: Any) -> Rejection:
-        """A refusal as a JSON-RPC error; `data` is added to its data."""
+        """A refusal as a JSON-RPC error; `data` is added to the error's data."""
         members = {**refusal.data(), **data}
-        return Rejection(200, refusal.reason.code, refusal.text, self.request.id, members)
+        return Rejection(200, refusal.reason.code, refusal.text, self.id, members)
 
 
 def internal_request(tool: str) -> McpRequest:
-    """A call that came over no client's connection: nobody hears what it tells before its result."""
+    """The request for a call on the internal channel. Nobody receives its notifications."""
     meta = inbound.modern_meta(msgspec.Raw(b"{}"), jsonrpc.raw({"name": INTERNAL_CLIENT, "version": "1"}))
     body = jsonrpc.request(b"1", names.TOOLS_CALL, {"name": tool, "_meta": meta})
     header = {
@@ -65,6 +79,6 @@ def internal_request(tool: str) -> McpRequest:
         headers.NAME: headers.encode_value(tool),
     }
     message = inbound.classify(header, body)
-    assert isinstance(message, Inbound)  # noqa: S101  narrows the type: we wrote it
-    assert isinstance(message.message, Request)  # noqa: S101  the same
+    assert isinstance(message, Inbound)  # noqa: S101  narrows the type: the envelope is our own
+    assert isinstance(message.message, Request)  # noqa: S101  narrows the type
     return McpRequest(message.message, message, header, {}, unheard)

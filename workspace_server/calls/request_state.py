@@ -1,9 +1,8 @@
-"""The sealed `requestState` of a call that waits for its client: for this call only, once, for ten minutes.
+"""Seals and opens the `requestState` of calls that wait for their clients: valid once, for ten minutes.
 
-A state goes out with every question and comes back with the repeated call. It is encrypted and
-authenticated together with the call it belongs to, so that nobody else can make one, read one, or use one for
-another call. Its workspace stands in front, as `protocol.internal.request_state` says. What a state is for
-is decided in `calls/gates/approvals.py` and `suspended_calls.py`. All methods block.
+A state is sent with every input request and returns with the client's next request. It is encrypted and
+authenticated together with the call it belongs to: nobody else can make one, read one, or use one for another
+call. It begins with the workspace (`protocol.internal.request_state`). All methods block.
 """
 
 from __future__ import annotations
@@ -27,10 +26,10 @@ from protocol.internal import request_state
 from workspace_server import log
 
 FOLDER: Final = "approvals"
-ASK, RUN, OPEN, HELD = request_state.APPROVAL, "run", "open", request_state.SUSPENDED
-"""A question whether the call may run; one of a call that is made anew with the answers; the same, where the
-answer is that a page was opened; one of a call that is held open."""
-_KINDS: Final = (ASK, RUN, OPEN, HELD)
+APPROVAL, REPEAT, OPEN_URL, SUSPENDED = request_state.APPROVAL, "run", "open", request_state.SUSPENDED
+"""Kinds of state. APPROVAL: a person is asked whether the call may run. REPEAT: the call is repeated with the
+answers. OPEN_URL: the call is repeated after a page was opened. SUSPENDED: a suspended call is resumed."""
+_KINDS: Final = (APPROVAL, REPEAT, OPEN_URL, SUSPENDED)
 TTL_S: Final = 600.0
 _KEY_BYTES: Final = 32
 _NONCE_BYTES: Final = 12
@@ -39,14 +38,14 @@ _HEAD: Final = struct.Struct("!d?")
 
 @dataclass(frozen=True)
 class StateBinding:
-    """What a state is for.
+    """Identifies the call that a state is valid for.
 
     Attributes:
         method: `tools/call`, `prompts/get` or `resources/read`.
         name: the offered name of the tool or prompt, or the URI.
-        arguments: what is asked of it, decoded; the order of members is no difference.
-        fingerprint: what exactly runs, where that is known.
-        caller: who calls, as in `CallContext`.
+        arguments: the decoded arguments; the order of members does not matter.
+        fingerprint: identifies the code that runs, if that is known.
+        caller: the calling session, as in `CallContext`.
     """
 
     method: str
@@ -57,14 +56,14 @@ class StateBinding:
 
     @cached_property
     def text(self) -> bytes:
-        """The same for the same call, and for no other."""
+        """A text that is equal for equal calls only."""
         digest = sha256(msgspec.json.encode(self.arguments, order="deterministic")).hexdigest()
         return msgspec.json.encode([self.method, self.name, digest, self.fingerprint, self.caller])
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A state that is ours and of this call. `inner` is what was put inside."""
+    """A valid state of this call. `inner` is the text that was sealed inside."""
 
     kind: str
     nonce: bytes
@@ -73,13 +72,13 @@ class Opened:
 
 
 class RequestStates:
-    """Seals and opens states, and remembers which were used.
+    """Seals and opens states, and remembers the used ones.
 
     Args:
-        workspace: the workspace's id; a state is for one workspace only.
-        state_dir: the product's state folder; the key and the used states live in `approvals` below it, so
-            that a restart between question and answer changes nothing. None: both are gone after this run.
-        ttl_s: seconds for which a state is good.
+        workspace: the workspace's id; a state is valid in one workspace only.
+        state_dir: the product's state folder. The key and the used states are stored in `approvals` below it,
+            so that states survive a restart. None: both are kept in memory only.
+        ttl_s: for how many seconds a state is valid.
     """
 
     def __init__(self, workspace: str, state_dir: Path | None = None, ttl_s: float = TTL_S) -> None:
@@ -91,19 +90,19 @@ class RequestStates:
         self._lock = threading.Lock()
 
     def kind_of(self, state: str) -> str | None:
-        """Which of our kinds a `requestState` claims to be; None for one that claims nothing."""
+        """The kind that a `requestState` claims to have; None if it is not one of ours."""
         kind = state.removeprefix(self._prefix).partition(".")[0]
         return kind if state.startswith(self._prefix) and kind in _KINDS else None
 
-    def seal(self, kind: str, bound: StateBinding, now: float, inner: str | None = None) -> str:
-        """A new state, good from `now` on."""
+    def seal(self, kind: str, binding: StateBinding, now: float, inner: str | None = None) -> str:
+        """A new state, valid from `now` on."""
         nonce = os.urandom(_NONCE_BYTES)
         plain = _HEAD.pack(now + self.ttl_s, inner is not None) + (inner or "").encode()
-        sealed = self._cipher().encrypt(nonce, plain, self._said(kind, bound))
+        sealed = self._cipher().encrypt(nonce, plain, self._associated_data(kind, binding))
         return f"{self._prefix}{kind}.{_text(nonce + sealed)}"
 
-    def open(self, state: str, bound: StateBinding, now: float) -> Opened | None:
-        """What a state says; None unless it was sealed for exactly this and is still good."""
+    def open(self, state: str, binding: StateBinding, now: float) -> Opened | None:
+        """The content of a state; None unless it was sealed for exactly this call and has not expired."""
         from cryptography.exceptions import InvalidTag  # noqa: PLC0415  as in `_cipher`
 
         kind = self.kind_of(state)
@@ -113,43 +112,43 @@ class RequestStates:
         try:
             sealed = _bytes(text)
             nonce = sealed[:_NONCE_BYTES]
-            plain = self._cipher().decrypt(nonce, sealed[_NONCE_BYTES:], self._said(kind, bound))
+            plain = self._cipher().decrypt(nonce, sealed[_NONCE_BYTES:], self._associated_data(kind, binding))
         except (ValueError, binascii.Error, InvalidTag):
             return None
         expiry, has_inner = _HEAD.unpack_from(plain)
-        # of one state there is one spelling
+        # base64 has several spellings for the same bytes; only the canonical one is accepted
         if text != _text(sealed) or not 0 < expiry - now <= self.ttl_s:
             return None
         return Opened(kind, nonce, expiry, plain[_HEAD.size :].decode() if has_inner else None)
 
     def spend(self, opened: Opened, now: float) -> bool:
-        """Use a state; False when it was used before, in this run or another."""
+        """Mark a state as used; False if it was used before, in this run or an earlier one."""
         with self._lock:
             self._spent = {nonce: expiry for nonce, expiry in self._spent.items() if expiry > now}
             if opened.nonce in self._spent:
                 return False
             self._spent[opened.nonce] = opened.expiry
-        return self._folder is None or self._enter(self._folder / "spent", opened, now)
+        return self._folder is None or self._record(self._folder / "spent", opened, now)
 
-    def _enter(self, folder: Path, opened: Opened, now: float) -> bool:
+    def _record(self, folder: Path, opened: Opened, now: float) -> bool:
         name = f"{int(opened.expiry) + 1}-{opened.nonce.hex()}"
         try:
             private_files.make_private(folder.parent)
             private_files.make_private(folder)
             is_first = private_files.create(folder / name, b"")
-            _forget(folder, now)
+            _remove_expired(folder, now)
         except (OSError, private_files.UnsafePathError) as error:
-            # a disk that is full must not stop the user's work; this run remembers
+            # a full disk must not stop the user's work; this run still remembers the state
             log.error("approval_not_recorded", cause=type(error).__name__)
             return True
         return is_first
 
-    def _said(self, kind: str, bound: StateBinding) -> bytes:
-        """What is not inside, and sealed all the same."""
-        return f"{self._prefix}{kind}.".encode() + bound.text
+    def _associated_data(self, kind: str, binding: StateBinding) -> bytes:
+        """What is authenticated but not contained."""
+        return f"{self._prefix}{kind}.".encode() + binding.text
 
     def _cipher(self) -> Any:
-        # loaded with the first question: 20 ms
+        # loaded with the first state: takes 20 ms
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # noqa: PLC0415
 
         with self._lock:
@@ -172,7 +171,7 @@ def _stored_key(folder: Path) -> bytes:
     return os.urandom(_KEY_BYTES)
 
 
-def _forget(folder: Path, now: float) -> None:
+def _remove_expired(folder: Path, now: float) -> None:
     for path in folder.iterdir():
         expiry = path.name.partition("-")[0]
         if expiry.isdigit() and int(expiry) <= now:

@@ -1,8 +1,7 @@
-"""One call whose source may ask the caller something while it runs: it outlives the request that began it.
+"""One call that can outlive its request, because its source may ask the client for input.
 
-Each request of the client is one round. A round ends with the outcome of the call, or with the questions that
-are out; the call stands still meanwhile, or goes on with what needs no answer. Which calls there are, and how
-the client's next request finds its own, is `suspended_calls.py`.
+The client answers with its next request. Each request runs the call until it has an outcome or open input
+requests (MCP 2026-07-28, Multi Round-Trip Requests). `suspended_calls.py` finds the call of a request.
 """
 
 from __future__ import annotations
@@ -19,17 +18,16 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from protocol import inbound, jsonrpc, names
-from protocol import input_requests as asking
+from protocol import inbound, input_requests, jsonrpc, names
 from workspace_server.call_context import CALL_ENDED, CallContext, nobody
 from workspace_server.tool import CallOutcome, RpcError
 
 GATHER_S: Final = 0.01
-"""What a source gets to ask more before its first question goes out."""
+"""How long the first open input request waits for others, so that the client gets them together."""
 MAX_QUEUED: Final = 64
-"""Notifications between two rounds that the next one delivers; older ones are dropped."""
+"""Notifications kept between two requests of the client; the oldest are dropped."""
 MAX_QUEUED_BYTES: Final = 64 * 1024
-"""Bytes of one such notification; longer ones are not kept."""
+"""Size of one notification that is kept; larger ones are dropped."""
 
 _CANCELLED: Final = RpcError(jsonrpc.INTERNAL_ERROR, "the call this is about was cancelled")
 
@@ -37,7 +35,7 @@ Work = Callable[[CallContext], Awaitable[CallOutcome]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Question:
+class _InputRequest:
     method: str
     params: msgspec.Raw
     answer: asyncio.Future[msgspec.Raw | RpcError]
@@ -48,131 +46,131 @@ class _Question:
 
 
 class SuspendedCall:
-    """A call under way, in a task of its own.
+    """A running call, in a task of its own.
 
     Attributes:
-        state: the `requestState` with which it goes on; empty while a round is under way.
-        failure: what its caller gets instead of its outcome.
+        state: the `requestState` with which the client resumes it; empty while a request is being served.
+        failure: the error that its caller gets instead of the outcome.
     """
 
     def __init__(self, context: CallContext, work: Work) -> None:
         self.state = ""
         self.failure: RpcError | None = None
         self._context = context
-        self._is_attended = False
-        self._told: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=MAX_QUEUED)
-        self._questions: dict[str, _Question] = {}
+        self._is_served = False
+        self._queued: deque[tuple[str, Mapping[str, Any]]] = deque(maxlen=MAX_QUEUED)
+        self._open: dict[str, _InputRequest] = {}
         self._numbers = count(1)
-        self._alarm: asyncio.Future[None] | None = None
-        asking = replace(context, notify=self._notify, ask=self._ask, is_parked=self._is_parked)
-        self._task = asyncio.ensure_future(work(asking))
-        self._task.add_done_callback(self._over)
+        self._wakeup: asyncio.Future[None] | None = None
+        own = replace(context, notify=self._notify, ask=self._ask, is_parked=self._is_parked)
+        self._task = asyncio.ensure_future(work(own))
+        self._task.add_done_callback(self._ended)
 
     @cached_property
     def id(self) -> str:
-        """Names it among others that wait for their clients; most calls never do."""
+        """A random id, made only for calls that are suspended."""
         return os.urandom(16).hex()
 
     @property
-    def is_over(self) -> bool:
-        """Whether there is an outcome."""
+    def is_done(self) -> bool:
+        """Whether the call has ended."""
         return self._task.done()
 
     @property
-    def was_ended(self) -> bool:
-        """Whether it was cancelled, so that there is no outcome."""
+    def was_cancelled(self) -> bool:
+        """Whether the call was cancelled, so that it has no outcome."""
         return self._task.cancelled()
 
     def outcome(self) -> CallOutcome:
-        """What the work gave; raises what it raised."""
+        """The outcome of a call that is done. Raises what the work raised."""
         return self._task.result()
 
-    def questions(self) -> Mapping[str, Any]:
-        """What is to be answered now, as `inputRequests`."""
-        return {key: question.as_json() for key, question in self._questions.items()}
+    def input_requests(self) -> Mapping[str, Any]:
+        """The open input requests by key, as `inputRequests`."""
+        return {key: request.as_json() for key, request in self._open.items()}
 
-    async def round(self, context: CallContext) -> None:
-        """Serve one request of the client, until the call is over or has questions.
+    async def serve(self, context: CallContext) -> None:
+        """Serve one request of the client, until the call is done or has open input requests.
 
-        Cancelling it, and a client that can no longer be told anything, ends the call.
+        If this is cancelled, or a notification cannot be sent, the call is cancelled too.
         """
         self._context = context
-        self._answer(jsonrpc.members_of(context.params.get("inputResponses", b"")))
+        self._take_answers(jsonrpc.members_of(context.params.get("inputResponses", b"")))
         try:
-            while self._told:
-                await self._tell(*self._told.popleft())
-            self._is_attended = True
-            await self._until_news()
+            while self._queued:
+                await self._send(*self._queued.popleft())
+            self._is_served = True
+            await self._until_done_or_asking()
         except BaseException:
-            await self.end()
+            await self.cancel()
             raise
         finally:
-            self._is_attended = False
+            self._is_served = False
 
-    async def end(self) -> None:
-        """Cancel the call; questions that are out get an error. Idempotent."""
+    async def cancel(self) -> None:
+        """Cancel the call; open input requests get an error. Idempotent."""
         self._task.cancel()
         await asyncio.gather(self._task, return_exceptions=True)
 
-    async def _until_news(self) -> None:
+    async def _until_done_or_asking(self) -> None:
         while not self._task.done():
-            if not self._questions:
-                self._alarm = asyncio.get_running_loop().create_future()
-                await self._alarm
+            if not self._open:
+                self._wakeup = asyncio.get_running_loop().create_future()
+                await self._wakeup
                 continue
             await asyncio.wait([self._task], timeout=GATHER_S)
-            if self._questions:  # the source may have taken them back
+            if self._open:  # the source may have withdrawn its requests
                 return
 
-    def _answer(self, answers: Mapping[str, msgspec.Raw]) -> None:
-        """Pass answers on as they came, errors as errors; what is no object is asked again."""
+    def _take_answers(self, answers: Mapping[str, msgspec.Raw]) -> None:
+        """Pass answers on unchanged, errors as errors. An answer that is no object is ignored."""
         for key, answer in answers.items():
-            if key in self._questions and jsonrpc.bytes_of(answer)[:1] == b"{":
-                error = asking.error_in(answer)
-                question = self._questions.pop(key)
-                if not question.answer.done():  # it is, where the source takes it back at this moment
-                    question.answer.set_result(answer if error is None else RpcError(*error))
+            if key in self._open and jsonrpc.bytes_of(answer)[:1] == b"{":
+                error = input_requests.error_in(answer)
+                request = self._open.pop(key)
+                if not request.answer.done():  # the source may withdraw the request at this moment
+                    request.answer.set_result(answer if error is None else RpcError(*error))
 
     async def _ask(self, method: str, params: msgspec.Raw) -> msgspec.Raw | RpcError:
-        """As `source.Ask`; takes several rounds where the client leaves answers out."""
-        wanted = asking.required_capabilities(method, params)
-        if wanted is None:
+        """As `source.Ask`. A client that leaves an answer out is asked again with its next request."""
+        needed = input_requests.required_capabilities(method, params)
+        if needed is None:
             return await nobody(method, params)
         if self._task.done():
-            return self._at_end()
-        if not asking.declares(self._context.capabilities, wanted):
-            return await self._undeclared(method, wanted)
+            return self._end_error()
+        if not input_requests.declares(self._context.capabilities, needed):
+            return await self._undeclared(method, needed)
         key = f"q{next(self._numbers)}"
         answer: asyncio.Future[msgspec.Raw | RpcError] = asyncio.get_running_loop().create_future()
-        self._questions[key] = _Question(method, params, answer)
+        self._open[key] = _InputRequest(method, params, answer)
         self._wake()
         try:
             return await answer
         finally:
-            self._questions.pop(key, None)
+            self._open.pop(key, None)
 
-    async def _undeclared(self, method: str, wanted: Mapping[str, Any]) -> RpcError:
-        """In the era of sessions the source decides what to do without; since then the call ends."""
+    async def _undeclared(self, method: str, needed: Mapping[str, Any]) -> RpcError:
+        """The source of a session client gets an error and goes on; the call of a stateless client ends."""
         if not self._context.caller:
-            data = jsonrpc.raw({"requiredCapabilities": wanted})
-            text = f"this call needs a client that declares {asking.format_capabilities(wanted)}"
+            data = jsonrpc.raw({"requiredCapabilities": needed})
+            text = f"this call needs a client that declares {input_requests.format_capabilities(needed)}"
             self.failure = RpcError(inbound.MISSING_CAPABILITY, text, data)
             self._task.cancel()
-            # the source is told before its question is answered, or it would finish a call nobody waits for
+            # the source learns of the cancellation before it gets the error, or it would finish the call
             await asyncio.wait([self._task], timeout=GATHER_S)
         return RpcError(jsonrpc.METHOD_NOT_FOUND, f"{method} is not offered by the client of this call")
 
     def _is_parked(self) -> bool:
-        return bool(self._questions) and not self._is_attended
+        return bool(self._open) and not self._is_served
 
     async def _notify(self, method: str, params: Mapping[str, Any]) -> None:
-        if self._is_attended:
-            await self._tell(method, params)
+        if self._is_served:
+            await self._send(method, params)
         elif len(jsonrpc.dumps(params)) <= MAX_QUEUED_BYTES:
-            self._told.append((method, params))
+            self._queued.append((method, params))
 
-    async def _tell(self, method: str, params: Mapping[str, Any]) -> None:
-        """Notify the request of this round, which has a token and a wish for log messages of its own."""
+    async def _send(self, method: str, params: Mapping[str, Any]) -> None:
+        """Notify the client on its current request, with that request's progress token and log level."""
         meta = self._context.meta
         if method == names.PROGRESS:
             if (token := meta.get("progressToken")) is None:
@@ -182,16 +180,16 @@ class SuspendedCall:
             return
         await self._context.notify(method, params)
 
-    def _over(self, task: asyncio.Task[CallOutcome]) -> None:
-        questions, self._questions = self._questions, {}
-        for question in questions.values():
-            if not question.answer.done():
-                question.answer.set_result(self._at_end())
+    def _ended(self, task: asyncio.Task[CallOutcome]) -> None:
+        requests, self._open = self._open, {}
+        for request in requests.values():
+            if not request.answer.done():
+                request.answer.set_result(self._end_error())
         self._wake()
 
-    def _at_end(self) -> RpcError:
-        return _CANCELLED if self.was_ended else CALL_ENDED
+    def _end_error(self) -> RpcError:
+        return _CANCELLED if self.was_cancelled else CALL_ENDED
 
     def _wake(self) -> None:
-        if self._alarm is not None and not self._alarm.done():
-            self._alarm.set_result(None)
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(None)

@@ -1,7 +1,6 @@
-"""Calls that may go on without their client: which ones, and what their task holds in the end (SEP-2663).
+"""Decides which calls become tasks, and what a task's result is (SEP-2663).
 
-Between the rounds of a call (`suspended_calls.py`), which come before a task, and the tasks themselves
-(`tasks/`).
+Stands between suspended calls (`suspended_calls.py`), which come first, and the tasks themselves (`tasks/`).
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from protocol.inbound import Rejection
 from workspace_server.call_context import CallContext
 from workspace_server.calls import outcomes
 from workspace_server.calls.call import Call
-from workspace_server.calls.outcomes import Note
-from workspace_server.calls.request import INTERNAL_CLIENT
+from workspace_server.calls.outcomes import ReportIssue
 from workspace_server.calls.suspended_calls import URL_REQUIRED
+from workspace_server.calls.ways import Continuation
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.tasks.record import Ending
 from workspace_server.tasks.running_task import Work
@@ -27,46 +26,45 @@ from workspace_server.tasks.tasks import Job, Tasks
 from workspace_server.tool import CallOutcome
 
 
-def missing(call: Call, offered: OfferedTool) -> Rejection | None:
-    """The answer to a client without tasks, for a tool that has no other way; None where all is well.
+def missing_capability(call: Call, offered: OfferedTool) -> Rejection | None:
+    """The error for a client without tasks, if the tool runs only as a task; None if the call may run.
 
-    Programs of our own wait as long as it takes.
+    Calls that cannot become tasks (`ways.py`) wait for the result instead.
     """
-    if offered.tool.task != "required" or call.within is not None:
+    if offered.tool.task != "required" or Continuation.TASK not in call.rules.may_become:
         return None
-    context = call.context()
-    if context.client == INTERNAL_CLIENT or _knows_tasks(context):
+    if _supports_tasks(call.context()):
         return None
-    return tasks.missing_capability(call.asked.request.id, offered.name)
+    return tasks.missing_capability(call.request.id, offered.name)
 
 
 @dataclass(frozen=True, slots=True)
 class TaskCreation:
-    """The work of one call that may become a task. `note` hears of a third party that breaks its promise."""
+    """The work of one call that may become a task. `report` takes issues as in `outcomes.answer`."""
 
     tasks: Tasks
     call: Call
     offered: OfferedTool
-    note: Note
+    report: ReportIssue
     work: Work
 
     async def __call__(self, context: CallContext) -> CallOutcome:
-        """The outcome, or which task the call has become. A task of the source's own is remembered."""
-        if not _knows_tasks(context):
+        """The outcome, or a result that names the task. A task that the source itself made is remembered."""
+        if not _supports_tasks(context):
             return await self.work(replace(context, capabilities=tasks.without_tasks(context.capabilities)))
         if self.offered.tool.task != "forbidden":
-            job = Job(self.offered.name, self.call.longest_s(self.offered), self._ending)
+            job = Job(self.offered.name, self.call.time_limit_s(self.offered), self._ending)
             return await self.tasks.run(job, context, self.work)
         outcome = await self.work(context)
         if isinstance(outcome, msgspec.Raw):
-            self.tasks.foreign.note(outcome, self.offered.source.id)
+            self.tasks.source_tasks.remember_from(outcome, self.offered.source.id)
         return outcome
 
     def _ending(self, outcome: CallOutcome) -> Ending:
-        """What the task holds: what the caller would have got."""
-        answer = outcomes.answer(self.call.asked.request.id, self.offered, outcome, self.note)
+        """What the task keeps: the answer that its caller would have received."""
+        answer = outcomes.answer(self.call.request.id, self.offered, outcome, self.report)
         if isinstance(answer, Rejection):
-            # that code must not be sent to clients of this era, the only ones with tasks
+            # MCP 2026-07-28 has no such code, and only its clients have these tasks
             code = jsonrpc.INTERNAL_ERROR if answer.code == URL_REQUIRED else answer.code
             error: dict[str, Any] = {"code": code, "message": answer.message}
             data = {} if answer.data is None else {"data": answer.data}
@@ -76,6 +74,6 @@ class TaskCreation:
         return Ending("result", jsonrpc.dumps(answer))
 
 
-def _knows_tasks(context: CallContext) -> bool:
-    """Sessions of older eras have tasks of another kind, if any; only they have a caller."""
+def _supports_tasks(context: CallContext) -> bool:
+    """Clients with sessions have tasks of another kind, if any; only they have a `caller`."""
     return not context.caller and tasks.is_declared(context.capabilities)

@@ -1,4 +1,4 @@
-"""The answer to a name that cannot be called: waiting for trust, or as good as not there."""
+"""Answers calls of unknown names: the tool may wait for trust, its source may not have answered yet."""
 
 from __future__ import annotations
 
@@ -18,45 +18,25 @@ RETRY_MS: Final = 1000
 
 
 def answer(call: Call) -> Outcome:
-    """The answer to a call of such a name."""
-    refusal = _not_now(call.view, call.name, "tools")
+    """The answer to a call of an unknown tool."""
+    refusal = _not_available(call.view, call.name, "tools")
     if refusal is None:
-        return unknown_tool(call.asked, call.view, call.name)
-    return encode_result(refusal_result(_nothing(call.name), refusal))
+        return unknown_tool(call.request, call.view, call.name)
+    return encode_result(refusal_result(Tool(call.name, {"inputSchema": {}}), refusal))
 
 
-def unknown_prompt(asked: McpRequest, view: View, name: str) -> Rejection:
-    """The answer to a name that no prompt has, or none yet."""
-    refusal = _not_now(view, name, "prompts")
-    return asked.invalid(f"Unknown prompt: {name}") if refusal is None else asked.refuse(refusal)
+def unknown_prompt(request: McpRequest, view: View, name: str) -> Rejection:
+    """The answer to `prompts/get` of an unknown prompt."""
+    refusal = _not_available(view, name, "prompts")
+    return request.invalid(f"Unknown prompt: {name}") if refusal is None else request.refuse(refusal)
 
 
-def _not_now(view: View, name: str, kind: Kind) -> Refusal | None:
-    """Why there may be such a name another time; None where nothing says so."""
-    if (path := view.waits_for(name)) is not None:
-        text = f"{name} comes from files of this workspace that the user has not trusted as they are now"
-        step = f"ask the user to look at it and to run: {trust_command(path)}"
-        return Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
-    source = view.unlisted_source(name, kind)
-    return None if source is None else _not_yet(source, kind)
+def unknown_tool(request: McpRequest, view: View, name: str, uri: str | None = None) -> Rejection:
+    """The error for a tool that does not exist for this client, with similar names.
 
-
-def _nothing(name: str) -> Tool:
-    """A tool of which nothing but the name is known."""
-    return Tool(name, {"inputSchema": {}})
-
-
-def _not_yet(source: Source, kind: Kind) -> Refusal:
-    """A source that nobody has a list of yet may have what is asked for."""
-    error = clean_text(source.error or f"it is {source.state}")
-    text = f'Source "{source.id}" has not said yet which {kind} it has: {error}'
-    details = {"source": source.id, "state": source.state, "error": error}
-    step = "retry after the given time; lmtb servers says more"
-    return Refusal(Reason.SOURCE_UNAVAILABLE, text, step, "no", RETRY_MS, details)
-
-
-def unknown_tool(asked: McpRequest, view: View, name: str, uri: str | None = None) -> Rejection:
-    """The answer to a name that no callable tool has; `uri` where it was named in one."""
+    Args:
+        uri: the URI that contained the name, if there was one.
+    """
     nearest = view.nearest(name)
     step = Reason.TOOL_NOT_FOUND.next_step
     if nearest:
@@ -66,4 +46,23 @@ def unknown_tool(asked: McpRequest, view: View, name: str, uri: str | None = Non
     if uri is not None:
         details["uri"] = extra["uri"] = uri
     message = f"Tool not found or disabled: {name}"
-    return asked.refuse(Refusal(Reason.TOOL_NOT_FOUND, message, step, details=details), **extra)
+    return request.refuse(Refusal(Reason.TOOL_NOT_FOUND, message, step, details=details), **extra)
+
+
+def _not_available(view: View, name: str, kind: Kind) -> Refusal | None:
+    """Why the name may exist later; None if nothing suggests that."""
+    if (path := view.trust_path_for(name)) is not None:
+        text = f"{name} comes from files of this workspace that the user has not trusted as they are now"
+        step = f"ask the user to look at it and to run: {trust_command(path)}"
+        return Refusal(Reason.WORKSPACE_PENDING_TRUST, text, step, delivered="no")
+    source = view.source_without_list(name, kind)
+    return None if source is None else _not_listed(source, kind)
+
+
+def _not_listed(source: Source, kind: Kind) -> Refusal:
+    """The refusal for a name that may belong to a source which has not listed anything yet."""
+    error = clean_text(source.error or f"it is {source.state}")
+    text = f'Source "{source.id}" has not said yet which {kind} it has: {error}'
+    details = {"source": source.id, "state": source.state, "error": error}
+    step = "retry after the given time; lmtb servers says more"
+    return Refusal(Reason.SOURCE_UNAVAILABLE, text, step, "no", RETRY_MS, details)

@@ -1,1 +1,1 @@
-"""What can be called right now: sources merged, named, and seen under a configuration."""
+"""Merges the sources into one catalogue, names their tools, and builds the view of a request."""

@@ -1,6 +1,6 @@
-"""Which sources a workspace has: what the configuration names and the user trusts, kept in step with both.
+"""Keeps a workspace's sources in step with its configuration files and the user's trust decisions.
 
-Looks at the files with every request; a source whose entry did not change is left alone.
+Checks the files for every request. A source whose entry did not change is kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNRESOLVED: Final = "CONFIG_UNRESOLVED_VARIABLE"
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """What the files said: the configuration, what of it is trusted (by item key), and what else is wrong."""
+    """What the files contain: configuration, trust verdicts by item key, a problem of the trust store."""
 
     configuration: Configuration
     verdicts: Mapping[str, Verdict]
@@ -45,7 +45,7 @@ class FileState:
 
 @runtime_checkable
 class FileBackedSource(Protocol):
-    """A source that looks at files, which happens in one go with the configuration."""
+    """A source that reads files. They are checked together with the configuration."""
 
     def look(self, glance: Glance) -> None:
         """Look at the files now. `glance` hears what the source's tools depend on. Blocks."""
@@ -53,7 +53,10 @@ class FileBackedSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceSpec:
-    """A source there should be: its key, what it is made from (another value: another source), its maker."""
+    """A source that should exist: its key, the value it is made from, and the function that makes it.
+
+    A source is replaced when its `spec` changes.
+    """
 
     key: str
     spec: object
@@ -61,12 +64,12 @@ class SourceSpec:
 
 
 class ActiveSources:
-    """The sources of one workspace. The registry owns and closes them.
+    """Makes and replaces the sources of one workspace. The registry owns and closes them.
 
     Args:
-        registry: gets the sources.
-        around: what sources need of the world.
-        builtin: the built-in sources, first in order while they are not switched off.
+        registry: takes the sources.
+        around: what sources depend on.
+        builtin: the built-in sources, first in order unless they are disabled.
         make: makes the sources that read or start something.
         glance: says when a look would find nothing new.
     """
@@ -98,55 +101,55 @@ class ActiveSources:
         self._path = self._environ.get("PATH", "")
         self._knows_shell = False
         self._folders = (self._root, around.config_dir, around.state_dir)
-        self._fresh = Fresh(self._look)
-        self._looked: FileState | None = None
+        self._fresh = Fresh(self._check_files)
+        self._state: FileState | None = None
         self._in_force = Configuration()
         self._made: dict[str, tuple[object, Source]] = {}
         self._looks: list[Callable[[Glance], None]] = []
         self._glance = glance or Glance()
 
     async def configure(self) -> Configuration:
-        """The configuration in force for a request that has just come in; the sources are those it names."""
-        looked = await self._fresh.get()
-        if not self._knows_shell and _needs_shell(looked.configuration):
+        """The current configuration, for a request that has just arrived. Updates the sources to match it."""
+        state = await self._fresh.get()
+        if not self._knows_shell and _needs_shell(state.configuration):
             shell = await self._around.shell()
-            if not self._knows_shell:  # whoever asks meanwhile waits, too, or would see other programs
+            if not self._knows_shell:  # the others wait for this as well, or they would use a different PATH
                 self._knows_shell = True
                 self._learn(shell)
-            looked = await self._fresh.get()
-        if looked is not self._looked:
-            self._looked = looked
-            self._apply(looked)
+            state = await self._fresh.get()
+        if state is not self._state:
+            self._state = state
+            self._apply(state)
         return self._in_force
 
-    def configure_now(self) -> Configuration | None:
-        """The same, where that takes no waiting; None where it does, or where something changed."""
-        looked = self._fresh.get_now()
-        return self._in_force if looked is not None and looked is self._looked else None
+    def configure_nowait(self) -> Configuration | None:
+        """The same without waiting; None if it has to wait or something changed."""
+        state = self._fresh.get_now()
+        return self._in_force if state is not None and state is self._state else None
 
     async def close(self) -> None:
-        """Wait for the look that is under way, and end what was asked of the shell."""
+        """Wait for the check that is running, and stop waiting for the login shell."""
         await self._fresh.close()
         await self._around.close()
 
     def trusts(self, digests: Mapping[str, str]) -> Mapping[str, Verdict]:
-        """What of these items, given by digest, the user trusts. Blocks."""
+        """The user's trust verdicts for these items, given by digest. Blocks."""
         return self._store.verdicts(self._root, digests)
 
-    def _look(self) -> FileState:
+    def _check_files(self) -> FileState:
         glance = self._glance
-        if self._looked is not None and glance.is_same():
-            return self._looked
+        if self._state is not None and glance.is_same():
+            return self._state
         begun = glance.begin()
-        looked = self._look_closely(glance)
-        if looked == self._looked:
-            looked = self._looked
+        state = self._read_files(glance)
+        if state == self._state:
+            state = self._state
         else:
-            glance.doubt()  # it has to be found again until somebody has acted on it
+            glance.doubt()  # report the change again until `configure` has applied it
         glance.end(begun)
-        return looked
+        return state
 
-    def _look_closely(self, glance: Glance) -> FileState:
+    def _read_files(self, glance: Glance) -> FileState:
         configuration = self._configurations.current(glance)
         for look in self._looks:
             look(glance)
@@ -161,16 +164,16 @@ class ActiveSources:
         return FileState(configuration, verdicts, issue)
 
     def _learn(self, environ: Mapping[str, str]) -> None:
-        """What the user's login shell sets gives placeholders a value and programs a path."""
+        """Use the variables of the user's login shell for placeholders and for the search path."""
         self._path = environ.get("PATH", self._path)
         self._environ.update({**environ, **self._environ, "PATH": self._path})
         self._configurations.forget()
         self._glance.forget()
 
-    def _apply(self, looked: FileState) -> None:
+    def _apply(self, state: FileState) -> None:
         self._glance.forget()
-        configuration, issues = looked.configuration, [looked.issue] if looked.issue is not None else []
-        waiting = looked.verdicts.get(SETTINGS_KEY)
+        configuration, issues = state.configuration, [state.issue] if state.issue is not None else []
+        waiting = state.verdicts.get(SETTINGS_KEY)
         if waiting == "trusted":
             configuration = apply_widening(configuration)
         elif waiting is not None:
@@ -179,7 +182,7 @@ class ActiveSources:
         self._in_force = replace(configuration, issues=(*configuration.issues, *issues))
         self._registry.internal_prefix = configuration.internal_prefix
         made: dict[str, tuple[object, Source]] = {}
-        for one in self._wanted(configuration, looked.verdicts):
+        for one in self._specs(configuration, state.verdicts):
             known = self._made.get(one.key)
             is_same = known is not None and known[0] == one.spec
             made[one.key] = known if known is not None and is_same else (one.spec, one.make())
@@ -191,7 +194,7 @@ class ActiveSources:
         self._fresh.may_be_quick = are_local((*self._folders, *elsewhere))
         self._registry.replace([*(self._fixed if configuration.builtin else ()), *sources])
 
-    def _wanted(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[SourceSpec]:
+    def _specs(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[SourceSpec]:
         """The sources in the order of their entries."""
         scripts = configuration.scripts
         for identity in naming.SCRIPT_SOURCES:
@@ -218,7 +221,7 @@ def server_key(entry: StdioServer | RemoteServer) -> str:
 
 
 def _needs_shell(configuration: Configuration) -> bool:
-    """Whether anything here may start a program, or names a variable that only the shell may know."""
+    """Whether the configuration may start a program, or uses a variable that only the login shell may set."""
     unresolved = any(issue.code == UNRESOLVED for issue in configuration.issues)
     named = any(entry.enabled and entry.token_env for entry in configuration.remote)
     return unresolved or named or any(entry.enabled for entry in configuration.stdio)

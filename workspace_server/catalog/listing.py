@@ -89,7 +89,7 @@ class Listing:
         return before != seen
 
     @property
-    def is_as_seen(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether asking the source again would find its tools as they were at the last look."""
         source = self.source
         if self._task is not None or source.revision != self._revision:

@@ -1,6 +1,6 @@
-"""Whether a workspace offers one server of somebody else, as it is, and nothing beside it. Pure.
+"""Decides whether a workspace consists of one unmodified MCP server, which is then passed through. Pure.
 
-At the pure addresses of such a workspace clients meet that server itself: `methods/pass_through.py`.
+`methods/pass_through.py` answers the requests.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from workspace_server.catalog.view import View
 from workspace_server.source import Source
 
 _OURS: Final = frozenset({"builtin", "script"})
-"""Kinds of sources that are there whether they offer anything or not."""
+"""Kinds of sources that every workspace has, even if they offer nothing."""
 
 
 def pass_through_server(view: View) -> Source | None:
-    """The only server of a view, if its tools keep their names and nobody changed what it offers.
+    """The only server of a view, if its tools keep their own names and no setting changes what it offers.
 
-    Servers that are switched off do not count, and neither do built-ins and folders of scripts that offer
-    nothing. None where there is no such server, or the user has not trusted it yet.
+    Disabled servers do not count, nor do built-ins and script folders without tools. None if there is no such
+    server, or the user has not trusted it yet.
     """
     servers = [one for one in view.snapshot.sources if one.kind not in _OURS and one.state != "disabled"]
     if len(servers) != 1 or not naming.is_bare(servers[0]) or servers[0].state == "pending_trust":
         return None
     (source,) = servers
     alone = not view.snapshot.withheld and all(offered.source is source for offered in view.tools)
-    return source if alone and _is_as_it_came(view, source) else None
+    return source if alone and _is_unmodified(view, source) else None
 
 
-def _is_as_it_came(view: View, source: Source) -> bool:
-    """Whether neither the entry nor the policy hides a tool, gives it a default, or asks before it runs."""
+def _is_unmodified(view: View, source: Source) -> bool:
+    """Whether no setting or policy hides a tool, sets a default for it, or asks before it runs."""
     if view.configuration.makes_tasks:
-        return False  # those tasks are ours, and so are requests about them
+        return False  # tasks that this server makes need its own task methods
     if source.include or source.exclude or source.default != "enabled":
         return False
     if any(issue.code == "TOOL_NAME_RESERVED" for issue in view.issues):
@@ -41,7 +41,7 @@ def _is_as_it_came(view: View, source: Source) -> bool:
         return False
     decided = {name for name, decision in view.configuration.approvals.items() if decision != "allow"}
     own = [offered.name for offered in view.snapshot.tools if offered.source is source]
-    if not own:  # what is said of tools that are not known yet may be said of its own
+    if not own:  # the tools are not known yet, so any setting could concern one of them
         deltas = view.configuration.deltas
         return not (decided or deltas.disabled or deltas.unexposed)
     return not any(name in decided or name in view.hidden for name in own)

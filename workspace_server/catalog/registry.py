@@ -149,12 +149,12 @@ class Registry:
         return bool(asked)
 
     @property
-    def is_as_seen(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether the last snapshot still shows the tools there are."""
         if not self._is_current:
             return False
         for listing in self._listings:  # noqa: SIM110  asked with every call, and a generator costs as much again
-            if not listing.is_as_seen:
+            if not listing.is_unchanged:
                 return False
         return True
 

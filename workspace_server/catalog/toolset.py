@@ -25,7 +25,7 @@ LOOK_S: Final = 1.0
 MAX_NOTES: Final = 200
 
 Configure = Callable[[], Awaitable[Configuration]]
-ConfigureNow = Callable[[], Configuration | None]
+ConfigureNowait = Callable[[], Configuration | None]
 Listener = Callable[[frozenset[Kind]], None]
 """Hears which lists changed."""
 
@@ -44,7 +44,7 @@ class Toolset:
     Args:
         registry: the sources.
         configure: the configuration in force; it may replace the registry's sources.
-        configure_now: the same, or None where it has to be waited for.
+        configure_nowait: the same, or None where it has to be waited for.
         look_s: seconds between two looks while somebody listens.
     """
 
@@ -52,13 +52,13 @@ class Toolset:
         self,
         registry: Registry,
         configure: Configure = _defaults,
-        configure_now: ConfigureNow = _unknown,
+        configure_nowait: ConfigureNowait = _unknown,
         *,
         look_s: float = LOOK_S,
     ) -> None:
         self._registry = registry
         self._configure = configure
-        self._configure_now = configure_now
+        self._configure_now = configure_nowait
         self._look_s = look_s
         self._view = View()
         self._asked = self._seen = 0
@@ -92,19 +92,19 @@ class Toolset:
         snapshot = await self._registry.snapshot()
         if snapshot is self._view.snapshot and configuration is self._view.configuration:
             return self._view
-        view = views.look(snapshot, configuration)
+        view = views.build_view(snapshot, configuration)
         if ticket > self._seen:  # an older request that took longer does not bring back what was
             self._seen, self._view = ticket, view
             self._compare()
         return view
 
-    def current_now(self) -> View | None:
+    def current_nowait(self) -> View | None:
         """The tools of a request that has just come in, where nobody has to be asked; else None.
 
         What else the sources offer, and issues, may be older.
         """
         configuration = self._configure_now()
-        is_last = configuration is self._view.configuration and self._registry.is_as_seen
+        is_last = configuration is self._view.configuration and self._registry.is_unchanged
         return self._view if is_last else None
 
     def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:

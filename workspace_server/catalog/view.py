@@ -1,7 +1,7 @@
-"""What one request may call and what it is shown: policy, visibility and mode. Pure.
+"""Decides which tools a request can call and which it gets listed: policy, visibility and mode. Pure.
 
-A tool that is not listed can still be called by its name as long as it is in the view; what is not in the
-view does not exist for a client, however it is asked for.
+Every tool in the view can be called by its name, listed or not. A tool outside the view does not exist for
+clients.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from workspace_server.tool_search.definitions import EXECUTE_TOOL, TOOL_SEARCH
 from workspace_server.trust.item import trust_command
 
 Kind = Literal["tools", "prompts", "resources"]
-"""What clients hear of when it changed; templates are among the resources."""
+"""The lists whose changes are announced; resource templates belong to the resources."""
 META_TOOLS: Final[tuple[Mapping[str, Any], ...]] = (EXECUTE_TOOL, TOOL_SEARCH)
 
 
 class Mode(Enum):
-    """What a request wants listed."""
+    """Which tools a request gets listed."""
 
     NORMAL = "normal"
     DISCOVERY = "discovery"
@@ -45,8 +45,8 @@ _SHOWN: Final[Mapping[Mode, frozenset[Visibility]]] = {
 }
 
 
-_SETTLED: Final = frozenset({"ready", "disabled", "pending_trust"})
-"""States of a source without tools that has nothing more to say."""
+_FINAL: Final = frozenset({"ready", "disabled", "pending_trust"})
+"""States in which a source without tools is known to have none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ class View:
     """The callable tools at one moment, in list order.
 
     Attributes:
-        snapshot, configuration: what it was made of.
-        hidden: every other tool by name, and why it cannot be called.
+        snapshot, configuration: what the view was made from.
+        hidden: all other tools by name, with the reason why they cannot be called.
         issues: those of the snapshot and of the configuration.
     """
 
@@ -70,10 +70,10 @@ class View:
         """The callable tool of exactly this name."""
         return self.by_name.get(name)
 
-    def hidden_behind(self, name: str) -> tuple[Source, str] | None:
-        """The source that may have a tool it does not list, and that tool's own name.
+    def forwarded(self, name: str) -> tuple[Source, str] | None:
+        """The source that takes calls of this unlisted name, and its own name for the tool.
 
-        None where the name has no such source, or its configuration or the policy rules the tool out.
+        None if no source forwards the name, or its configuration or the policy forbids the tool.
         """
         if name in self.hidden or name in self.by_name or self._is_internal(name):
             return None
@@ -87,8 +87,8 @@ class View:
             return None
         return None if policy.hidden({name: source.default}, self.configuration.deltas) else (source, own)
 
-    def unlisted_source(self, name: str, kind: Kind = "tools") -> Source | None:
-        """The source that would have a tool or prompt of this name, if it has not said yet which it has."""
+    def source_without_list(self, name: str, kind: Kind = "tools") -> Source | None:
+        """The source that could have a tool or prompt of this name, but has not listed anything yet."""
         if self._is_internal(name) or name in self.hidden:
             return None
         known = self.snapshot.tools if kind == "tools" else self.snapshot.offerings.prompts
@@ -97,14 +97,14 @@ class View:
             (len(prefix), source)
             for source in self.snapshot.sources
             if source.id not in listed
-            and source.state not in _SETTLED
+            and source.state not in _FINAL
             and ((prefix := naming.prefix_of(source)) or naming.is_bare(source))
             and name.startswith(prefix)
         ]
         return max(named, key=lambda one: one[0], default=(0, None))[1]
 
-    def waits_for(self, name: str) -> str | None:
-        """The path to trust before this name can be called; internal names wait for nothing."""
+    def trust_path_for(self, name: str) -> str | None:
+        """The path that has to be trusted before this name can be called; None if trust is not missing."""
         if self._is_internal(name):
             return None
         waiting = [source for source in self.snapshot.sources if source.state == "pending_trust"]
@@ -113,12 +113,12 @@ class View:
                 return source.trust_path
         if name in self.snapshot.withheld or name in self.by_name or name in self.hidden:
             return self.snapshot.withheld.get(name)
-        # any name can be one of a server whose tools keep their own; one that is nearly right is mistyped
+        # a server without namespace could have any name; a name close to a known one is a typing error
         bare = next((source for source in waiting if naming.is_bare(source)), None)
         return None if bare is None or self.nearest(name) else bare.trust_path
 
     def nearest(self, name: str) -> list[str]:
-        """Up to five callable names that resemble this one, best first; none for internal ones."""
+        """Up to five callable names similar to this one, best first; none for an internal name."""
         if self._is_internal(name):
             return []
         folded = {known.lower(): known for known in self.by_name}
@@ -142,13 +142,15 @@ class View:
         return any(offered.tool.visibility == "ondemand" for offered in self.tools)
 
     def differences(self, other: View) -> frozenset[Kind]:
-        """The lists that the two show differently in some mode."""
+        """The lists that differ between the two views, in any mode."""
         mine, theirs = self._lists(), other._lists()
         return frozenset(kind for kind, shown in mine.items() if shown != theirs[kind])
 
     def _lists(self) -> Mapping[Kind, object]:
         extras = self.snapshot.offerings
-        described = [(one.name, one.tool.description) for one in self.tools]  # each is a resource as well
+        described = [
+            (one.name, one.tool.description) for one in self.tools
+        ]  # each tool is a resource as well
         return {
             "tools": [(one.definition, one.tool.visibility) for one in self.tools],
             "prompts": [one.definition for one in extras.prompts],
@@ -157,22 +159,22 @@ class View:
 
 
 def mode_of(header: Mapping[str, str], query: Mapping[str, str]) -> Mode:
-    """The mode of one request: a header that is present hides its query member.
+    """The mode of one request; a header takes precedence over its query parameter.
 
     Args:
         header: the request's headers, case-insensitive.
-        query: the decoded query members.
+        query: the decoded query parameters.
     """
-    said = [
+    given = [
         (header[name] if name in header else query.get(member, "")).strip().lower()
         for name, member in headers.TOOL_MODES.items()
     ]
-    if said[0] == "discovery":
+    if given[0] == "discovery":
         return Mode.DISCOVERY
-    return Mode.SHOW_ALL if said[1] == "true" else Mode.NORMAL
+    return Mode.SHOW_ALL if given[1] == "true" else Mode.NORMAL
 
 
-def look(snapshot: Snapshot, configuration: Configuration) -> View:
+def build_view(snapshot: Snapshot, configuration: Configuration) -> View:
     """The view of a snapshot under a configuration."""
     defaults = {offered.name: offered.source.default for offered in snapshot.tools}
     hidden = dict(policy.hidden(defaults, configuration.deltas))
@@ -182,7 +184,7 @@ def look(snapshot: Snapshot, configuration: Configuration) -> View:
     for name, source in snapshot.filtered.items():
         hidden.setdefault(name, f"left out by include or exclude of source {source.id}")
     for name, path in snapshot.withheld.items():
-        if name not in snapshot.by_name:  # what waits takes no name away
+        if name not in snapshot.by_name:  # an untrusted tool takes no name away
             hidden.setdefault(name, f"waits for trust: {trust_command(path)}")
     visible = [offered for offered in snapshot.tools if offered.name not in hidden]
     tools, issues = schema_defaults.apply(visible, configuration.schema_defaults)
@@ -197,7 +199,7 @@ def look(snapshot: Snapshot, configuration: Configuration) -> View:
 
 
 def counts(tools: Sequence[OfferedTool]) -> dict[str, int]:
-    """How many of these tools each source has, by source id."""
+    """The number of these tools per source id."""
     found: dict[str, int] = {}
     for offered in tools:
         found[offered.source.id] = found.get(offered.source.id, 0) + 1

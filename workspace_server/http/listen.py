@@ -1,6 +1,7 @@
-"""`subscriptions/listen`: one open answer that tells of changes, until the server stops.
- Which lists changed is `catalog/toolset.py`; of resources their sources tell, of
-tasks `methods/tasks.py`.
+"""Serves `subscriptions/listen`: a stream of change notifications that ends when the server stops.
+
+`catalog/toolset.py` announces changed lists, the sources announce changed resources, and `methods/tasks.py`
+announces changed tasks.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from workspace_server.catalog.view import Kind, View
 from workspace_server.http.response_stream import Stream
 from workspace_server.lifetime import Life
 from workspace_server.methods import resources
-from workspace_server.methods.tasks import FILTER, TaskMethods
+from workspace_server.methods.tasks import FILTER, TaskMethods, TaskSubscription
 
 MAX_RESOURCES: Final = 1000
-"""Resources that one stream tells of; what is asked for beyond them is not honoured."""
-GAP_S: Final = 0.1
-"""The time between two looks at which resources changed: one that always changes is told of that often."""
+"""Resources that one stream can subscribe to; further URIs are ignored."""
+MIN_INTERVAL_S: Final = 0.1
+"""Minimum time between two batches of notifications with changed resources."""
 _KINDS: Final[Mapping[str, Kind]] = {
     "toolsListChanged": "tools",
     "promptsListChanged": "prompts",
@@ -37,94 +38,95 @@ _METHODS: Final[Mapping[Kind, str]] = {
     "resources": names.RESOURCES_CHANGED,
 }
 _RESOURCES: Final = "resourceSubscriptions"
-Leave = Callable[[], None]
+Unsubscribe = Callable[[], None]
 _uris: Final = msgspec.json.Decoder(list[str])
 
 
-class _Pending:
-    """What happened since a stream was told last."""
+class _Changes:
+    """The changes since the last notification of a stream."""
 
     def __init__(self) -> None:
         self.wake = asyncio.Event()
         self._kinds: set[Kind] = set()
         self._uris: dict[str, None] = {}
 
-    def changed(self, kinds: frozenset[Kind]) -> None:
-        """These lists changed."""
+    def lists_changed(self, kinds: frozenset[Kind]) -> None:
+        """Record changed lists."""
         self._kinds |= kinds
         self.wake.set()
 
-    def updated(self, uri: str) -> None:
-        """This resource changed."""
+    def resource_changed(self, uri: str) -> None:
+        """Record a changed resource."""
         self._uris[uri] = None
         self.wake.set()
 
     def take(self) -> tuple[set[Kind], Sequence[str]]:
-        """All of it, once."""
+        """The changed lists and resources since the last call."""
         kinds, uris = self._kinds, tuple(self._uris)
         self._kinds, self._uris = set(), {}
         return kinds, uris
 
 
-async def serve(  # noqa: PLR0917  what there is to tell of, and for how long
-    asked: McpRequest, stream: Stream, toolset: Toolset, tasks: TaskMethods, life: Life, keep_alive_s: float
+async def serve(  # noqa: PLR0917  everything that changes can come from
+    request: McpRequest, stream: Stream, toolset: Toolset, tasks: TaskMethods, life: Life, keep_alive_s: float
 ) -> None:
-    """Answer one listen request; returns when the server stops, and is cancelled when the caller leaves."""
+    """Serve one listen request. Returns when the server stops; is cancelled when the client disconnects."""
+    changes = _Changes()
     try:
-        kinds, uris = _wanted(asked.inbound.params.get("notifications"))
+        kinds, uris = _filter(request.inbound.params.get("notifications"))
     except ValueError as problem:
-        refused = asked.invalid(str(problem))
+        refused = request.invalid(str(problem))
         await stream.finish(refused.status, refused.body())
         return
-    meta = {names.META_SUBSCRIPTION: msgspec.Raw(asked.request.id)}
-    pending = _Pending()
-    followed = await tasks.follow(asked, pending.wake.set)
-    if isinstance(followed, Rejection):
-        await stream.finish(followed.status, followed.body())
+    task_changes = await tasks.subscribe(request, changes.wake.set)
+    if isinstance(task_changes, Rejection):
+        await stream.finish(task_changes.status, task_changes.body())
         return
-    leave: list[Leave] = [toolset.listen(pending.changed), life.on_stop(pending.wake.set)]
-    if followed is not None:
-        leave.append(followed.end)
+    unsubscribe: list[Unsubscribe] = [
+        toolset.listen(changes.lists_changed),
+        life.on_stop(changes.wake.set),
+    ]
+    if task_changes is not None:
+        unsubscribe.append(task_changes.end)
+    meta = {names.META_SUBSCRIPTION: msgspec.Raw(request.id)}
     try:
-        honoured: dict[str, Any] = dict.fromkeys(kinds, True)
+        accepted: dict[str, Any] = dict.fromkeys(kinds, True)
         if uris is not None:
-            honoured[_RESOURCES] = await _follow(uris, await toolset.current(), pending, leave)
-        if followed is not None:
-            honoured[FILTER] = followed.ids
-        await stream.notify(names.ACKNOWLEDGED, {"notifications": honoured, "_meta": meta})
+            accepted[_RESOURCES] = await _subscribe(uris, await toolset.current(), changes, unsubscribe)
+        if task_changes is not None:
+            accepted[FILTER] = task_changes.ids
+        await stream.notify(names.ACKNOWLEDGED, {"notifications": accepted, "_meta": meta})
         while not life.stopping:
-            await _wait(pending.wake, stream, keep_alive_s)
-            told = await _tell(stream, pending, {_KINDS[one] for one in kinds}, meta)
-            for task in await followed.take() if followed is not None else ():
-                await stream.notify(CHANGED, {**task, "_meta": meta})
-            if told:
-                await asyncio.sleep(GAP_S)
+            await _wait(changes.wake, stream, keep_alive_s)
+            await _send(stream, changes, {_KINDS[one] for one in kinds}, task_changes, meta)
     finally:
-        for end in leave:
+        for end in unsubscribe:
             end()
     result: dict[str, Any] = {"resultType": "complete", "_meta": meta}
-    await stream.finish(200, jsonrpc.result(asked.request.id, result))
+    await stream.finish(200, jsonrpc.result(request.id, result))
 
 
-async def _follow(uris: Sequence[str], view: View, pending: _Pending, leave: list[Leave]) -> list[str]:
-    """Have the sources tell of resources, all asked at once; those that they will tell of.
+async def _subscribe(
+    uris: Sequence[str], view: View, changes: _Changes, unsubscribe: list[Unsubscribe]
+) -> list[str]:
+    """Subscribe to resources at their sources, all at the same time; returns the URIs that were accepted.
 
-    `leave` gets what ends it, as soon as there is something to end.
+    `unsubscribe` gets the function that ends a subscription as soon as the subscription exists.
     """
 
-    async def follow(uri: str) -> str | None:
-        ends = await resources.subscribe(view, uri, pending.updated)
-        leave.extend(ends)
+    async def subscribe(uri: str) -> str | None:
+        ends = await resources.subscribe(view, uri, changes.resource_changed)
+        unsubscribe.extend(ends)
         return uri if ends else None
 
-    return [uri for uri in await asyncio.gather(*(follow(uri) for uri in uris)) if uri is not None]
+    return [uri for uri in await asyncio.gather(*(subscribe(uri) for uri in uris)) if uri is not None]
 
 
-def _wanted(raw: msgspec.Raw | None) -> tuple[list[str], list[str] | None]:
-    """The kinds of lists and the resources that are asked for; None where no resources are mentioned.
+def _filter(raw: msgspec.Raw | None) -> tuple[list[str], list[str] | None]:
+    """The requested kinds of lists, and the requested resources (None if the filter has no such member).
 
     Raises:
-        ValueError: that is no filter.
+        ValueError: the filter is invalid.
     """
     if raw is None or jsonrpc.bytes_of(raw)[:1] != b"{":
         raise ValueError("params.notifications must be an object")
@@ -139,28 +141,35 @@ def _wanted(raw: msgspec.Raw | None) -> tuple[list[str], list[str] | None]:
     return kinds, list(dict.fromkeys(uris))[:MAX_RESOURCES]
 
 
-async def _tell(
-    stream: Stream, pending: _Pending, kinds: set[Kind], meta: Mapping[str, Any]
-) -> Sequence[str]:
-    """Tell what there is of these kinds, and the resources that changed, which are given back."""
-    changed, uris = pending.take()
+async def _send(
+    stream: Stream,
+    changes: _Changes,
+    kinds: set[Kind],
+    task_changes: TaskSubscription | None,
+    meta: Mapping[str, Any],
+) -> None:
+    """Send notifications about everything that changed; pauses after changed resources."""
+    changed, uris = changes.take()
     for kind, method in _METHODS.items():
         if kind in changed & kinds:
             await stream.notify(method, {"_meta": meta})
     for uri in uris:
         await stream.notify(names.RESOURCE_UPDATED, {"uri": uri, "_meta": meta})
-    return uris
+    for task in await task_changes.take() if task_changes is not None else ():
+        await stream.notify(CHANGED, {**task, "_meta": meta})
+    if uris:
+        await asyncio.sleep(MIN_INTERVAL_S)
 
 
-async def until(life: Life, stream: Stream, keep_alive_s: float) -> None:
+async def hold(life: Life, stream: Stream, keep_alive_s: float) -> None:
     """Keep a stream without messages open until the server stops."""
     wake = asyncio.Event()
-    leave = life.on_stop(wake.set)
+    end = life.on_stop(wake.set)
     try:
         while not life.stopping:
             await _wait(wake, stream, keep_alive_s)
     finally:
-        leave()
+        end()
 
 
 async def _wait(wake: asyncio.Event, stream: Stream, keep_alive_s: float) -> None:

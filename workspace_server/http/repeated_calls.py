@@ -1,7 +1,7 @@
-"""Calls of tools that only compute, which differ from earlier ones in id and arguments alone.
+"""Answers calls that differ from an earlier one only in id and arguments, without parsing them.
 
-They are compared instead of being read (`protocol/call_pattern.py`). What they are answered, and under which
-view, say `methods/table.py` and `calls/dispatch.py`; nothing is decided here.
+Applies to tools that only compute (`Way.REPEATED`). Bodies are compared with patterns
+(`protocol/call_pattern.py`); `Methods` decides which calls may be answered so, and answers them.
 """
 
 from __future__ import annotations
@@ -17,82 +17,83 @@ from workspace_server.catalog.view import View
 from workspace_server.http.head_reader import REMEMBERED, Head
 from workspace_server.methods.table import Answer, Methods
 
-MOST: Final = 4
-"""Kinds of calls that are known with one head: programs that write the same head and other bodies."""
-RARELY: Final = 64
-"""Where more came with one head and were not known, only each so many-th is learned from.
+MAX_PATTERNS: Final = 4
+"""Patterns kept per request head, for programs that send the same head with different bodies."""
+LEARN_EVERY: Final = 64
+"""Once a head had more unmatched calls than `MAX_PATTERNS`, only one in so many is learned.
 
-There are programs that write something new into each call: to learn from all would cost more than it saves.
+Some programs write something new into every call; learning each of them would cost more than it saves.
 """
 
 
-class _Known:
-    """What is known of the calls that come with one head: all of one tool, as the head names it.
+class _KnownCalls:
+    """The known calls that come with one request head. The head names their tool.
 
     Attributes:
-        view: under which it was found out.
+        view: the view under which they were learned.
         offered: the tool.
-        patterns: the calls.
-        others: how many came that fitted none.
+        patterns: their patterns.
+        unmatched: how many calls matched no pattern.
     """
 
-    __slots__ = ("offered", "others", "patterns", "view")
+    __slots__ = ("offered", "patterns", "unmatched", "view")
 
     def __init__(self, view: View, offered: OfferedTool) -> None:
         self.view = view
         self.offered = offered
         self.patterns: tuple[Pattern, ...] = ()
-        self.others = 0
+        self.unmatched = 0
 
 
 class RepeatedCalls:
-    """Answers such calls.
+    """Learns patterns of calls and answers calls that match one.
 
     Args:
-        methods: knows the answers.
+        methods: answers the calls.
     """
 
     def __init__(self, methods: Methods) -> None:
         self._methods = methods
-        self._by_head: dict[Head, _Known] = {}
+        self._by_head: dict[Head, _KnownCalls] = {}
 
     def answer(self, head: Head, body: bytes) -> Answer | None:
-        """The answer to a call that is known; None for any other request."""
+        """Answer a call that matches a known pattern; None for any other request."""
         known = self._by_head.get(head)
         if known is None:
             return None
         for pattern in known.patterns:
             found = pattern.match(body)
             if found is not None:
-                return self._methods.answer_again(known.view, known.offered, found[0], found[1])
+                return self._methods.answer_repeated(known.view, known.offered, found[0], found[1])
         return None
 
-    def learn(self, head: Head, asked: McpRequest) -> None:
-        """Know calls like this one again, which was answered at once; only if its head has come before."""
-        repeatable = self._methods.repeatable(asked) if head.is_known else None
+    def learn(self, head: Head, request: McpRequest) -> None:
+        """Learn the pattern of a call that was answered without a task, if its head has come before."""
+        repeatable = self._methods.repeatable(request) if head.is_known else None
         if repeatable is None:
             return
         known = self._by_head.get(head)
         if known is None or known.view is not repeatable[0]:
             if len(self._by_head) >= REMEMBERED:
                 self._by_head.clear()
-            known = self._by_head[head] = _Known(*repeatable)
-        known.others += 1
-        if known.others <= MOST or not known.others % RARELY:
-            pattern = _pattern(head, asked)
-            known.patterns = known.patterns if pattern is None else (*known.patterns[1 - MOST :], pattern)
+            known = self._by_head[head] = _KnownCalls(*repeatable)
+        known.unmatched += 1
+        if known.unmatched <= MAX_PATTERNS or not known.unmatched % LEARN_EVERY:
+            pattern = _pattern(head, request)
+            if pattern is not None:
+                known.patterns = (*known.patterns[1 - MAX_PATTERNS :], pattern)
 
 
-def _pattern(head: Head, asked: McpRequest) -> Pattern | None:
-    """The pattern of a call, if it has one and reading others of it finds nothing else that counts."""
-    found = derive_pattern(asked.request.body)
+def _pattern(head: Head, request: McpRequest) -> Pattern | None:
+    """The pattern of a call; None if a call with other values would not be read as the same request."""
+    found = derive_pattern(request.message.body)
     if found is None:
         return None
     pattern, probe = found
     other = inbound.classify(head.fields, probe)
-    return pattern if isinstance(other, Inbound) and _kept(other) == _kept(asked.inbound) else None
+    return pattern if isinstance(other, Inbound) and _constant(other) == _constant(request.inbound) else None
 
 
-def _kept(message: Inbound) -> tuple[object, ...]:
-    """What of a message must not change from one call to the next."""
+def _constant(message: Inbound) -> tuple[object, ...]:
+    """The parts of a message that must be equal in all calls of a pattern."""
     return message.era, message.revision, message.name, set(message.params), set(message.meta)

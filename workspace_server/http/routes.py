@@ -1,7 +1,7 @@
-"""The HTTP face of a workspace server: five routes behind one door.
+"""Routes HTTP requests: `POST /mcp`, and health, lifeline, inspect and refresh for the manager.
 
-`POST /mcp` speaks revision 2026-07-28 only and keeps nothing between requests; health, lifeline, inspect and
-refresh are for the manager.
+`/mcp` serves MCP 2026-07-28 only and keeps no state between requests. A `tools/call` is answered in the
+quickest way that it allows (`calls/ways.py`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KEEP_ALIVE_S: Final = 15.0
 
 
 class Server:
-    """The handlers of one workspace server, and what they share."""
+    """The request handlers of one workspace server."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Server:
         self._version = version
         self._toolset = calls.toolset
         self._tasks = calls.tasks
-        self._conversations = calls.conversations
+        self._suspended_calls = calls.suspended_calls
         self._life = life
         self._keep_alive_s = keep_alive_s
         self._methods = Methods(calls, version, int(launch.settings.get("page_size", PAGE_SIZE)))
@@ -62,7 +62,7 @@ class Server:
         }
 
     def serve(self, http_request: HttpRequest) -> None:
-        """Answer a request that the door let in; what takes time goes on in a task."""
+        """Answer an admitted request, in a task if the answer has to be awaited."""
         page = self._pages.get(http_request.head.path)
         if page is not None:
             http_request.run(_answered(partial(page, http_request), http_request))
@@ -75,27 +75,29 @@ class Server:
         if isinstance(message, Rejection):
             http_request.respond(message.status, message.body())
         elif not isinstance(message.message, Request):
-            http_request.run(_answered(partial(self._note, message.message, http_request), http_request))
+            http_request.run(
+                _answered(partial(self._accept_message, message.message, http_request), http_request)
+            )
         elif self._life.stopping:
             answer = _stopping(message.message)
             http_request.respond(answer.status, answer.body)
         else:
-            self._mcp(message, message.message, http_request)
+            self._serve_mcp(message, message.message, http_request)
 
-    def _mcp(self, message: Inbound, request: Request, http_request: HttpRequest) -> None:
+    def _serve_mcp(self, inbound_message: Inbound, message: Request, http_request: HttpRequest) -> None:
         stream = Stream(http_request)
         head = http_request.head
-        view = self._methods.view(request.method)
-        asked = McpRequest(request, message, head.fields, head.query, stream.notify, view)
-        answer = self._methods.answer_now(asked)
+        view = self._methods.view(message.method)
+        request = McpRequest(message, inbound_message, head.fields, head.query, stream.notify, view)
+        answer = self._methods.answer_nowait(request)
         if answer is None:
-            http_request.run(_answered(partial(self._go_on, asked, stream), http_request))
+            http_request.run(_answered(partial(self._answer_awaited, request, stream), http_request))
         else:
             http_request.respond(answer.status, answer.body, trim_fields(answer.trim))
-            self._repeated.learn(head, asked)
+            self._repeated.learn(head, request)
 
     async def _health(self, http_request: HttpRequest) -> None:
-        """Who this is and how its sources are; asks nobody, so it always answers at once."""
+        """Identity of this server and state of its sources. Never waits for a source."""
         state = {
             "ok": not self._life.stopping,
             "nonce": self._launch.nonce,
@@ -103,61 +105,63 @@ class Server:
             "root": self._launch.root,
             "pid": os.getpid(),
             "version": self._version,
-            "tasks": self._tasks.running + self._conversations.waiting,
+            "tasks": self._tasks.running + self._suspended_calls.waiting,
             "sources": self._toolset.sources(),
             "issues": [issue.as_json() for issue in self._toolset.issues()],
         }
-        _show(http_request, state)
+        _respond_json(http_request, state)
 
     async def _lifeline(self, http_request: HttpRequest) -> None:
-        """Held open by the manager for as long as it lives; ends when this server stops."""
+        """Keep the manager's lifeline open. It ends when the manager dies or this server stops."""
         stream = Stream(http_request)
         with self._life.held():
             await stream.keep_alive()
-            self._toolset.touch()  # so that health can count tools before anybody has listed them
-            await listen.until(self._life, stream, self._keep_alive_s)
+            self._toolset.touch()  # so that health knows the number of tools before a client lists them
+            await listen.hold(self._life, stream, self._keep_alive_s)
         stream.close()
 
     async def _inspect(self, http_request: HttpRequest) -> None:
-        """All tools, the hidden ones with the reason."""
-        _show(http_request, inspection(self._toolset, await self._toolset.current()))
+        """All tools, hidden ones with the reason."""
+        _respond_json(http_request, inspection(self._toolset, await self._toolset.current()))
 
     async def _refresh(self, http_request: HttpRequest) -> None:
-        """Ask one source, or all, to look again."""
-        _show(http_request, {"ok": await self._toolset.refresh(http_request.head.query.get("source"))})
+        """Refresh one source, or all of them."""
+        _respond_json(
+            http_request, {"ok": await self._toolset.refresh(http_request.head.query.get("source"))}
+        )
 
-    async def _note(self, message: Notification | Response, http_request: HttpRequest) -> None:
-        """A call that waits for its client has no connection to be closed; what names it is its state."""
+    async def _accept_message(self, message: Notification | Response, http_request: HttpRequest) -> None:
+        """Accept a notification. `notifications/cancelled` names a suspended call by its `requestState`."""
         if isinstance(message, Notification) and message.method == names.CANCELLED:
             state = jsonrpc.members_of(message.params).get("requestState", b"")
-            await self._conversations.let_go(jsonrpc.text_of(state) or "")
+            await self._suspended_calls.cancel(jsonrpc.text_of(state) or "")
         http_request.respond(202)
 
-    async def _go_on(self, asked: McpRequest, stream: Stream) -> None:
-        if asked.request.method == names.LISTEN:
-            told = self._toolset, self._methods.tasks
-            await listen.serve(asked, stream, *told, self._life, self._keep_alive_s)
+    async def _answer_awaited(self, request: McpRequest, stream: Stream) -> None:
+        if request.method == names.LISTEN:
+            tasks, life = self._methods.tasks, self._life
+            await listen.serve(request, stream, self._toolset, tasks, life, self._keep_alive_s)
             return
-        answer = await self._answer(asked)
+        answer = await self._answer(request)
         await stream.finish(answer.status, answer.body, answer.trim)
 
-    async def _answer(self, asked: McpRequest) -> Answer:
+    async def _answer(self, request: McpRequest) -> Answer:
         try:
             with self._life.call():
-                return await self._methods.answer(asked)
+                return await self._methods.answer(request)
         except TimeoutError:
             text = "this workspace server stopped before the call was done"
             refusal = Refusal(Reason.WORKSPACE_SERVER_DIED, text, delivered="unknown")
-            return Answer(503, refusal.as_error(asked.request.id))
+            return Answer(503, refusal.as_error(request.id))
 
 
 async def _answered(work: Callable[[], Awaitable[None]], http_request: HttpRequest) -> None:
-    """Whatever goes wrong, the caller hears of it, and the connection goes on or ends."""
+    """Run a handler. After a fault the caller gets status 500, or the connection is closed."""
     try:
         await work()
     except ConnectionError:
-        pass  # the caller is gone
-    except Exception as fault:  # noqa: BLE001  nobody else would say so
+        pass  # the caller has disconnected
+    except Exception as fault:  # noqa: BLE001  the task has no other observer
         log.fault("request_failed", fault, path=http_request.head.path)
         if http_request.is_begun:
             http_request.abort()
@@ -166,7 +170,7 @@ async def _answered(work: Callable[[], Awaitable[None]], http_request: HttpReque
             http_request.respond(500, jsonrpc.error(None, jsonrpc.INTERNAL_ERROR, text))
 
 
-def _show(http_request: HttpRequest, value: Any) -> None:
+def _respond_json(http_request: HttpRequest, value: Any) -> None:
     http_request.respond(200, jsonrpc.dumps(value))
 
 
@@ -177,7 +181,7 @@ def _stopping(request: Request) -> Answer:
 
 
 def _classify(head: Head, body: bytes) -> Inbound | Rejection:
-    """The message in a body, which must be modern and not contradict its headers."""
+    """The message in a body, or the error for a wrong revision or headers that contradict the body."""
     message = inbound.classify(head.fields, body)
     if isinstance(message, Rejection):
         return message
@@ -199,5 +203,5 @@ def make_connections(
     *,
     keep_alive_s: float = KEEP_ALIVE_S,
 ) -> Connections:
-    """What serves a workspace; `keep_alive_s` is the time between comments on streams with nothing to say."""
+    """The connections that serve a workspace; `keep_alive_s` is the time between comments on idle streams."""
     return Connections(launch.secret, Server(launch, version, calls, life, keep_alive_s).serve)

@@ -1,6 +1,6 @@
-"""`completion/complete`: values for an argument of a prompt or a template.
+"""Answers `completion/complete`: values for an argument of a prompt or a resource template.
 
-Names of tools are completed here; for everything else the source that has it is asked.
+Tool names are completed here; everything else is forwarded to its source.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ _OWN: Final = frozenset({names.TEMPLATE_TOOL, names.TEMPLATE_SCHEMA})
 _NOTHING: Final[Mapping[str, Any]] = {"completion": {"values": [], "total": 0, "hasMore": False}}
 
 
-async def complete(calls: Calls, asked: McpRequest, view: View) -> Outcome:
-    """The answer; nothing to propose where the source completes nothing."""
-    ref, argument = asked.value("ref"), asked.value("argument")
+async def complete(calls: Calls, request: McpRequest, view: View) -> Outcome:
+    """Answer one request; an empty list of values if the source has no completions."""
+    ref, argument = request.value("ref"), request.value("argument")
     if not (isinstance(ref, dict) and isinstance(argument, dict)):
-        return asked.invalid("params.ref and params.argument must be objects")
+        return request.invalid("params.ref and params.argument must be objects")
     name, value = argument.get("name"), argument.get("value")
     if not (isinstance(name, str) and isinstance(value, str)):
-        return asked.invalid("params.argument.name and params.argument.value must be strings")
+        return request.invalid("params.argument.name and params.argument.value must be strings")
     if ref.get("uri") in _OWN:
         own = tool_resources.complete(name, value, view)
-        return asked.invalid(f"params.argument.name: there is no {name}") if own is None else own
+        return request.invalid(f"params.argument.name: there is no {name}") if own is None else own
     found = _owner(ref, view)
     if found is None:
-        return asked.invalid("params.ref names nothing that can be completed")
+        return request.invalid("params.ref names nothing that can be completed")
     source, own_ref = found
-    params: dict[str, msgspec.Raw] = {**asked.inbound.params, "ref": jsonrpc.raw(own_ref)}
-    outcome = await mcp_requests.relay(calls, asked, view, source, params)
+    params: dict[str, msgspec.Raw] = {**request.inbound.params, "ref": jsonrpc.raw(own_ref)}
+    outcome = await mcp_requests.relay(calls, request, view, source, params)
     if isinstance(outcome, RpcError) and outcome.code == jsonrpc.METHOD_NOT_FOUND:
         return _NOTHING
-    return mcp_requests.answer(asked, outcome)
+    return mcp_requests.answer(request, outcome)
 
 
 def _owner(ref: Mapping[str, Any], view: View) -> tuple[Source, Mapping[str, Any]] | None:
-    """Who has what is referred to, and the reference by its own names."""
+    """The source that a reference belongs to, and the reference with the source's own names."""
     offerings = view.snapshot.offerings
     name, uri = ref.get("name"), ref.get("uri")
     if ref.get("type") == "ref/prompt" and isinstance(name, str):

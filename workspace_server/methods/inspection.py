@@ -1,6 +1,6 @@
-"""Everything about a workspace's tools for the person at the terminal: shown, hidden, and why.
+"""Describes all tools of a workspace for `lmtb tools`: listed, hidden, and why. Pure.
 
-For the manager and its command line only; clients get lists. Pure.
+For the manager and its command line only; clients get lists.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.results import clean_text
 
 BYTES_PER_TOKEN: Final = 4
-"""A model's tokens are estimated from bytes of JSON; good enough to see which tool is expensive."""
+"""Estimate: one token of a model per 4 bytes of JSON."""
 
 
 def inspection(toolset: Toolset, view: View) -> dict[str, Any]:
     """`{ok, tools, sources, issues}`.
 
     A tool has `name`, `source` and its `kind`, `group`, `visibility`, `listed` (in normal mode),
-    `state` (`callable`, `hidden` or `pending`), `reason` where it cannot be called, the `tokens` its
-    definition costs, and its `description`.
+    `state` (`callable`, `hidden` or `pending`), `reason` if it cannot be called, `tokens` (the size of its
+    definition) and `description`.
     """
-    # loaded here: only people at a terminal ask, and it takes the library of schemas
+    # loaded here: few processes need it, and it loads the schema library
     from workspace_server.config.grouping import Grouping  # noqa: PLC0415
 
     grouping = Grouping(view.configuration.grouping_rules)
@@ -62,5 +62,5 @@ def _row(offered: OfferedTool, listed: set[str]) -> dict[str, Any]:
 
 
 def tokens(definition: Mapping[str, Any]) -> int:
-    """About how many tokens a definition costs in a model's context."""
+    """Estimated tokens that a definition takes in a model's context."""
     return -(-len(jsonrpc.dumps(definition)) // BYTES_PER_TOKEN)

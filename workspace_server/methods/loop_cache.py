@@ -1,8 +1,8 @@
-"""What was found out for one request holds for all that came in the same turn of the loop.
+"""Caches a value for one iteration of the event loop.
 
-A turn begins when the loop is told which connections have something to read. Whatever is found out later in
-it is found out after all those requests were sent, so nobody gets what was seen before they asked. So it
-is with callers who send one request at a time on each connection, as the manager does.
+An iteration begins when the loop learns which connections have data to read. All requests that are read in it
+were sent before, so a value found during the iteration is new enough for each of them. Only for clients that
+send one request at a time on a connection, as the manager does.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ T = TypeVar("T")
 
 
 class LoopIterationCache(Generic[T]):
-    """Asks once in a turn. For what is called by the loop when something was read, and not from tasks.
+    """Finds a value once per iteration. Call it from the loop's read callbacks only, not from tasks.
 
     Args:
-        find: finds it out, without waiting.
+        find: finds the value, without waiting.
     """
 
     __slots__ = ("_find", "_found", "_is_found")
@@ -29,14 +29,14 @@ class LoopIterationCache(Generic[T]):
         self._is_found = False
 
     def get(self) -> T:
-        """What was found out in this turn."""
+        """The value of this iteration."""
         if not self._is_found:
             self._found = self._find()
             self._is_found = True
-            # called before anything is read in the next turn
-            asyncio.get_running_loop().call_soon(self._end)
+            # runs before anything is read in the next iteration
+            asyncio.get_running_loop().call_soon(self._clear)
         return self._found  # type: ignore[return-value]  # it is found
 
-    def _end(self) -> None:
+    def _clear(self) -> None:
         self._found = None
         self._is_found = False

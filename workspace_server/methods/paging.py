@@ -1,7 +1,7 @@
-"""Pages of a sorted list, with cursors that need no memory. Pure.
+"""Pages of a sorted list, with stateless cursors. Pure.
 
-A cursor names the last entry of the page before, so that entries which come and go in between never
-make another one appear twice or be left out.
+A cursor contains the name of the last entry on the page before, so that entries which are added or removed in
+between never cause another one to be repeated or left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def encode(kind: str, name: str) -> str:
 
 
 def decode(kind: str, cursor: str) -> str | None:
-    """The name in a cursor of this list, or None when it is none."""
+    """The name in a cursor of this list; None if the cursor is invalid."""
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         owner, newline, name = raw.decode().partition("\n")
@@ -47,15 +47,15 @@ def page(
     """One page of a list.
 
     Args:
-        kind: which list it is; a cursor of another one is refused.
+        kind: names the list; cursors of other lists are invalid.
         entries: the whole list, ordered by `order` of the names.
         name_of: an entry's name.
-        cursor: what the request brought, None for the first page.
-        size: the most entries of one page.
-        order: what the list is sorted by.
+        cursor: the request's cursor, None for the first page.
+        size: the most entries on one page.
+        order: the sort key.
 
     Returns:
-        The entries and the next cursor, or None for a cursor that is not ours.
+        The entries and the next cursor; None if the cursor is invalid.
     """
     start = 0
     if cursor is not None:

@@ -1,8 +1,8 @@
-"""Pure addresses of a workspace that is one server of somebody else, as it is: clients meet that server.
+"""Passes requests through to the only MCP server of a workspace, at the workspace's own addresses.
 
-Requests go to it with their own parameters and cursors, and its results come back as they came; its calls
-pass the gate, and nothing else of ours. When that is so is decided in `catalog/pass_through.py`; listen
-streams are those of `http/listen.py` here, too.
+The server gets parameters and cursors unchanged, and clients get its results unchanged; only the gates apply
+to its calls. `catalog/pass_through.py` decides whether a workspace is passed through. Listen streams are
+served by `http/listen.py` as usual.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from protocol.inbound import Rejection
 from protocol.versions import MODERN_REVISIONS, Era
 from workspace_server import naming
 from workspace_server.calls import mcp_requests
-from workspace_server.calls.call import Call
+from workspace_server.calls.call import call_of
 from workspace_server.calls.dispatch import Calls
 from workspace_server.calls.request import McpRequest, Outcome
+from workspace_server.calls.ways import Way
 from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import OfferedTool
 from workspace_server.catalog.view import Mode, View, mode_of
@@ -30,62 +31,62 @@ from workspace_server.source import HandshakeResult, Source
 from workspace_server.tool import Tool
 
 GREETING_S: Final = 5.0
-"""How long a client that wants to know what the server can do waits for its start. With the time that a first
-list takes, and a start of our own, it is less than the manager waits."""
+"""How long `server/discover` waits for the server's handshake. Together with the first list and the start of
+this process that is less than the manager's own limit."""
 _STATUS: Final[Mapping[int, int]] = {
     jsonrpc.METHOD_NOT_FOUND: 404,
     inbound.HEADER_MISMATCH: 400,
     inbound.MISSING_CAPABILITY: 400,
     inbound.UNSUPPORTED_VERSION: 400,
 }
-"""HTTP status of a server's own errors; that of all others is 200."""
+"""HTTP status for error codes of the server; 200 for all others."""
 _OLDER_TASKS: Final = "tasks"
-"""A capability of 2025-11-25 whose methods mean something else than those of the extension after it."""
+"""A capability of MCP 2025-11-25. The later extension (SEP-2663) has methods of the same names."""
 
 
 class PassThrough:
-    """Answers for the one server of a workspace, where there is only one."""
+    """Answers requests with the responses of a workspace's only server."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
-        self._seen: tuple[View, Source | None] = (View(), None)
+        self._last: tuple[View, Source | None] = (View(), None)
 
-    async def answer(self, asked: McpRequest) -> Outcome | None:
-        """The server's own answer; None where the workspace has to answer as what it gathered.
+    async def answer(self, request: McpRequest) -> Outcome | None:
+        """The server's own answer; None if the workspace is not passed through, or not for this request.
 
         Raises:
-            msgspec.DecodeError: parameters cannot be read.
+            msgspec.DecodeError: the parameters cannot be decoded.
         """
-        method = asked.request.method
-        if not _means_one_server(asked):
+        method = request.method
+        if not _wants_pass_through(request):
             return None
         is_call = method == names.TOOLS_CALL
-        view = (asked.view if is_call else None) or await self._calls.toolset.current()
-        source = self._sole(view)
+        view = (request.view if is_call else None) or await self._calls.toolset.current()
+        source = self._server_of(view)
         if source is None:
             return None
         if method == names.DISCOVER:
-            return await self._discover(asked, view, source)
-        if method.startswith(f"{_OLDER_TASKS}/") and not await _is_of(source, Era.MODERN):
+            return await self._discover(request, view, source)
+        if method.startswith(f"{_OLDER_TASKS}/") and not await _speaks(source, Era.MODERN):
             return None
         if is_call:
-            outcome = await self._call(asked, view, source)
+            outcome = await self._call(request, view, source)
         else:
-            found = await mcp_requests.relay(self._calls, asked, view, source, asked.inbound.params)
-            outcome = mcp_requests.answer(asked, found)
-        return await _finished(outcome, source)
+            found = await mcp_requests.relay(self._calls, request, view, source, request.inbound.params)
+            outcome = mcp_requests.answer(request, found)
+        return await _completed(outcome, source)
 
-    def may_answer(self, asked: McpRequest, view: View) -> bool:
-        """Whether `answer` is to be asked about a call under this view."""
-        return self._sole(view) is not None and _means_one_server(asked)
+    def may_answer(self, request: McpRequest, view: View) -> bool:
+        """Whether `answer` may answer a call under this view."""
+        return self._server_of(view) is not None and _wants_pass_through(request)
 
-    def _sole(self, view: View) -> Source | None:
-        if view is not self._seen[0]:
-            self._seen = view, pass_through_server(view)
-        return self._seen[1]
+    def _server_of(self, view: View) -> Source | None:
+        if view is not self._last[0]:
+            self._last = view, pass_through_server(view)
+        return self._last[1]
 
-    async def _discover(self, asked: McpRequest, view: View, source: Source) -> Outcome | None:
-        """What the server says of itself, but for the revisions, which are those spoken here."""
+    async def _discover(self, request: McpRequest, view: View, source: Source) -> Outcome | None:
+        """The server's `server/discover` result, with the revisions that this process supports."""
         try:
             async with asyncio.timeout(GREETING_S):
                 greeting = await source.greeting()
@@ -93,31 +94,28 @@ class PassThrough:
             return None
         if greeting is None:
             return None
-        said: Mapping[str, Any] = _said(greeting)
+        about: Mapping[str, Any] = _discover_result(greeting)
         if greeting.era is Era.MODERN:
-            found = await mcp_requests.relay(self._calls, asked, view, source, asked.inbound.params)
-            said = jsonrpc.members_of(found) if isinstance(found, msgspec.Raw) else said
-        return jsonrpc.raw({**said, "supportedVersions": list(MODERN_REVISIONS)})
+            found = await mcp_requests.relay(self._calls, request, view, source, request.inbound.params)
+            about = jsonrpc.members_of(found) if isinstance(found, msgspec.Raw) else about
+        return jsonrpc.raw({**about, "supportedVersions": list(MODERN_REVISIONS)})
 
-    async def _call(self, asked: McpRequest, view: View, source: Source) -> Outcome | None:
-        name = asked.inbound.name or ""
-        arguments = asked.inbound.params.get("arguments", msgspec.Raw(b"{}"))
-        if jsonrpc.bytes_of(arguments)[:1] != b"{":
-            return asked.invalid("params.arguments must be an object")
-        offered = _known(view, name) or _unlisted(view, source, name)
-        if offered is None:
-            return None
-        return await self._calls.pass_on(Call(asked, view, name, arguments), offered)
+    async def _call(self, request: McpRequest, view: View, source: Source) -> Outcome | None:
+        call = call_of(request, view, Way.PASS_THROUGH)
+        if isinstance(call, Rejection):
+            return call
+        offered = _listed(view, call.name) or _unlisted(view, source, call.name)
+        return None if offered is None else await self._calls.run_tool(call, offered)
 
 
-def _means_one_server(asked: McpRequest) -> bool:
-    if headers.PASS_THROUGH not in asked.header or asked.request.method in names.LEGACY_ONLY:
+def _wants_pass_through(request: McpRequest) -> bool:
+    if headers.PASS_THROUGH not in request.header or request.method in names.LEGACY_ONLY:
         return False
-    return mode_of(asked.header, asked.query) is Mode.NORMAL
+    return mode_of(request.header, request.query) is Mode.NORMAL
 
 
-def _known(view: View, name: str) -> OfferedTool | None:
-    """The tool that the server itself calls so."""
+def _listed(view: View, name: str) -> OfferedTool | None:
+    """The listed tool that has this name at the server."""
     offered = view.get(name)
     if offered is not None and offered.tool.name == name:
         return offered
@@ -125,7 +123,7 @@ def _known(view: View, name: str) -> OfferedTool | None:
 
 
 def _unlisted(view: View, source: Source, name: str) -> OfferedTool | None:
-    """A name it does not list, which is for it to refuse or not; None for one that nobody may call here."""
+    """A tool that the server does not list and may still have; None if policy forbids the name."""
     configuration = view.configuration
     if naming.is_internal_tool(name, configuration.internal_prefix):
         return None
@@ -135,21 +133,22 @@ def _unlisted(view: View, source: Source, name: str) -> OfferedTool | None:
     return OfferedTool(name, tool, source, tool.definition)
 
 
-def _said(greeting: HandshakeResult) -> dict[str, Any]:
-    """What a server said when a session with it was opened, as a result of `server/discover`."""
+def _discover_result(greeting: HandshakeResult) -> dict[str, Any]:
+    """A result of `server/discover`, made from the server's handshake."""
     capabilities = {name: own for name, own in greeting.capabilities.items() if name != _OLDER_TASKS}
     own = {} if greeting.instructions is None else {"instructions": greeting.instructions}
     meta = {names.META_SERVER: greeting.server_info}
-    said = {"resultType": "complete", "capabilities": capabilities, **own, "_meta": meta}
-    return {**said, "ttlMs": 0, "cacheScope": "private"}
+    about = {"resultType": "complete", "capabilities": capabilities, **own, "_meta": meta}
+    return {**about, "ttlMs": 0, "cacheScope": "private"}
 
 
-async def _is_of(source: Source, era: Era) -> bool:
+async def _speaks(source: Source, era: Era) -> bool:
     greeting = await source.greeting()
     return greeting is not None and greeting.era is era
 
 
-async def _finished(outcome: Outcome | None, source: Source) -> Outcome | None:
+async def _completed(outcome: Outcome | None, source: Source) -> Outcome | None:
+    """The outcome with the HTTP status and the `serverInfo` that MCP 2026-07-28 asks for."""
     if isinstance(outcome, Rejection):
         return replace(outcome, status=_STATUS.get(outcome.code, outcome.status))
     if not isinstance(outcome, msgspec.Raw):
@@ -161,7 +160,7 @@ async def _finished(outcome: Outcome | None, source: Source) -> Outcome | None:
 
 
 def _signed(result: msgspec.Raw, server: Mapping[str, Any]) -> msgspec.Raw:
-    """A result of the older era with what the newer one adds: who answered."""
+    """A result of an older revision with `serverInfo` added to its `_meta`."""
     text = jsonrpc.bytes_of(result)
     signature = jsonrpc.raw({names.META_SERVER: server})
     members = jsonrpc.members_of(text) if b'"_meta"' in text else {}

@@ -1,4 +1,4 @@
-"""The prompts of a workspace: those of its sources, under names of ours."""
+"""Answers `prompts/list` and `prompts/get` with the prompts of all sources, under their offered names."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ def entries(view: View) -> list[Mapping[str, Any]]:
     return [one.definition for one in view.snapshot.offerings.prompts]
 
 
-async def get(calls: Calls, asked: McpRequest, view: View) -> Outcome:
-    """The answer to `prompts/get`: its source's, which knows the prompt by its own name."""
-    name = asked.inbound.name or ""
+async def get(calls: Calls, request: McpRequest, view: View) -> Outcome:
+    """Answer `prompts/get` from the prompt's source, with the source's own name for it."""
+    name = request.inbound.name or ""
     offered = view.snapshot.offerings.prompt(name)
     if offered is None:
-        return unknown_tool.unknown_prompt(asked, view, name)
-    params = {**asked.inbound.params, "name": jsonrpc.raw(offered.entry.original)}
-    return mcp_requests.answer(asked, await mcp_requests.relay(calls, asked, view, offered.source, params))
+        return unknown_tool.unknown_prompt(request, view, name)
+    params = {**request.inbound.params, "name": jsonrpc.raw(offered.entry.original)}
+    return mcp_requests.answer(
+        request, await mcp_requests.relay(calls, request, view, offered.source, params)
+    )

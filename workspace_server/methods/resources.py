@@ -1,6 +1,6 @@
-"""The resources of a workspace: its tools (`tool_resources.py`), then those of its sources.
+"""Answers `resources/*`: the tools as resources (`tool_resources.py`), then the resources of all sources.
 
-Who is asked for a URI is decided here; how, in `calls/mcp_requests.py`.
+Decides which sources are asked for a URI; `calls/mcp_requests.py` sends the request.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from workspace_server.source import Source
 from workspace_server.tool import CallOutcome, RpcError
 
 MAX_ASKED: Final = 8
-"""Sources that are asked for a URI that none of them lists."""
+"""How many sources are asked for a URI that no source lists."""
 UNLIKELY_S: Final = 10.0
-"""How long one of them may take of which nothing says that it has it; the others wait meanwhile."""
+"""Time limit for a source without a matching template; the next source is asked afterwards."""
 SUBSCRIBE_S: Final = 10.0
-"""How long sources may take to say whether they tell of a resource."""
+"""Time limit for sources to accept a subscription."""
 _NOT_FOUND: Final = frozenset({jsonrpc.INVALID_PARAMS, jsonrpc.METHOD_NOT_FOUND, jsonrpc.RESOURCE_NOT_FOUND})
-"""What servers answer to a URI they do not have; the last one is from the era of sessions."""
+"""Error codes for an unknown URI; the last one is from revisions up to 2025-11-25."""
 
 
 def entries(view: View) -> list[Mapping[str, Any]]:
@@ -43,52 +43,52 @@ def templates(view: View) -> list[Mapping[str, Any]]:
 
 
 def order(uri: str) -> tuple[bool, str, str]:
-    """What lists are sorted by: our own first."""
+    """The sort key of the lists: our own entries first."""
     return (not uri.startswith(names.OWN_SCHEME), *naming.sort_key(uri))
 
 
-async def read(calls: Calls, asked: McpRequest, view: View) -> Outcome:
-    """The answer to `resources/read`.
+async def read(calls: Calls, request: McpRequest, view: View) -> Outcome:
+    """Answer `resources/read`.
 
-    A URI that no source lists goes to those with a template that fits, then to the others: results link to
-    resources that are in no list. The first that has it answers.
+    A URI that no source lists is requested from sources with a matching template, then from the others,
+    because results can link to unlisted resources. The first source that has it answers.
     """
-    uri = asked.inbound.name or ""
+    uri = request.inbound.name or ""
     if uri.startswith(names.OWN_SCHEME):
-        return tool_resources.read(asked, view)
+        return tool_resources.read(request, view)
     owner = view.snapshot.offerings.owner(uri)
     if owner is not None:
-        outcome = await mcp_requests.relay(calls, asked, view, owner, asked.inbound.params)
+        outcome = await mcp_requests.relay(calls, request, view, owner, request.inbound.params)
         if isinstance(outcome, RpcError) and outcome.code in _NOT_FOUND and outcome.data is None:
-            return tool_resources.not_found(asked, uri)
-        return mcp_requests.answer(asked, outcome)
+            return tool_resources.not_found(request, uri)
+        return mcp_requests.answer(request, outcome)
     failures: list[CallOutcome] = []
-    for source, longest_s in (await _candidates(view, uri)).items():
+    for source, time_limit_s in (await _candidates(view, uri)).items():
         outcome = await mcp_requests.relay(
-            calls, asked, view, source, asked.inbound.params, longest_s=longest_s
+            calls, request, view, source, request.inbound.params, time_limit_s=time_limit_s
         )
         if not _is_failure(outcome):
-            return mcp_requests.answer(asked, outcome)
+            return mcp_requests.answer(request, outcome)
         failures.append(outcome)
-    return _none_has_it(asked, uri, failures)
+    return _none_has_it(request, uri, failures)
 
 
 def _is_failure(outcome: CallOutcome) -> bool:
-    """Whether another source may still have what this one did not give."""
+    """Whether the next source should be asked."""
     if isinstance(outcome, RpcError):
         return outcome.code != inbound.MISSING_CAPABILITY
     return isinstance(outcome, Refusal)
 
 
-def _none_has_it(asked: McpRequest, uri: str, failures: list[CallOutcome]) -> Outcome:
-    told = [one for one in failures if not isinstance(one, RpcError) or one.code not in _NOT_FOUND]
-    if not told and "requestState" in asked.inbound.params:
-        told = failures  # who asked its client something is the one that had it
-    return mcp_requests.answer(asked, told[0]) if told else tool_resources.not_found(asked, uri)
+def _none_has_it(request: McpRequest, uri: str, failures: list[CallOutcome]) -> Outcome:
+    meant = [one for one in failures if not isinstance(one, RpcError) or one.code not in _NOT_FOUND]
+    if not meant and "requestState" in request.inbound.params:
+        meant = failures  # the source that sent input requests is the one that has it
+    return mcp_requests.answer(request, meant[0]) if meant else tool_resources.not_found(request, uri)
 
 
 async def _candidates(view: View, uri: str) -> dict[Source, float]:
-    """The sources that may have a resource, the likeliest first, and how long each may take."""
+    """The sources that may have a resource, likeliest first, with a time limit in seconds for each."""
     offerings = view.snapshot.offerings
     if (owner := offerings.owner(uri)) is not None:
         return {owner: math.inf}
@@ -102,13 +102,13 @@ async def _candidates(view: View, uri: str) -> dict[Source, float]:
 
 
 async def subscribe(view: View, uri: str, listener: Callable[[str], None]) -> list[Callable[[], None]]:
-    """Have `listener` called with the URI when its resource changes, by every source that may have it.
+    """Subscribe to a resource at every source that may have it; `listener` gets the URI when it changes.
 
     Returns:
-        What ends it, each to be called once; empty where no source tells of it, or none says so in time.
+        Functions that unsubscribe, each to be called once; empty if no source accepted in time.
     """
     if uri.startswith(names.OWN_SCHEME):
-        return []  # a changed tool is a changed list
+        return []  # changes of tools are announced as list changes
     ends: list[Callable[[], None]] = []
 
     async def ask(source: Source) -> None:

@@ -1,6 +1,7 @@
-"""`tasks/get`, `tasks/update`, `tasks/cancel`, and news of tasks: whoever knows an id may ask (SEP-2663).
+"""Answers `tasks/get`, `tasks/update` and `tasks/cancel`, and sends task notifications (SEP-2663).
 
-Ids that are not ours may be those of a source that makes tasks itself; such requests go there as they are.
+A client that knows a task's id may use it. Requests about ids that are not ours are forwarded unchanged to
+sources that make tasks themselves.
 """
 
 from __future__ import annotations
@@ -23,69 +24,69 @@ from workspace_server.tasks.tasks import Tasks
 from workspace_server.tool import CallOutcome, RpcError
 
 MAX_ASKED: Final = 8
-"""Sources that are asked about a task nobody remembers."""
-MAX_FOLLOWED: Final = 256
-"""Tasks that one stream tells of; what is asked for beyond them is not honoured."""
+"""How many sources are asked about an unknown task id."""
+MAX_SUBSCRIBED: Final = 256
+"""Tasks that one listen stream can subscribe to; further ids are ignored."""
 FILTER: Final = "taskIds"
-"""The member of a listen request's filter that names tasks."""
+"""The member of a listen request's filter that contains task ids."""
 
 Finish = Callable[[Mapping[str, Any]], Mapping[str, Any] | msgspec.Raw]
-"""Completes a result of our own as its caller would have got it."""
+"""Adds the members that every result of ours has."""
 
 
-def declared(asked: McpRequest) -> bool:
+def declared(request: McpRequest) -> bool:
     """Whether the client declared the extension for this request."""
-    capabilities = msgspec.json.decode(asked.inbound.meta[names.META_CAPABILITIES])
+    capabilities = msgspec.json.decode(request.inbound.meta[names.META_CAPABILITIES])
     return tasks.is_declared(capabilities)
 
 
-def detailed(seen: TaskSnapshot, finish: Finish) -> dict[str, Any]:
-    """All members of a task, with its result exactly as the caller that waited would have got it."""
-    told = dict(seen.members)
-    if seen.requests:
-        told["inputRequests"] = seen.requests
-    if seen.holds == "result":
-        members = jsonrpc.members_of(seen.body)
+def detailed(snapshot: TaskSnapshot, finish: Finish) -> dict[str, Any]:
+    """All members of a task, with the result that a waiting caller would have received."""
+    members_shown = dict(snapshot.members)
+    if snapshot.requests:
+        members_shown["inputRequests"] = snapshot.requests
+    if snapshot.holds == "result":
+        members = jsonrpc.members_of(snapshot.body)
         meta = jsonrpc.members_of(members.get("_meta", b"{}"))
-        told["result"] = finish({**members, "_meta": meta})
-    elif seen.holds:
-        told["error" if seen.holds == "error" else "result"] = msgspec.Raw(seen.body)
-    return told
+        members_shown["result"] = finish({**members, "_meta": meta})
+    elif snapshot.holds:
+        members_shown["error" if snapshot.holds == "error" else "result"] = msgspec.Raw(snapshot.body)
+    return members_shown
 
 
 class TaskSubscription:
-    """The tasks that one listen stream tells of.
+    """The tasks that one listen stream is subscribed to.
 
     Attributes:
-        ids: of those it can tell of.
-        end: ends it.
+        ids: the ids of the tasks.
+        end: ends the subscription.
     """
 
     def __init__(self, store: Tasks, ids: Sequence[str], finish: Finish, wake: Callable[[], None]) -> None:
         self.ids = ids
-        self.end = store.watch(self._heard)
+        self.end = store.watch(self._task_changed)
         self._tasks = store
         self._finish = finish
         self._wake = wake
         self._changed: dict[str, None] = {}
 
     async def take(self) -> list[dict[str, Any]]:
-        """Every task that changed since the last time, as it is now."""
+        """The current state of every task that changed since the last call."""
         changed, self._changed = self._changed, {}
-        seen = [await self._tasks.get(task) for task in changed]
-        return [detailed(one, self._finish) for one in seen if one is not None]
+        snapshots = [await self._tasks.get(task) for task in changed]
+        return [detailed(one, self._finish) for one in snapshots if one is not None]
 
-    def _heard(self, task: str) -> None:
+    def _task_changed(self, task: str) -> None:
         if task in self.ids:
             self._changed[task] = None
             self._wake()
 
 
 class TaskMethods:
-    """The three methods, as a table, and what streams tell of tasks.
+    """The three methods, as a table, and subscriptions to tasks.
 
     Args:
-        calls: whose tasks they are about.
+        calls: its tasks are the workspace's tasks.
         finish: see `Finish`.
     """
 
@@ -99,71 +100,67 @@ class TaskMethods:
             tasks.CANCEL: self._cancel,
         }
 
-    async def follow(
-        self, asked: McpRequest, wake: Callable[[], None]
+    async def subscribe(
+        self, request: McpRequest, wake: Callable[[], None]
     ) -> TaskSubscription | Rejection | None:
-        """What a listen request wants to hear of tasks; None for nothing.
+        """Subscribe a listen request to the tasks that it names; None if it names none.
 
         Args:
-            asked: the request.
-            wake: called when there is something to `take`.
+            request: the listen request.
+            wake: called when `take` has something new.
         """
-        named = jsonrpc.members_of(asked.inbound.params.get("notifications", b"{}")).get(FILTER)
+        named = jsonrpc.members_of(request.inbound.params.get("notifications", b"{}")).get(FILTER)
         if named is None:
             return None
-        if not declared(asked):
-            return tasks.missing_capability(asked.request.id, FILTER)
+        if not declared(request):
+            return tasks.missing_capability(request.id, FILTER)
         try:
-            ids = msgspec.json.decode(named, type=list[str])[:MAX_FOLLOWED]
+            ids = msgspec.json.decode(named, type=list[str])[:MAX_SUBSCRIBED]
         except msgspec.DecodeError:
-            return asked.invalid(f"params.notifications.{FILTER} must be a list of strings")
+            return request.invalid(f"params.notifications.{FILTER} must be a list of strings")
         known = [task for task in dict.fromkeys(ids) if await self._tasks.get(task) is not None]
         return TaskSubscription(self._tasks, known, self._finish, wake)
 
-    async def _get(self, asked: McpRequest) -> Outcome:
-        if not declared(asked):
-            return tasks.missing_capability(asked.request.id, tasks.GET)
-        seen = await self._tasks.get(asked.inbound.name or "")
-        return await self._elsewhere(asked) if seen is None else detailed(seen, self._finish)
+    async def _get(self, request: McpRequest) -> Outcome:
+        if not declared(request):
+            return tasks.missing_capability(request.id, tasks.GET)
+        snapshot = await self._tasks.get(request.inbound.name or "")
+        return await self._forward(request) if snapshot is None else detailed(snapshot, self._finish)
 
-    async def _update(self, asked: McpRequest) -> Outcome:
-        if not declared(asked):
-            return tasks.missing_capability(asked.request.id, tasks.UPDATE)
-        responses = asked.inbound.params.get("inputResponses")
+    async def _update(self, request: McpRequest) -> Outcome:
+        if not declared(request):
+            return tasks.missing_capability(request.id, tasks.UPDATE)
+        responses = request.inbound.params.get("inputResponses")
         if responses is None or jsonrpc.bytes_of(responses)[:1] != b"{":
-            return asked.invalid("params.inputResponses must be an object")
-        known = await self._tasks.answer(asked.inbound.name or "", jsonrpc.members_of(responses))
-        return {} if known else await self._elsewhere(asked)
+            return request.invalid("params.inputResponses must be an object")
+        known = await self._tasks.answer(request.inbound.name or "", jsonrpc.members_of(responses))
+        return {} if known else await self._forward(request)
 
-    async def _cancel(self, asked: McpRequest) -> Outcome:
-        if not declared(asked):
-            return tasks.missing_capability(asked.request.id, tasks.CANCEL)
-        known = await self._tasks.cancel(asked.inbound.name or "")
-        return {} if known else await self._elsewhere(asked)
+    async def _cancel(self, request: McpRequest) -> Outcome:
+        if not declared(request):
+            return tasks.missing_capability(request.id, tasks.CANCEL)
+        known = await self._tasks.cancel(request.inbound.name or "")
+        return {} if known else await self._forward(request)
 
-    async def _elsewhere(self, asked: McpRequest) -> Outcome:
-        """What the source says that made a task; after a restart, any that could have made it."""
-        task, foreign = asked.inbound.name or "", self._tasks.foreign
+    async def _forward(self, request: McpRequest) -> Outcome:
+        """The answer of the task's source; after a restart, of any source that could have made the task."""
+        task, source_tasks = request.inbound.name or "", self._tasks.source_tasks
         view = await self._calls.toolset.current()
-        owner = foreign.owner(task)
+        owner = source_tasks.owner(task)
         failures: list[CallOutcome] = []
         for source in await _candidates(view, owner):
-            outcome = await mcp_requests.relay(self._calls, asked, view, source, asked.inbound.params)
+            outcome = await mcp_requests.relay(self._calls, request, view, source, request.inbound.params)
             if isinstance(outcome, msgspec.Raw):
-                foreign.remember(task, source.id)
-                return mcp_requests.answer(asked, outcome)
+                source_tasks.remember(task, source.id)
+                return mcp_requests.answer(request, outcome)
             is_unknown = isinstance(outcome, RpcError) and outcome.code == jsonrpc.INVALID_PARAMS
             if not is_unknown or owner is not None:
                 failures.append(outcome)
-        return (
-            mcp_requests.answer(asked, failures[0])
-            if failures
-            else tasks.unknown_task(asked.request.id, task)
-        )
+        return mcp_requests.answer(request, failures[0]) if failures else tasks.unknown_task(request.id, task)
 
 
 async def _candidates(view: View, owner: str | None) -> list[Source]:
-    """The source of this id; else those that run, make tasks, and so may have made this one."""
+    """The owner; without one, every running source that makes tasks."""
     sources = view.snapshot.sources
     if owner is not None:
         return [source for source in sources if source.id == owner]

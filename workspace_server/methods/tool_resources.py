@@ -1,6 +1,6 @@
-"""The tools as resources: their names, one tool, its schema; and completion of names.
+"""Offers the tools as resources: all names, one tool, its input schema; completes tool names.
 
-Resources of the sources are `resources.py`.
+The resources of the sources are in `resources.py`.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ def entries(view: View) -> list[dict[str, Any]]:
     return listed
 
 
-def read(asked: McpRequest, view: View) -> Outcome:
+def read(request: McpRequest, view: View) -> Outcome:
     """The result of `resources/read` of one of these, or -32602 with the URI in its data."""
-    uri = asked.inbound.name or ""
+    uri = request.inbound.name or ""
     if uri == names.URI_NAMES:
         return _contents(uri, {"tools": [offered.name for offered in view.tools]})
     for prefix, describe in ((names.URI_TOOL, _tool), (names.URI_SCHEMA, _schema)):
@@ -58,17 +58,17 @@ def read(asked: McpRequest, view: View) -> Outcome:
             name = unquote(uri.removeprefix(prefix))
             offered = view.get(name)
             return (
-                unknown_tool.unknown_tool(asked, view, name, uri)
+                unknown_tool.unknown_tool(request, view, name, uri)
                 if offered is None
                 else _contents(uri, describe(offered))
             )
-    return not_found(asked, uri)
+    return not_found(request, uri)
 
 
-def not_found(asked: McpRequest, uri: str) -> Rejection:
-    """The answer to a URI that nobody has a resource for."""
+def not_found(request: McpRequest, uri: str) -> Rejection:
+    """The error for an unknown URI."""
     data = {"uri": uri, "details": {"uri": uri}}
-    return Rejection(200, jsonrpc.INVALID_PARAMS, f"Resource not found: {uri}", asked.request.id, data)
+    return Rejection(200, jsonrpc.INVALID_PARAMS, f"Resource not found: {uri}", request.id, data)
 
 
 def complete(argument: str, value: str, view: View) -> Mapping[str, Any] | None:

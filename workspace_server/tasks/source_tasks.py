@@ -1,4 +1,4 @@
-"""Whose the tasks are that sources made themselves, under ids of their own. A restart forgets that."""
+"""Remembers which source made which task, for sources that make tasks themselves. In memory only."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MAX_REMEMBERED: Final = 1024
 
 
 class SourceTasks:
-    """The last `MAX_REMEMBERED` tasks of sources."""
+    """The owners of the last `MAX_REMEMBERED` tasks that sources made."""
 
     def __init__(self) -> None:
         self._owners: OrderedDict[str, str] = OrderedDict()
 
-    def note(self, result: msgspec.Raw, source: str) -> None:
-        """Look at a result of a source, given by its id: it may be a task."""
+    def remember_from(self, result: msgspec.Raw, source: str) -> None:
+        """Remember the task that a result names, if it names one; `source` is the source's id."""
         if b'"task"' not in jsonrpc.bytes_of(result):
             return
         members = jsonrpc.members_of(result)
@@ -28,12 +28,12 @@ class SourceTasks:
             self.remember(task, source)
 
     def remember(self, task: str, source: str) -> None:
-        """The task of this id is this source's."""
+        """Remember that the task of this id belongs to this source."""
         self._owners[task] = source
         self._owners.move_to_end(task)
         if len(self._owners) > MAX_REMEMBERED:
             self._owners.popitem(last=False)
 
     def owner(self, task: str) -> str | None:
-        """The id of the source that made a task, if that is remembered."""
+        """The id of the source that made a task; None if it is not remembered."""
         return self._owners.get(task)

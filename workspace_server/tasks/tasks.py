@@ -43,12 +43,12 @@ class Job:
 
     Attributes:
         tool: its offered name.
-        longest_s: the longest it may take.
+        time_limit_s: the longest it may take.
         finish: what its outcome means for a client.
     """
 
     tool: str
-    longest_s: float
+    time_limit_s: float
     finish: Callable[[CallOutcome], Ending]
 
 
@@ -62,7 +62,7 @@ class Tasks:
         moment_s: see `MOMENT_S`.
 
     Attributes:
-        foreign: the tasks that sources made themselves.
+        source_tasks: the tasks that sources made themselves.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Tasks:
         self._moment_s = moment_s
         self._watches: dict[asyncio.Task[None], RunningTask] = {}
         self._is_closed = False
-        self.foreign = SourceTasks()
+        self.source_tasks = SourceTasks()
 
     @property
     def running(self) -> int:
@@ -153,7 +153,7 @@ class Tasks:
         self, archive: Archive, key: str, job: Job, running: RunningTask, work: Work
     ) -> Entry | None:
         with running.becoming_task() as become:
-            entry = await archive.enter(key, math.ceil(job.longest_s) + KEEP_S, running)
+            entry = await archive.enter(key, math.ceil(job.time_limit_s) + KEEP_S, running)
             if entry is None:
                 return None
             become()

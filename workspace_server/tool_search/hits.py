@@ -47,17 +47,17 @@ class Found:
     total: int
 
 
-def merge(own: Sequence[Hit], foreign: Sequence[Hit], max_results: int) -> Found:
+def merge(own: Sequence[Hit], remote: Sequence[Hit], max_results: int) -> Found:
     """All hits as one answer: by score, then name, and what we know ourselves before what others say.
 
     Args:
         own: every hit among our tools, best first.
-        foreign: hits of remotes under their names here; those that may not be called are already left out.
+        remote: hits of remotes under their names here; those that may not be called are already left out.
         max_results: how many to show.
     """
     known = {hit.name for hit in own}
     more: dict[str, Hit] = {}
-    for hit in sorted(foreign, key=_rank):
+    for hit in sorted(remote, key=_rank):
         if hit.name not in known:
             more.setdefault(hit.name, hit)
     merged = sorted([*own, *more.values()], key=_rank)

@@ -39,7 +39,7 @@ class SearchTool:
         tools: Iterable[Searchable],
         version: object,
         arguments: Mapping[str, Any],
-        foreign: Sequence[Hit] = (),
+        remote: Sequence[Hit] = (),
     ) -> ToolResult:
         """The answer to a call of `tool_search`; arguments that make no sense are read as if absent.
 
@@ -47,10 +47,10 @@ class SearchTool:
             tools: what may be found; read only if `version` is new.
             version: the same object as before where the tools are the same as before.
             arguments: decoded, unchecked.
-            foreign: hits of remotes under their names here, without those that may not be called.
+            remote: hits of remotes under their names here, without those that may not be called.
         """
         index = await self._index_of(tools, version)
-        return answer(find(index, read_query(_query(arguments)), _limit(arguments), foreign))
+        return answer(find(index, read_query(_query(arguments)), _limit(arguments), remote))
 
     async def close(self) -> None:
         """End what is being built. Idempotent."""
@@ -80,11 +80,11 @@ async def _build(tools: Iterable[Searchable]) -> Index:
     return index
 
 
-def find(index: Index, query: Query, max_results: int, foreign: Sequence[Hit] = ()) -> Found:
+def find(index: Index, query: Query, max_results: int, remote: Sequence[Hit] = ()) -> Found:
     """The best hits of a query among the indexed tools and those of others."""
     ranked = index.rank(query)
-    if foreign:
-        return merge([_hit(*one) for one in ranked], foreign, max_results)
+    if remote:
+        return merge([_hit(*one) for one in ranked], remote, max_results)
     return Found(tuple(_hit(*one) for one in ranked[:max_results]), len(ranked))
 
 

@@ -92,10 +92,10 @@ async def test_a_source_that_never_has_enough_is_given_up() -> None:
     async def work(context: CallContext) -> CallOutcome:
         return interim("a")
 
-    script = Script(*["{}"] * nested_call.MAX_ROUNDS)
+    script = Script(*["{}"] * nested_call.MAX_REPEATS)
     outcome = await nested_call.run(script.context, work)
     assert isinstance(outcome, RpcError)
-    assert len(script.asked) == nested_call.MAX_ROUNDS
+    assert len(script.asked) == nested_call.MAX_REPEATS
 
 
 @pytest.mark.parametrize("requests", [[], {"a": 7}, {"a": {"method": 7}}, {"a": {"params": {}}}])

@@ -20,7 +20,7 @@ from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from support.processes.timeouts import within
 from workspace_server.call_context import CallContext
-from workspace_server.calls.request_state import ASK, HELD, RequestStates, StateBinding
+from workspace_server.calls.request_state import APPROVAL, SUSPENDED, RequestStates, StateBinding
 from workspace_server.calls.suspended_call import MAX_QUEUED_BYTES
 from workspace_server.calls.suspended_calls import SuspendedCalls
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
@@ -37,7 +37,7 @@ Work = Callable[[CallContext], Awaitable[CallOutcome]]
 class Client:
     """One client of one call: each `round` is a request, with the state of the one before."""
 
-    conversations: SuspendedCalls
+    suspended_calls: SuspendedCalls
     work: Work
     bound: StateBinding = BOUND
     capabilities: dict[str, Any] = field(default_factory=lambda: ALL)
@@ -58,7 +58,7 @@ class Client:
         context = CallContext(
             notify=notify, params=params, caller=self.caller, capabilities=self.capabilities
         )
-        outcome = await self.conversations.run(self.bound, context, self.work)
+        outcome = await self.suspended_calls.run(self.bound, context, self.work)
         members = jsonrpc.members_of(outcome) if isinstance(outcome, msgspec.Raw) else {}
         if "requestState" in members and isinstance(outcome, msgspec.Raw):
             value = json.loads(jsonrpc.bytes_of(outcome))
@@ -76,14 +76,14 @@ async def asks_who(context: CallContext) -> CallOutcome:
 
 
 @pytest.fixture
-def conversations() -> SuspendedCalls:
+def suspended_calls() -> SuspendedCalls:
     return SuspendedCalls(RequestStates("w"), wall=lambda: 1e9)
 
 
 async def test_a_question_goes_out_and_its_answer_comes_back_byte_for_byte(
-    conversations: SuspendedCalls,
+    suspended_calls: SuspendedCalls,
 ) -> None:
-    client = Client(conversations, asks_who)
+    client = Client(suspended_calls, asks_who)
     await client.round()
     assert client.asked == {"q1": {"method": "elicitation/create", "params": json.loads(bytes(FORM))}}
     answer = b'{ "action":"accept", "content":{"n":1.10,"x":"\\u00e9"} }'
@@ -92,7 +92,7 @@ async def test_a_question_goes_out_and_its_answer_comes_back_byte_for_byte(
 
 
 async def test_questions_of_one_moment_go_out_together_and_missing_answers_are_asked_for_again(
-    conversations: SuspendedCalls,
+    suspended_calls: SuspendedCalls,
 ) -> None:
     """Facts 2.6."""
 
@@ -103,7 +103,7 @@ async def test_questions_of_one_moment_go_out_together_and_missing_answers_are_a
             " ".join(bytes(answer).decode() for answer in answers if isinstance(answer, msgspec.Raw))
         )
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round()
     assert [one["method"] for one in client.asked.values()] == [names.ELICIT, names.SAMPLE, names.ROOTS_LIST]
     assert "params" not in client.asked["q3"], "there were none"
@@ -116,13 +116,13 @@ async def test_questions_of_one_moment_go_out_together_and_missing_answers_are_a
     assert await client.round({"q2": {"n": 2}, "q3": {"n": 3}}) == ToolResult('{"n":1} {"n":2} {"n":3}')
 
 
-async def test_questions_one_after_the_other_take_rounds(conversations: SuspendedCalls) -> None:
+async def test_questions_one_after_the_other_take_rounds(suspended_calls: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         for _ in range(3):
             await context.ask(names.ELICIT, FORM)
         return ToolResult("done")
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round()
     for number in (1, 2):
         await client.round({f"q{number}": {}})
@@ -131,7 +131,7 @@ async def test_questions_one_after_the_other_take_rounds(conversations: Suspende
 
 
 async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_back(
-    conversations: SuspendedCalls,
+    suspended_calls: SuspendedCalls,
 ) -> None:
     """Half an answer brings the client back, too; it goes away again with the rest."""
     seen: list[bool] = []
@@ -149,7 +149,7 @@ async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_
         await asyncio.gather(put(), put())
         return ToolResult("done")
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round()
     assert (seen, inner.is_parked()) == ([False], True)
     await client.round({"q1": {}})
@@ -170,9 +170,9 @@ async def test_a_call_is_parked_from_its_question_going_out_until_its_client_is_
         {"bound": replace(BOUND, caller="thief")},
     ],
 )
-async def test_a_state_of_another_call_runs_nothing(conversations: SuspendedCalls, other: Any) -> None:
+async def test_a_state_of_another_call_runs_nothing(suspended_calls: SuspendedCalls, other: Any) -> None:
     """And the call it belongs to goes on."""
-    client = Client(conversations, asks_who)
+    client = Client(suspended_calls, asks_who)
     await client.round()
     ran: list[str] = []
 
@@ -180,7 +180,7 @@ async def test_a_state_of_another_call_runs_nothing(conversations: SuspendedCall
         ran.append("it did")
         return ToolResult("")
 
-    thief = Client(conversations, never, state=client.state, **other)
+    thief = Client(suspended_calls, never, state=client.state, **other)
     outcome = await thief.round({"q1": {"stolen": True}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
@@ -188,14 +188,14 @@ async def test_a_state_of_another_call_runs_nothing(conversations: SuspendedCall
     assert await client.round({"q1": {"n": 1}}) == ToolResult('{"n":1}')
 
 
-async def test_a_state_is_good_once(conversations: SuspendedCalls) -> None:
+async def test_a_state_is_good_once(suspended_calls: SuspendedCalls) -> None:
     """Replayed before the end, at the same time, and after it."""
 
     async def twice(context: CallContext) -> CallOutcome:
         await context.ask(names.ELICIT, FORM)
         return await asks_who(context)
 
-    client = Client(conversations, twice)
+    client = Client(suspended_calls, twice)
     await client.round()
     copy = replace(client)
     both = await asyncio.gather(client.round({"q1": {}}), copy.round({"q1": {}}))
@@ -220,13 +220,13 @@ async def test_a_state_is_good_once(conversations: SuspendedCalls) -> None:
         "\u00fc",
     ],
 )
-async def test_a_made_up_state_runs_nothing(conversations: SuspendedCalls, made_up: str) -> None:
-    outcome = await Client(conversations, asks_who, state=made_up).round({"q1": {}})
+async def test_a_made_up_state_runs_nothing(suspended_calls: SuspendedCalls, made_up: str) -> None:
+    outcome = await Client(suspended_calls, asks_who, state=made_up).round({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
 
 
-@pytest.mark.parametrize("kind", [ASK, HELD])
+@pytest.mark.parametrize("kind", [APPROVAL, SUSPENDED])
 async def test_a_state_that_is_not_for_going_on_runs_nothing(kind: str) -> None:
     """A question about an approval, and a call that is not there any more."""
     states = RequestStates("w")
@@ -242,7 +242,7 @@ async def test_a_client_that_leaves_while_its_question_is_sealed_ends_its_call(
 ) -> None:
     """And the place of the call is free."""
     states = RequestStates("w")
-    conversations = SuspendedCalls(states, most=1)
+    suspended_calls = SuspendedCalls(states, most=1)
     sealing, gate, ended = threading.Event(), threading.Event(), asyncio.Event()
     seal = states.seal
 
@@ -258,7 +258,7 @@ async def test_a_client_that_leaves_while_its_question_is_sealed_ends_its_call(
             ended.set()
 
     monkeypatch.setattr(states, "seal", slowly)
-    leaving = asyncio.ensure_future(Client(conversations, work).round())
+    leaving = asyncio.ensure_future(Client(suspended_calls, work).round())
     async with asyncio.timeout(within(1)):
         while not sealing.is_set():
             await asyncio.sleep(0.001)
@@ -267,8 +267,8 @@ async def test_a_client_that_leaves_while_its_question_is_sealed_ends_its_call(
     gate.set()
     assert leaving.cancelled()
     assert ended.is_set()
-    assert isinstance(await Client(conversations, asks_who).round(), msgspec.Raw)
-    await conversations.close()
+    assert isinstance(await Client(suspended_calls, asks_who).round(), msgspec.Raw)
+    await suspended_calls.close()
 
 
 async def test_another_run_of_the_server_says_to_call_again() -> None:
@@ -276,7 +276,7 @@ async def test_another_run_of_the_server_says_to_call_again() -> None:
     states = RequestStates("w")
     client = Client(SuspendedCalls(states), asks_who)
     await client.round()
-    before, client.conversations = client.conversations, SuspendedCalls(states)
+    before, client.suspended_calls = client.suspended_calls, SuspendedCalls(states)
     outcome = await client.round({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert "call again" in outcome.message
@@ -284,7 +284,7 @@ async def test_another_run_of_the_server_says_to_call_again() -> None:
 
 
 async def test_a_client_that_never_returns_ends_its_call() -> None:
-    conversations = SuspendedCalls(RequestStates("w", ttl_s=0.05))
+    suspended_calls = SuspendedCalls(RequestStates("w", ttl_s=0.05))
     heard: list[Any] = []
 
     async def work(context: CallContext) -> CallOutcome:
@@ -295,7 +295,7 @@ async def test_a_client_that_never_returns_ends_its_call() -> None:
             raise
         raise AssertionError
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round()
     async with asyncio.timeout(within(1)):
         while not heard:
@@ -305,33 +305,33 @@ async def test_a_client_that_never_returns_ends_its_call() -> None:
 
 
 async def test_so_many_calls_wait_and_no_more() -> None:
-    conversations = SuspendedCalls(RequestStates("w"), most=2)
-    clients = [Client(conversations, asks_who) for _ in range(3)]
+    suspended_calls = SuspendedCalls(RequestStates("w"), most=2)
+    clients = [Client(suspended_calls, asks_who) for _ in range(3)]
     outcomes = [await client.round() for client in clients]
     assert isinstance(outcomes[2], Refusal)
     assert outcomes[2].reason is Reason.OVERLOADED
     assert await clients[0].round({"q1": {}}) == ToolResult("{}")
     assert isinstance(await clients[2].round(), msgspec.Raw), "there is room again"
-    await conversations.close()
+    await suspended_calls.close()
 
 
 async def test_calls_that_come_to_wait_at_the_same_time_are_counted_too() -> None:
-    conversations = SuspendedCalls(RequestStates("w"), most=2)
-    clients = [Client(conversations, asks_who) for _ in range(6)]
+    suspended_calls = SuspendedCalls(RequestStates("w"), most=2)
+    clients = [Client(suspended_calls, asks_who) for _ in range(6)]
     outcomes = await asyncio.gather(*(client.round() for client in clients))
     assert sum(isinstance(one, Refusal) for one in outcomes) == 4
-    await conversations.close()
+    await suspended_calls.close()
 
 
-async def test_only_the_state_itself_lets_a_call_go(conversations: SuspendedCalls) -> None:
-    client = Client(conversations, asks_who)
+async def test_only_the_state_itself_lets_a_call_go(suspended_calls: SuspendedCalls) -> None:
+    client = Client(suspended_calls, asks_who)
     await client.round()
     for stranger in ("", "lmtb2.w.held.AAAA", f"{client.state}A"):
-        await conversations.let_go(stranger)
+        await suspended_calls.cancel(stranger)
     assert await client.round({"q1": {}}) == ToolResult("{}")
-    again = Client(conversations, asks_who)
+    again = Client(suspended_calls, asks_who)
     await again.round()
-    await conversations.let_go(again.state or "")
+    await suspended_calls.cancel(again.state or "")
     outcome = await again.round({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
@@ -343,9 +343,9 @@ def test_answers_reach_their_own_call_in_any_order(order: list[int], callers: li
     """Two callers at once never get each other's answer."""
 
     async def run() -> None:
-        conversations = SuspendedCalls(RequestStates("w"))
+        suspended_calls = SuspendedCalls(RequestStates("w"))
         clients = [
-            Client(conversations, asks_who, replace(BOUND, caller=caller), caller=caller)
+            Client(suspended_calls, asks_who, replace(BOUND, caller=caller), caller=caller)
             for caller in callers
         ]
         await asyncio.gather(*(client.round() for client in clients))
@@ -359,7 +359,7 @@ def test_answers_reach_their_own_call_in_any_order(order: list[int], callers: li
 
 
 async def test_a_client_that_leaves_during_a_round_cancels_and_between_rounds_does_not(
-    conversations: SuspendedCalls,
+    suspended_calls: SuspendedCalls,
 ) -> None:
     cancelled = asyncio.Event()
 
@@ -371,7 +371,7 @@ async def test_a_client_that_leaves_during_a_round_cancels_and_between_rounds_do
             cancelled.set()
         raise AssertionError
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round()
     await asyncio.sleep(0)
     assert not cancelled.is_set()
@@ -384,7 +384,7 @@ async def test_a_client_that_leaves_during_a_round_cancels_and_between_rounds_do
 
 
 async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_token(
-    conversations: SuspendedCalls,
+    suspended_calls: SuspendedCalls,
 ) -> None:
     """The last 64; log messages only to a request that wants them."""
     go_on, said = asyncio.Event(), asyncio.Event()
@@ -399,7 +399,7 @@ async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_tok
         said.set()
         return await answering
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round(progressToken="first")
     assert client.told == [(names.PROGRESS, {"progressToken": "first", "progress": 0})]
     go_on.set()
@@ -411,7 +411,7 @@ async def test_what_is_told_between_rounds_comes_with_the_next_one_under_its_tok
     assert later[-1] == (names.PROGRESS, {"progressToken": "second", "progress": 100})
 
 
-async def test_what_is_told_at_length_between_rounds_is_not_kept(conversations: SuspendedCalls) -> None:
+async def test_what_is_told_at_length_between_rounds_is_not_kept(suspended_calls: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         answering = asyncio.ensure_future(asks_who(context))
         while not context.is_parked():
@@ -420,14 +420,14 @@ async def test_what_is_told_at_length_between_rounds_is_not_kept(conversations: 
             await context.notify(names.MESSAGE, {"level": "info", "data": "x" * size})
         return await answering
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round()
     await client.round({"q1": {}}, **{names.META_LOG_LEVEL: "info"})
     assert [len(params["data"]) for _, params in client.told] == [10]
 
 
 async def test_an_outcome_that_comes_between_rounds_waits_for_the_client(
-    conversations: SuspendedCalls,
+    suspended_calls: SuspendedCalls,
 ) -> None:
     """A source that dies, or takes its question back."""
     over = asyncio.Event()
@@ -438,14 +438,14 @@ async def test_an_outcome_that_comes_between_rounds_waits_for_the_client(
         asking.cancel()
         return Refusal(Reason.SOURCE_UNAVAILABLE, "it died", delivered="unknown")
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round()
     over.set()
     outcome = await client.round({"q1": {}})
     assert isinstance(outcome, Refusal)
 
 
-async def test_the_end_of_the_server_ends_calls_that_wait(conversations: SuspendedCalls) -> None:
+async def test_the_end_of_the_server_ends_calls_that_wait(suspended_calls: SuspendedCalls) -> None:
     ended = asyncio.Event()
 
     async def work(context: CallContext) -> CallOutcome:
@@ -454,26 +454,26 @@ async def test_the_end_of_the_server_ends_calls_that_wait(conversations: Suspend
         finally:
             ended.set()
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round()
-    await conversations.close()
+    await suspended_calls.close()
     assert ended.is_set()
     outcome = await client.round({"q1": {}})
     assert isinstance(outcome, RpcError)
     assert outcome.code == LOST
-    await conversations.close()
+    await suspended_calls.close()
 
 
-async def test_a_call_that_is_ended_while_its_client_waits_says_so(conversations: SuspendedCalls) -> None:
+async def test_a_call_that_is_ended_while_its_client_waits_says_so(suspended_calls: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         raise asyncio.CancelledError
 
-    outcome = await Client(conversations, work).round()
+    outcome = await Client(suspended_calls, work).round()
     assert isinstance(outcome, Refusal)
     assert (outcome.reason, outcome.delivered) == (Reason.WORKSPACE_SERVER_DIED, "unknown")
 
 
-async def test_a_question_after_the_end_reaches_nobody(conversations: SuspendedCalls) -> None:
+async def test_a_question_after_the_end_reaches_nobody(suspended_calls: SuspendedCalls) -> None:
     """A source that goes on talking about a call whose result is out."""
     kept: list[CallContext] = []
 
@@ -481,7 +481,7 @@ async def test_a_question_after_the_end_reaches_nobody(conversations: SuspendedC
         kept.append(context)
         return ToolResult("done")
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     assert await client.round() == ToolResult("done")
     assert isinstance(await kept[0].ask(names.ELICIT, FORM), RpcError)
     await kept[0].notify(names.PROGRESS, {"progressToken": 1, "progress": 1})
@@ -501,7 +501,7 @@ async def test_a_question_after_the_end_reaches_nobody(conversations: SuspendedC
     ],
 )
 async def test_a_stateless_client_without_the_capability_learns_which_and_the_call_ends(
-    conversations: SuspendedCalls, method: str, params: msgspec.Raw, required: Any
+    suspended_calls: SuspendedCalls, method: str, params: msgspec.Raw, required: Any
 ) -> None:
     """The source is told that the call is over, and then gets an error, too."""
     happened: list[Any] = []
@@ -517,7 +517,7 @@ async def test_a_stateless_client_without_the_capability_learns_which_and_the_ca
             happened.append("cancelled")
         raise AssertionError(asking)
 
-    outcome = await Client(conversations, work, capabilities={"elicitation": {"x": {}}}).round()
+    outcome = await Client(suspended_calls, work, capabilities={"elicitation": {"x": {}}}).round()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32021
     assert outcome.data is not None
@@ -529,19 +529,19 @@ async def test_a_stateless_client_without_the_capability_learns_which_and_the_ca
     assert isinstance(happened[1], RpcError)
 
 
-async def test_in_a_session_the_source_decides_what_to_do_without(conversations: SuspendedCalls) -> None:
-    outcome = await Client(conversations, asks_who, capabilities={}, caller="a session").round()
+async def test_in_a_session_the_source_decides_what_to_do_without(suspended_calls: SuspendedCalls) -> None:
+    outcome = await Client(suspended_calls, asks_who, capabilities={}, caller="a session").round()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32601
 
 
-async def test_nothing_but_the_three_questions_can_be_asked(conversations: SuspendedCalls) -> None:
+async def test_nothing_but_the_three_questions_can_be_asked(suspended_calls: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         answer = await context.ask("tasks/get", msgspec.Raw(b"{}"))
         assert isinstance(answer, RpcError)
         return answer
 
-    outcome = await Client(conversations, work).round()
+    outcome = await Client(suspended_calls, work).round()
     assert isinstance(outcome, RpcError)
     assert outcome.code == -32601
 
@@ -549,7 +549,7 @@ async def test_nothing_but_the_three_questions_can_be_asked(conversations: Suspe
 # -- sources of the newer era, and pages to open -----------------------------------------------------------
 
 
-async def test_a_third_partys_state_travels_inside_ours(conversations: SuspendedCalls) -> None:
+async def test_a_third_partys_state_travels_inside_ours(suspended_calls: SuspendedCalls) -> None:
     theirs = 'st\u00e4te "." \\ lmtb2.'
     result = jsonrpc.raw(
         {"resultType": "input_required", "inputRequests": {"q": {"a": 1.50}}, "requestState": theirs}
@@ -560,9 +560,9 @@ async def test_a_third_partys_state_travels_inside_ours(conversations: Suspended
         seen.append(context)
         return result if len(seen) == 1 else ToolResult("done")
 
-    client = Client(conversations, work)
-    client.conversations = conversations
-    outcome = await conversations.run(BOUND, CallContext(capabilities=ALL), work)
+    client = Client(suspended_calls, work)
+    client.suspended_calls = suspended_calls
+    outcome = await suspended_calls.run(BOUND, CallContext(capabilities=ALL), work)
     members = jsonrpc.members_of(outcome if isinstance(outcome, msgspec.Raw) else b"")
     assert jsonrpc.bytes_of(members["inputRequests"]) == b'{"q":{"a":1.5}}'
     client.state = jsonrpc.text_of(members["requestState"])
@@ -582,7 +582,7 @@ PAGES = RpcError(
 
 
 async def test_a_page_that_has_to_be_opened_first_is_a_question_and_the_call_is_made_anew(
-    conversations: SuspendedCalls,
+    suspended_calls: SuspendedCalls,
 ) -> None:
     """The code is not of this era."""
     seen: list[CallContext] = []
@@ -591,7 +591,7 @@ async def test_a_page_that_has_to_be_opened_first_is_a_question_and_the_call_is_
         seen.append(context)
         return PAGES if len(seen) == 1 else ToolResult("done")
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round()
     assert client.asked["q1"]["method"] == names.ELICIT
     assert client.asked["q1"]["params"]["url"] == "https://x"
@@ -600,14 +600,14 @@ async def test_a_page_that_has_to_be_opened_first_is_a_question_and_the_call_is_
 
 
 @pytest.mark.parametrize("answer", [{"action": "decline"}, {"action": "cancel"}, {}, 1])
-async def test_a_page_that_was_not_opened_makes_no_call(conversations: SuspendedCalls, answer: Any) -> None:
+async def test_a_page_that_was_not_opened_makes_no_call(suspended_calls: SuspendedCalls, answer: Any) -> None:
     calls: list[None] = []
 
     async def work(context: CallContext) -> CallOutcome:
         calls.append(None)
         return PAGES
 
-    client = Client(conversations, work)
+    client = Client(suspended_calls, work)
     await client.round()
     outcome = await client.round({"q1": answer})
     assert isinstance(outcome, Refusal)
@@ -624,22 +624,22 @@ async def test_a_page_that_was_not_opened_makes_no_call(conversations: Suspended
     ],
 )
 async def test_a_page_is_no_question_for_others(
-    conversations: SuspendedCalls, error: RpcError, client: Any, code: int
+    suspended_calls: SuspendedCalls, error: RpcError, client: Any, code: int
 ) -> None:
     """Clients with sessions know the code; those who cannot show pages learn that; others use the number."""
 
     async def work(context: CallContext) -> CallOutcome:
         return error
 
-    outcome = await Client(conversations, work, **client).round()
+    outcome = await Client(suspended_calls, work, **client).round()
     assert isinstance(outcome, RpcError)
     assert outcome.code == code
     assert (outcome == error) is (code == -32042)
 
 
-async def test_what_the_work_raises_is_raised(conversations: SuspendedCalls) -> None:
+async def test_what_the_work_raises_is_raised(suspended_calls: SuspendedCalls) -> None:
     async def work(context: CallContext) -> CallOutcome:
         raise ValueError("a fault")
 
     with pytest.raises(ValueError, match="a fault"):
-        await Client(conversations, work).round()
+        await Client(suspended_calls, work).round()

@@ -12,7 +12,7 @@ from protocol import names
 from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.pass_through import pass_through_server
 from workspace_server.catalog.registry import Registry
-from workspace_server.catalog.view import look
+from workspace_server.catalog.view import build_view
 from workspace_server.config.model import Approval, Configuration, EntryOrigin, PolicyDeltas, StdioServer
 from workspace_server.tool import Tool
 
@@ -29,7 +29,7 @@ def server(*tools: Tool, namespace: str | None = None, **members: Any) -> Script
 
 
 async def is_sole(one: ScriptedSource, *others: ScriptedSource, **configured: Any) -> bool:
-    view = look(await Registry([one, *others]).snapshot(), Configuration(**configured))
+    view = build_view(await Registry([one, *others]).snapshot(), Configuration(**configured))
     found = pass_through_server(view)
     assert found in (None, one)
     return found is one
@@ -130,10 +130,10 @@ async def test_a_server_not_heard_yet_may_have_any_tool_that_the_policy_names(
 async def test_any_name_waits_for_a_server_without_namespace_that_is_not_trusted() -> None:
     """What is nearly the name of a tool is mistyped."""
     waiting = server(state="pending_trust", trust_path="/srv/proj")
-    view = look(await Registry([waiting, ScriptedSource([tool("calculator"), tool("off")])]).snapshot(),
+    view = build_view(await Registry([waiting, ScriptedSource([tool("calculator"), tool("off")])]).snapshot(),
                 Configuration(deltas=PolicyDeltas(disabled=("off",))))  # fmt: skip
     paths = {
-        name: view.waits_for(name) for name in ("echo", "calculatr", "off", "openllm_x", names.HANDSHAKE)
+        name: view.trust_path_for(name) for name in ("echo", "calculatr", "off", "openllm_x", names.HANDSHAKE)
     }
     assert paths == {
         "echo": "/srv/proj", "calculatr": None, "off": None, "openllm_x": None, names.HANDSHAKE: "/srv/proj",
@@ -142,5 +142,5 @@ async def test_any_name_waits_for_a_server_without_namespace_that_is_not_trusted
 
 async def test_a_server_without_namespace_that_is_down_may_have_any_tool() -> None:
     down = server(tools=(), state="backoff")
-    view = look(await Registry([down]).snapshot(), Configuration())
-    assert view.unlisted_source("echo") is down
+    view = build_view(await Registry([down]).snapshot(), Configuration())
+    assert view.source_without_list("echo") is down

@@ -9,7 +9,7 @@ from multidict import CIMultiDict
 
 from support.servers.tool_source import ScriptedSource, tool
 from workspace_server.catalog.registry import Registry
-from workspace_server.catalog.view import Mode, View, look, mode_of
+from workspace_server.catalog.view import Mode, View, build_view, mode_of
 from workspace_server.config.model import Configuration, PolicyDeltas
 from workspace_server.tool import Tool
 
@@ -18,7 +18,7 @@ META = ["execute_tool", "tool_search"]
 
 async def view_of(*tools: Tool, configuration: Configuration | None = None, **source: Any) -> View:
     played = ScriptedSource(tools, **source)
-    return look(await Registry([played]).snapshot(), configuration or Configuration())
+    return build_view(await Registry([played]).snapshot(), configuration or Configuration())
 
 
 def shown(view: View, mode: Mode) -> list[str]:
@@ -81,7 +81,7 @@ async def test_every_tool_that_cannot_be_called_has_its_reason() -> None:
     script.id = "other"
     registry = Registry([source, script])
     registry.internal_prefix = "nothing_"
-    view = look(await registry.snapshot(), Configuration(deltas=deltas))
+    view = build_view(await registry.snapshot(), Configuration(deltas=deltas))
     assert sorted(view.by_name) == ["up__copilot_applyPatch", "up__fine"]
     assert set(view.hidden) == {
         "up__off", "up__un", "up__out", "deploy", "copilot_applyPatch", "openllm_x",
@@ -94,7 +94,7 @@ async def test_near_matches_are_at_most_five_blind_to_case_and_never_about_inter
     names = ("calculator", "datetime", "openlm_secrets_get", *(f"lm_clangd_{index}" for index in range(9)))
     source = ScriptedSource([tool(name) for name in names], identity="builtin")
     source.kind = "builtin"
-    view = look(await Registry([source]).snapshot(), Configuration())
+    view = build_view(await Registry([source]).snapshot(), Configuration())
     assert view.nearest("calculater") == ["calculator"]
     assert view.nearest("CALCULATOR") == ["calculator"]
     assert len(view.nearest("lm_clangd_")) == 5
@@ -141,11 +141,11 @@ async def test_an_internal_name_leads_nowhere_whatever_claims_it() -> None:
     claiming = Forwarding([], identity="remote:openllm", namespace="openllm_secrets")
     claiming.separator = "_"
     claiming.waiting = {"openllm_config_get": "/ws", "mine": "/ws"}
-    view = look(await Registry([claiming]).snapshot(), Configuration())
-    assert view.hidden_behind("openllm_secrets_get") is None
-    assert (view.waits_for("openllm_config_get"), view.waits_for("mine")) == (None, "/ws")
-    renamed = look(await Registry([claiming]).snapshot(), Configuration(internal_prefix="other_"))
-    assert renamed.hidden_behind("openllm_secrets_get") == (claiming, "get")
+    view = build_view(await Registry([claiming]).snapshot(), Configuration())
+    assert view.forwarded("openllm_secrets_get") is None
+    assert (view.trust_path_for("openllm_config_get"), view.trust_path_for("mine")) == (None, "/ws")
+    renamed = build_view(await Registry([claiming]).snapshot(), Configuration(internal_prefix="other_"))
+    assert renamed.forwarded("openllm_secrets_get") == (claiming, "get")
 
 
 async def test_what_waits_for_trust_takes_no_name_away_and_says_so_by_its_own() -> None:
@@ -155,7 +155,11 @@ async def test_what_waits_for_trust_takes_no_name_away_and_says_so_by_its_own() 
     script.waiting = {"calculator": "/ws", "deploy": "/ws"}
     server = ScriptedSource(identity="stdio:rel", namespace="rel")
     server.state, server.trust_path = "pending_trust", "/ws"
-    view = look(await Registry([builtin, script, server]).snapshot(), Configuration())
+    view = build_view(await Registry([builtin, script, server]).snapshot(), Configuration())
     assert list(view.by_name) == ["calculator"]
     assert "calculator" not in view.hidden
-    assert [view.waits_for(name) for name in ("deploy", "rel__echo", "other__echo")] == ["/ws", "/ws", None]
+    assert [view.trust_path_for(name) for name in ("deploy", "rel__echo", "other__echo")] == [
+        "/ws",
+        "/ws",
+        None,
+    ]

@@ -129,7 +129,7 @@ async def test_news_that_nobody_acted_on_are_found_again(place: Place) -> None:
     place.servers({})
     await asyncio.sleep(SETTLES_NS / 1e9 + 0.02)  # so that a glance at it could be enough
     for _ in range(3):
-        assert place.sources.configure_now() is None
+        assert place.sources.configure_nowait() is None
     assert (await place.sources.configure()).stdio != before.stdio
 
 

@@ -110,7 +110,7 @@ async def test_a_tool_that_appears_is_seen_by_the_next_call(tmp_path: Path) -> N
     source = ScriptedSource([tool("a")])
     source.known = lambda: source.tools  # type: ignore[method-assign]  # it answers from memory
     source.immediate = frozenset({"a", "b"})
-    source.call_now = lambda name, arguments: ToolResult(name)  # type: ignore[method-assign]
+    source.call_nowait = lambda name, arguments: ToolResult(name)  # type: ignore[method-assign]
     async with serving([source]) as served:
         await served.caller.result(names.TOOLS_LIST)
         assert (await served.caller.call("a"))["content"][0]["text"] == "a"
@@ -131,7 +131,7 @@ async def test_a_look_that_fails_is_answered_with_the_id_of_the_call(
         for _ in range(4):
             before = await answer(short, SUM, {})
         with monkeypatch.context() as patch:
-            patch.setattr(Registry, "is_as_seen", property(failing))
+            patch.setattr(Registry, "is_unchanged", property(failing))
             patch.setattr(Registry, "snapshot", failing)
             status, _, said = await answer(short, SUM, {})
         assert (status, json.loads(said)["id"]) == (500, 1)

@@ -90,7 +90,7 @@ async def test_a_resource_that_never_stops_changing_is_told_of_a_few_times_a_sec
         while "x://2" not in told:
             (event,) = await events(stream, 1)
             told.append(event["params"]["uri"])
-        assert 0 < told.count("x://1") <= (loop.time() - began) / listen.GAP_S + 1
+        assert 0 < told.count("x://1") <= (loop.time() - began) / listen.MIN_INTERVAL_S + 1
 
 
 async def test_only_resources_that_are_told_of_are_honoured() -> None:

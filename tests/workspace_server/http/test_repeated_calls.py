@@ -20,7 +20,7 @@ from workspace_server.calls.gates.gate import CallGate
 from workspace_server.calls.gates.rate_limit import RateLimiter
 from workspace_server.calls.request_state import RequestStates
 from workspace_server.config.model import Configuration
-from workspace_server.http.repeated_calls import MOST, RARELY
+from workspace_server.http.repeated_calls import LEARN_EVERY, MAX_PATTERNS
 from workspace_server.methods.table import Methods
 from workspace_server.sources.builtin.source import BuiltinSource
 from workspace_server.tool import CallOutcome, RpcError, ToolError, ToolResult
@@ -46,7 +46,7 @@ async def send(served: Serving, body: bytes, *, name: str = "calculator", **more
 def answered_again() -> Iterator[list[bool]]:
     """Whether an answer was found, for each call that was known."""
     found: list[bool] = []
-    own = Methods.answer_again
+    own = Methods.answer_repeated
 
     def noted(self: Methods, *args: Any) -> Any:
         answer = own(self, *args)
@@ -54,7 +54,7 @@ def answered_again() -> Iterator[list[bool]]:
         return answer
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Methods, "answer_again", noted)
+        patch.setattr(Methods, "answer_repeated", noted)
         yield found
 
 
@@ -179,9 +179,9 @@ async def test_programs_that_write_something_new_into_each_call_are_not_learned_
         with pytest.MonkeyPatch.context() as patch:
             learned: list[bytes] = []
             patch.setattr("workspace_server.http.repeated_calls.derive_pattern", learned.append)
-            for number in range(RARELY):
+            for number in range(LEARN_EVERY):
                 await send(served, call(meta=f'{PLAIN[:-1]},"new":{number}}}'))
-        assert len(learned) == MOST  # one of them is that of the sum, one comes in its time
+        assert len(learned) == MAX_PATTERNS  # one of them is that of the sum, one comes in its time
         with answered_again() as found:
             await send(served, call())
     assert found == [True]
@@ -205,14 +205,14 @@ def played(outcome: CallOutcome | Exception, **members: Any) -> ScriptedSource:
     """A source with one tool that is answered at once."""
     source = ScriptedSource([tool("a", **members)])
 
-    def call_now(name: str, arguments: Any) -> CallOutcome:
+    def call_nowait(name: str, arguments: Any) -> CallOutcome:
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
 
     source.known = lambda: source.tools  # type: ignore[method-assign]  # it answers from memory
     source.immediate = frozenset({"a", "b"})
-    source.call_now = call_now  # type: ignore[method-assign]
+    source.call_nowait = call_nowait  # type: ignore[method-assign]
     return source
 
 
@@ -286,7 +286,7 @@ async def test_defaults_of_the_user_are_filled_in(tmp_path: Path) -> None:
     schema = {"type": "object", "properties": {"x": {"type": "string"}}}
     source = played(ToolResult(""))
     source.tools = (tool("a", schema),)
-    source.call_now = lambda name, arguments: ToolResult(str(arguments))  # type: ignore[method-assign]
+    source.call_nowait = lambda name, arguments: ToolResult(str(arguments))  # type: ignore[method-assign]
     configuration = Configuration(schema_defaults=(("a", "x", "mine"),))
     async with serving([source], configuration=configuration) as served:
         body = call(name="a", arguments="{}")

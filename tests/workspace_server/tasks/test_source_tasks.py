@@ -21,13 +21,13 @@ from workspace_server.tasks.source_tasks import SourceTasks
 )
 def test_what_is_no_task_is_not_remembered(result: bytes) -> None:
     tasks = SourceTasks()
-    tasks.note(msgspec.Raw(result), "remote:a")
+    tasks.remember_from(msgspec.Raw(result), "remote:a")
     assert tasks.owner("t") is None
 
 
 def test_task_is_its_sources() -> None:
     tasks = SourceTasks()
-    tasks.note(msgspec.Raw(b'{"taskId":"t","resultType":"task"}'), "remote:a")
+    tasks.remember_from(msgspec.Raw(b'{"taskId":"t","resultType":"task"}'), "remote:a")
     assert tasks.owner("t") == "remote:a"
 
 

@@ -73,12 +73,12 @@ def test_a_remote_fills_no_more_than_one_answer() -> None:
 
 def test_merged_hits_are_sorted_cut_and_named_once() -> None:
     own = [Hit("b", "ours", 0.9, {}), Hit("x", "", 0.5, {})]
-    foreign = [
+    remote = [
         Hit("b", "theirs", 1.0, {}),
         Hit("c", "worse", 0.6, {}),
         Hit("c", "", 0.9, {}),
         Hit("A", "", 0.5, {}),
     ]
-    found = merge(own, foreign, 3)
+    found = merge(own, remote, 3)
     assert [(hit.name, hit.score) for hit in found.hits] == [("b", 0.9), ("c", 0.9), ("A", 0.5)]
     assert found.total == 4

@@ -87,12 +87,12 @@ async def test_no_hit_is_no_error() -> None:
 
 async def test_hits_of_remotes_are_merged() -> None:
     tools = [tool("send_mail"), tool("gh__send"), *many(3)]
-    foreign = [
+    remote = [
         Hit("gh__send_all", "", 0.94, {}),
         Hit("gh__send", "theirs", 1.0, {}),
         Hit("gh__hidden", "", 0.25, {}),
     ]
-    result = await SearchTool().search(tools, tools, {"query": "send", "max_results": 2}, foreign)
+    result = await SearchTool().search(tools, tools, {"query": "send", "max_results": 2}, remote)
     assert names(result) == ["send_mail", "gh__send_all"]
     assert (result.structured["total"], result.structured["truncated"]) == (4, True)
 

@@ -1,1 +1,1 @@
-"""What may stop a call before it runs: approvals and rate limits."""
+"""Gates that can stop a call before it runs: approvals and rate limits."""

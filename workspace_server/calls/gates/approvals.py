@@ -1,8 +1,8 @@
-"""Asking a person before a tool runs: the user's decisions, and questions about one call.
+"""Asks a person before a tool runs, unless the user's settings already decide.
 
-A question goes out as an `input_required` result; the answer comes back with the repeated call, beside a
-state that proves which call was asked about. Nothing is remembered in between but which states were used.
-Questions that a tool asks while it runs are not asked here but in `calls/suspended_calls.py`.
+The question is an `input_required` result. The client repeats the call with the answer and a state that
+proves which call the question was about; only used states are stored in between. Questions that a running
+tool asks are handled in `calls/suspended_calls.py`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from protocol import input_requests, jsonrpc, names
 from protocol.errors import Reason, Refusal
 from workspace_server.call_context import CallContext
-from workspace_server.calls.request_state import ASK, RequestStates, StateBinding
+from workspace_server.calls.request_state import APPROVAL, RequestStates, StateBinding
 from workspace_server.calls.suspended_calls import state_of, without_answers
 from workspace_server.config.model import Approval
 from workspace_server.results import clean_text
@@ -26,7 +26,7 @@ from workspace_server.tool import Tool
 
 ANSWER: Final = "approval"
 MAX_SHOWN: Final = 8000
-_FORMS: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
+_FORM_ELICITATION: Final[Mapping[str, Any]] = {"elicitation": {"form": {}}}
 _SCHEMA: Final = {
     "type": "object",
     "properties": {
@@ -43,21 +43,21 @@ _SCHEMA: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The call may run, with this context: answers and states that were ours are no longer in it."""
+    """The call may run with this context, from which answers to our own questions were removed."""
 
     context: CallContext
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRequest:
-    """The result that asks the client's user; the client then repeats the call with the answer."""
+    """The result that asks the client's user. The client repeats the call with the answer."""
 
     result: Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidAnswer:
-    """What the client brought belongs to no question about this call (-32602). Nothing runs."""
+    """The request's state or answer is not valid for this call (-32602). Nothing runs."""
 
     message: str
 
@@ -66,7 +66,7 @@ Decision = Admitted | ApprovalRequest | Refusal | InvalidAnswer
 
 
 def policy(name: str, tool: Tool, approvals: Mapping[str, Approval]) -> Approval:
-    """What is to be done about a tool: the user's decision, else what the tool itself asks for.
+    """The decision for a tool: the user's, or else what the tool itself declares.
 
     Args:
         name: its offered name.
@@ -77,7 +77,7 @@ def policy(name: str, tool: Tool, approvals: Mapping[str, Approval]) -> Approval
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One call as it is decided about."""
+    """One call that waits for a decision."""
 
     name: str
     tool: Tool
@@ -86,31 +86,31 @@ class _Call:
     now: float
 
     @property
-    def bound(self) -> StateBinding:
-        return bound(self.name, self.tool, self.arguments, self.context)
+    def binding(self) -> StateBinding:
+        return binding(self.name, self.tool, self.arguments, self.context)
 
 
-def bound(name: str, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> StateBinding:
-    """What a state of such a call is for; `name` is the tool's offered name."""
+def binding(name: str, tool: Tool, arguments: Mapping[str, Any], context: CallContext) -> StateBinding:
+    """The binding of a state to this call; `name` is the tool's offered name."""
     return StateBinding(names.TOOLS_CALL, name, arguments, tool.fingerprint, context.caller)
 
 
 class Approvals:
-    """Decides about calls, one at a time.
+    """Decides whether calls may run.
 
     Args:
-        state: seals what goes out and opens what comes back.
+        states: seals and opens `requestState` values.
     """
 
-    def __init__(self, state: RequestStates) -> None:
-        self._state = state
+    def __init__(self, states: RequestStates) -> None:
+        self._states = states
 
-    def goes_on(self, context: CallContext) -> bool:
-        """Whether a request claims to go on with a call that was let through; whoever runs it makes sure."""
+    def resumes(self, context: CallContext) -> bool:
+        """Whether a request claims to resume an admitted call. `SuspendedCalls` verifies the state."""
         state = state_of(context)
-        return state is not None and self._state.kind_of(state) not in (None, ASK)
+        return state is not None and self._states.kind_of(state) not in (None, APPROVAL)
 
-    async def decide(  # noqa: PLR0917  what a gate knows of one call
+    async def decide(  # noqa: PLR0917  the facts about one call
         self,
         name: str,
         tool: Tool,
@@ -119,26 +119,26 @@ class Approvals:
         context: CallContext,
         now: float,
     ) -> Decision:
-        """Whether this call may run now.
+        """Decide whether this call may run now.
 
         Args:
             name: the tool's offered name.
-            tool: the tool; its fingerprint says what exactly would run.
+            tool: the tool; its fingerprint identifies the code that would run.
             decided: see `policy`.
             arguments: the arguments, checked and decoded.
-            context: the call's context; its `arguments` are the same as JSON text.
-            now: seconds of a clock that all runs of this server share (`time.time()`).
+            context: the call's context; its `arguments` are the same arguments as JSON text.
+            now: seconds since 1970, from a clock that all runs of this server share (`time.time()`).
         """
         if decided == "deny":
             text = f"the user's settings do not allow {name}"
             return Refusal(Reason.APPROVAL_DENIED, text, delivered="no")
-        if self.goes_on(context):
+        if self.resumes(context):
             return Admitted(context)
         if decided == "ask" and _repeats_a_member(context.arguments):
             return InvalidAnswer("the arguments name a member twice, so nobody could tell what would run")
         call = _Call(name, tool, arguments, context, now)
         state = state_of(context)
-        if state is not None and self._state.kind_of(state) == ASK:
+        if state is not None and self._states.kind_of(state) == APPROVAL:
             return await self._answered(call, decided, state)
         if decided == "allow":
             return Admitted(context)
@@ -147,26 +147,26 @@ class Approvals:
         return await self._ask(call)
 
     async def _ask(self, call: _Call) -> Decision:
-        if not input_requests.declares(call.context.capabilities, _FORMS):
+        if not input_requests.declares(call.context.capabilities, _FORM_ELICITATION):
             text = f"{call.name} needs a person's approval, and this client cannot ask for it"
             step = f"ask the user to run: lmtb tools allow {call.name}"
             return Refusal(Reason.APPROVAL_REQUIRED, text, step, delivered="no")
-        sealed = await asyncio.to_thread(self._state.seal, ASK, call.bound, call.now)
+        sealed = await asyncio.to_thread(self._states.seal, APPROVAL, call.binding, call.now)
         message = approval_message(call.name, call.tool, call.arguments)
         params = {"mode": "form", "message": message, "requestedSchema": _SCHEMA}
-        asked = {ANSWER: {"method": names.ELICIT, "params": params}}
+        requests = {ANSWER: {"method": names.ELICIT, "params": params}}
         return ApprovalRequest(
-            {"resultType": "input_required", "inputRequests": asked, "requestState": sealed}
+            {"resultType": "input_required", "inputRequests": requests, "requestState": sealed}
         )
 
     async def _answered(self, call: _Call, decided: Approval, state: str) -> Decision:
-        opened = await asyncio.to_thread(self._state.open, state, call.bound, call.now)
+        opened = await asyncio.to_thread(self._states.open, state, call.binding, call.now)
         if opened is None:
             return InvalidAnswer("requestState is not of this call, or has expired; call again without it")
         answer = _answer_of(call.context)
         if answer is None:
             return Admitted(without_answers(call.context)) if decided == "allow" else await self._ask(call)
-        if not await asyncio.to_thread(self._state.spend, opened, call.now):
+        if not await asyncio.to_thread(self._states.spend, opened, call.now):
             return InvalidAnswer("requestState was used before; call again without it")
         if not _is_yes(answer):
             return Refusal(Reason.APPROVAL_DENIED, f"User denied execution of {call.name}", delivered="no")
@@ -174,7 +174,7 @@ class Approvals:
 
 
 def approval_message(name: str, tool: Tool, arguments: Mapping[str, Any]) -> str:
-    """What a person reads: the tool and everything it is called with, nothing invisible left invisible."""
+    """The question: the tool and all its arguments, with invisible characters escaped."""
     hidden = _hidden_members(tool)
     lines = [f"Run {name}?"]
     for key, value in arguments.items():
@@ -186,7 +186,7 @@ def approval_message(name: str, tool: Tool, arguments: Mapping[str, Any]) -> str
 
 
 def _one_line(text: str) -> str:
-    """A name cannot begin a line of its own, which would look like another argument."""
+    """A name on one line: a line break inside could look like another argument."""
     return json.dumps(text) if "\n" in text or "\t" in text else _visible(text)
 
 
@@ -198,7 +198,7 @@ def _shown(value: Any) -> str:
 
 
 def _visible(text: str) -> str:
-    """What hides characters from a reader, or reorders them, is shown as escapes."""
+    """The text, as escapes if it contains characters that hide or reorder others."""
     return text if clean_text(text) == text else json.dumps(text)
 
 
@@ -226,15 +226,15 @@ def _is_yes(answer: Any) -> bool:
 
 
 def _repeats_a_member(text: msgspec.Raw) -> bool:
-    """The tool gets these bytes; of a repeated member it may see another value than the person did."""
+    """Whether a JSON object has a member twice: the tool could use another value than the one shown."""
     repeated = False
 
-    def look(pairs: list[tuple[str, Any]]) -> None:
+    def check(pairs: list[tuple[str, Any]]) -> None:
         nonlocal repeated
         repeated = repeated or len({key for key, _ in pairs}) != len(pairs)
 
     try:
-        json.loads(jsonrpc.bytes_of(text), object_pairs_hook=look)
+        json.loads(jsonrpc.bytes_of(text), object_pairs_hook=check)
     except (ValueError, RecursionError):
         return True
     return repeated

@@ -1,4 +1,4 @@
-"""Who is let through to a tool that they may see: approvals and rate limits."""
+"""Decides whether a call may run: combines approvals and rate limits."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from workspace_server.config.model import Configuration
 
 
 class Gate(Protocol):
-    """Decides about one call just before it runs."""
+    """Decides about each call just before it runs."""
 
     def is_open(self, offered: OfferedTool, configuration: Configuration) -> bool:
-        """Whether all calls of a tool are let through that bring no answers, whoever makes them, and when."""
+        """Whether `admit` admits every call of a tool that brings no answers, for any caller at any time."""
 
     async def admit(
         self,
@@ -27,11 +27,11 @@ class Gate(Protocol):
         context: CallContext,
         configuration: Configuration,
     ) -> Decision:
-        """Whether the call may run now, and with which context."""
+        """Decide whether the call may run now, and with which context."""
 
 
 class OpenGate:
-    """Lets everything through."""
+    """Admits every call."""
 
     def is_open(self, offered: OfferedTool, configuration: Configuration) -> bool:
         """See `Gate`."""
@@ -49,13 +49,13 @@ class OpenGate:
 
 
 class CallGate:
-    """The gate of a real server.
+    """Applies approvals and rate limits.
 
     Args:
-        approvals: asks people, and knows their answers again.
-        limiter: the rate of each limited tool.
-        now: monotonic seconds, for the rate.
-        wall: seconds since 1970, for answers that may come to a later run.
+        approvals: asks people, and verifies their answers.
+        limiter: the rate limits.
+        now: monotonic seconds, for rate limits.
+        wall: seconds since 1970, for answers that may arrive after a restart.
     """
 
     def __init__(
@@ -83,9 +83,9 @@ class CallGate:
         context: CallContext,
         configuration: Configuration,
     ) -> Decision:
-        """See `Gate`. A call that has to wait asks nobody, and only what begins to run is counted."""
+        """See `Gate`. A rate limited call asks nobody, and only calls that run count towards the limit."""
         name, tool = offered.name, offered.tool
-        counts = tool.rated and not self._approvals.goes_on(context)
+        counts = tool.rated and not self._approvals.resumes(context)
         if counts and (seconds := self._limiter.wait(name, context.client, self._now())):
             return rate_limit.refusal(name, seconds)
         decided = approvals.policy(name, tool, configuration.approvals)

@@ -1,6 +1,6 @@
-"""How often a tool may be called: one token bucket per tool and calling program. Pure.
+"""Limits how often a tool may be called: one token bucket per tool and calling program. Pure.
 
-Which tools are limited is `Tool.rated`; what a caller is told is here, too.
+`Tool.rated` says which tools are limited.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ class _Bucket:
 
 
 class RateLimiter:
-    """The buckets.
+    """Token buckets.
 
     Args:
-        per_s: calls per second in the long run.
-        burst: calls at once after a pause.
+        per_s: sustained calls per second.
+        burst: calls that may be made at once after a pause.
     """
 
     def __init__(self, per_s: float = 5.0, burst: int = 20) -> None:
@@ -62,6 +62,6 @@ class RateLimiter:
 
 
 def refusal(name: str, wait_s: float) -> Refusal:
-    """What the caller of a tool is told who must wait."""
+    """The refusal for a caller who has to wait."""
     text = f"{name} is rate limited, retry after {max(1, math.ceil(wait_s))} s"
     return Refusal(Reason.OVERLOADED, text, delivered="no", retry_after_ms=math.ceil(wait_s * 1000))

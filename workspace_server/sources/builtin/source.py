@@ -47,9 +47,9 @@ class BuiltinSource(Source):
         )
         return result
 
-    def call_now(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
-        """Run one that only computes (see `Source.call_now`)."""
-        result: ToolResult = self._modules[name][0].call_now(arguments)
+    def call_nowait(self, name: str, arguments: Mapping[str, Any]) -> CallOutcome:
+        """Run one that only computes (see `Source.call_nowait`)."""
+        result: ToolResult = self._modules[name][0].call_nowait(arguments)
         return result
 
     async def close(self) -> None:

@@ -48,11 +48,11 @@ TOOL = Tool(
 
 
 async def call(arguments: Mapping[str, Any]) -> ToolResult:
-    """As `call_now`."""
-    return call_now(arguments)
+    """As `call_nowait`."""
+    return call_nowait(arguments)
 
 
-def call_now(arguments: Mapping[str, Any]) -> ToolResult:
+def call_nowait(arguments: Mapping[str, Any]) -> ToolResult:
     """Compute `arguments["expression"]`: T the value, S `{value}`.
 
     A value without a fraction is an integer in S; beyond ±(2⁵³-1) it is the text.

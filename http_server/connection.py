@@ -26,6 +26,10 @@ MAX_PIPELINED: Final = 64 * 1024
 
 _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 
+# On Python 3.11, looking up a member of an Enum takes 0.1 µs; a request needs a dozen.
+_IDLE, _HEAD, _BODY, _SERVING, _DELEGATED = State.IDLE, State.HEAD, State.BODY, State.SERVING, State.DELEGATED
+_REQUEST_READ, _ANSWERED = Event.REQUEST_READ, Event.ANSWERED
+
 
 @dataclass(frozen=True, slots=True)
 class ServerContext(Generic[Read]):
@@ -70,7 +74,7 @@ class HttpConnection(asyncio.Protocol, Generic[Read]):
     transport: asyncio.Transport
 
     def __init__(self, server: ServerContext[Read]) -> None:
-        self.state = State.IDLE
+        self.state = _IDLE
         self.deadline = Deadline(server.deadlines)
         self.backpressure = Backpressure()
         self.parser: RequestParser[Read] = RequestParser(server.heads, server.body_cap)
@@ -121,14 +125,13 @@ class HttpConnection(asyncio.Protocol, Generic[Read]):
     def data_received(self, data: bytes) -> None:
         """Parse the bytes, or buffer them while a request is being answered."""
         state = self.state
-        if state is State.CLOSING or state is State.CLOSED:
-            return
-        self.parser.receive(data)
-        if state is State.SERVING or state is State.DELEGATED:
+        if state is _IDLE or state is _HEAD or state is _BODY or state is State.DISCARDING:
+            self.parser.receive(data)
+            self.read_requests()
+        elif state is _SERVING or state is _DELEGATED:
+            self.parser.receive(data)
             if len(self.parser.buffer) > MAX_PIPELINED:
                 self.abort()
-        else:
-            self.read_requests()
 
     def pause_writing(self) -> None:
         """Note that the client reads more slowly than the server writes."""
@@ -137,14 +140,14 @@ class HttpConnection(asyncio.Protocol, Generic[Read]):
     def resume_writing(self) -> None:
         """Note that the client has caught up, and read its next request."""
         self.backpressure.resume()
-        if self.state is State.IDLE or self.state is State.HEAD:
+        if self.state is _IDLE or self.state is _HEAD:
             self.transport.resume_reading()
             self.read_requests()
 
     @property
     def is_idle(self) -> bool:
         """Whether no request is being answered."""
-        return self.state is not State.SERVING and self.state is not State.DELEGATED
+        return self.state is not _SERVING and self.state is not _DELEGATED
 
     def move(self, event: Event) -> None:
         """Go to the next state."""
@@ -166,9 +169,9 @@ class HttpConnection(asyncio.Protocol, Generic[Read]):
     def _read_next(self) -> bool:
         """Take one step; return whether another one may follow."""
         state = self.state
-        if state is State.IDLE or state is State.HEAD:
+        if state is _IDLE or state is _HEAD:
             return self._read_head()
-        if state is State.BODY:
+        if state is _BODY:
             return self._read_body()
         if state is State.DISCARDING:
             return self._discard_body()
@@ -202,10 +205,10 @@ class HttpConnection(asyncio.Protocol, Generic[Read]):
     def _await_head(self) -> None:
         limits = self._server.connections.limits
         if self.parser.buffer:
-            if self.state is State.IDLE:
+            if self.state is _IDLE:
                 self.move(Event.HEAD_BEGUN)
                 self.deadline.set(limits.head_s, self.on_head_timeout)
-        elif self.state is State.HEAD:
+        elif self.state is _HEAD:
             self.move(Event.BLANK_DROPPED)
         else:
             self.deadline.set(limits.keepalive_s, self.on_head_timeout)
@@ -264,7 +267,7 @@ class HttpConnection(asyncio.Protocol, Generic[Read]):
 
     def start_serving(self, request: BaseRequest) -> None:
         """Note that a request is being answered."""
-        self.move(Event.REQUEST_READ)
+        self.move(_REQUEST_READ)
         self._request = request
 
     def run(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -287,7 +290,7 @@ class HttpConnection(asyncio.Protocol, Generic[Read]):
             self.transport.close()
             self.deadline.set(self._server.connections.limits.keepalive_s, self.abort)
             return
-        self.move(Event.ANSWERED)
+        self.move(_ANSWERED)
         self.await_request()
         if self.backpressure.is_paused:  # no more requests until the client reads its responses
             self.transport.pause_reading()

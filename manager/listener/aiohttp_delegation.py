@@ -1,7 +1,6 @@
-"""A request that is the server's: the connection is lent to a protocol of aiohttp's for this one request.
+"""Delegates one request to a protocol of aiohttp, which reads its bytes and writes its response.
 
-The protocol reads the bytes as they came and writes its answer itself. How long the request is was read from
-its head before (`connection.py`), so that what follows it is never the server's.
+The length of the request is known from its head, so the protocol never gets bytes of the next request.
 """
 
 from __future__ import annotations
@@ -11,20 +10,20 @@ from typing import Any, cast
 
 
 class DelegatedRequest:
-    """One such request.
+    """One request that aiohttp serves.
 
     Attributes:
         server: the protocol that serves it.
-        is_chunked: whether nobody here can tell where its body ends.
-        missing: bytes of its body that have not come.
+        is_chunked: whether the body is chunked, so that its end is known to the protocol alone.
+        missing: bytes of the body that have not been received.
     """
 
     def __init__(self, server: asyncio.Protocol, transport: asyncio.Transport, length: int | None) -> None:
         self.server = server
         self.is_chunked = length is None
         self.missing = length or 0
-        self._loan = _Loan(transport)
-        server.connection_made(cast("asyncio.Transport", self._loan))
+        self._transport = _LentTransport(transport)
+        server.connection_made(cast("asyncio.Transport", self._transport))
 
     def take(self, data: bytes) -> bytes:
         """Pass on what belongs to the request, and return the rest."""
@@ -36,27 +35,27 @@ class DelegatedRequest:
         return data[own:]
 
     def dismiss(self) -> None:
-        """The request is answered: from the server's side, the connection has ended."""
-        self._loan.is_over = True
+        """Tell the protocol that its connection has ended: the request is answered."""
+        self._transport.is_returned = True
         self.server.connection_lost(None)
 
 
-class _Loan:
-    """The connection as the server has it for one request; afterwards it is not the server's to close."""
+class _LentTransport:
+    """The transport as the protocol sees it; once returned, the protocol cannot close it any more."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
-        self.is_over = False
+        self.is_returned = False
         self._transport = transport
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def close(self) -> None:
-        """Close it, while it is lent."""
-        if not self.is_over:
+        """Close the transport while it is lent."""
+        if not self.is_returned:
             self._transport.close()
 
     def abort(self) -> None:
-        """Cut it off, while it is lent."""
-        if not self.is_over:
+        """Abort the transport while it is lent."""
+        if not self.is_returned:
             self._transport.abort()

@@ -1,7 +1,7 @@
-"""A server of aiohttp's that is made when the first connection needs it; what comes meanwhile waits for it.
+"""Loads aiohttp's server for the first connection that needs it; connections wait meanwhile.
 
-To load the library takes as long as all the rest of the start, and a third of the memory, and clients of MCP
-never need it. It is loaded in a thread, so that calls go on.
+aiohttp takes half of the start-up time and a third of the memory, and MCP clients never need it. It is loaded
+in a thread, so that calls go on.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ if TYPE_CHECKING:
 
 _BROKEN: Final = AdmissionRefusal(
     500,
-    "a part of the manager cannot be loaded, maybe since another version was installed; start it anew",
+    "a part of the manager cannot be loaded, perhaps because another version was installed; restart the manager",
 )
 
 
 class LazyAiohttpServer:
-    """Makes protocols, as a server does, and the server first where there is none yet."""
+    """Makes protocols of a server that is created for the first of them."""
 
     def __init__(self, make: Callable[[], web.AppRunner]) -> None:
-        """`make` is called in a thread, with the library loaded. Where that fails, it is tried again."""
+        """`make` is called in a thread, with aiohttp loaded; again for the next connection if it fails."""
         self._make = make
         self._runner: web.AppRunner | None = None
-        self._making: asyncio.Task[None] | None = None
-        self._waiting: list[_Waiting] = []
+        self._loading: asyncio.Task[None] | None = None
+        self._pending: list[_PendingProtocol] = []
 
     def protocol(self) -> asyncio.Protocol:
-        """A protocol for one connection."""
+        """Make a protocol for one connection."""
         if self._runner is not None and self._runner.server is not None:
             return self._runner.server()
-        if self._making is None:
-            self._making = asyncio.get_running_loop().create_task(self._load(), name="late server")
-        one = _Waiting()
-        self._waiting.append(one)
+        if self._loading is None:
+            self._loading = asyncio.get_running_loop().create_task(self._load(), name="load aiohttp")
+        one = _PendingProtocol()
+        self._pending.append(one)
         return one
 
     async def close(self) -> None:
-        """End all connections; what is being answered gets its time first."""
-        if self._making is not None:
-            await self._making
+        """Close all connections; requests under way may finish first."""
+        if self._loading is not None:
+            await self._loading
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -55,22 +55,22 @@ class LazyAiohttpServer:
         try:
             runner = await asyncio.to_thread(self._made)
             await runner.setup()
-        except Exception as fault:  # noqa: BLE001  whatever it is: another request may fare better
+        except Exception as fault:  # noqa: BLE001  whatever it is, the next request tries again
             logger().error("pages.failed", fault=repr(fault))
-            self._making = None
+            self._loading = None
         else:
             self._runner = runner
-        waiting, self._waiting = self._waiting, []
-        for one in waiting:
+        pending, self._pending = self._pending, []
+        for one in pending:
             if self._runner is None or self._runner.server is None:
                 one.refuse()
             else:
                 one.begin(self._runner.server())
 
     def _made(self) -> web.AppRunner:
-        # At its import aiohttp would make contexts for encrypted connections, and read all the system's
-        # certificates for them. None of ours is encrypted. What it takes along is for others, too: it is
-        # loaded before.
+        # At its import aiohttp creates TLS contexts, and reads all the system's certificates for them. No
+        # connection here is encrypted, so `ssl` is hidden from it. urllib.request needs `ssl` elsewhere: it is
+        # imported before.
         import urllib.request  # noqa: F401, PLC0415
 
         with blocked_import("ssl"):
@@ -78,60 +78,60 @@ class LazyAiohttpServer:
         return self._make()
 
 
-class _Waiting(asyncio.Protocol):
-    """A connection that waits for its protocol, and passes everything on to it afterwards."""
+class _PendingProtocol(asyncio.Protocol):
+    """Buffers what a connection receives until its protocol exists, and passes everything on afterwards."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
-        self._came: list[bytes] = []
-        self._own: asyncio.Protocol | None = None
+        self._received: list[bytes] = []
+        self._protocol: asyncio.Protocol | None = None
 
-    def begin(self, own: asyncio.Protocol) -> None:
-        """Here it is."""
-        transport, came, self._came = self._transport, self._came, []
+    def begin(self, protocol: asyncio.Protocol) -> None:
+        """Pass everything to this protocol from now on."""
+        transport, received, self._received = self._transport, self._received, []
         if transport is None or transport.is_closing():
             return
-        self._own = own
-        own.connection_made(transport)
-        if came:
+        self._protocol = protocol
+        protocol.connection_made(transport)
+        if received:
             transport.resume_reading()
-        for data in came:
-            own.data_received(data)
+        for data in received:
+            protocol.data_received(data)
 
     def refuse(self) -> None:
-        """There is none."""
+        """Write a refusal: aiohttp could not be loaded."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(render_refusal(_BROKEN, None))
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is open."""
+        """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Keep it, and take no more for now; or pass it on."""
-        if self._own is not None:
-            self._own.data_received(data)
+        """Pass the bytes on, or keep them and pause reading."""
+        if self._protocol is not None:
+            self._protocol.data_received(data)
         elif self._transport is not None:
-            self._came.append(data)
+            self._received.append(data)
             self._transport.pause_reading()
 
     def eof_received(self) -> bool | None:
-        """The peer has finished sending; where it has sent something, that is seen later."""
-        return None if self._own is None else self._own.eof_received()
+        """Pass it on; without a protocol, the connection closes."""
+        return None if self._protocol is None else self._protocol.eof_received()
 
     def pause_writing(self) -> None:
-        """The peer reads slowly."""
-        if self._own is not None:
-            self._own.pause_writing()
+        """Pass it on."""
+        if self._protocol is not None:
+            self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """It has caught up."""
-        if self._own is not None:
-            self._own.resume_writing()
+        """Pass it on."""
+        if self._protocol is not None:
+            self._protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended."""
-        self._transport, self._came = None, []
-        if self._own is not None:
-            self._own.connection_lost(exc)
+        """Drop what was received, and pass it on."""
+        self._transport, self._received = None, []
+        if self._protocol is not None:
+            self._protocol.connection_lost(exc)

@@ -22,6 +22,8 @@ from manager.routing.request_heads.reader import Read
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
 
+_IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Python 3.11
+
 
 class ClientConnection(HttpConnection[Read]):
     """One connection; `cached_call.Line` for its cached calls."""
@@ -55,7 +57,7 @@ class ClientConnection(HttpConnection[Read]):
         if cached is not None:
             if cached.is_under_way:
                 cached.let_go()
-            elif self.state is State.IDLE and cached.take_request(data):
+            elif self.state is _IDLE and cached.take_request(data):
                 return
         if self._delegated is not None:
             data = self._delegated.take(data)

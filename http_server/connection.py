@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, cast
 
 from http_server.backpressure import Backpressure
 from http_server.connection_state import TRANSITIONS, Event, State
-from http_server.connections import Connections
-from http_server.deadline import Deadline, Deadlines
+from http_server.deadline import Deadline
 from http_server.head import RequestHead
 from http_server.refusal import BODY_TIMEOUT, HEAD_TIMEOUT, TOO_MANY_CONNECTIONS, AdmissionRefusal
 from http_server.request import BaseRequest, Piece
-from http_server.request_parser import HeadReader, Read, RefusedHead, RequestParser
+from http_server.request_parser import Read, RefusedHead, RequestParser
+from http_server.server_context import ServerContext
 
 MAX_PIPELINED: Final = 64 * 1024
 """Bytes that a client may send ahead while a request is being answered; more closes the connection."""
@@ -29,23 +28,6 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 # On Python 3.11, looking up a member of an Enum takes 0.1 µs; a request needs a dozen.
 _IDLE, _HEAD, _BODY, _SERVING, _DELEGATED = State.IDLE, State.HEAD, State.BODY, State.SERVING, State.DELEGATED
 _REQUEST_READ, _ANSWERED = Event.REQUEST_READ, Event.ANSWERED
-
-
-@dataclass(frozen=True, slots=True)
-class ServerContext(Generic[Read]):
-    """What the connections of one server share.
-
-    Attributes:
-        heads: parses and admits heads.
-        body_cap: the most bytes of a body.
-        connections: the open connections, with their limits.
-        deadlines: those of all connections.
-    """
-
-    heads: HeadReader[Read]
-    body_cap: int
-    connections: Connections
-    deadlines: Deadlines
 
 
 class HttpConnection(asyncio.Protocol, Generic[Read]):

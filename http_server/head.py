@@ -45,7 +45,9 @@ class RequestHead:
 
 
 def may_become_head(begin: bytes | bytearray) -> bool:
-    """Whether a request head can begin with these bytes: false for TLS, HTTP/2, bare JSON."""
+    """Whether a request can begin with these bytes: false for TLS, HTTP/2, bare JSON."""
+    if begin in (b"", b"\r"):  # perhaps of an empty line, which is ignored
+        return True
     return _START.match(begin) is not None and begin.count(b"\n") == begin.count(b"\r\n")
 
 

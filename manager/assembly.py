@@ -24,7 +24,7 @@ from manager.endpoints.session_requests import LegacyEndpoint
 from manager.endpoints.stateless import ModernEndpoint
 from manager.filesystem import FolderExaminer
 from manager.forwarding.forward import Forwarder
-from manager.http.stream_endings import Endings
+from manager.http.stream_endings import StreamEndings
 from manager.paths import Paths
 from manager.routing.state.clients import RecentClients
 from manager.sessions.preferences import Preferences
@@ -63,7 +63,7 @@ def assemble(
     address: str,
     own_task: OwnTask,
     stop: Callable[[str, bool], None],
-    streams_end: Endings,
+    streams_end: StreamEndings,
 ) -> Parts:
     """Put the manager together.
 

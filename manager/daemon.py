@@ -26,7 +26,7 @@ from manager import __version__, exit_codes, systemd
 from manager.admin.routes import make_app
 from manager.assembly import Parts, assemble
 from manager.endpoints.mcp import McpRoutes
-from manager.http.stream_endings import Endings
+from manager.http.stream_endings import StreamEndings
 from manager.listener.aiohttp_server import LazyAiohttpServer
 from manager.listener.pages import control_runner
 from manager.listener.peer_identity import SameUser, lookup_works
@@ -84,7 +84,7 @@ class Daemon:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._stop_asked = asyncio.Event()
         self._stop_forced = asyncio.Event()
-        self._streams_end = Endings()
+        self._streams_end = StreamEndings()
         self._keep_servers = False
         self._started_at = time.monotonic()
 

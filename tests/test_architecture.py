@@ -249,7 +249,7 @@ def test_the_first_page_loads_nothing_of_ours() -> None:
         "async def main():\n"
         "    status, control = (lambda: {}), daemon.LazyAiohttpServer(lambda: daemon.control_runner(None, status, status))\n"
         "    port = daemon.Runner(lambda: daemon.make_app(None, status, status), daemon.AdmissionRules.for_ports([1]))\n"
-        "    port._late.protocol(), control.protocol()\n"
+        "    port._aiohttp.protocol(), control.protocol()\n"
         "    await control.close()\n    await port.cleanup()\n"
         "asyncio.run(main())\nprint(*(set(sys.modules) - before))"
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from manager.forwarding.answer import Answer
-from manager.http.stream_endings import Endings
+from manager.http.stream_endings import StreamEndings
 from manager.routing.state.clients import RequestRecord
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import Claims, WorkspaceSource
@@ -145,7 +145,7 @@ class Events:
 class Ending:
     """How a stream without an end of its own ends: when `endings` say so, with the response `farewell`."""
 
-    endings: Endings
+    endings: StreamEndings
     farewell: bytes
 
 

@@ -41,7 +41,7 @@ class _Listener(EventResponse):
 
     def left(self) -> None:
         """Nothing can be written any more."""
-        self.forget()
+        self.stop_keep_alives()
         self._session_manager.notifier.close_stream(self._session, self)
 
 

@@ -27,7 +27,7 @@ from manager.answers.exchange import (
 from manager.answers.server_discover import ServerDiscover
 from manager.answers.tasks import undeclared
 from manager.answers.workspace_lookup import look_up_workspace
-from manager.http.stream_endings import Endings
+from manager.http.stream_endings import StreamEndings
 from protocol import jsonrpc, names, tasks
 from protocol.errors import Refusal
 from protocol.versions import MODERN_REVISIONS
@@ -45,7 +45,7 @@ _KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged
 class ModernEndpoint:
     """The modern side of the MCP endpoint."""
 
-    def __init__(self, dispatch: Dispatch, server_discover: ServerDiscover, endings: Endings) -> None:
+    def __init__(self, dispatch: Dispatch, server_discover: ServerDiscover, endings: StreamEndings) -> None:
         self._dispatch = dispatch
         self._server_discover = server_discover
         self._endings = endings

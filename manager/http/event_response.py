@@ -1,8 +1,4 @@
-"""An HTTP answer that is an event stream: opened once, never silent for long, ended once.
-
-It knows bytes only; what they say, and to whom, is decided by those who write (`relay/writer.py`,
-`standing.py`). It needs no task, and no timer of its own (`keep_alives.py`): there may be thousands.
-"""
+"""A response that is an event stream, with keep-alive comments while it is silent."""
 
 from __future__ import annotations
 
@@ -15,73 +11,73 @@ from manager.routing.request_heads.request_metadata import EVENTS
 from protocol import sse
 
 STREAM_FIELDS: Final = {"X-Accel-Buffering": "no"}
-"""What the head of such an answer says beside what all answers say."""
+"""Header fields of event streams: proxies must not buffer them."""
 
 
 class EventResponse:
-    """One such answer.
+    """One event stream; it needs no task and no timer of its own, because there may be thousands.
 
     Attributes:
-        is_amid: whether a part of an event was written whose rest follows; else comments may come in between.
+        is_inside_event: whether the end of an event is still to be written, so that no comment may be sent.
     """
 
-    __slots__ = ("_http_request", "is_amid")
+    __slots__ = ("_http_request", "is_inside_event")
 
     def __init__(self, http_request: HttpRequest) -> None:
-        self.is_amid = False
+        self.is_inside_event = False
         self._http_request = http_request
 
     def open(self, headers: Mapping[str, str]) -> None:
-        """Send the head, with these fields in it.
+        """Send the head, with these header fields.
 
         Raises:
-            ConnectionError: the client is gone; so do `write`, `put` and `close`.
+            ConnectionError: the client has disconnected; also raised by `write`, `put` and `close`.
         """
         self._http_request.start(200, {**headers, **STREAM_FIELDS}, EVENTS)
-        self.keep_alives.note(self)
+        self.keep_alives.note_written(self)
 
     @property
     def keep_alives(self) -> KeepAlives:
-        """What fills its silences."""
+        """Sends the comments."""
         return self._http_request.keep_alives
 
     @property
     def is_full(self) -> bool:
-        """Whether the client does not keep up."""
+        """Whether the transport's write buffer is above its high-water mark."""
         return self._http_request.is_full
 
     async def write(self, data: bytes) -> None:
-        """Write whole events; returns when the client keeps up."""
+        """Write whole events; return when the client keeps up."""
         self.put(data)
         await self._http_request.drain()
 
     def put(self, data: bytes) -> bool:
-        """Write some of an event, or events; whether the client keeps up."""
-        has_room = self._http_request.put(data)
-        self.keep_alives.note(self)
-        return has_room
+        """Write events or a part of one; return whether more may be written at once."""
+        is_writable = self._http_request.put(data)
+        self.keep_alives.note_written(self)
+        return is_writable
 
     def when_writable(self, call: Callable[[], None]) -> None:
-        """Call this when the client keeps up again, or is gone."""
+        """Call `call` when the client keeps up again or has disconnected."""
         self._http_request.when_writable(call)
 
     def close(self) -> None:
-        """End it."""
-        self.forget()
+        """End the stream."""
+        self.stop_keep_alives()
         self._http_request.finish()
 
     def abort(self) -> None:
-        """Cut the connection off."""
-        self.forget()
+        """Close the connection without flushing."""
+        self.stop_keep_alives()
         self._http_request.abort()
 
-    def forget(self) -> None:
-        """Its silence is nobody's concern any more."""
-        self.keep_alives.forget(self)
+    def stop_keep_alives(self) -> None:
+        """Send no more comments. Idempotent."""
+        self.keep_alives.remove(self)
 
-    def fill(self) -> None:
-        """Break the silence. A client that does not read what it has got gets no more."""
+    def send_keep_alive(self) -> None:
+        """Send a comment, unless the client does not keep up or an event is incomplete."""
         if self._http_request.is_disconnected:
-            self.forget()
-        elif not (self.is_amid or self.is_full):
+            self.stop_keep_alives()
+        elif not (self.is_inside_event or self.is_full):
             self._http_request.put(sse.KEEP_ALIVE)

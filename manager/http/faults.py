@@ -1,4 +1,4 @@
-"""How a fault in answering a request is logged: its kind and its place, never its text."""
+"""Logs exceptions of request handlers: type and places, never the message."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _log = logger()
 
 
 def log_fault(fault: BaseException, method: str | None = None) -> None:
-    """Log it. Its message may quote a body or a secret: the type and the places must do."""
+    """Log an exception without its message, which may quote a body or a secret."""
     places = [f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(fault.__traceback__)]
     _log.error("request failed", method=method, error=type(fault).__name__, at=places[-3:])

@@ -1,4 +1,4 @@
-"""Fills the silences of event streams, of all of them by one timer."""
+"""Sends comments on silent event streams, with one timer for all of them."""
 
 from __future__ import annotations
 
@@ -7,46 +7,46 @@ from collections import OrderedDict
 from typing import Final, Protocol
 
 SILENCE_S: Final = 15.0
-"""So long a silence is filled."""
+"""Seconds without a byte after which a comment is sent."""
 
 
-class Quiet(Protocol):
-    """Who is silent."""
+class SilentStream(Protocol):
+    """A stream, as far as this module needs it."""
 
-    def fill(self) -> None:
-        """Say something that means nothing."""
+    def send_keep_alive(self) -> None:
+        """Send a comment."""
 
 
 class KeepAlives:
-    """The streams that want it, the longest silent first."""
+    """The open event streams, the longest silent first."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._spoke: OrderedDict[Quiet, float] = OrderedDict()
+        self._written_at: OrderedDict[SilentStream, float] = OrderedDict()
         self._timer: asyncio.TimerHandle | None = None
 
     def __len__(self) -> int:
-        return len(self._spoke)
+        return len(self._written_at)
 
-    def note(self, one: Quiet) -> None:
-        """It spoke just now."""
+    def note_written(self, one: SilentStream) -> None:
+        """Note that bytes were written to a stream just now."""
         now = self._loop.time()
-        self._spoke[one] = now
-        self._spoke.move_to_end(one)
+        self._written_at[one] = now
+        self._written_at.move_to_end(one)
         if self._timer is None:
-            self._timer = self._loop.call_at(now + SILENCE_S, self._ring)
+            self._timer = self._loop.call_at(now + SILENCE_S, self._fire)
 
-    def forget(self, one: Quiet) -> None:
-        """It has ended. Idempotent."""
-        self._spoke.pop(one, None)
+    def remove(self, one: SilentStream) -> None:
+        """Send no more comments on a stream. Idempotent."""
+        self._written_at.pop(one, None)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         now = self._loop.time()
-        while self._spoke:
-            one, spoke = next(iter(self._spoke.items()))
-            if spoke + SILENCE_S > now:
-                self._timer = self._loop.call_at(spoke + SILENCE_S, self._ring)
+        while self._written_at:
+            one, written_at = next(iter(self._written_at.items()))
+            if written_at + SILENCE_S > now:
+                self._timer = self._loop.call_at(written_at + SILENCE_S, self._fire)
                 return
-            self.note(one)
-            one.fill()
+            self.note_written(one)
+            one.send_keep_alive()
         self._timer = None

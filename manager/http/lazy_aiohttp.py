@@ -1,8 +1,8 @@
-"""The names of aiohttp's server, which is loaded when the first of them is used;
-`listener/aiohttp_server.py` says when that is.
+"""Provides the names of `aiohttp.web`, and loads aiohttp when the first of them is used.
 
-So the modules that use them are loaded with the manager: one whose files are replaced while it runs, as in an
-upgrade, can still be asked and stopped. Imported as `web`, the name it has in the library.
+Modules that use aiohttp can so be imported at start-up without it. The manager needs this because an upgrade
+may replace its files while it runs: it must still be able to answer `status` and `stop`. Import this module
+as `web`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
-        """What the library has by this name."""
+        """Look a name up in `aiohttp.web`."""
         if name.startswith("__"):
             raise AttributeError(name)
         from aiohttp import web  # noqa: PLC0415  80 ms and 11 MB

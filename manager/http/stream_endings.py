@@ -1,4 +1,4 @@
-"""Streams that have no end of their own, and the moment in which all of them end."""
+"""Ends all open-ended streams when the manager stops."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ import asyncio
 from collections.abc import Callable
 
 
-class Endings:
-    """What is called when the manager stops."""
+class StreamEndings:
+    """The functions to call when the manager stops."""
 
     def __init__(self) -> None:
         self._calls: set[Callable[[], None]] = set()
-        self._are_over = False
+        self._have_ended = False
 
     def add(self, call: Callable[[], None]) -> None:
-        """Call this when streams are to end; at once where they are."""
-        if self._are_over:
+        """Call `call` when streams end; at once if they have ended."""
+        if self._have_ended:
             call()
         else:
             self._calls.add(call)
 
     def discard(self, call: Callable[[], None]) -> None:
-        """It has ended by itself. Idempotent."""
+        """Forget a stream that ended by itself. Idempotent."""
         self._calls.discard(call)
 
     def end_all(self) -> None:
-        """Streams are to end, from now on also those that begin."""
-        self._are_over = True
+        """End all streams, and from now on each new one at once."""
+        self._have_ended = True
         calls, self._calls = self._calls, set()
         for call in calls:
             call()
 
     async def wait(self) -> None:
-        """Return when streams are to end."""
+        """Return when streams end."""
         over = asyncio.Event()
         self.add(over.set)
         try:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _BROKEN: Final = AdmissionRefusal(
     500,
-    "a part of the manager cannot be loaded, perhaps because another version was installed; restart the manager",
+    "a part of the manager cannot be loaded, perhaps because another version was installed; "
+    "restart the manager",
 )
 
 
@@ -53,7 +54,7 @@ class LazyAiohttpServer:
 
     async def _load(self) -> None:
         try:
-            runner = await asyncio.to_thread(self._made)
+            runner = await asyncio.to_thread(self._make_runner)
             await runner.setup()
         except Exception as fault:  # noqa: BLE001  whatever it is, the next request tries again
             logger().error("pages.failed", fault=repr(fault))
@@ -67,10 +68,10 @@ class LazyAiohttpServer:
             else:
                 one.begin(self._runner.server())
 
-    def _made(self) -> web.AppRunner:
+    def _make_runner(self) -> web.AppRunner:
         # At its import aiohttp creates TLS contexts, and reads all the system's certificates for them. No
-        # connection here is encrypted, so `ssl` is hidden from it. urllib.request needs `ssl` elsewhere: it is
-        # imported before.
+        # connection here is encrypted, so `ssl` is hidden from it. Others need urllib.request with `ssl`: it
+        # is imported before.
         import urllib.request  # noqa: F401, PLC0415
 
         with blocked_import("ssl"):

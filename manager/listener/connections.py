@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from http_server.connection import ServerContext
 from http_server.connections import Connections as OpenConnections
 from http_server.deadline import Deadlines
 from http_server.limits import Limits
+from http_server.server_context import ServerContext
 from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.connection import ClientConnection

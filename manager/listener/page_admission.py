@@ -1,10 +1,8 @@
-"""The one middleware: every route of an application, 404s and 405s included, behind the same door.
+"""Admission for everything aiohttp serves: one middleware in front of all routes, 404 and 405 included.
 
-Applies the rules of `routing/request_heads/admission.py`, the peer check, one shape for errors and one set
-of headers for all
-answers; reads bodies under a cap and a deadline. It knows no route and no JSON-RPC beyond a refusal's shape.
-The front (`connection.py`) has judged the head already where `runner.listen` was used; judging it again here
-is what makes the rules hold for any other way a request may come in.
+Applies the rules of `routing/request_heads/admission.py` and the peer check, and gives all responses the same
+header fields and errors the same shape. `connection.py` has checked the head already if the request came
+through `runner.listen`; checking it again makes the rules hold for any other way a request may come in.
 """
 
 from __future__ import annotations
@@ -32,15 +30,14 @@ if TYPE_CHECKING:
     from aiohttp.typedefs import Handler, Middleware
 
 _started: ContextVar[web.StreamResponse | None] = ContextVar("started", default=None)
-"""The answer to this task's request, once its head is out."""
+"""The response to this task's request, once its head is written."""
 
 
 def install_admission(app: web.Application, connections: Connections) -> None:
-    """Put the door before everything else in the application; once, before it is set up.
+    """Install the middleware before all others in the application; call it once, before the set-up.
 
     Raises:
-        ValueError: a route answers HEAD, OPTIONS or every method, which would escape the 405 for unknown
-        methods.
+        ValueError: a route answers HEAD, OPTIONS or every method, and so escapes the 405 for unknown methods.
     """
     for route in app.router.routes():
         if route.method in ("HEAD", "OPTIONS", "*"):
@@ -50,7 +47,7 @@ def install_admission(app: web.Application, connections: Connections) -> None:
 
 
 def refusal_response(request: web.Request, refusal: AdmissionRefusal) -> web.Response:
-    """The refusal as an answer; it closes the connection, because what follows in it cannot be trusted."""
+    """Render a refusal; it closes the connection, because the bytes that follow cannot be trusted."""
     body = refusal_body(refusal, request.method, request.raw_path)
     response = _json_response(refusal.status, body, dict(refusal.headers))
     response.force_close()
@@ -59,35 +56,35 @@ def refusal_response(request: web.Request, refusal: AdmissionRefusal) -> web.Res
 
 def _middleware(connections: Connections) -> Middleware:
     @web.middleware
-    async def door(request: web.Request, handler: Handler) -> web.StreamResponse:
-        front = _front(request)
+    async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
+        connection = _connection(request)
         _started.set(None)
         response = await _answer(request, handler, connections)
         await _send(request, response)
-        if front is not None:
-            front.message_done(is_last=front.is_last_by_framing or not response.keep_alive)
+        if connection is not None:
+            connection.message_done(is_last=connection.is_last_by_framing or not response.keep_alive)
         return response
 
-    return door
+    return admit
 
 
-def _front(request: web.Request) -> ClientConnection | None:
+def _connection(request: web.Request) -> ClientConnection | None:
     transport = request.transport
     protocol = transport.get_protocol() if transport is not None else None
     return protocol if isinstance(protocol, ClientConnection) else None
 
 
 def _peer_refusal(request: web.Request, peer_check: PeerCheck | None) -> AdmissionRefusal | None:
-    """The front has asked already; here it is for connections without one. Who is gone is not served."""
-    if peer_check is None or _front(request) is not None:
+    """Check the peer where `ClientConnection` has not; a closed connection is refused."""
+    if peer_check is None or _connection(request) is not None:
         return None
     return None if request.transport is not None and peer_check(request.transport) else OTHER_USER
 
 
 async def _send(request: web.Request, response: web.StreamResponse) -> None:
-    # aiohttp would do this after the middleware, and finds it done. Here it is before `message_done`, so that
-    # what the front itself answers to a pipelined head cannot overtake this answer.
-    with contextlib.suppress(ConnectionError):  # the caller is gone; aiohttp sees it too
+    # aiohttp would do this after the middleware, and finds it done. It is done here, before `message_done`,
+    # so that the response to a pipelined request cannot overtake this one.
+    with contextlib.suppress(ConnectionError):  # the client disconnected; aiohttp sees it too
         await response.prepare(request)
         await response.write_eof()
 
@@ -102,12 +99,12 @@ async def _answer(request: web.Request, handler: Handler, connections: Connectio
         return await handler(request)
     except web.HTTPException as answer:
         return _translated(answer)
-    except Exception as fault:  # noqa: BLE001  the last line of defence: whatever it is, the caller gets JSON
+    except Exception as fault:  # noqa: BLE001  whatever it is, the client gets JSON
         return _failed(request, fault)
 
 
 def _translated(answer: web.HTTPException) -> web.Response:
-    # A true Allow is aiohttp's own, sorted; a body-describing header belongs to the text that is replaced.
+    # aiohttp's Allow is sorted; its fields about the body describe the text that is replaced.
     headers = {k: v for k, v in answer.headers.items() if k not in ("Content-Type", "Content-Length")}
     if isinstance(answer, web.HTTPMethodNotAllowed):
         headers["Allow"] = ", ".join(sorted(answer.allowed_methods))
@@ -121,7 +118,7 @@ def _failed(request: web.Request, fault: Exception) -> web.StreamResponse:
     if started is None:
         return _json_response(500, _error_body("Internal Server Error"), {})
     if request.transport is not None:
-        # Bytes of an answer are out: only an unclean end can tell the caller that it is not whole.
+        # A part of the response is written: only an unclean end tells the client that it is incomplete.
         request.transport.abort()
     return started
 
@@ -141,7 +138,7 @@ async def _prepare(request: web.Request, response: web.StreamResponse) -> None:
     response.headers.pop("Server", None)  # names versions; nobody needs them
     for name, value in ANSWER_HEADERS:
         response.headers.setdefault(name, value)
-    front = _front(request)
-    if front is not None and front.is_last_by_framing:
+    connection = _connection(request)
+    if connection is not None and connection.is_last_by_framing:
         response.force_close()
         response.headers["Connection"] = "close"

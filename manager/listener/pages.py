@@ -1,7 +1,4 @@
-"""What aiohttp serves: everything but the MCP routes, on the port and on the control socket.
-
-Made when somebody first asks for it (`aiohttp_server.py`).
-"""
+"""Makes the aiohttp runners: all routes of the port but those of MCP, and the control socket."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ from manager.listener.page_admission import install_admission
 
 
 class OncePerSecond(logging.Filter):
-    """Lets one record per second through: what aiohttp says about broken requests can be provoked at will."""
+    """Passes one log record per second: clients can provoke aiohttp's records about broken requests."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -41,10 +38,10 @@ _server_log.addFilter(OncePerSecond())
 
 
 def port_runner(app: web.Application, connections: Connections) -> web.AppRunner:
-    """A runner for the port's application with the door installed; not set up yet.
+    """Make a runner for the port's application, with admission installed; it is not set up yet.
 
-    A handler is cancelled when its caller disconnects. Served by a plain aiohttp site, it keeps the door, but
-    has no head deadline, connection cap or MCP routes.
+    A handler is cancelled when its client disconnects. Without `Runner`, on a plain aiohttp site, admission
+    holds too, but there is no head deadline, connection cap or MCP route.
 
     Raises:
         ValueError: a route of the application answers HEAD, OPTIONS or every method.
@@ -61,7 +58,7 @@ def port_runner(app: web.Application, connections: Connections) -> web.AppRunner
         tcp_keepalive=True,
         lingering_time=limits.linger_s,
         shutdown_timeout=limits.shutdown_s,
-        # At or above the door's own caps, so that the door's 431 comes first.
+        # At or above the caps of admission, so that its 431 comes first.
         max_line_size=rules.head_cap,
         max_field_size=rules.head_cap,
         max_headers=rules.field_cap + 1,
@@ -69,7 +66,7 @@ def port_runner(app: web.Application, connections: Connections) -> web.AppRunner
 
 
 def control_runner(services: Services, status: Callable[[], dict[str, Any]], measures: Take) -> web.AppRunner:
-    """A runner for the control socket's application; not set up yet."""
+    """Make a runner for the control socket's application; it is not set up yet."""
     app = make_control_app(services)
     app.add_routes(diagnosis_routes(status, measures))
     return web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

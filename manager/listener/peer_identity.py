@@ -1,6 +1,6 @@
-"""Whose process is on the other end: the rule about another user's connections, not the lookup itself.
+"""Decides whether the peer of a connection is served: only processes of the manager's own user.
 
-The lookup of a socket's owner is `host/peer_uid.py`; it is passed in.
+The lookup of a socket's owner (`host/peer_uid.py`) is passed in.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from typing import Final
 from manager.routing.request_heads.admission import AdmissionRefusal
 
 PeerCheck = Callable[[asyncio.BaseTransport], bool]
-"""Whether the peer of a connection may be served; asked once for each."""
+"""Return whether the peer of a connection may be served; called once for each connection."""
 
 OTHER_USER: Final = AdmissionRefusal(403, "this server serves another user; start your own with lmtb serve")
 
 Address = tuple[str, int]
 PeerUid = Callable[[Address, Address], int | None]
-"""(our address, the peer's address) -> the user id that owns the peer's socket, None when it is not known."""
+"""(our address, the peer's address) -> user id of the owner of the peer's socket; None if unknown."""
 
 
 class SameUser:
-    """Lets in only connections of our own user; root is no exception.
+    """Admits only connections of the manager's own user; root is no exception.
 
-    `lookup_works` decides what an unknown owner means. Where the platform has no lookup, nobody could ever
-    connect otherwise, and the other rules of the door still hold. Where it has one, unknown means that the
-    socket is gone: a stranger who sends a call and closes at once must not slip through, so it is refused.
-    (A closed socket is also reported as root's: one more reason for root not to be let in.)
+    `lookup_works` decides what an unknown owner means. Where the platform has no lookup, the peer is
+    admitted, because nobody could connect otherwise, and the other rules of admission still hold. Where it
+    has one, the socket is closed already, and the peer is refused: another user who sends a call and closes
+    at once must not be served. (The lookup may also report a closed socket as root's.)
     """
 
     def __init__(self, peer_uid: PeerUid, own_uid: int, *, lookup_works: bool) -> None:
@@ -37,14 +37,14 @@ class SameUser:
         self._lookup_works = lookup_works
 
     def __call__(self, transport: asyncio.BaseTransport) -> bool:
-        """Whether the peer of this connection may be served."""
+        """Return whether the peer of this connection may be served."""
         local, remote = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
         uid = self._peer_uid(local[:2], remote[:2]) if local and remote else None
         return uid == self._own_uid if uid is not None else not self._lookup_works
 
 
 def lookup_works(peer_uid: PeerUid, own_uid: int) -> bool:
-    """Ask for the owner of a loopback connection of our own, once at start: is the answer our user?"""
+    """Test the lookup at start-up: return whether it finds our user behind a connection of our own."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()[:2]) as client,

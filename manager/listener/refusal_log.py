@@ -1,4 +1,4 @@
-"""One line per second at most about what the door refused: an attacker must not be able to write our log."""
+"""Logs refused requests, at most once a second, so that an attacker cannot fill the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logger()
 
 
 class RefusalLog:
-    """Counts refusals and reports them, the suppressed ones as a number. Never headers, paths or bodies."""
+    """Logs refusals with the number of suppressed ones; never headers, paths or bodies."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -20,7 +20,7 @@ class RefusalLog:
         self._suppressed = 0
 
     def note(self, refusal: AdmissionRefusal) -> None:
-        """Report this refusal, or only count it when one was reported within the last second."""
+        """Log a refusal, or count it if one was logged within the last second."""
         now = self._clock()
         if now < self._next:
             self._suppressed += 1

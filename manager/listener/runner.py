@@ -1,7 +1,7 @@
-"""How the manager's port is served: the one place for daemon and tests, so that both get the same.
+"""Serves the manager's port, in the daemon and in tests.
 
-Requests at MCP routes are served at once; what serves the others is loaded for the first of them
-(`aiohttp_server.py`). Which addresses are bound, and by whom, is the daemon's: sockets are handed in.
+The caller binds the sockets. aiohttp, which serves other requests than those at MCP routes, is loaded for the
+first of them (`aiohttp_server.py`).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 class Runner:
-    """Serves the port, with the front on each connection, and an application behind it.
+    """Serves MCP routes, and an aiohttp application at all others.
 
     Attributes:
-        connections: those that are open.
+        connections: the open connections.
     """
 
     def __init__(
@@ -40,29 +40,29 @@ class Runner:
         limits: Limits = Limits(),  # noqa: B008  a frozen value
         peer_check: PeerCheck | None = None,
     ) -> None:
-        """`make_app` makes the application; called once, in a thread, when a request is for it."""
+        """`make_app` is called once, in a thread, for the first request that aiohttp serves."""
         self.connections = Connections(rules, limits, RefusalLog(), peer_check)
-        self._late = LazyAiohttpServer(lambda: port_runner(make_app(), self.connections))
+        self._aiohttp = LazyAiohttpServer(lambda: port_runner(make_app(), self.connections))
 
     async def listen(
         self,
         sockets: Iterable[socket.socket],
         serve: Callable[[HttpRequest], None] | None = None,
-        fast: FastPath | None = None,
+        route_cache: FastPath | None = None,
     ) -> list[asyncio.Server]:
-        """Accept on these bound sockets.
+        """Accept connections on these bound sockets.
 
-        To end: `close()` every server, then `await cleanup()`, which ends the connections.
+        To stop, call `close()` of every server, then `await cleanup()`.
 
         Args:
-            serve: answers a request at an MCP route; without it, all requests are the application's.
-            fast: knows which of these requests need not be served.
+            serve: answers a request at an MCP route; None where aiohttp serves all routes.
+            route_cache: of calls.
         """
-        factory = self.connections.factory(self._late.protocol, serve, fast)
+        factory = self.connections.factory(self._aiohttp.protocol, serve, route_cache)
         loop = asyncio.get_running_loop()
         return [await loop.create_server(factory, sock=sock) for sock in sockets]
 
     async def cleanup(self) -> None:
-        """End all connections; what is being answered gets its time first."""
+        """Close all connections; requests under way may finish first."""
         await self.connections.close()
-        await self._late.close()
+        await self._aiohttp.close()

@@ -156,7 +156,7 @@ class Passing:
         has_room = True
         for piece in self.events.take(bytes(data)):
             has_room = self._out.put(piece)
-        self._out.is_amid = self.events.is_open
+        self._out.is_inside_event = self.events.is_open
         if self.events.size > self._limit:
             raise InterruptedAnswerError(too_large(self._limit))
         return has_room

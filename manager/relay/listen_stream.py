@@ -75,7 +75,7 @@ class ListenStream:
 
     def _left(self) -> None:
         """The client is gone."""
-        self._out.forget()
+        self._out.stop_keep_alives()
         self._let_go("cancelled")
 
     def _let_go(self, outcome: str) -> None:

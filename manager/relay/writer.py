@@ -187,7 +187,7 @@ class Writer:
         if self._is_json or self._events is not None or not (self._exchange.accepts_events and has_name):
             return
         with contextlib.suppress(ConnectionError):
-            self._opened().fill()
+            self._opened().send_keep_alive()
 
     def _opened(self) -> EventResponse:
         if self._events is None:

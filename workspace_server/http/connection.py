@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from http_server.connection import HttpConnection, ServerContext
+from http_server.connection import HttpConnection
 from http_server.head import RequestHead
 from http_server.refusal import AdmissionRefusal
 from http_server.request import JSON
 from http_server.response_head import render_head
+from http_server.server_context import ServerContext
 from protocol import jsonrpc
 from workspace_server.http.head_reader import Read
 from workspace_server.http.request import HttpRequest

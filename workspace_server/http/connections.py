@@ -7,10 +7,10 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from http_server.connection import ServerContext
 from http_server.connections import Connections as OpenConnections
 from http_server.deadline import Deadlines
 from http_server.limits import Limits
+from http_server.server_context import ServerContext
 from workspace_server.http.admission import MAX_BODY, Admission
 from workspace_server.http.connection import ManagerConnection
 from workspace_server.http.head_reader import HeadReader

@@ -133,7 +133,7 @@ class HeadReader:
         """Return why the beginning of a head can never be admitted; None where it can."""
         if len(begin) > MAX_HEAD:
             return _TOO_LARGE
-        return None if begin in (b"", b"\r") or may_become_head(begin) else MALFORMED
+        return None if may_become_head(begin) else MALFORMED
 
     def _admit(self, raw: bytes) -> Head | RefusedHead:
         parsed = _TOO_LARGE if len(raw) > MAX_HEAD else parse_head(raw)

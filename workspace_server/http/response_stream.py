@@ -1,4 +1,4 @@
-"""The response to one POST: plain JSON, unless something has to be sent before the result."""
+"""The response to one POST: JSON, or server-sent events if something is sent before the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVENT_FIELDS: Final = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class Stream:
-    """Becomes a stream of server-sent events with the first thing that is sent; `finish` ends either form."""
+    """Becomes an event stream when something is sent before the result; `finish` ends either form."""
 
     __slots__ = ("_http_request", "_is_finished")
 
@@ -23,15 +23,15 @@ class Stream:
         self._is_finished = False
 
     async def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Send a notification; one that comes after the result goes nowhere."""
+        """Send a notification; one after the result is dropped."""
         await self._write(sse.encode(sse.single_line(jsonrpc.notification(method, params))))
 
     async def keep_alive(self) -> None:
-        """Send a comment, so that nobody in between takes the stream for dead."""
+        """Send a comment, so that no proxy closes the stream as idle."""
         await self._write(sse.KEEP_ALIVE)
 
     async def finish(self, status: int, body: bytes, trim: ResultTrim | None = None) -> None:
-        """Send the JSON-RPC answer; `status` counts only if nothing was sent before."""
+        """Send the JSON-RPC response; `status` is used only if nothing was sent before."""
         self._is_finished = True
         if not self._http_request.is_begun:
             self._http_request.respond(status, body, trim_fields(trim))
@@ -41,7 +41,7 @@ class Stream:
         self._http_request.finish()
 
     def close(self) -> None:
-        """End a stream of comments, which has no result."""
+        """End a stream without a result."""
         self._is_finished = True
         self._http_request.finish()
 

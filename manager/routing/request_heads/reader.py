@@ -93,8 +93,7 @@ class Heads:
         """Return why the beginning of a head can never be admitted; None where it can."""
         if len(begin) > self._rules.head_cap:
             return self._rules.head_too_large
-        is_possible = begin in (b"", b"\r") or may_become_head(begin)
-        return None if is_possible else MALFORMED
+        return None if may_become_head(begin) else MALFORMED
 
     def _judge(self, raw: bytes) -> Head | RefusedHead:
         parsed = self._rules.head_too_large if len(raw) > self._rules.head_cap else parse_head(raw)

@@ -42,7 +42,7 @@ class Speaker:
         self._clock = clock
         self.filled: list[float] = []
 
-    def fill(self) -> None:
+    def send_keep_alive(self) -> None:
         self.filled.append(self._clock.now)
 
 
@@ -58,9 +58,9 @@ def beats(clock: Clock) -> KeepAlives:
 
 def test_every_silence_is_filled_in_its_time(clock: Clock, beats: KeepAlives) -> None:
     early, late = Speaker(clock), Speaker(clock)
-    beats.note(early)
+    beats.note_written(early)
     clock.now = 5.0
-    beats.note(late)
+    beats.note_written(late)
     assert len(clock.timers) == 1
     clock.pass_until(5.0 + 2 * SILENCE_S)
     assert early.filled == [SILENCE_S, 2 * SILENCE_S]
@@ -69,10 +69,10 @@ def test_every_silence_is_filled_in_its_time(clock: Clock, beats: KeepAlives) ->
 
 def test_who_speaks_is_not_silent(clock: Clock, beats: KeepAlives) -> None:
     busy, idle = Speaker(clock), Speaker(clock)
-    beats.note(busy)
-    beats.note(idle)
+    beats.note_written(busy)
+    beats.note_written(idle)
     clock.pass_until(10.0)
-    beats.note(busy)
+    beats.note_written(busy)
     clock.pass_until(20.0)
     assert (busy.filled, idle.filled) == ([], [SILENCE_S])
     clock.pass_until(10.0 + SILENCE_S)
@@ -81,12 +81,12 @@ def test_who_speaks_is_not_silent(clock: Clock, beats: KeepAlives) -> None:
 
 def test_where_nobody_is_left_there_is_no_timer(clock: Clock, beats: KeepAlives) -> None:
     one = Speaker(clock)
-    beats.note(one)
-    beats.forget(one)
-    beats.forget(one)
+    beats.note_written(one)
+    beats.remove(one)
+    beats.remove(one)
     clock.pass_until(100.0)
     assert (len(beats), one.filled, clock.timers) == (0, [], [])
-    beats.note(one)
+    beats.note_written(one)
     clock.pass_until(100.0 + SILENCE_S)
     assert one.filled == [100.0 + SILENCE_S]
 
@@ -97,9 +97,9 @@ async def test_it_runs_on_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     beats = KeepAlives(asyncio.get_running_loop())
 
     class One:
-        def fill(self) -> None:
+        def send_keep_alive(self) -> None:
             spoken.set()
 
-    beats.note(one := One())
+    beats.note_written(one := One())
     await asyncio.wait_for(spoken.wait(), 5)
-    beats.forget(one)
+    beats.remove(one)

@@ -1,0 +1,27 @@
+"""What the connections of one server share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+from http_server.connections import Connections
+from http_server.deadline import Deadlines
+from http_server.request_parser import HeadReader, Read
+
+
+@dataclass(frozen=True, slots=True)
+class ServerContext(Generic[Read]):
+    """What the connections of one server share.
+
+    Attributes:
+        heads: parses and admits heads.
+        body_cap: the most bytes of a body.
+        connections: the open connections, with their limits.
+        deadlines: those of all connections.
+    """
+
+    heads: HeadReader[Read]
+    body_cap: int
+    connections: Connections
+    deadlines: Deadlines

@@ -1,1 +1,1 @@
-"""What the manager answers itself, in either era: handshake, callTool, merged lists, its own resources."""
+"""Answers that the manager gives itself: handshake, callTool, merged lists, its own resources."""

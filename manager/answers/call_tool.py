@@ -1,4 +1,4 @@
-"""`lmToolsBridge.callTool`: unwraps the call inside it and sends that on."""
+"""Unwraps `lmToolsBridge.callTool` into the call of the tool that its arguments name."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from protocol.errors import Reason, Refusal
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """The call inside: parameters of the real `tools/call`, and the claims its arguments add to."""
+    """The wrapped call: parameters of the `tools/call`, and claims that include `workspace` and `cwd`."""
 
     params: dict[str, msgspec.Raw]
     claims: Claims
 
 
 def unwrap(exchange: Exchange) -> Unwrapped | Refusal:
-    """Read the wrapped call. Everything the client said beside `name` and `arguments` stays as it came."""
+    """Read the wrapped call. All parameters but `name` and `arguments` are kept unchanged."""
     arguments = jsonrpc.members_of(exchange.params.get("arguments", b"{}"))
     name = (jsonrpc.text_of(arguments["name"]) or "").strip() if "name" in arguments else ""
     if not name:

@@ -1,7 +1,7 @@
-"""What a workspace offers, asked by the manager itself: tool lists with all their pages, and schemas.
+"""Requests tool lists and schemas from workspace servers, and keeps the last list of each.
 
-The last list that came is kept, so that a server in trouble does not make tools vanish in silence.
-What the lists mean is `routing/discovery/payload.py`.
+If a server fails, its last list is shown with an issue, so that tools do not vanish silently.
+`routing/discovery/payload.py` interprets the lists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 from manager.answers.upstream_request import manager_request
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
-from manager.routing.discovery import payload as found
+from manager.routing.discovery import payload
 from manager.routing.discovery.payload import Entry
 from manager.settings import Settings
 from manager.supervision.instance import Instance
@@ -34,7 +34,7 @@ SCHEMA_DEADLINE_S: Final = 5.0
 
 @dataclass(slots=True)
 class Listing:
-    """A tool list as far as it could be read. `failure` is why it is not what the server offers now."""
+    """A workspace's tool list; `failure` tells why it is the last known list instead of the current one."""
 
     entries: list[Entry] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
@@ -43,14 +43,14 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A question that got no result: the transport failed, or the answer was an error."""
+    """A request without a result: the transport failed, or the response was an error."""
 
     details: str
     is_error_answer: bool
 
 
 class Catalog:
-    """Asks workspaces what they offer and remembers the last answer of each."""
+    """Requests lists and schemas from workspace servers."""
 
     def __init__(self, forwarder: Forwarder, settings: Settings) -> None:
         self._forwarder = forwarder
@@ -65,7 +65,17 @@ class Catalog:
         params: Mapping[str, Any],
         on_behalf: Sequence[tuple[bytes, bytes]] = (),
     ) -> Mapping[str, msgspec.Raw] | Failure:
-        """One request as `manager_request` makes it: the members of its result, or why there is none."""
+        """Send a request of the manager's own.
+
+        Args:
+            workspace: whose server is asked.
+            method: the MCP method.
+            params: its parameters.
+            on_behalf: headers of `address_headers`, for what a client at that address is shown.
+
+        Returns:
+            The members of the result, or why there is none.
+        """
         request = manager_request(method, params, f"manager-{next(self._ids)}", on_behalf)
         answer = await self._forwarder.send(workspace, request)
         body = answer if isinstance(answer, Refusal) else await response_of(answer, self._limit)
@@ -83,7 +93,7 @@ class Catalog:
         return jsonrpc.members_of(result)
 
     async def tools(self, workspace: Workspace) -> Listing:
-        """The whole tool list, all pages followed; after a failure the last known one, with an issue."""
+        """The complete tool list, over all pages; after a failure the last known list, with an issue."""
         raws: list[msgspec.Raw] = []
         issues: list[Issue] = []
         cursor: str | None = None
@@ -99,60 +109,60 @@ class Catalog:
             if cursor is None or cursor in seen:
                 break
             seen.add(cursor)
-        entries, dropped = found.usable_entries(raws)
+        entries, dropped = payload.usable_entries(raws)
         self._last[workspace.id] = entries
         return Listing(entries, [*dropped, *dict.fromkeys(issues)])
 
     def last_known(self, workspace: Workspace) -> list[Entry]:
-        """The tools of the last list that could be read."""
+        """The tools of the last list that was read completely."""
         return self._last.get(workspace.id, [])
 
     async def discovery(self, workspace: Workspace, instance: Instance) -> tuple[dict[str, Any], list[Entry]]:
-        """The discovery payload of a workspace, and the entries behind it."""
+        """The discovery payload of a workspace, and the tools it describes."""
         listing = await self.tools(workspace)
         issues = [*listing.issues, *([listing.failure] if listing.failure else [])]
         gate = asyncio.Semaphore(SCHEMA_READS)
         deadline = asyncio.get_running_loop().time() + SCHEMA_DEADLINE_S
 
         async def one(entry: Entry) -> tuple[dict[str, str], Issue | None]:
-            schema = found.schema_in_list(entry)
+            schema = payload.schema_in_list(entry)
             problem: Issue | None = None
             if instance.owner == "external" and not (schema or {}).get("properties"):
                 schema, problem = await self._read_schema(workspace, entry.name, gate, deadline)
             elif schema is None:
-                problem = found.issue("SCHEMA_INPUT_MISSING", entry.name)
-            return found.bridged_tool(entry, schema), problem
+                problem = payload.issue("SCHEMA_INPUT_MISSING", entry.name)
+            return payload.bridged_tool(entry, schema), problem
 
         described = await asyncio.gather(*(one(entry) for entry in listing.entries))
         issues += [problem for _, problem in described if problem is not None]
-        return found.discovery([tool for tool, _ in described], issues), listing.entries
+        return payload.discovery([tool for tool, _ in described], issues), listing.entries
 
     async def _read_schema(
         self, workspace: Workspace, name: str, gate: asyncio.Semaphore, deadline: float
     ) -> tuple[Mapping[str, Any] | None, Issue | None]:
-        """One schema. All reads of a discovery share the deadline: slow ones must not add up."""
+        """Read one tool's schema resource. All reads of a discovery share one deadline."""
         uri = names.URI_SCHEMA + quote(name, safe="")
         try:
             async with asyncio.timeout_at(deadline), gate:
                 result = await self.ask(workspace, names.RESOURCES_READ, {"uri": uri})
         except TimeoutError:
-            return None, found.issue("SCHEMA_READ_REQUEST_FAILED", name, "no answer in time")
+            return None, payload.issue("SCHEMA_READ_REQUEST_FAILED", name, "no answer in time")
         if isinstance(result, Failure):
             code = "SCHEMA_READ_RPC_ERROR" if result.is_error_answer else "SCHEMA_READ_REQUEST_FAILED"
-            return None, found.issue(code, name, result.details)
+            return None, payload.issue(code, name, result.details)
         try:
             content = msgspec.json.decode(result["contents"]) if "contents" in result else None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # members stay unread bytes until here
-            return None, found.issue("SCHEMA_READ_UNEXPECTED_ERROR", name, str(error))
-        schema, code_or_none = found.read_schema(content)
-        return schema, None if code_or_none is None else found.issue(code_or_none, name)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the members were not parsed before
+            return None, payload.issue("SCHEMA_READ_UNEXPECTED_ERROR", name, str(error))
+        schema, code_or_none = payload.read_schema(content)
+        return schema, None if code_or_none is None else payload.issue(code_or_none, name)
 
     def _page_failure(self, page: Mapping[str, msgspec.Raw] | Failure) -> Issue | None:
         if isinstance(page, Failure):
             code = "TOOLS_LIST_INVALID_RESULT" if page.is_error_answer else "TOOLS_LIST_FETCH_FAILED"
-            return found.issue(code, details=page.details)
+            return payload.issue(code, details=page.details)
         if "tools" not in page or jsonrpc.bytes_of(page["tools"])[:1] != b"[":
-            return found.issue("TOOLS_LIST_INVALID_RESULT", details="tools is no array")
+            return payload.issue("TOOLS_LIST_INVALID_RESULT", details="tools is no array")
         return None
 
     def _last_known(self, workspace: Workspace, failure: Issue | None) -> Listing:

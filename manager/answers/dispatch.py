@@ -18,7 +18,8 @@ from manager.answers import result_format, tasks
 from manager.answers.call_tool import unwrap
 from manager.answers.exchange import Exchange, Located, Plain, Relayed, Reply, Unlocated
 from manager.answers.handshake import Handshakes
-from manager.answers.lists import LIST_METHODS, Lists, own_list, read_own
+from manager.answers.lists import LIST_METHODS, Lists, own_list
+from manager.answers.own_resources import read_own
 from manager.answers.roots import RootsRequests
 from manager.answers.upstream_request import cancelled_notification, upstream_request
 from manager.answers.workspace_lookup import look_up_cached, look_up_workspace, workspace_not_set

@@ -1,7 +1,7 @@
-"""`lmToolsBridge.requestWorkspaceMCPServer`: from a folder to a running server and all it offers.
+"""Performs the handshake, the tool `lmToolsBridge.requestWorkspaceMCPServer`.
 
-Order: find the workspace, have its server ready and asked for its health, bind the session, discover,
-answer. A refusal anywhere leaves an older binding as it was.
+Steps: find the workspace of the folder, start its server, check its health, bind the session, discover the
+tools, answer. A refusal at any step leaves an existing binding unchanged.
 """
 
 from __future__ import annotations
@@ -34,41 +34,41 @@ from protocol.errors import Reason, Refusal
 PROGRESS_S = 1.0
 
 
-class Sessionkeeper(Protocol):
-    """What a handshake asks of the legacy sessions."""
+class HandshakeSessions(Protocol):
+    """What a handshake needs of the session manager."""
 
     async def bind(self, session: Session, workspace: str, cwd: str) -> None:
-        """Note, durably, which workspace the session chose."""
+        """Bind the session to a workspace and save that."""
 
     def notify_lists_changed(self, session: Session) -> bool:
-        """Tell the session's open stream that lists changed; False where there is no stream."""
+        """Notify the session on its server stream that all lists changed; False if none is open."""
 
     def expect_tools_list(self, session: Session) -> None:
-        """From now on `relisted` waits for a new listing."""
+        """Make `wait_for_tools_list` wait for the next tool list."""
 
     async def wait_for_tools_list(self, session: Session, seconds: float) -> None:
-        """Wait until the session has listed its tools again, at the longest so many seconds."""
+        """Wait until the session was answered a tool list since `expect_tools_list`, at most `seconds`."""
 
     def handshake_lock(self, session: Session) -> asyncio.Lock:
-        """One handshake of a session after the other."""
+        """The lock that serialises handshakes of a session."""
 
 
 @dataclass(frozen=True, slots=True)
-class Success:
-    """A handshake that worked: the payload, and the tools behind it."""
+class HandshakeSuccess:
+    """A successful handshake: its payload, and the workspace's tools."""
 
     payload: dict[str, Any]
     entries: list[Entry]
 
 
 class Handshakes:
-    """Performs handshakes of both eras."""
+    """Performs handshakes for session clients and stateless clients."""
 
     def __init__(
         self,
         workspaces: Workspaces,
         catalog: Catalog,
-        session_manager: Sessionkeeper,
+        session_manager: HandshakeSessions,
         dependencies: Dependencies,
     ) -> None:
         self._workspaces = workspaces
@@ -77,17 +77,17 @@ class Handshakes:
         self._dependencies = dependencies
 
     async def answer(self, exchange: Exchange, cwd: object, *, bare: bool = False) -> Reply:
-        """The reply to a handshake.
+        """Answer a handshake.
 
         Args:
             exchange: the request; its session, if it has one, is bound on success.
-            cwd: the argument as it came, decoded.
-            bare: it came as a JSON-RPC method, whose result is the payload itself.
+            cwd: the decoded `cwd` argument, of any type.
+            bare: whether the request is the JSON-RPC method, whose result is the payload itself.
         """
         return Events(self._messages(exchange, cwd, bare=bare))
 
     async def _messages(self, exchange: Exchange, cwd: object, *, bare: bool) -> AsyncGenerator[bytes]:
-        work = asyncio.create_task(self._in_turn(exchange, cwd), name="handshake")
+        work = asyncio.create_task(self._serialised(exchange, cwd), name="handshake")
         try:
             token = exchange.progress_token if exchange.accepts_events else None
             count = 0
@@ -102,25 +102,25 @@ class Handshakes:
         if isinstance(outcome, Refusal):
             yield outcome.as_error(exchange.message.id) if bare else result_format.refusal(exchange, outcome)
             return
-        async for message in self._announcements(exchange, outcome):
+        async for message in self._list_changes(exchange, outcome):
             yield message
         yield self._result(exchange, outcome, bare=bare)
 
-    def _result(self, exchange: Exchange, success: Success, *, bare: bool) -> bytes:
+    def _result(self, exchange: Exchange, success: HandshakeSuccess, *, bare: bool) -> bytes:
         if bare:
             return jsonrpc.result(exchange.message.id, success.payload)
         content = [{"type": "text", "text": wording.summary(success.payload)}]
         return result_format.result(exchange, {"content": content, "structuredContent": success.payload})
 
-    # -- the handshake itself ---------------------------------------------------------------------------
+    # -- steps --------------------------------------------------------------------------------------------
 
-    async def _in_turn(self, exchange: Exchange, cwd: object) -> Success | Refusal:
+    async def _serialised(self, exchange: Exchange, cwd: object) -> HandshakeSuccess | Refusal:
         if exchange.session is None:
             return await self._perform(exchange, cwd)
         async with self._session_manager.handshake_lock(exchange.session):
             return await self._perform(exchange, cwd)
 
-    async def _perform(self, exchange: Exchange, cwd: object) -> Success | Refusal:
+    async def _perform(self, exchange: Exchange, cwd: object) -> HandshakeSuccess | Refusal:
         workspace = await self._find(exchange, cwd)
         if isinstance(workspace, Refusal):
             return self._refused(exchange, workspace)
@@ -147,7 +147,7 @@ class Handshakes:
             health=_public_health(instance),
             discovery=discovery,
         )
-        return Success(payload, entries)
+        return HandshakeSuccess(payload, entries)
 
     async def _find(self, exchange: Exchange, cwd: object) -> Workspace | Refusal:
         found = await self._workspaces.find_patiently(cwd)
@@ -159,13 +159,13 @@ class Handshakes:
         return found
 
     async def _healthy(self, workspace: Workspace) -> Instance | Refusal:
-        """A server that has just answered a health request; else it is restarted once."""
+        """Return a server that answers its health check now; one that does not is restarted once."""
         for _ in range(2):
-            asked = self._dependencies.now()
+            began = self._dependencies.now()
             instance = await self._workspaces.ready(workspace, urgent=True)
-            if isinstance(instance, Refusal) or (instance.last_ok is not None and instance.last_ok > asked):
-                return instance  # one that was just started has answered already
-            failure = await self._silence(instance)
+            if isinstance(instance, Refusal) or (instance.last_ok is not None and instance.last_ok > began):
+                return instance  # a server just started has answered its health check
+            failure = await self._health_failure(instance)
             if failure is None:
                 return instance
             if instance.owner == "external":
@@ -175,9 +175,9 @@ class Handshakes:
             workspace.supervisor.replace(instance, "did not answer a handshake")
         return workspace.supervisor.offline("unhealthy", retry_after_ms=1000)
 
-    async def _silence(self, instance: Instance) -> UpstreamFailure | None:
-        """Why it does not answer; None when it does. One answer that is late proves nothing: the server is
-        shared, and what others asked of it would end with it.
+    async def _health_failure(self, instance: Instance) -> UpstreamFailure | None:
+        """Why the health check fails, None if it succeeds. A server of ours may time out several times: it is
+        shared, and a restart would end the calls of other clients.
         """
         settings = self._dependencies.settings
         left = settings.health_misses if instance.owner == "manager" else 1
@@ -200,30 +200,30 @@ class Handshakes:
         )
         return refusal
 
-    # -- what changed for the client ----------------------------------------------------------------------
+    # -- list changes -------------------------------------------------------------------------------------
 
-    async def _announcements(self, exchange: Exchange, success: Success) -> AsyncIterator[bytes]:
-        """Say that the lists changed *before* the result: some clients look only then."""
+    async def _list_changes(self, exchange: Exchange, success: HandshakeSuccess) -> AsyncIterator[bytes]:
+        """Announce list changes before the result: some clients list again only then."""
         session = exchange.session
         if session is None:
             return
         now_shown = fingerprint([jsonrpc.bytes_of(entry.raw) for entry in success.entries])
         if (session.shown or fingerprint([])) == now_shown:
             return
-        hold = self._dependencies.settings.announce_hold_s
+        timeout_s = self._dependencies.settings.announce_hold_s
         self._session_manager.expect_tools_list(session)
         if self._session_manager.notify_lists_changed(session):
-            await self._session_manager.wait_for_tools_list(session, hold)
+            await self._session_manager.wait_for_tools_list(session, timeout_s)
         elif exchange.accepts_events:
             for method in names.LISTS_CHANGED:
                 yield jsonrpc.notification(method)
-            await self._session_manager.wait_for_tools_list(session, hold)
+            await self._session_manager.wait_for_tools_list(session, timeout_s)
         else:
             session.unannounced = True
 
 
 def target_of(instance: Instance) -> dict[str, Any]:
-    """The server's address as the payload shows it."""
+    """The server's address as the handshake payload shows it."""
     return {
         "sessionId": instance.id,
         "host": instance.host,

@@ -1,7 +1,7 @@
-"""Lists and resources at the fixed door: the manager's own, with the bound workspace's behind them.
+"""Answers list requests at `/mcp`: the manager's own entries first, then those of the bound workspace.
 
-Definitions of a workspace's tools and resources stay the bytes that came. At a pure door none of this is
-asked: there the workspace's own answer is passed on.
+The bytes of a workspace's definitions are passed on unchanged. At a workspace's own URL, the workspace
+server's list is forwarded instead.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ from manager.answers.upstream_request import upstream_request
 from manager.forwarding.forward import Forwarder
 from manager.forwarding.messages import response_of
 from manager.routing.discovery import payload as found
-from manager.routing.discovery.own_tools import (
-    CALL_TOOL_TEXT,
-    MANAGER_RESOURCES,
-    MANAGER_TEMPLATES,
-    MANAGER_TOOLS,
-)
+from manager.routing.discovery.own_tools import MANAGER_RESOURCES, MANAGER_TEMPLATES, MANAGER_TOOLS
 from manager.routing.json import legacy_tools
 from manager.settings import Settings
 from protocol import jsonrpc, names
@@ -40,14 +35,14 @@ LIST_METHODS: Final = frozenset(_OWN)
 
 
 def own_list(exchange: Exchange) -> Plain:
-    """The manager's constant list, for clients without a workspace."""
+    """The manager's own list, for clients without a workspace."""
     member, entries = _OWN[exchange.message.method]
     remember_shown(exchange, [])
     return Plain(result_format.result(exchange, {member: list(entries)}))
 
 
 def remember_shown(exchange: Exchange, entries: Sequence[bytes]) -> None:
-    """Note which tools the session was shown last, to tell later whether they differ."""
+    """Note which tools the session was shown last, so that a handshake knows whether they changed."""
     if exchange.session is not None and exchange.message.method == names.TOOLS_LIST:
         exchange.session.shown = fingerprint(entries)
 
@@ -58,7 +53,7 @@ def fingerprint(entries: Sequence[bytes]) -> bytes:
 
 
 class Lists:
-    """Merged lists of a bound session."""
+    """Merges a workspace's lists into the manager's."""
 
     def __init__(self, forwarder: Forwarder, catalog: Catalog, settings: Settings) -> None:
         self._forwarder = forwarder
@@ -66,7 +61,7 @@ class Lists:
         self._limit = settings.response_limit
 
     async def merged(self, exchange: Exchange, located: Located) -> Plain:
-        """The manager's entries first, then the workspace's in its order."""
+        """The manager's entries, then the workspace's in its order; if it fails, an issue in their place."""
         answer = await self._forwarder.send(located.workspace, upstream_request(exchange))
         body = answer if isinstance(answer, Refusal) else await response_of(answer, self._limit)
         if isinstance(body, Refusal):
@@ -86,9 +81,9 @@ class Lists:
         if exchange.message.method == names.TOOLS_LIST:
             theirs = [entry.raw for entry in found.usable_entries(theirs)[0]]
         elif exchange.message.method == names.TEMPLATES_LIST:
-            theirs = _unlike(theirs, {one["uriTemplate"] for one in own})
+            theirs = _without_duplicates(theirs, {one["uriTemplate"] for one in own})
         remember_shown(exchange, [jsonrpc.bytes_of(raw) for raw in theirs])
-        theirs = _fitting(exchange, theirs)
+        theirs = _allowed(exchange, theirs)
         first = [] if "cursor" in exchange.params else list(own)
         return Plain(result_format.result(exchange, {**result, member: [*first, *theirs]}))
 
@@ -96,7 +91,7 @@ class Lists:
         member, own = _OWN[exchange.message.method]
         theirs: list[msgspec.Raw] = []
         if exchange.message.method == names.TOOLS_LIST:
-            theirs = _fitting(exchange, [one.raw for one in self._catalog.last_known(located.workspace)])
+            theirs = _allowed(exchange, [one.raw for one in self._catalog.last_known(located.workspace)])
         problem = found.issue("TOOLS_LIST_FETCH_FAILED", details=why).as_json()
         value = {member: [*own, *theirs], "_meta": {names.META_ISSUES: [problem]}}
         if exchange.session is not None:
@@ -104,15 +99,15 @@ class Lists:
         return Plain(result_format.result(exchange, value))
 
 
-def _fitting(exchange: Exchange, entries: list[msgspec.Raw]) -> list[msgspec.Raw]:
-    """The workspace's entries as the client's era allows them."""
+def _allowed(exchange: Exchange, entries: list[msgspec.Raw]) -> list[msgspec.Raw]:
+    """The entries in the form that the client's protocol revision allows."""
     if exchange.is_modern or exchange.message.method != names.TOOLS_LIST:
         return entries
     return legacy_tools.convert_definitions(entries)
 
 
-def _unlike(entries: list[msgspec.Raw], taken: set[str]) -> list[msgspec.Raw]:
-    """Entries whose `uriTemplate` is new."""
+def _without_duplicates(entries: list[msgspec.Raw], taken: set[str]) -> list[msgspec.Raw]:
+    """The templates whose `uriTemplate` is not taken; `taken` is extended."""
     kept = []
     for raw in entries:
         template = jsonrpc.members_of(raw).get("uriTemplate", msgspec.Raw(b"null"))
@@ -121,39 +116,3 @@ def _unlike(entries: list[msgspec.Raw], taken: set[str]) -> list[msgspec.Raw]:
             taken.add(text)
             kept.append(raw)
     return kept
-
-
-def read_own(exchange: Exchange, located: Located | None) -> Plain | None:
-    """The manager's own resource that is read, or None when it is not one."""
-    uri = exchange.inbound.name
-    if uri == names.URI_CALL_TOOL:
-        text = CALL_TOOL_TEXT
-    elif uri == names.URI_HANDSHAKE:
-        text = _handshake_text(exchange, located)
-    else:
-        return None
-    contents = [{"uri": uri, "mimeType": "text/plain", "text": text}]
-    return Plain(result_format.result(exchange, {"contents": contents}))
-
-
-def _handshake_text(exchange: Exchange, located: Located | None) -> str:
-    """What to call, and the truth about where this client stands now; reading it starts nothing."""
-    session = exchange.session
-    instance = located.workspace.supervisor.instance if located is not None else None
-    serving = located is not None and located.workspace.supervisor.life.is_serving
-    snapshot = {
-        "ready": instance is not None and serving,
-        "online": instance is not None and serving,
-        "workspaceSetExplicitly": session is not None and session.workspace is not None,
-        "workspace": None if located is None else located.workspace.id,
-        "cwd": None if session is None else session.cwd,
-        "offlineDurationSec": None,
-        "target": None
-        if instance is None
-        else {"sessionId": instance.id, "host": instance.host, "port": instance.port},
-    }
-    return (
-        f"Call {names.HANDSHAKE} with {{ cwd: string }}, the absolute path of your project.\n"
-        f"Then call tools by name, or through {names.CALL_TOOL}.\n"
-        f"Status snapshot:\n{jsonrpc.dumps(snapshot).decode()}\n"
-    )

@@ -1,9 +1,8 @@
-"""The last rung: the folders a client works in, asked for when nothing else names a workspace.
+"""Asks a stateless client for its roots when nothing else tells its workspace.
 
-A stateless client is asked with the answer itself: `input_required`, and it repeats its call with its roots
-and a signed state that says what was asked. Only `tools/call` is asked about so: lists must not differ.
-How a client with a session is asked is `sessions/roots.py`. Which workspace the roots mean is decided in
-`workspace_lookup.py`.
+The answer is `input_required` (MCP 2026-07-28) with a signed `requestState`; the client repeats its call with
+its roots. Only `tools/call` is answered so, because lists must not vary between requests. `sessions/roots.py`
+asks session clients; `workspace_lookup.py` decides which workspace the roots mean.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from protocol.errors import Reason, Refusal
 TTL_S: Final = 600.0
 MAX_ROOTS: Final = 32
 MAX_URI: Final = 16 * 1024
-QUESTION: Final = "workspace"
+INPUT_KEY: Final = "workspace"
 MAX_DIGITS: Final = 12
 _TAG: Final = "lmtbr"
-_OURS: Final = ("requestState", "inputResponses")
+_ANSWER_PARAMS: Final = ("requestState", "inputResponses")
 
 
 def roots_in(result: bytes | msgspec.Raw) -> tuple[str, ...]:
-    """The `file:` URIs of a `roots/list` result; empty for anything else."""
+    """The `file:` URIs in a `roots/list` result; empty if the result is invalid."""
     try:
         listed = msgspec.json.decode(jsonrpc.members_of(result).get("roots", b"[]"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -53,11 +52,11 @@ def declares_roots(capabilities: bytes | msgspec.Raw) -> bool:
 
 
 class RootsRequests:
-    """Asks stateless clients.
+    """Asks stateless clients for roots and reads their answers.
 
     Args:
-        key: signs states; a new one with every start of the manager, which a client just calls again after.
-        wall: seconds since 1970.
+        key: signs request states; new with every start of the manager, after which a client calls again.
+        wall: returns seconds since 1970.
     """
 
     def __init__(self, key: bytes, wall: Callable[[], float]) -> None:
@@ -65,7 +64,7 @@ class RootsRequests:
         self._wall = wall
 
     def input_required(self, exchange: Exchange) -> Plain | None:
-        """The answer that asks for roots; None where this client cannot be asked, or just was."""
+        """The result that asks for roots; None if the client cannot be asked or has just answered."""
         capabilities = exchange.inbound.meta.get(names.META_CAPABILITIES, msgspec.Raw(b"{}"))
         if not (exchange.is_modern and exchange.is_tool_call and exchange.claims.roots is None):
             return None
@@ -73,48 +72,50 @@ class RootsRequests:
             return None
         value = {
             "resultType": "input_required",
-            "inputRequests": {QUESTION: {"method": names.ROOTS_LIST}},
-            "requestState": self._sealed(exchange, int(self._wall() + TTL_S)),
+            "inputRequests": {INPUT_KEY: {"method": names.ROOTS_LIST}},
+            "requestState": self._signed_state(exchange, int(self._wall() + TTL_S)),
         }
         return Plain(result_format.result(exchange, value))
 
     def accept_answer(self, exchange: Exchange) -> Exchange | Plain:
-        """The request as if it had told its roots itself, where it answers our question; else unchanged.
+        """Read the roots from a request that answers `input_required`; other requests are returned unchanged.
 
-        An answer to a question that was never asked about this call is refused (-32602).
+        Returns:
+            The request without the answer, its claims with the roots; or an error (-32602) if the request
+            state does not belong to this call or has expired.
         """
         state = exchange.params.get("requestState")
         text = None if state is None else jsonrpc.text_of(state)
         if not exchange.is_modern or text is None or not text.startswith(f"{_TAG}."):
             return exchange
-        if not self._is_ours(exchange, text):
+        if not self._is_valid(exchange, text):
             step = "call again without requestState and inputResponses"
             why = "requestState is not of this call, or has expired"
             return Plain(
                 Refusal(Reason.INVALID_ARGUMENTS, why, step, "no").as_error(exchange.message.id), 400
             )
         answers = jsonrpc.members_of(exchange.params.get("inputResponses", b"{}"))
-        return _without_answer(exchange, roots_in(answers.get(QUESTION, b"{}")))
+        return _without_answer(exchange, roots_in(answers.get(INPUT_KEY, b"{}")))
 
-    def _is_ours(self, exchange: Exchange, state: str) -> bool:
+    def _is_valid(self, exchange: Exchange, state: str) -> bool:
         expiry = state.split(".")[1]
         if not (expiry.isascii() and expiry.isdigit() and len(expiry) <= MAX_DIGITS):
             return False
         fits = hmac.compare_digest(
-            state.encode("utf-8", "replace"), self._sealed(exchange, int(expiry)).encode()
+            state.encode("utf-8", "replace"), self._signed_state(exchange, int(expiry)).encode()
         )
         return fits and int(expiry) >= self._wall()
 
-    def _sealed(self, exchange: Exchange, expiry: int) -> str:
+    def _signed_state(self, exchange: Exchange, expiry: int) -> str:
         params = exchange.params
         arguments = jsonrpc.bytes_of(params.get("arguments", msgspec.Raw(b"{}")))
-        said = [_TAG, expiry, exchange.inbound.name, sha256(_plain(arguments)).hexdigest()]
-        mac = hmac.digest(self._key, jsonrpc.dumps(said), "sha256")
+        signed = [_TAG, expiry, exchange.inbound.name, sha256(_canonical(arguments)).hexdigest()]
+        mac = hmac.digest(self._key, jsonrpc.dumps(signed), "sha256")
         return f"{_TAG}.{expiry}.{urlsafe_b64encode(mac).decode().rstrip('=')}"
 
 
-def _plain(arguments: bytes) -> bytes:
-    """Arguments in one spelling: a client may write the same ones differently when it calls again."""
+def _canonical(arguments: bytes) -> bytes:
+    """Arguments in canonical JSON: a client may serialise them differently when it repeats the call."""
     try:
         return msgspec.json.encode(msgspec.json.decode(arguments), order="deterministic")
     except (msgspec.DecodeError, OverflowError, RecursionError):
@@ -122,8 +123,8 @@ def _plain(arguments: bytes) -> bytes:
 
 
 def _without_answer(exchange: Exchange, roots: tuple[str, ...]) -> Exchange:
-    """The call alone: question and answer were between the client and us."""
-    params = {name: raw for name, raw in exchange.params.items() if name not in _OURS}
+    """The request without `requestState` and `inputResponses`, its claims with the roots."""
+    params = {name: raw for name, raw in exchange.params.items() if name not in _ANSWER_PARAMS}
     message, text = exchange.message, jsonrpc.dumps(params)
     body = jsonrpc.with_params(message.body, message.params, text)
     exchange.tells(structs.replace(exchange.claims, roots=roots))

@@ -1,7 +1,8 @@
-"""What a workspace says of itself at its pure addresses, to clients of either era that greet it.
+"""Asks a workspace server for its `server/discover` result, for clients connected to that workspace's URL.
 
-There a client meets the workspace's server, not the manager, so capabilities, instructions and identity are
-that server's own. At the fixed door, and wherever it does not say in time, the manager speaks for itself.
+Such a client sees the workspace server's capabilities, instructions and identity, in its `initialize` or
+`server/discover` result. At `/mcp` without a workspace, or if the server does not answer in time, the manager
+gives its own.
 """
 
 from __future__ import annotations
@@ -21,24 +22,24 @@ from manager.supervision.workspaces import Workspaces
 from protocol import jsonrpc, names, tasks
 
 WAIT_S: Final = 8.0
-"""How long a greeting waits for a workspace that is just being started; clients give up after 10 s."""
+"""Seconds to wait for a workspace server that is starting; clients give up after 10 s."""
 _CODEX: Final[Mapping[str, Any]] = {names.CODEX_SANDBOX: {}}
 _NOTHING: Final = msgspec.Raw(b"{}")
 _OURS: Final = jsonrpc.raw(names.WORKSPACE_SERVER)
 
-Said = Mapping[str, msgspec.Raw]
-"""The members of a result of `server/discover`."""
+DiscoverResult = Mapping[str, msgspec.Raw]
+"""The members of a `server/discover` result."""
 
 
 class ServerDiscover:
-    """Asks workspaces for what they say of themselves. Remembers nothing: it may be another tomorrow."""
+    """Requests `server/discover` from workspace servers. Nothing is cached."""
 
     def __init__(self, workspaces: Workspaces, catalog: Catalog) -> None:
         self._workspaces = workspaces
         self._catalog = catalog
 
-    async def said(self, exchange: Exchange) -> Said | None:
-        """What the workspace at this address says; None where the manager has to speak. Never an error."""
+    async def result(self, exchange: Exchange) -> DiscoverResult | None:
+        """The result of the workspace server at this URL; None if the manager has to give its own."""
         located = await look_up_workspace(self._workspaces, exchange.claims)
         if not isinstance(located, Located):
             exchange.decided(Unlocated())
@@ -49,26 +50,26 @@ class ServerDiscover:
         try:
             async with asyncio.timeout(WAIT_S):
                 on_behalf = address_headers(exchange)
-                said = await self._catalog.ask(located.workspace, names.DISCOVER, {}, on_behalf)
+                result = await self._catalog.ask(located.workspace, names.DISCOVER, {}, on_behalf)
         except TimeoutError:
             return None
-        return said if not isinstance(said, Failure) and "capabilities" in said else None
+        return result if not isinstance(result, Failure) and "capabilities" in result else None
 
 
-def initialize_result(revision: str, said: Said) -> dict[str, Any]:
-    """The result of `initialize` in a session of this revision, at an address that means a workspace."""
-    meta = jsonrpc.members_of(said.get("_meta", _NOTHING))
+def initialize_result(revision: str, discovered: DiscoverResult) -> dict[str, Any]:
+    """Translate a `server/discover` result into the `initialize` result of a session of this revision."""
+    meta = jsonrpc.members_of(discovered.get("_meta", _NOTHING))
     server = jsonrpc.members_of(meta.get(names.META_SERVER, _NOTHING)) or result_format.SERVER_INFO
-    capabilities = legacy_capabilities(said["capabilities"])
+    capabilities = legacy_capabilities(discovered["capabilities"])
     if server.get("name") == _OURS:
         own = jsonrpc.members_of(capabilities.get("experimental", _NOTHING))
         capabilities["experimental"] = {**own, **_CODEX}
     result = {"protocolVersion": revision, "capabilities": capabilities, "serverInfo": server}
-    return {**result, "instructions": said["instructions"]} if "instructions" in said else result
+    return {**result, "instructions": discovered["instructions"]} if "instructions" in discovered else result
 
 
 def legacy_capabilities(capabilities: msgspec.Raw) -> dict[str, Any]:
-    """Capabilities of the stateless era for a client with a session, which never gets tasks of that era."""
+    """The capabilities without the tasks extension (SEP-2663), which session clients do not have."""
     members: dict[str, Any] = dict(jsonrpc.members_of(capabilities))
     extensions = jsonrpc.members_of(members.get("extensions", _NOTHING))
     if tasks.EXTENSION in extensions:

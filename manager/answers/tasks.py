@@ -1,4 +1,4 @@
-"""Requests about tasks: the id says whose task it is, so that nothing else has to (SEP-2663)."""
+"""Answers requests about tasks, whose ids name their workspace (SEP-2663)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from protocol import names, tasks
 
 
 def owner(exchange: Exchange, workspaces: Workspaces) -> Located | None:
-    """The workspace that the task's id names; None where it names none that is known.
+    """The workspace that the task id names; None if it names no known one.
 
-    It is an explicit statement like an argument. An address below `/w/` is more explicit: there the id is the
-    workspace's to judge.
+    The id counts as an explicit claim, like an argument. Below `/w/` the URL decides instead, and the
+    workspace server judges the id.
     """
     named = tasks.workspace_of(exchange.inbound.name or "")
     found = None if named is None or exchange.claims.path is not None else workspaces.get(named)
@@ -22,13 +22,13 @@ def owner(exchange: Exchange, workspaces: Workspaces) -> Located | None:
 
 
 def unknown(exchange: Exchange) -> Plain:
-    """The reply where nothing says which workspace is meant, so that no task can be."""
+    """The reply if no workspace is known, so that the task cannot exist."""
     rejection = tasks.unknown_task(exchange.message.id, exchange.inbound.name or "")
     return undeclared(exchange, exchange.message.method) or Plain(rejection.body(), rejection.status)
 
 
 def undeclared(exchange: Exchange, what: str) -> Plain | None:
-    """The reply to a client that did not declare the extension on this request; None where it did."""
+    """The error for a request that does not declare the tasks extension; None if it does."""
     if tasks.is_declared(msgspec.json.decode(exchange.inbound.meta[names.META_CAPABILITIES])):
         return None
     rejection = tasks.missing_capability(exchange.message.id, what)

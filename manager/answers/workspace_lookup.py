@@ -1,4 +1,7 @@
-"""Climbs the ladder for one request: asks the claims in order until a workspace is found or refused."""
+"""Looks up the workspace of a request: follows its claims in order until one names a workspace or is refused.
+
+`routing/workspace/resolution.py` decides the order of the claims.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,10 @@ from protocol.errors import Reason, Refusal
 
 
 async def look_up_workspace(workspaces: Workspaces, claims: Claims) -> Located | Unlocated | Refusal:
-    """The workspace these claims mean.
+    """Look up the workspace that these claims mean.
 
     Returns:
-        Where it is; `Unlocated` when nothing names one; a refusal when something explicit cannot be served or
+        The workspace; `Unlocated` if no claim names one; a refusal if an explicit claim cannot be served, or
         two explicit claims disagree.
     """
     explicit = claims.explicit()
@@ -50,7 +53,7 @@ def look_up_cached(workspaces: Workspaces, claims: Claims) -> Located | None:
 async def _by_roots(
     workspaces: Workspaces, roots: tuple[str, ...], problem: Refusal | None
 ) -> Located | Unlocated:
-    """The one workspace that a client's roots lie in; several are for the client to choose from."""
+    """The workspace that a client's roots lie in. If they lie in several, the problem lists them."""
     found: dict[str, Workspace] = {}
     for root in roots:
         one = await workspaces.find(root, ambient=True)
@@ -68,7 +71,7 @@ async def _by_roots(
 async def _explicit(workspaces: Workspaces, claims: tuple[Claim, ...]) -> Located | Refusal:
     found: list[Workspace] = []
     for claim in claims:
-        one = await _ask(workspaces, claim)
+        one = await _named_by(workspaces, claim)
         if isinstance(one, Refusal):
             return one
         found.append(one)
@@ -78,7 +81,7 @@ async def _explicit(workspaces: Workspaces, claims: tuple[Claim, ...]) -> Locate
     return Located(found[0], claims[0].source)
 
 
-async def _ask(workspaces: Workspaces, claim: Claim) -> Workspace | Refusal:
+async def _named_by(workspaces: Workspaces, claim: Claim) -> Workspace | Refusal:
     if claim.is_id:
         return workspaces.named(claim.text)
     found = await workspaces.find(claim.text, ambient=False)
@@ -86,7 +89,7 @@ async def _ask(workspaces: Workspaces, claim: Claim) -> Workspace | Refusal:
 
 
 def conflicting(one: str, other: str) -> Refusal:
-    """The refusal for two explicit statements that mean different workspaces (47110)."""
+    """The refusal for two explicit claims that name different workspaces (47110)."""
     return Refusal(
         Reason.CONFLICTING_WORKSPACE,
         f"conflicting workspace: {one} and {other}",
@@ -95,5 +98,5 @@ def conflicting(one: str, other: str) -> Refusal:
 
 
 def workspace_not_set(unlocated: Unlocated) -> Refusal:
-    """The refusal for a request that needs a workspace and has none; it names a hopeless ambient folder."""
+    """The refusal for a request that needs a workspace and has none, with the problem of an ambient claim."""
     return unlocated.problem or Refusal(Reason.WORKSPACE_NOT_SET, "workspace not set")

@@ -114,7 +114,7 @@ class LegacyEndpoint:
         client = params.get("clientInfo", msgspec.Raw(b"{}"))
         capabilities = jsonrpc.bytes_of(params.get("capabilities", msgspec.Raw(b"{}")))
         mode = tuple(upstream_request.mode_headers(exchange).items())
-        said = await self._server_discover.said(exchange)
+        said = await self._server_discover.result(exchange)
         session = await self.session_manager.open(negotiate(requested), client, capabilities, mode=mode)
         if session is None:
             return result_format.refuse(exchange, too_many())

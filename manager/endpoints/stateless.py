@@ -63,7 +63,7 @@ class ModernEndpoint:
 
     async def _discover(self, exchange: Exchange) -> Reply:
         """What the workspace says of itself, else what we do: a probe must not fail, nor wait long."""
-        said = await self._server_discover.said(exchange)
+        said = await self._server_discover.result(exchange)
         if said is not None:
             return Plain(jsonrpc.result(exchange.message.id, said))
         value: dict[str, Any] = {

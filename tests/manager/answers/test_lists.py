@@ -1,30 +1,20 @@
-"""The manager's own lists and resources, and what a session remembers of what it was shown."""
+"""The manager's own lists, and what a session remembers of the tools it was shown."""
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from mcp_types.methods import validate_server_result
 
-from manager.answers.exchange import Located, Plain
-from manager.answers.lists import LIST_METHODS, fingerprint, own_list, read_own, remember_shown
+from manager.answers.exchange import Plain
+from manager.answers.lists import LIST_METHODS, fingerprint, own_list, remember_shown
 from manager.routing.discovery.own_tools import (
-    CALL_TOOL_TEXT,
     MANAGER_RESOURCES,
     MANAGER_TEMPLATES,
     MANAGER_TOOLS,
 )
-from manager.routing.workspace.resolution import WorkspaceSource
-from manager.settings import Settings
-from manager.store import Store
-from manager.supervision.dependencies import Dependencies
-from manager.supervision.supervisor import Supervisor
-from manager.supervision.workspaces import Workspace
 from support.clients.exchanges import legacy, session_of, stateless
 
 OWN = {
@@ -44,29 +34,6 @@ def result_of(reply: Plain | None) -> dict[str, Any]:
 
 def listing(method: str, **members: Any) -> Any:
     return legacy({"jsonrpc": "2.0", "id": 1, "method": method}, **members)
-
-
-def reading(uri: str, **members: Any) -> Any:
-    message = {"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": {"uri": uri}}
-    return legacy(message, **members)
-
-
-def snapshot(text: str) -> dict[str, Any]:
-    """The JSON behind the line that announces it."""
-    before, _, after = text.partition("\nStatus snapshot:\n")
-    assert "lmToolsBridge.requestWorkspaceMCPServer" in before
-    found: dict[str, Any] = json.loads(after)
-    return found
-
-
-@pytest.fixture
-async def workspace(tmp_path: Path) -> AsyncIterator[Workspace]:
-    """A known workspace whose server never ran."""
-    store = Store(tmp_path / "state.db", set_aside_name=lambda: "x")
-    await store.open()
-    dependencies = Dependencies(Settings(), store, tmp_path, os.environ)
-    yield Workspace("w-1", str(tmp_path), Supervisor("w-1", str(tmp_path), dependencies))
-    await store.close()
 
 
 @pytest.mark.parametrize("method", OWN)
@@ -98,38 +65,3 @@ def test_lists_that_differ_have_different_fingerprints() -> None:
     lists = [[], [b"a"], [b"b"], [b"a", b"b"], [b"b", b"a"]]
     assert len({fingerprint(one) for one in lists}) == len(lists)
     assert fingerprint([b"a"]) == fingerprint([b"a"])
-
-
-def test_the_call_tool_resource_is_the_same_for_everybody() -> None:
-    uri = "lm-tools-bridge://callTool"
-    found = result_of(read_own(reading(uri), None))
-    assert found["contents"] == [{"uri": uri, "mimeType": "text/plain", "text": CALL_TOOL_TEXT}]
-
-
-@pytest.mark.parametrize("uri", ["lm-tools://names", "lm-tools-bridge://calltool", "file:///x", ""])
-def test_other_resources_are_not_ours(uri: str) -> None:
-    assert read_own(reading(uri), None) is None
-
-
-def test_the_handshake_resource_of_an_unbound_session_says_so() -> None:
-    (content,) = result_of(read_own(reading("lm-tools-bridge://handshake"), None))["contents"]
-    assert snapshot(content["text"]) == {
-        "ready": False,
-        "online": False,
-        "workspaceSetExplicitly": False,
-        "workspace": None,
-        "cwd": None,
-        "offlineDurationSec": None,
-        "target": None,
-    }
-
-
-async def test_reading_the_handshake_resource_starts_nothing(workspace: Workspace) -> None:
-    session = session_of(workspace="w-1", cwd="/srv/proj")
-    exchange = reading("lm-tools-bridge://handshake", session=session)
-    (content,) = result_of(read_own(exchange, Located(workspace, WorkspaceSource.SESSION)))["contents"]
-    found = snapshot(content["text"])
-    assert (found["ready"], found["online"], found["target"]) == (False, False, None)
-    assert (found["workspaceSetExplicitly"], found["workspace"], found["cwd"]) == (True, "w-1", "/srv/proj")
-    assert workspace.supervisor.instance is None
-    assert workspace.supervisor.life.started_at is None

@@ -1,6 +1,6 @@
-"""The shim `lmtb connect`: an MCP server over standard input and output that passes all on to the manager.
+"""Runs `lmtb connect`: a stdio MCP server that forwards every message to the manager.
 
-For clients that can only start programs. It is an ordinary client of the manager, in the era that its own
-client speaks: what a client has to do over HTTP (headers, sessions, streams, reconnecting) happens here. It
-is no second gateway: bodies pass as they are, and nothing is decided about workspaces or tools.
+It serves clients that can only start programs. To the manager it is an ordinary HTTP client of its own
+client's protocol revision: it adds headers, keeps the session, reads streams and reconnects. It forwards
+bodies unchanged and decides nothing about workspaces or tools.
 """

@@ -1,7 +1,7 @@
-"""What the client sends, line by line, and the table of the requests it still waits for.
+"""Takes the client's messages from stdin and keeps the table of its pending requests.
 
-How a request gets its answer is `request_relay.py`. Here is what holds for all of them: ids, bounds,
-cancelling, order, and the end.
+`request_relay.py` answers each request. This module has what concerns all of them: ids, memory limits,
+cancellation, order, shutdown.
 """
 
 from __future__ import annotations
@@ -13,51 +13,51 @@ from typing import Final
 
 import msgspec
 
-from manager.stdio_bridge.http_requests import modern_notification, revision_of
+from manager.stdio_bridge.http_requests import revision_of, stateless_notification
 from manager.stdio_bridge.manager_connection import ManagerConnection, Unreachable
-from manager.stdio_bridge.request_relay import Relay, Waiting
-from manager.stdio_bridge.responses import Lost, body_of
+from manager.stdio_bridge.request_relay import PendingRequest, RequestRelay
+from manager.stdio_bridge.responses import ResponseLost, body_of
 from manager.stdio_bridge.session import Session
-from manager.stdio_bridge.stdio import MAX_LINE, ClientGone, TooLong
+from manager.stdio_bridge.stdio import MAX_LINE, ClientGone, LineTooLong
 from manager.upstream.response import UpstreamFailure
 from protocol import jsonrpc, names
 from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import Malformed, Notification, Request
 
-FAREWELL_S: Final = 2.0
-"""How long calls in flight may take when the client has ended its input."""
-MAX_HELD: Final = 256 * 1024 * 1024
-"""Bytes of everything that waits to be sent or answered."""
-_COST: Final = 64 * 1024
-"""What each request counts beside its bytes."""
-_INSIST_S: Final = (0.5, 2.0)
-"""After how long a cancellation is repeated: it may have overtaken the request on another connection."""
+DRAIN_S: Final = 2.0
+"""Seconds that pending requests may still take after the end of stdin."""
+MAX_PENDING_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of all messages that wait to be sent or answered."""
+_REQUEST_COST: Final = 64 * 1024
+"""Bytes that each request counts in addition to its size."""
+_CANCEL_AGAIN_S: Final = (0.5, 2.0)
+"""Seconds after which a cancellation is repeated: it may overtake its request on another connection."""
 _FULL: Final = Refusal(Reason.OVERLOADED, "too many requests at once", delivered="no", retry_after_ms=1000)
 
 
 class Bridge:
-    """One client's messages, on their way to the manager and back."""
+    """Forwards one client's messages to the manager, and the manager's to the client."""
 
-    def __init__(self, link: ManagerConnection, write: Callable[[bytes], Awaitable[None]]) -> None:
-        """`write` takes messages for the client, each on one line."""
-        self._link = link
+    def __init__(self, manager: ManagerConnection, write: Callable[[bytes], Awaitable[None]]) -> None:
+        """`write` sends a message to the client, given on one line."""
+        self._manager = manager
         self._write = write
-        self._session = Session(link, write)
-        self._relay = Relay(link, self._session, write)
-        self._requests: dict[bytes, Waiting] = {}
-        self._held = 0
+        self._session = Session(manager, write)
+        self._relay = RequestRelay(manager, self._session, write)
+        self._pending: dict[bytes, PendingRequest] = {}
+        self._pending_bytes = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._outbox: asyncio.Queue[bytes] = asyncio.Queue()
-        self._own(self._post_all(), "outbox")
+        self._own(self._send_outbox(), "outbox")
 
-    async def take(self, line: bytes | TooLong) -> None:
-        """Take the client's next message; waits for no answer.
+    async def take(self, line: bytes | LineTooLong) -> None:
+        """Handle the client's next message without pending for its response.
 
         Raises:
-            ClientGone: nobody reads any more.
+            ClientGone: the client has closed stdout.
         """
-        if isinstance(line, TooLong):
-            text = f"a message is longer than {MAX_LINE} bytes"
+        if isinstance(line, LineTooLong):
+            text = f"the message is longer than {MAX_LINE} bytes"
             await self._write(jsonrpc.error(None, jsonrpc.INVALID_REQUEST, text))
             return
         message = jsonrpc.parse(line)
@@ -67,23 +67,23 @@ class Bridge:
             await self._take_request(message)
         elif isinstance(message, Notification) and message.method == names.CANCELLED:
             self._cancel(message, line)
-        elif self._held + len(line) <= MAX_HELD:
-            self._held += len(line)
+        elif self._pending_bytes + len(line) <= MAX_PENDING_BYTES:
+            self._pending_bytes += len(line)
             self._outbox.put_nowait(line)
 
     async def finish(self) -> None:
-        """Let calls in flight end for a moment, then end everything."""
-        waiting = [
-            one.task for one in self._requests.values() if one.task and one.request.method != names.LISTEN
+        """Give pending requests `DRAIN_S` to finish, then cancel them and close the session."""
+        pending = [
+            one.task for one in self._pending.values() if one.task and one.request.method != names.LISTEN
         ]
-        if waiting:
-            await asyncio.wait(waiting, timeout=FAREWELL_S)
+        if pending:
+            await asyncio.wait(pending, timeout=DRAIN_S)
         tasks = set(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._session.end()
-        await self._link.close()
+        await self._manager.close()
 
     def _own(self, work: Awaitable[None], name: str) -> asyncio.Task[None]:
         task: asyncio.Task[None] = asyncio.ensure_future(work)
@@ -95,64 +95,64 @@ class Bridge:
     # -- requests --------------------------------------------------------------------------------------
 
     async def _take_request(self, request: Request) -> None:
-        key, cost = jsonrpc.id_key(request.id), len(request.body) + _COST
-        if key in self._requests:
+        key, cost = jsonrpc.id_key(request.id), len(request.body) + _REQUEST_COST
+        if key in self._pending:
             text = "this id is still being answered; use a new one"
             await self._write(jsonrpc.error(request.id, jsonrpc.INVALID_REQUEST, text))
             return
-        if self._held + cost > MAX_HELD:
+        if self._pending_bytes + cost > MAX_PENDING_BYTES:
             await self._write(_FULL.as_error(request.id))
             return
-        waiting = self._requests[key] = Waiting(request, revision_of(request))
-        self._held += cost
+        pending = self._pending[key] = PendingRequest(request, revision_of(request))
+        self._pending_bytes += cost
 
-        def over(_: object) -> None:  # also where it is cancelled before it has begun
-            del self._requests[key]
-            self._held -= cost
+        def done(_: object) -> None:  # also called if the task is cancelled before it starts
+            del self._pending[key]
+            self._pending_bytes -= cost
 
-        waiting.task = self._own(self._answer(waiting), f"request {request.method}")
-        waiting.task.add_done_callback(over)
+        pending.task = self._own(self._answer(pending), f"request {request.method}")
+        pending.task.add_done_callback(done)
 
-    async def _answer(self, waiting: Waiting) -> None:
+    async def _answer(self, pending: PendingRequest) -> None:
         with suppress(ClientGone):
-            await self._relay.answer(waiting)
+            await self._relay.answer(pending)
 
     def _cancel(self, notification: Notification, line: bytes) -> None:
         named = jsonrpc.members_of(notification.params).get("requestId", msgspec.Raw(b"null"))
         target = jsonrpc.bytes_of(named)
-        waiting = self._requests.get(jsonrpc.id_key(target)) if jsonrpc.is_valid_id(target) else None
-        if waiting is None or waiting.task is None or waiting.cancelled:
+        pending = self._pending.get(jsonrpc.id_key(target)) if jsonrpc.is_valid_id(target) else None
+        if pending is None or pending.task is None or pending.cancelled:
             return
-        waiting.cancelled = True
-        if waiting.revision is not None:
-            waiting.task.cancel()  # its connection closes, which is how this era cancels over HTTP
+        pending.cancelled = True
+        if pending.revision is not None:
+            pending.task.cancel()  # closing the connection cancels a request in MCP 2026-07-28
         else:
-            self._own(self._insist(waiting.task, line), "cancellation")
+            self._own(self._cancel_in_session(pending.task, line), "cancellation")
 
-    async def _insist(self, task: asyncio.Task[None], line: bytes) -> None:
-        """Cancel in the legacy era: the manager ends the request, if it still has it."""
-        for pause in _INSIST_S:
+    async def _cancel_in_session(self, task: asyncio.Task[None], line: bytes) -> None:
+        """Send a session's cancellation until the manager has ended the request."""
+        for pause in _CANCEL_AGAIN_S:
             await self._post(line)
             await asyncio.wait({task}, timeout=pause)
             if task.done():
                 return
         await self._post(line)
 
-    # -- what wants no answer --------------------------------------------------------------------------
+    # -- notifications and responses -------------------------------------------------------------------
 
-    async def _post_all(self) -> None:
-        """Send notifications and answers of the client, in order."""
+    async def _send_outbox(self) -> None:
+        """Send the client's notifications and responses, in order."""
         while True:
             line = await self._outbox.get()
             await self._post(line)
-            self._held -= len(line)
+            self._pending_bytes -= len(line)
             message = jsonrpc.parse(line)
             if isinstance(message, Notification) and message.method == names.INITIALIZED:
-                self._session.listen()
+                self._session.open_server_stream()
 
     async def _post(self, line: bytes) -> None:
-        """Send what gets no answer. Where it is lost, nobody is waiting for it."""
+        """Send a message that gets no response. A failure is ignored: nobody waits for it."""
         opened = self._session.opened
-        message = modern_notification(line) if opened is None else self._session.message(line, opened)
-        with suppress(Unreachable, UpstreamFailure, Lost):
-            await body_of(await self._link.send(message))
+        message = stateless_notification(line) if opened is None else self._session.message(line, opened)
+        with suppress(Unreachable, UpstreamFailure, ResponseLost):
+            await body_of(await self._manager.send(message))

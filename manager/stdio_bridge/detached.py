@@ -1,7 +1,7 @@
-"""A program that starts the manager in the background: `python -m manager.stdio_bridge.detached LOG`.
+"""Program that starts the manager in the background: `python -m manager.stdio_bridge.detached LOG`.
 
-It is a process of its own because it must end: what is left then belongs to nobody's process tree, and a
-client that ends its servers with all their descendants does not end the manager of all the others.
+This process exits and leaves the manager to init. A client that kills its MCP servers with all their
+descendants therefore does not kill the manager, which serves other clients, too.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Final
 
 WATCHED_S: Final = 5.0
-"""How long a manager that ends at once is told from one that serves."""
+"""Seconds in which an exit of the manager is reported; after that it counts as serving."""
 
 
 def main() -> int:
-    """Start it; its exit code where it soon ends by itself, else 0: after a kill another try is worth it."""
+    """Start the manager. Returns its exit code if it exits at once, 0 if it serves or a signal killed it."""
     descriptor = os.open(Path(sys.argv[1]), os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     process = subprocess.Popen(
         [sys.executable, "-I", "-m", "manager", "serve"],
@@ -29,7 +29,7 @@ def main() -> int:
     try:
         return max(0, process.wait(WATCHED_S))
     except subprocess.TimeoutExpired:
-        process.returncode = 0  # it goes on without us; no warning that it was not waited for
+        process.returncode = 0  # it continues without a parent; avoids the warning of `Popen`
         return 0
 
 

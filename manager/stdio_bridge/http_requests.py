@@ -1,4 +1,4 @@
-"""What a message of the client becomes over HTTP: its headers, in either era. Bodies stay as they are."""
+"""Builds the HTTP requests that carry the client's messages; message bodies are sent unchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
-from manager.stdio_bridge.manager_connection import Header, Message
+from manager.stdio_bridge.manager_connection import Header, HttpMessage
 from protocol import headers, jsonrpc, names
 from protocol.jsonrpc import Request
 from protocol.param_headers import ANNOTATION, Mirrored, annotated, mirror
@@ -21,8 +21,8 @@ _JSON: Final[tuple[Header, ...]] = (
 _TOKEN: Final = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 
 
-def legacy_head(session: str | None, revision: str | None) -> tuple[Header, ...]:
-    """The headers of everything in a session; without one, those of `initialize`."""
+def session_headers(session: str | None, revision: str | None) -> tuple[Header, ...]:
+    """The headers of a request in a session, or of `initialize` without one."""
     head = list(_JSON)
     if session is not None:
         head.append((headers.SESSION.encode(), session.encode()))
@@ -32,26 +32,26 @@ def legacy_head(session: str | None, revision: str | None) -> tuple[Header, ...]
 
 
 def revision_of(request: Request) -> str | None:
-    """The modern revision a request states in its `_meta`; None for a request of the other era."""
+    """The protocol revision in a stateless request's `_meta`; None for a request of a session."""
     if names.META_VERSION.encode() not in request.params:
         return None
     meta = jsonrpc.members_of(jsonrpc.members_of(request.params).get("_meta", b"{}"))
     return jsonrpc.text_of(meta[names.META_VERSION]) if names.META_VERSION in meta else None
 
 
-def modern_notification(body: bytes) -> Message:
+def stateless_notification(body: bytes) -> HttpMessage:
     """A notification outside any session."""
-    return Message(b"POST", (*_JSON, (headers.VERSION.encode(), LATEST_MODERN.encode())), body)
+    return HttpMessage(b"POST", (*_JSON, (headers.VERSION.encode(), LATEST_MODERN.encode())), body)
 
 
-class ModernRequests:
-    """Makes the requests of the modern era; it remembers which arguments the listed tools want repeated."""
+class StatelessRequests:
+    """Builds stateless requests, and remembers which arguments the listed tools mirror in headers."""
 
     def __init__(self) -> None:
         self._mirrored: dict[str, tuple[Mirrored, ...]] = {}
 
-    def message(self, request: Request, revision: str) -> Message:
-        """The HTTP request for one of the client's."""
+    def message(self, request: Request, revision: str) -> HttpMessage:
+        """The HTTP request for a request of the client."""
         head = {
             headers.VERSION: headers.encode_value(revision),
             headers.METHOD: headers.encode_value(request.method),
@@ -66,14 +66,14 @@ class ModernRequests:
                 arguments = _decoded(params.get("arguments", msgspec.Raw(b"{}")))
                 head |= mirror(self._mirrored[name], arguments)
         own = ((name.encode(), value.encode()) for name, value in head.items())
-        return Message(b"POST", (*_JSON, *own), request.body)
+        return HttpMessage(b"POST", (*_JSON, *own), request.body)
 
-    def listed(self, response: bytes, *, first: bool) -> None:
-        """Take note of a page of `tools/list`.
+    def note_tools(self, response: bytes, *, first: bool) -> None:
+        """Read from a page of `tools/list` which arguments go into headers.
 
         Args:
             response: the JSON-RPC response.
-            first: it is the first page, so that what was known before counts no more.
+            first: whether this is the first page, which replaces what was known.
         """
         if first:
             self._mirrored.clear()

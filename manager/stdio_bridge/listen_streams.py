@@ -1,7 +1,7 @@
-"""Streams that clients of the modern era listen on: to the client they never end by themselves.
+"""Keeps a stateless client's listen stream open, over restarts of the manager.
 
-A manager that restarts ends them, in order or not. They are opened again with the same request, and what
-may have changed meanwhile is announced; the second acknowledgement is ours to keep.
+When a stream ends, it is opened again with the same request. The client is told that everything may have
+changed; it does not see the second acknowledgement.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Final
 
 import msgspec
 
-from manager.stdio_bridge.manager_connection import ManagerConnection, Message, Unreachable
-from manager.stdio_bridge.responses import Lost, is_stream, messages_of
+from manager.stdio_bridge.manager_connection import HttpMessage, ManagerConnection, Unreachable
+from manager.stdio_bridge.responses import ResponseLost, is_stream, messages_of
 from manager.upstream.response import UpstreamFailure, UpstreamResponse
 from protocol import jsonrpc, names
 from protocol.jsonrpc import Notification, Response
 
-AGAIN_S: Final = 0.5
-"""How long a stream that ended is left alone."""
+REOPEN_S: Final = 0.5
+"""Seconds before a stream that ended is opened again."""
 _CHANGED: Final = {
     "toolsListChanged": names.TOOLS_CHANGED,
     "resourcesListChanged": names.RESOURCES_CHANGED,
@@ -29,44 +29,45 @@ _CHANGED: Final = {
 
 
 async def listen(
-    link: ManagerConnection,
-    message: Message,
+    manager: ManagerConnection,
+    message: HttpMessage,
     first: UpstreamResponse,
     write: Callable[[bytes], Awaitable[None]],
 ) -> None:
-    """Pass on what comes on a listen stream, for ever; returns only if it never was acknowledged.
+    """Forward the messages of a listen stream without end; returns only if it was never acknowledged.
 
     Args:
-        link: the way to the manager.
-        message: the client's request, to be sent again when the stream ends.
-        first: the answer to it; a refusal is passed on and is the end.
-        write: takes messages for the client.
+        manager: the connection to the manager.
+        message: the client's request, which is sent again when the stream ends.
+        first: the HTTP response to it; an error is forwarded and ends the stream.
+        write: sends a message to the client.
 
     Raises:
-        Lost: the first stream broke off before it was acknowledged.
+        ResponseLost: the first stream broke off before it was acknowledged.
     """
-    honoured = await _pass_on(first, write, acknowledged=None)
+    honoured = await _forward(first, write, acknowledged=None)
     while honoured is not None:
-        await asyncio.sleep(AGAIN_S)
+        await asyncio.sleep(REOPEN_S)
         try:
-            response = await link.send_when_there(message)
+            response = await manager.send_in_background(message)
             if is_stream(response):
-                await _pass_on(response, write, acknowledged=honoured)
+                await _forward(response, write, acknowledged=honoured)
             else:
                 await response.aclose()
-        except (Lost, Unreachable, UpstreamFailure):
+        except (ResponseLost, Unreachable, UpstreamFailure):
             continue
 
 
-async def _pass_on(
+async def _forward(
     response: UpstreamResponse, write: Callable[[bytes], Awaitable[None]], acknowledged: bytes | None
 ) -> bytes | None:
-    """One stream to its end; the parameters of its first acknowledgement, None if there never was one.
+    """Forward one stream to its end, without the final response if it was acknowledged.
 
-    Its end in order is kept back once it was acknowledged, because it is not the client's end.
+    Returns:
+        The parameters of the first acknowledgement, None if there was none.
 
     Raises:
-        Lost: it ended before anything was said.
+        ResponseLost: the stream ended before an acknowledgement or a response.
     """
     params, answered = acknowledged, False
     try:
@@ -76,21 +77,21 @@ async def _pass_on(
                 if isinstance(message, Notification) and message.method == names.ACKNOWLEDGED:
                     if acknowledged is None:
                         params = message.params
-                    for news in (data,) if acknowledged is None else _missed(acknowledged):
-                        await write(news)
+                    for notification in (data,) if acknowledged is None else _all_changed(acknowledged):
+                        await write(notification)
                 elif not isinstance(message, Response) or params is None:
                     answered = isinstance(message, Response)
                     await write(data)
-    except Lost:
+    except ResponseLost:
         if params is None:
             raise
     if params is None and not answered:
-        raise Lost("the stream ended before it was acknowledged")
+        raise ResponseLost("the stream ended before it was acknowledged")
     return params
 
 
-def _missed(params: bytes) -> Iterator[bytes]:
-    """That everything this stream is about may have changed."""
+def _all_changed(params: bytes) -> Iterator[bytes]:
+    """The notifications that everything this stream reports on may have changed."""
     members = jsonrpc.members_of(params)
     meta = {"_meta": members["_meta"]} if "_meta" in members else {}
     honoured = jsonrpc.members_of(members.get("notifications", msgspec.Raw(b"{}")))

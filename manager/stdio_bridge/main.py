@@ -1,4 +1,4 @@
-"""The life of `lmtb connect`: it ends with its input, with a signal, or when nobody reads its output."""
+"""Runs `lmtb connect` until stdin ends, a signal arrives, or the client closes stdout."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from manager.client import Control
 from manager.paths import Paths
 from manager.stdio_bridge.bridge import Bridge
 from manager.stdio_bridge.manager_connection import ManagerConnection, folder_query
-from manager.stdio_bridge.manager_start import Starter
+from manager.stdio_bridge.manager_start import ManagerStarter
 from manager.stdio_bridge.stdio import Output, read_lines
 
 _STDIN, _STDOUT = 0, 1
 
 
 def run(paths: Paths, folder: str) -> None:
-    """Serve the client at standard input and output, on behalf of a folder, until it is gone."""
+    """Serve the client on stdin and stdout, for the workspace of `folder`, until it disconnects."""
     asyncio.run(_serve(paths, folder))
 
 
 async def _serve(paths: Paths, folder: str) -> None:
-    asked_to_stop = asyncio.Event()
+    stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
     output = Output(_STDOUT)
-    link = ManagerConnection(Control(paths.control_socket), Starter(paths), folder_query(folder))
-    shim = Bridge(link, output.write)
+    connection = ManagerConnection(Control(paths.control_socket), ManagerStarter(paths), folder_query(folder))
+    bridge = Bridge(connection, output.write)
     ends = {
         asyncio.create_task(work, name=name)
         for work, name in (
-            (read_lines(_STDIN, shim.take), "standard input"),
-            (output.gone.wait(), "standard output"),
-            (asked_to_stop.wait(), "signals"),
+            (read_lines(_STDIN, bridge.take), "stdin"),
+            (output.closed.wait(), "stdout"),
+            (stop.wait(), "signals"),
         )
     }
     try:
@@ -40,4 +40,4 @@ async def _serve(paths: Paths, folder: str) -> None:
     finally:
         for one in ends:
             one.cancel()
-        await shim.finish()
+        await bridge.finish()

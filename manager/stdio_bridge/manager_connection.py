@@ -1,7 +1,7 @@
-"""The way to the manager: where it is now, connections to it, and patience while it is not there.
+"""Sends HTTP requests to the user's manager: finds it, starts it if needed, retries until it answers.
 
-It asks the user's control socket for the address, so that a stranger on the port never gets a message, and
-starts a manager where a client's request wants one. It does not know what is sent.
+The manager's address comes from the user's control socket, so that a message never goes to another program
+on that port.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Final
 from urllib.parse import quote, urlsplit
 
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
-from manager.stdio_bridge.manager_start import Starter
+from manager.stdio_bridge.manager_start import ManagerStarter
 from manager.upstream.pool import Pool
 from manager.upstream.response import Blame, ResponseHead, UpstreamFailure, UpstreamResponse
 
-PATIENCE_S: Final = 60.0
-"""How long a client's request waits for a manager."""
+TIMEOUT_S: Final = 60.0
+"""Seconds that a client's request waits for a manager."""
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 0.25
 _BACKGROUND_PAUSE_S: Final = 2.0
@@ -31,12 +31,12 @@ Header = tuple[bytes, bytes]
 
 
 class Unreachable(Exception):
-    """No manager could be reached in time: nothing was delivered. The message is for people."""
+    """No manager could be reached in time, so nothing was delivered. The message is shown to the user."""
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """One HTTP request to the manager's endpoint."""
+class HttpMessage:
+    """One HTTP request to the manager's MCP endpoint."""
 
     method: bytes
     head: Sequence[Header]
@@ -44,8 +44,8 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True)
-class _Manager:
-    """One running manager: its process tells it from the next one on the same port."""
+class _RunningManager:
+    """One running manager. The pid distinguishes it from a successor on the same port."""
 
     address: str
     pid: object
@@ -54,29 +54,29 @@ class _Manager:
 
 
 class ManagerConnection:
-    """Sends to the manager of one user, on behalf of one folder."""
+    """Sends requests to one user's manager, for one workspace folder."""
 
-    def __init__(self, control: Control, starter: Starter, query: str) -> None:
-        """`query` is that of the endpoint's address, e.g. `cwd=/home/me/project`; it may be empty."""
+    def __init__(self, control: Control, starter: ManagerStarter, query: str) -> None:
+        """`query` is the query of the endpoint's URL, e.g. `cwd=/home/me/project`; it may be empty."""
         self._control = control
         self._starter = starter
         self._query = query
-        self._manager: _Manager | None = None
-        self._in_doubt = True
-        self._asking = asyncio.Lock()
-        self._starting = asyncio.Lock()
+        self._manager: _RunningManager | None = None
+        self._is_stale = True
+        self._find_lock = asyncio.Lock()
+        self._start_lock = asyncio.Lock()
 
-    async def send(self, message: Message) -> UpstreamResponse:
-        """Send once, as soon as a manager can be reached; one is started if none runs.
+    async def send(self, message: HttpMessage) -> UpstreamResponse:
+        """Deliver once, as soon as a manager can be reached; start one if none runs.
 
         Raises:
-            Unreachable: that took longer than `PATIENCE_S`, or none can be started.
-            UpstreamFailure: the connection ended before the answer began; the manager may have the message.
+            Unreachable: no manager was reached within `TIMEOUT_S`, or none can be started.
+            UpstreamFailure: the connection ended before the response began; the manager may have the message.
         """
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         pause = _FIRST_PAUSE_S
         while True:
-            problem = await self._try_to_start() if self._in_doubt else None
+            problem = await self._try_to_start() if self._is_stale else None
             response = None if problem else await self._attempt(message)
             if response is not None:
                 return response
@@ -85,8 +85,8 @@ class ManagerConnection:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_S)
 
-    async def send_when_there(self, message: Message) -> UpstreamResponse:
-        """As `send`, but start nothing and wait for ever: what is in the background revives no manager."""
+    async def send_in_background(self, message: HttpMessage) -> UpstreamResponse:
+        """Like `send`, but start no manager and wait without limit for one."""
         pause = _FIRST_PAUSE_S
         while (response := await self._attempt(message)) is None:
             await asyncio.sleep(pause)
@@ -98,29 +98,29 @@ class ManagerConnection:
         if self._manager is not None:
             await self._manager.pool.close()
 
-    async def _attempt(self, message: Message) -> UpstreamResponse | None:
-        """The answer; None where the message was not delivered."""
+    async def _attempt(self, message: HttpMessage) -> UpstreamResponse | None:
+        """The response; None if the message was not delivered."""
         manager = await self._find()
         if manager is None:
             return None
         try:
             return await manager.pool.request(message.method, manager.target, message.head, message.body)
         except UpstreamFailure as failure:
-            self._in_doubt = True
+            self._is_stale = True
             if failure.blame is Blame.MAYBE_DELIVERED:
                 raise
             return None
 
-    async def _find(self) -> _Manager | None:
-        """The manager that runs, asked for only when in doubt."""
-        async with self._asking:
-            if self._in_doubt:
-                found = await asyncio.to_thread(self._ask)
-                self._in_doubt = found is None
+    async def _find(self) -> _RunningManager | None:
+        """The running manager, looked up only after a failure."""
+        async with self._find_lock:
+            if self._is_stale:
+                found = await asyncio.to_thread(self._look_up)
+                self._is_stale = found is None
                 self._manager = found or self._manager
-            return None if self._in_doubt else self._manager
+            return None if self._is_stale else self._manager
 
-    def _ask(self) -> _Manager | None:
+    def _look_up(self) -> _RunningManager | None:
         try:
             status = self._control.get("/status")
         except (NoManager, ManagerFault, ControlRefusal):
@@ -130,27 +130,27 @@ class ManagerConnection:
             return None
         if self._manager is not None and (self._manager.address, self._manager.pid) == (address, pid):
             return self._manager
-        # an old one is not closed here: it may be answering its last calls
+        # the former pool stays open: that manager may be answering its last calls
         parts = urlsplit(address)
-        pool = Pool(parts.hostname or "127.0.0.1", parts.port or 80, verify=_is_well, max_idle=_MOST_IDLE)
+        pool = Pool(parts.hostname or "127.0.0.1", parts.port or 80, verify=_is_manager, max_idle=_MOST_IDLE)
         target = f"{parts.path}?{self._query}" if self._query else parts.path
-        return _Manager(address, pid, target.encode(), pool)
+        return _RunningManager(address, pid, target.encode(), pool)
 
     async def _try_to_start(self) -> str | None:
-        """Start a manager if none answers; why that is hopeless."""
+        """Start a manager if none answers; returns why none can be started, None otherwise."""
         if await self._find() is not None:
             return None
-        async with self._starting:
+        async with self._start_lock:
             return await asyncio.to_thread(self._starter.start, time.monotonic())
 
 
 def folder_query(cwd: str) -> str:
-    """The query that says a folder; percent-encoded bytes, because a path need not be UTF-8."""
+    """The query that names a folder. The path's bytes are percent-encoded: it need not be UTF-8."""
     return f"cwd={quote(os.fsencode(cwd), safe='/')}"
 
 
-def _is_well(head: ResponseHead, body: bytes) -> bool:
-    """Whether this answers a health request as a manager does."""
+def _is_manager(head: ResponseHead, body: bytes) -> bool:
+    """Whether this is a manager's answer to a health request."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):

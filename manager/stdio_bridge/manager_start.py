@@ -20,16 +20,16 @@ from manager.paths import Paths
 UNIT: Final = "lm-tools-bridge.service"
 LOG_NAME: Final = "manager.log"
 MAX_LOG: Final = 1024 * 1024
-"""Bytes; a log that has grown larger is set aside at the next start, in place of the one set aside before."""
+"""Bytes; a larger log is renamed to `manager.old.log` at the next start."""
 PAUSE_S: Final = 2.0
-"""Least time between two tries."""
-HOPELESS_S: Final = 30.0
-"""The same after a manager said that it cannot serve like this."""
+"""Least seconds between two attempts."""
+FAILED_S: Final = 30.0
+"""Least seconds between two attempts after a manager exited with an error."""
 _SYSTEMCTL_S: Final = 5.0
 
 
-class Starter:
-    """Starts managers for one user, one at a time. Call `start` in a thread: it may take some seconds."""
+class ManagerStarter:
+    """Starts managers for one user, one at a time. `start` blocks for some seconds; call it in a thread."""
 
     def __init__(self, paths: Paths, environ: Mapping[str, str] = os.environ) -> None:
         self._paths = paths
@@ -39,13 +39,13 @@ class Starter:
         self._next = float("-inf")
 
     def start(self, now: float) -> str | None:
-        """Start a manager unless one is just being started.
+        """Start a manager unless one is starting already.
 
         Args:
             now: monotonic seconds.
 
         Returns:
-            Why none can be started, for people; None while there is hope.
+            Why none can be started, for the user; None if one is starting.
         """
         code = exit_codes.OK if self._process is None else self._process.poll()
         if code is None:
@@ -53,7 +53,7 @@ class Starter:
         if now < self._next:
             return self._problem
         if code != exit_codes.OK:
-            self._process, self._next = None, now + HOPELESS_S
+            self._process, self._next = None, now + FAILED_S
             self._problem = f"the manager does not start (exit code {code}); its log is {self._log}"
         else:
             self._next = now + PAUSE_S
@@ -65,7 +65,7 @@ class Starter:
         return self._paths.logs_dir / LOG_NAME
 
     def _by_systemd(self) -> bool:
-        """Ask the user's systemd; whether it has the unit, which knows no settings of our environment."""
+        """Start the systemd unit. False if there is none, or if `LMTB_` variables are set, which it cannot see."""
         if any(name.startswith("LMTB_") for name in self._environ) or sys.platform != "linux":
             return False
         command = ["systemctl", "--user", "--no-block", "start", UNIT]
@@ -84,7 +84,7 @@ class Starter:
                 self._log.replace(self._log.with_suffix(".old.log"))
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-m", "manager.stdio_bridge.detached", str(self._log)],
-                # a folder that may be unmounted or removed later
+                # do not keep the current folder, which may be unmounted or removed later
                 cwd="/",
                 env=dict(self._environ),
                 stdin=subprocess.DEVNULL,

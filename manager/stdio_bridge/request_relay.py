@@ -1,7 +1,7 @@
-"""One request of the client, from its first sending to its one response.
+"""Sends a request of the client to the manager and returns its response, over restarts of the manager.
 
-Whatever happens to the manager meanwhile: what was not delivered is sent when it is there again; what may
-have been delivered is answered with an error, unless asking again changes nothing.
+A request that was not delivered is sent again. If it may have been delivered, the client gets an error,
+unless the request can be repeated without side effects.
 """
 
 from __future__ import annotations
@@ -15,9 +15,16 @@ from typing import Final
 import msgspec
 
 from manager.stdio_bridge import listen_streams
-from manager.stdio_bridge.http_requests import ModernRequests
-from manager.stdio_bridge.manager_connection import PATIENCE_S, ManagerConnection, Message, Unreachable
-from manager.stdio_bridge.responses import Lost, is_stream, messages_of, own_words, response_in, wait_of
+from manager.stdio_bridge.http_requests import StatelessRequests
+from manager.stdio_bridge.manager_connection import TIMEOUT_S, HttpMessage, ManagerConnection, Unreachable
+from manager.stdio_bridge.responses import (
+    ResponseLost,
+    error_for,
+    is_stream,
+    messages_of,
+    response_in,
+    retry_after,
+)
 from manager.stdio_bridge.session import OWN_ID, Opened, RefusedError, Session
 from manager.upstream.response import UpstreamFailure, UpstreamResponse
 from protocol import jsonrpc, names
@@ -25,24 +32,26 @@ from protocol.errors import Reason, Refusal
 from protocol.inbound import HEADER_MISMATCH
 from protocol.jsonrpc import Notification, Request, Response
 
-_HARMLESS: Final = frozenset(
+_REPEATABLE: Final = frozenset(
     {names.INITIALIZE, names.DISCOVER, names.PING, names.LISTEN, names.TOOLS_LIST, names.RESOURCES_LIST,
      names.TEMPLATES_LIST, names.PROMPTS_LIST}
 )  # fmt: skip
-"""What may be asked twice."""
+"""Methods without side effects, which may be sent twice."""
 _MOST_PAGES: Final = 100
-_AGAIN_S: Final = 0.25
+_RENEW_AGAIN_S: Final = 0.25
 _GONE: Final = 404
 _PAUSE_S: Final = 0.25
-"""Before a request is made again whose answer broke off."""
+"""Seconds before a request is repeated whose response broke off."""
 _LOST: Final = Refusal(
-    Reason.WORKSPACE_SERVER_DIED, "the manager went away while it was working on this", delivered="unknown"
+    Reason.WORKSPACE_SERVER_DIED,
+    "the manager stopped while it was working on this request",
+    delivered="unknown",
 )
 
 
 @dataclass(slots=True)
-class Waiting:
-    """A request that the client waits for; `revision` is None for one of the legacy era."""
+class PendingRequest:
+    """A request that the client waits for; `revision` is None if it belongs to a session."""
 
     request: Request
     revision: str | None
@@ -50,147 +59,147 @@ class Waiting:
     cancelled: bool = False
 
 
-class Relay:
-    """Takes requests to the manager."""
+class RequestRelay:
+    """Sends requests to the manager and their responses to the client."""
 
     def __init__(
-        self, link: ManagerConnection, session: Session, write: Callable[[bytes], Awaitable[None]]
+        self, manager: ManagerConnection, session: Session, write: Callable[[bytes], Awaitable[None]]
     ) -> None:
-        self._link = link
+        self._manager = manager
         self._session = session
         self._write = write
-        self._modern = ModernRequests()
+        self._stateless = StatelessRequests()
 
-    async def answer(self, waiting: Waiting) -> None:
-        """See that the client gets one response, unless it has cancelled the request.
+    async def answer(self, pending: PendingRequest) -> None:
+        """Give the client one response, unless it has cancelled the request.
 
         Raises:
-            ClientGone: nobody reads any more.
+            ClientGone: the client has closed stdout.
         """
-        identity = waiting.request.id
+        identity = pending.request.id
         try:
-            await self._until_answered(waiting)
+            await self._send_until_answered(pending)
         except Unreachable as failure:
             answer = _unreachable(failure).as_error(identity)
-        except (Lost, UpstreamFailure):
+        except (ResponseLost, UpstreamFailure):
             answer = _LOST.as_error(identity)
         except RefusedError as failure:
             error = {"jsonrpc": "2.0", "id": msgspec.Raw(identity), "error": msgspec.Raw(failure.error)}
             answer = jsonrpc.dumps(error)
         else:
             return
-        if not waiting.cancelled:
+        if not pending.cancelled:
             await self._write(answer)
 
-    async def _until_answered(self, waiting: Waiting) -> None:
-        """Send, and send again where nothing can have happened the first time."""
+    async def _send_until_answered(self, pending: PendingRequest) -> None:
+        """Send the request, and again if it had no effect the first time."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + PATIENCE_S
+        deadline = loop.time() + TIMEOUT_S
         relisted = False
         while True:
             late = loop.time() > deadline
             opened = self._session.opened
             try:
-                response = await self._link.send(self._message(waiting, opened))
-                again = None if late else wait_of(response)
-                if again is not None:
+                response = await self._manager.send(self._message(pending, opened))
+                retry_s = None if late else retry_after(response)
+                if retry_s is not None:
                     await response.aclose()
-                    await asyncio.sleep(again)
-                elif response.head.status == _GONE and waiting.revision is None and opened and not late:
+                    await asyncio.sleep(retry_s)
+                elif response.head.status == _GONE and pending.revision is None and opened and not late:
                     await response.aclose()
                     await self._renew(opened)
-                elif await self._deliver(waiting, response, may_relist=not relisted):
+                elif await self._forward_response(pending, response, may_relist=not relisted):
                     return
                 else:
                     relisted = True
-                    await self._relist(waiting)
-            except (Lost, UpstreamFailure):
-                if late or waiting.request.method not in _HARMLESS:
+                    await self._relist(pending)
+            except (ResponseLost, UpstreamFailure):
+                if late or pending.request.method not in _REPEATABLE:
                     raise
                 await asyncio.sleep(_PAUSE_S)
 
     async def _renew(self, lost: Opened) -> None:
-        """Open another session in place of a lost one; where that was not possible, the next try is soon.
+        """Replace a lost session; after a failure, pause before the next attempt.
 
-        Nobody has the request yet, so whatever is lost here is not its answer.
+        The request itself was not delivered, so a failure here does not lose its response.
         """
         try:
             await self._session.renew(lost)
-        except (Lost, UpstreamFailure):
-            await asyncio.sleep(_AGAIN_S)
+        except (ResponseLost, UpstreamFailure):
+            await asyncio.sleep(_RENEW_AGAIN_S)
 
-    def _message(self, waiting: Waiting, opened: Opened | None) -> Message:
-        request = waiting.request
-        if waiting.revision is not None:
-            return self._modern.message(request, waiting.revision)
+    def _message(self, pending: PendingRequest, opened: Opened | None) -> HttpMessage:
+        request = pending.request
+        if pending.revision is not None:
+            return self._stateless.message(request, pending.revision)
         return self._session.message(request.body, None if request.method == names.INITIALIZE else opened)
 
-    # -- the answer ------------------------------------------------------------------------------------
+    # -- response --------------------------------------------------------------------------------------
 
-    async def _deliver(self, waiting: Waiting, response: UpstreamResponse, *, may_relist: bool) -> bool:
-        """Pass an answer on; False where the call did not run because its headers did not fit.
+    async def _forward_response(
+        self, pending: PendingRequest, response: UpstreamResponse, *, may_relist: bool
+    ) -> bool:
+        """Forward the messages of a response; False if the call was refused because of its mirrored headers.
 
         Raises:
-            Lost: it broke off, or the stream ended, before there was a response.
+            ResponseLost: the stream broke off or ended before the response.
         """
-        request = waiting.request
+        request = pending.request
         if request.method == names.LISTEN and is_stream(response):
-            message = self._message(waiting, None)
-            await listen_streams.listen(self._link, message, response, self._write)
+            message = self._message(pending, None)
+            await listen_streams.listen(self._manager, message, response, self._write)
             return True
         answered, data = False, b""
         async with aclosing(messages_of(response)) as messages:
             async for data in messages:
                 message_or_not = jsonrpc.parse(data)
                 if isinstance(message_or_not, Response) and not answered:
-                    if may_relist and _is_mismatch(waiting, data):
+                    if may_relist and _is_mismatch(pending, data):
                         return False
                     answered = True
-                    self._note(waiting, response, data)
+                    self._note(pending, response, data)
                     await self._write(data)
                 elif isinstance(message_or_not, Request | Notification):
                     await self._write(data)
         if not answered and is_stream(response):
-            raise Lost("the stream ended without a response")
-        if not answered and not waiting.cancelled:
-            await self._write(own_words(request.id, response.head.status, data))
+            raise ResponseLost("the stream ended without a response")
+        if not answered and not pending.cancelled:
+            await self._write(error_for(request.id, response.head.status, data))
         return True
 
-    def _note(self, waiting: Waiting, response: UpstreamResponse, answer: bytes) -> None:
-        """Remember what later requests depend on."""
-        request = waiting.request
-        if waiting.revision is not None:
+    def _note(self, pending: PendingRequest, response: UpstreamResponse, answer: bytes) -> None:
+        """Keep what later requests need from this response."""
+        request = pending.request
+        if pending.revision is not None:
             if request.method == names.TOOLS_LIST:
-                self._modern.listed(answer, first="cursor" not in jsonrpc.members_of(request.params))
+                self._stateless.note_tools(answer, first="cursor" not in jsonrpc.members_of(request.params))
         elif request.method == names.INITIALIZE:
-            self._session.initialized(request, response, answer)
+            self._session.note_initialized(request, response, answer)
         else:
-            self._session.answered(request, answer)
+            self._session.note_response(request, answer)
 
-    async def _relist(self, waiting: Waiting) -> None:
-        """Read the tools anew: what they want in headers has changed, or was never read."""
-        asked: dict[str, msgspec.Raw] = {"_meta": jsonrpc.members_of(waiting.request.params)["_meta"]}
+    async def _relist(self, pending: PendingRequest) -> None:
+        """List the tools again to learn which arguments they mirror in headers."""
+        params: dict[str, msgspec.Raw] = {"_meta": jsonrpc.members_of(pending.request.params)["_meta"]}
         for _ in range(_MOST_PAGES):
-            body = jsonrpc.request(OWN_ID, names.TOOLS_LIST, asked)
+            body = jsonrpc.request(OWN_ID, names.TOOLS_LIST, params)
             request = Request(OWN_ID, names.TOOLS_LIST, b"", body)
-            response = await self._link.send(self._modern.message(request, waiting.revision or ""))
+            response = await self._manager.send(self._stateless.message(request, pending.revision or ""))
             page = await response_in(response)
-            self._modern.listed(page, first="cursor" not in asked)
+            self._stateless.note_tools(page, first="cursor" not in params)
             result = jsonrpc.members_of(jsonrpc.members_of(page).get("result", b"{}"))
             if "nextCursor" not in result:
                 return
-            asked["cursor"] = result["nextCursor"]
+            params["cursor"] = result["nextCursor"]
 
 
 def _unreachable(failure: Unreachable) -> Refusal:
-    return Refusal(
-        Reason.WORKSPACE_SERVER_OFFLINE, str(failure), "look closer with: lmtb doctor", delivered="no"
-    )
+    return Refusal(Reason.WORKSPACE_SERVER_OFFLINE, str(failure), "run: lmtb doctor", delivered="no")
 
 
-def _is_mismatch(waiting: Waiting, answer: bytes) -> bool:
+def _is_mismatch(pending: PendingRequest, answer: bytes) -> bool:
     """Whether a call was refused because its mirrored headers do not fit its arguments."""
-    if waiting.revision is None or waiting.request.method != names.TOOLS_CALL:
+    if pending.revision is None or pending.request.method != names.TOOLS_CALL:
         return False
     error = jsonrpc.members_of(jsonrpc.members_of(answer).get("error", b"{}"))
     return jsonrpc.bytes_of(error.get("code", msgspec.Raw(b"0"))) == str(HEADER_MISMATCH).encode()

@@ -1,4 +1,4 @@
-"""What the manager answered, message by message, whether it came as JSON or as events."""
+"""Reads the messages of the manager's HTTP responses, from JSON bodies and event streams alike."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from protocol.errors import Reason, Refusal
 from protocol.jsonrpc import Response
 
 MAX_MESSAGE: Final = 128 * 1024 * 1024
-"""Bytes of the largest message that is passed on; the manager's own limit is smaller by default."""
-_SOON_S: Final = 5
+"""Bytes of the largest message that is forwarded; the manager's own limit is smaller by default."""
+_MAX_RETRY_AFTER_S: Final = 5
 
 
-class Lost(Exception):
-    """The answer broke off, or held no response: the manager may or may not have done what was asked."""
+class ResponseLost(Exception):
+    """The HTTP response broke off or held no JSON-RPC response. The request may have been executed."""
 
 
 def is_stream(response: UpstreamResponse) -> bool:
-    """Whether the answer is a stream of events."""
+    """Whether the HTTP response is an event stream."""
     kind = response.head.content_type
     return response.head.status == 200 and kind == b"text/event-stream"
 
 
 async def events_of(response: UpstreamResponse) -> AsyncGenerator[sse.Event]:
-    """The events of a stream, each as it comes, until it ends.
+    """Yield the events of a stream as they come, until it ends.
 
     Raises:
-        Lost: it broke off.
+        ResponseLost: it broke off.
     """
     decoder = sse.Decoder(MAX_MESSAGE)
     try:
@@ -40,28 +40,28 @@ async def events_of(response: UpstreamResponse) -> AsyncGenerator[sse.Event]:
             for event in decoder.feed(chunk):
                 yield event
     except (UpstreamFailure, sse.EventTooLarge) as failure:
-        raise Lost(str(failure)) from failure
+        raise ResponseLost(str(failure)) from failure
     finally:
         await response.aclose()
 
 
 async def body_of(response: UpstreamResponse) -> bytes:
-    """The whole body on one line.
+    """Read the whole body, on one line.
 
     Raises:
-        Lost: it broke off.
+        ResponseLost: it broke off.
     """
     try:
         return sse.single_line(await response.read(MAX_MESSAGE))
     except (UpstreamFailure, ResponseTooLarge) as failure:
-        raise Lost(str(failure)) from failure
+        raise ResponseLost(str(failure)) from failure
 
 
 async def messages_of(response: UpstreamResponse) -> AsyncGenerator[bytes]:
-    """All messages of an answer, each on one line.
+    """Yield the messages of an HTTP response, each on one line.
 
     Raises:
-        Lost: it broke off.
+        ResponseLost: it broke off.
     """
     if not is_stream(response):
         yield await body_of(response)
@@ -73,10 +73,10 @@ async def messages_of(response: UpstreamResponse) -> AsyncGenerator[bytes]:
 
 
 async def response_in(response: UpstreamResponse) -> bytes:
-    """The response among the messages of an answer; its whole body where there is none.
+    """Read the JSON-RPC response among the messages; the whole body if there is none.
 
     Raises:
-        Lost: it broke off.
+        ResponseLost: it broke off.
     """
     found = b""
     async for message in messages_of(response):
@@ -85,20 +85,20 @@ async def response_in(response: UpstreamResponse) -> bytes:
     return found
 
 
-def wait_of(response: UpstreamResponse) -> int | None:
-    """Seconds after which to send again what a stopping manager did not take; None for any other answer."""
+def retry_after(response: UpstreamResponse) -> int | None:
+    """Seconds after which to repeat a request that a stopping manager refused; None for other responses."""
     after = response.head.header(b"retry-after") or b""
-    if response.head.status == 503 and after.isdigit() and int(after) <= _SOON_S:
+    if response.head.status == 503 and after.isdigit() and int(after) <= _MAX_RETRY_AFTER_S:
         return int(after)
     return None
 
 
-def own_words(identity: bytes, status: int, body: bytes) -> bytes:
-    """An error for an answer that is no response to this request: the door's refusals are plain objects."""
+def error_for(identity: bytes, status: int, body: bytes) -> bytes:
+    """A JSON-RPC error for an HTTP response without one; admission refusals are plain JSON objects."""
     members = jsonrpc.members_of(body)
     nested = jsonrpc.members_of(members.get("error", b"{}"))
-    said = jsonrpc.text_of(nested.get("message", members.get("error", msgspec.Raw(b"null"))))
-    text = said or f"the manager answered with HTTP status {status}"
+    message = jsonrpc.text_of(nested.get("message", members.get("error", msgspec.Raw(b"null"))))
+    text = message or f"the manager answered with HTTP status {status}"
     if status in {403, 413, 431}:
         return jsonrpc.error(identity, jsonrpc.INVALID_REQUEST, text)
     return Refusal(Reason.INVALID_UPSTREAM_ANSWER, text, delivered="unknown").as_error(identity)

@@ -1,7 +1,7 @@
-"""The session of a client of the legacy era: opened by the client, and anew by us when the manager lost it.
+"""Keeps the client's session at the manager, and opens a new one if the manager has lost it.
 
-It remembers what the client set up in it, so that the next session is like the one before: the parameters of
-`initialize`, the log level, the subscribed resources. Its standing stream is read here, too.
+A new session gets what the client set up in the former one: the parameters of `initialize`, the log level and
+the subscriptions. The session's server stream is read here, too.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Final
 
 import msgspec
 
-from manager.stdio_bridge.http_requests import legacy_head
-from manager.stdio_bridge.manager_connection import ManagerConnection, Message, Unreachable
-from manager.stdio_bridge.responses import Lost, body_of, events_of, is_stream, own_words, response_in
+from manager.stdio_bridge.http_requests import session_headers
+from manager.stdio_bridge.manager_connection import HttpMessage, ManagerConnection, Unreachable
+from manager.stdio_bridge.responses import ResponseLost, body_of, error_for, events_of, is_stream, response_in
 from manager.upstream.response import UpstreamFailure, UpstreamResponse
 from protocol import headers, jsonrpc, names, sse
 from protocol.jsonrpc import Request
 
 OWN_ID: Final = b'"lmtb-connect"'
-"""The id of requests of our own; their answers are never shown to the client."""
-_AGAIN_S: Final = 1.0
+"""Id of the bridge's own requests, whose responses the client does not see."""
+_REOPEN_S: Final = 1.0
 _END_S: Final = 1.0
 _LIST_OF: Final = {
     "tools": names.TOOLS_CHANGED,
@@ -38,7 +38,7 @@ Write = Callable[[bytes], Awaitable[None]]
 
 
 class RefusedError(Exception):
-    """The manager does not open another session; `error` is its JSON-RPC error object as JSON text."""
+    """The manager refuses to open a session; `error` is its JSON-RPC error object as JSON text."""
 
     def __init__(self, error: bytes) -> None:
         super().__init__(error)
@@ -47,47 +47,47 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """One session at the manager."""
+    """The id and protocol revision of a session at the manager."""
 
     id: str
     revision: str | None
 
 
 class Session:
-    """What a legacy client takes for its one session."""
+    """The one session that the client sees, over several sessions at the manager."""
 
-    def __init__(self, link: ManagerConnection, write: Write) -> None:
-        self._link = link
+    def __init__(self, manager: ManagerConnection, write: Write) -> None:
+        self._manager = manager
         self._write = write
         self._params = b""
-        self._kinds: tuple[str, ...] = ()
+        self._list_notifications: tuple[str, ...] = ()
         self._level = b""
         self._subscribed: dict[str, bytes] = {}
         self._renewing = asyncio.Lock()
         self._stream: asyncio.Task[None] | None = None
         self._last_event: str | None = None
-        self._is_behind = False
+        self._may_have_missed = False
         self.opened: Opened | None = None
 
-    def message(self, body: bytes, opened: Opened | None) -> Message:
-        """The HTTP request for a message in a session, or before there is one."""
-        return Message(
-            b"POST", legacy_head(*((opened.id, opened.revision) if opened else (None, None))), body
+    def message(self, body: bytes, opened: Opened | None) -> HttpMessage:
+        """The HTTP request for a message in a session, or without one."""
+        return HttpMessage(
+            b"POST", session_headers(*((opened.id, opened.revision) if opened else (None, None))), body
         )
 
-    # -- what the client sets up -----------------------------------------------------------------------
+    # -- session state ---------------------------------------------------------------------------------
 
-    def initialized(self, request: Request, response: UpstreamResponse, answer: bytes) -> None:
-        """Take note that the client's own `initialize` was answered."""
+    def note_initialized(self, request: Request, response: UpstreamResponse, answer: bytes) -> None:
+        """Keep the session that the response to the client's `initialize` opened."""
         opened = _opened(response, answer)
         if opened is None:
             return
         self.opened, self._params = opened, request.params
         self._level, self._subscribed = b"", {}
-        self._kinds = _announced(jsonrpc.members_of(answer)["result"])
+        self._list_notifications = _announced(jsonrpc.members_of(answer)["result"])
 
-    def answered(self, request: Request, answer: bytes) -> None:
-        """Take note of what another request changed in the session."""
+    def note_response(self, request: Request, answer: bytes) -> None:
+        """Keep what a request has changed in the session: the log level or a subscription."""
         if request.method not in _REMEMBERED or "result" not in jsonrpc.members_of(answer):
             return
         if request.method == names.SET_LEVEL:
@@ -99,25 +99,25 @@ class Session:
         else:
             self._subscribed.pop(uri, None)
 
-    def listen(self) -> None:
-        """Read the standing stream from now on."""
+    def open_server_stream(self) -> None:
+        """Read the server stream from now on."""
         if self._stream is None or self._stream.done():
-            self._stream = asyncio.create_task(self._stand(), name="standing stream")
+            self._stream = asyncio.create_task(self._read_server_stream(), name="server stream")
 
     # -- a lost session --------------------------------------------------------------------------------
 
     async def renew(self, lost: Opened) -> None:
-        """Open another session in place of a lost one, unless that has happened already.
+        """Open a new session in place of a lost one, unless that has happened already.
 
         Raises:
-            Unreachable, UpstreamFailure, Lost: it was not possible this time.
-            RefusedError: the manager said no.
+            Unreachable, UpstreamFailure, ResponseLost: the attempt failed; another one may succeed.
+            RefusedError: the manager refuses to open a session.
         """
         async with self._renewing:
             if self.opened is not lost:
                 return
             body = _own(names.INITIALIZE, self._params)
-            response = await self._link.send(self.message(body, None))
+            response = await self._manager.send(self.message(body, None))
             answer = await response_in(response)
             opened = _opened(response, answer)
             if opened is None:
@@ -127,39 +127,39 @@ class Session:
                 await self._post(_own(names.SET_LEVEL, self._level), opened)
             for params in self._subscribed.values():
                 await self._post(_own(names.SUBSCRIBE, params), opened)
-            self.opened, self._last_event, self._is_behind = opened, None, False
-        await self.announce()
+            self.opened, self._last_event, self._may_have_missed = opened, None, False
+        await self.notify_all_changed()
 
     async def _post(self, body: bytes, opened: Opened) -> None:
-        await body_of(await self._link.send(self.message(body, opened)))
+        await body_of(await self._manager.send(self.message(body, opened)))
 
-    async def announce(self) -> None:
-        """Tell the client that everything may have changed: nobody knows what it was not told."""
-        for method in self._kinds:
+    async def notify_all_changed(self) -> None:
+        """Tell the client that anything may have changed, because notifications may have been missed."""
+        for method in self._list_notifications:
             await self._write(jsonrpc.notification(method))
         for uri in self._subscribed:
             await self._write(jsonrpc.notification(names.RESOURCE_UPDATED, {"uri": uri}))
 
-    # -- the standing stream ---------------------------------------------------------------------------
+    # -- server stream ---------------------------------------------------------------------------------
 
-    async def _stand(self) -> None:
+    async def _read_server_stream(self) -> None:
         while (opened := self.opened) is not None:
-            with suppress(Lost, UpstreamFailure, Unreachable, RefusedError):
-                await self._hear(opened)
-            await asyncio.sleep(_AGAIN_S)
+            with suppress(ResponseLost, UpstreamFailure, Unreachable, RefusedError):
+                await self._read_once(opened)
+            await asyncio.sleep(_REOPEN_S)
 
-    async def _hear(self, opened: Opened) -> None:
-        """Open the stream once, and pass on what comes until it ends."""
-        response = await self._link.send_when_there(_standing(opened, self._last_event))
+    async def _read_once(self, opened: Opened) -> None:
+        """Open the stream once and forward its messages until it ends."""
+        response = await self._manager.send_in_background(_server_stream_request(opened, self._last_event))
         if response.head.status == _GONE:
             await response.aclose()
             await self.renew(opened)
         if not is_stream(response):
             await response.aclose()
             return
-        if self._is_behind:
-            await self.announce()
-        self._is_behind = True  # from now on, until the next one is open
+        if self._may_have_missed:
+            await self.notify_all_changed()
+        self._may_have_missed = True  # until the next stream is open
         async with aclosing(events_of(response)) as events:
             async for event in events:
                 self._last_event = event.id or self._last_event
@@ -167,21 +167,21 @@ class Session:
                     await self._write(sse.single_line(event.data))
 
     async def end(self) -> None:
-        """Stop listening, and end the session at the manager if that can be done at once."""
+        """Close the server stream, and end the session at the manager if that takes at most 1 s."""
         if self._stream is not None:
             self._stream.cancel()
             await asyncio.gather(self._stream, return_exceptions=True)
         opened, self.opened = self.opened, None
         if opened is None:
             return
-        message = Message(b"DELETE", legacy_head(opened.id, opened.revision))
-        with suppress(TimeoutError, Lost, UpstreamFailure):  # it ends by itself then, later
+        message = HttpMessage(b"DELETE", session_headers(opened.id, opened.revision))
+        with suppress(TimeoutError, ResponseLost, UpstreamFailure):  # the session expires later
             async with asyncio.timeout(_END_S):
-                await body_of(await self._link.send_when_there(message))
+                await body_of(await self._manager.send_in_background(message))
 
 
 def _announced(result: msgspec.Raw) -> tuple[str, ...]:
-    """The notifications about changed lists that an `initialize` result promises."""
+    """The `list_changed` notifications that an `initialize` result declares."""
     declared = jsonrpc.members_of(jsonrpc.members_of(result).get("capabilities", _NOTHING))
     members = {kind: jsonrpc.members_of(declared.get(kind, _NOTHING)) for kind in _LIST_OF}
     return tuple(
@@ -191,11 +191,11 @@ def _announced(result: msgspec.Raw) -> tuple[str, ...]:
     )
 
 
-def _standing(opened: Opened, last: str | None) -> Message:
-    head = [one for one in legacy_head(opened.id, opened.revision) if one[0] != b"Content-Type"]
+def _server_stream_request(opened: Opened, last: str | None) -> HttpMessage:
+    head = [one for one in session_headers(opened.id, opened.revision) if one[0] != b"Content-Type"]
     if last is not None:
         head.append((headers.LAST_EVENT_ID.encode(), headers.encode_value(last).encode()))
-    return Message(b"GET", head)
+    return HttpMessage(b"GET", head)
 
 
 def _own(method: str, params: bytes) -> bytes:
@@ -203,15 +203,15 @@ def _own(method: str, params: bytes) -> bytes:
 
 
 def _error_in(answer: bytes, status: int) -> bytes:
-    """The error object of an answer; one of ours for a refusal of the door, which has none."""
+    """The error object of a response; one of ours for an admission refusal, which has none."""
     error = jsonrpc.members_of(answer).get("error", _NOTHING)
     if "code" not in jsonrpc.members_of(error):
-        error = jsonrpc.members_of(own_words(OWN_ID, status, answer))["error"]
+        error = jsonrpc.members_of(error_for(OWN_ID, status, answer))["error"]
     return jsonrpc.bytes_of(error)
 
 
 def _opened(response: UpstreamResponse, answer: bytes) -> Opened | None:
-    """The session that an answer to `initialize` opened."""
+    """The session that a response to `initialize` opened, None if it opened none."""
     identity = response.head.header(headers.SESSION.encode())
     result = jsonrpc.members_of(answer).get("result")
     if identity is None or result is None:

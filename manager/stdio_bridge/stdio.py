@@ -1,7 +1,6 @@
-"""Standard input and output as lines, one JSON-RPC message each.
+"""Reads and writes lines on stdin and stdout, one JSON-RPC message each.
 
-Both are used by threads, because they may be anything: pipes, sockets, files, a terminal. Nothing here knows
-what a line means.
+Threads do the I/O, because stdin and stdout can be pipes, sockets, files or a terminal.
 """
 
 from __future__ import annotations
@@ -16,30 +15,30 @@ from concurrent.futures import CancelledError
 from typing import Final
 
 MAX_LINE: Final = 32 * 1024 * 1024
-"""Bytes of the longest line that is taken; the manager takes smaller ones by default."""
+"""Bytes of the longest line that is accepted; the manager's default limit is smaller."""
 _READ: Final = 256 * 1024
 
 
 class ClientGone(Exception):
-    """Nobody reads standard output any more."""
+    """The client has closed stdout."""
 
 
-class TooLong(Exception):
-    """A line was longer than `MAX_LINE`, and has been left out."""
+class LineTooLong(Exception):
+    """A line was longer than `MAX_LINE` and was dropped."""
 
 
-class Splitter:
-    """Bytes in, lines out; a line that grows too long is dropped once, whole."""
+class LineSplitter:
+    """Splits a byte stream into lines. A line above the limit is dropped and reported once."""
 
     def __init__(self, limit: int = MAX_LINE) -> None:
         self._limit = limit
         self._buffer = bytearray()
         self._skipping = False
 
-    def feed(self, chunk: bytes) -> list[bytes | TooLong]:
-        """The lines these bytes complete, without their ends; empty ones are left out."""
+    def feed(self, chunk: bytes) -> list[bytes | LineTooLong]:
+        """The lines that these bytes complete, without line ends; empty lines are left out."""
         *ends, rest = chunk.split(b"\n")
-        found: list[bytes | TooLong] = []
+        found: list[bytes | LineTooLong] = []
         for end in ends:
             self._add(end, found)
             line = bytes(self._buffer).strip(b" \t\r")
@@ -50,40 +49,40 @@ class Splitter:
         self._add(rest, found)
         return found
 
-    def rest(self) -> list[bytes | TooLong]:
-        """The last line, where the input ended without ending it."""
+    def rest(self) -> list[bytes | LineTooLong]:
+        """The last line, if the input ended without a line end."""
         return self.feed(b"\n")
 
-    def _add(self, piece: bytes, found: list[bytes | TooLong]) -> None:
+    def _add(self, piece: bytes, found: list[bytes | LineTooLong]) -> None:
         if self._skipping:
             return
         self._buffer += piece
         if len(self._buffer) > self._limit:
             self._buffer.clear()
             self._skipping = True
-            found.append(TooLong())
+            found.append(LineTooLong())
 
 
-async def read_lines(descriptor: int, take: Callable[[bytes | TooLong], Awaitable[None]]) -> None:
-    """Hand over every line, each when the one before it was taken; ends with the input, or its taker.
+async def read_lines(descriptor: int, take: Callable[[bytes | LineTooLong], Awaitable[None]]) -> None:
+    """Pass each line to `take`, one after the other, until the input ends or `take` raises `ClientGone`.
 
-    What `take` raises otherwise is raised here.
+    Other exceptions of `take` are raised here.
     """
     loop = asyncio.get_running_loop()
-    over: asyncio.Future[None] = loop.create_future()
-    splitter = Splitter()
+    ended: asyncio.Future[None] = loop.create_future()
+    splitter = LineSplitter()
 
-    async def hand_over(lines: list[bytes | TooLong]) -> None:
+    async def hand_over(lines: list[bytes | LineTooLong]) -> None:
         for line in lines:
             await take(line)
 
     def end(fault: Exception | None) -> None:
-        if over.done():
+        if ended.done():
             return
         if fault is None:
-            over.set_result(None)
+            ended.set_result(None)
         else:
-            over.set_exception(fault)
+            ended.set_exception(fault)
 
     def read() -> None:
         fault = None
@@ -93,36 +92,36 @@ async def read_lines(descriptor: int, take: Callable[[bytes | TooLong], Awaitabl
             asyncio.run_coroutine_threadsafe(hand_over(splitter.rest()), loop).result()
         except (OSError, CancelledError, ClientGone):
             pass
-        except Exception as error:  # noqa: BLE001  a process that hears nothing any more must not go on
+        except Exception as error:  # noqa: BLE001  a bridge that cannot read stdin any more must end
             fault = error
         with contextlib.suppress(RuntimeError):  # the loop may be gone
             loop.call_soon_threadsafe(end, fault)
 
-    # no executor: it would be waited for at the end, and a read may last for ever
-    threading.Thread(target=read, name="standard input", daemon=True).start()
-    await over
+    # not an executor, which is joined at exit: a read can block without end
+    threading.Thread(target=read, name="stdin", daemon=True).start()
+    await ended
 
 
 class Output:
-    """Writes lines whole and in order, even when whoever wrote one is cancelled meanwhile."""
+    """Writes whole lines in order, even if the writing task is cancelled."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._lines: queue.SimpleQueue[tuple[bytes, asyncio.Future[None]]] = queue.SimpleQueue()
-        self.gone = asyncio.Event()
+        self.closed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        threading.Thread(target=self._run, name="standard output", daemon=True).start()
+        threading.Thread(target=self._run, name="stdout", daemon=True).start()
 
     async def write(self, line: bytes) -> None:
-        """Write a message and return when the system has it.
+        """Write a message and return when the operating system has it.
 
         Args:
-            line: JSON on one line, without its end.
+            line: JSON on one line, without line end.
 
         Raises:
-            ClientGone: nobody reads any more.
+            ClientGone: the client has closed stdout.
         """
-        if self.gone.is_set():
+        if self.closed.is_set():
             raise ClientGone
         written: asyncio.Future[None] = self._loop.create_future()
         self._lines.put((line, written))
@@ -133,7 +132,7 @@ class Output:
             line, written = self._lines.get()
             problem = self._write(line)
             with contextlib.suppress(RuntimeError):  # the loop may be gone
-                self._loop.call_soon_threadsafe(self._settle, written, problem)
+                self._loop.call_soon_threadsafe(self._complete, written, problem)
 
     def _write(self, line: bytes) -> ClientGone | None:
         try:
@@ -144,9 +143,9 @@ class Output:
             return ClientGone()
         return None
 
-    def _settle(self, written: asyncio.Future[None], problem: ClientGone | None) -> None:
+    def _complete(self, written: asyncio.Future[None], problem: ClientGone | None) -> None:
         if problem is not None:
-            self.gone.set()
+            self.closed.set()
         if written.done():
             return
         if problem is None:

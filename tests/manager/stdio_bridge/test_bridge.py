@@ -12,11 +12,10 @@ from typing import Any
 
 import pytest
 
-from manager.stdio_bridge import listen_streams, session
-from manager.stdio_bridge import manager_connection as links
+from manager.stdio_bridge import listen_streams, manager_connection, session
 from manager.stdio_bridge.bridge import Bridge
 from manager.stdio_bridge.manager_connection import ManagerConnection
-from manager.stdio_bridge.stdio import TooLong
+from manager.stdio_bridge.stdio import LineTooLong
 from protocol import names
 from support.servers.scripted_manager import ScriptedManager, in_session
 from support.servers.scripted_workspace_server import (
@@ -72,8 +71,8 @@ class Client:
         self.starter = NobodyStarts()
         self.got: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._numbers = itertools.count()
-        link = ManagerConnection(manager, self.starter, "cwd=/a%20b")  # type: ignore[arg-type]  # both are only asked
-        self.shim = Bridge(link, self._write)
+        connection = ManagerConnection(manager, self.starter, "cwd=/a%20b")  # type: ignore[arg-type]
+        self.bridge = Bridge(connection, self._write)
 
     async def _write(self, line: bytes) -> None:
         assert b"\n" not in line
@@ -81,7 +80,7 @@ class Client:
 
     async def send(self, method: str, params: Any = None, identity: Any = None) -> None:
         message = {"jsonrpc": "2.0", "method": method} | ({} if identity is None else {"id": identity})
-        await self.shim.take(json.dumps(message | ({} if params is None else {"params": params})).encode())
+        await self.bridge.take(json.dumps(message | ({} if params is None else {"params": params})).encode())
 
     async def next(self) -> dict[str, Any]:
         """The next message the client gets."""
@@ -111,12 +110,12 @@ class Client:
 
 @pytest.fixture
 async def client(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
-    monkeypatch.setattr(session, "_AGAIN_S", 0.01)
-    monkeypatch.setattr(listen_streams, "AGAIN_S", 0.01)
+    monkeypatch.setattr(session, "_REOPEN_S", 0.01)
+    monkeypatch.setattr(listen_streams, "REOPEN_S", 0.01)
     async with ScriptedManager().serving() as manager:
         one = Client(manager)
         yield one
-        await one.shim.finish()
+        await one.bridge.finish()
         assert one.got.empty(), one.got
 
 
@@ -195,7 +194,7 @@ async def test_everything_on_a_stream_is_passed_on_in_order(client: Client) -> N
     await client.initialize()
     await client.send("tools/call", {"name": "x"}, 1)
     assert [(await client.next())["method"] for _ in range(2)] == [names.PROGRESS, "roots/list"]
-    await client.shim.take(b'{"jsonrpc":"2.0","id":"q1","result":{"roots":[]}}')
+    await client.bridge.take(b'{"jsonrpc":"2.0","id":"q1","result":{"roots":[]}}')
     posted = await client.manager.arrival("response")
     assert posted.header("mcp-session-id") == "first"
     assert posted.message["result"] == {"roots": []}
@@ -229,15 +228,15 @@ async def test_an_answer_without_a_response_becomes_an_error(client: Client, pla
     [
         (b"{", -32700),
         (b"[]", -32600),
-        (TooLong(), -32600),
+        (LineTooLong(), -32600),
         (b'{"jsonrpc":"2.0","id":1.5,"method":"x"}', -32600),
         (b'{"jsonrpc":"2.0","id":"\xff","method":"x"}', -32600),
     ],
 )
 async def test_a_line_that_is_no_message_is_answered_here(
-    client: Client, line: bytes | TooLong, code: int
+    client: Client, line: bytes | LineTooLong, code: int
 ) -> None:
-    await client.shim.take(line)
+    await client.bridge.take(line)
     assert (await client.next())["error"]["code"] == code
 
 
@@ -338,7 +337,7 @@ async def test_requests_that_come_together_start_one_manager_after_the_other(cli
 async def test_no_manager_in_time_is_said(
     client: Client, monkeypatch: pytest.MonkeyPatch, problem: str | None
 ) -> None:
-    monkeypatch.setattr(links, "PATIENCE_S", 0)
+    monkeypatch.setattr(manager_connection, "TIMEOUT_S", 0)
     client.manager.runs = False
     client.starter.problem = problem
     told = (await client.ask("tools/call", modern(name="x")))["error"]
@@ -454,7 +453,7 @@ async def test_a_stream_in_the_background_starts_no_manager(client: Client) -> N
 
 async def test_the_session_is_ended_with_the_client(client: Client) -> None:
     await client.initialize()
-    await client.shim.finish()
+    await client.bridge.finish()
     assert client.manager.received["DELETE"][0].header("mcp-session-id") == "first"
 
 
@@ -495,7 +494,7 @@ async def test_calls_in_flight_may_end_when_the_input_has_ended(client: Client) 
     client.manager.plays["tools/call"] = [held(gate, result({}))]
     await client.send("tools/call", modern(name="x"), 1)
     await client.manager.arrival("tools/call")
-    ending = asyncio.create_task(client.shim.finish())
+    ending = asyncio.create_task(client.bridge.finish())
     with contextlib.suppress(TimeoutError):
         await asyncio.wait_for(asyncio.shield(ending), 0.05)
     gate.set()

@@ -11,7 +11,7 @@ import pytest
 
 from manager.paths import Paths
 from manager.stdio_bridge import detached
-from manager.stdio_bridge.manager_start import HOPELESS_S, LOG_NAME, MAX_LOG, PAUSE_S, UNIT, Starter
+from manager.stdio_bridge.manager_start import FAILED_S, LOG_NAME, MAX_LOG, PAUSE_S, UNIT, ManagerStarter
 from support.processes.manager_in_process import manager_paths
 
 
@@ -22,7 +22,7 @@ def paths(tmp_path: Path) -> Paths:
 
 @pytest.fixture
 def no_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Starter, "_by_systemd", lambda self: False)
+    monkeypatch.setattr(ManagerStarter, "_by_systemd", lambda self: False)
 
 
 def program(path: Path, *lines: str) -> Path:
@@ -49,7 +49,7 @@ def started(words: Path) -> list[str]:
     return words.read_text().splitlines()
 
 
-def ended(starter: Starter) -> None:
+def ended(starter: ManagerStarter) -> None:
     assert starter._process is not None
     starter._process.wait(10)
 
@@ -62,7 +62,7 @@ def test_the_service_is_preferred_where_systemd_has_it(
     program(tmp_path / "bin/systemctl", f'echo "$@" > {asked}', f"exit {code}")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     words = stands_for_python(monkeypatch, tmp_path / "python")
-    starter = Starter(paths, dict(os.environ))
+    starter = ManagerStarter(paths, dict(os.environ))
     assert starter.start(0.0) is None
     assert asked.read_text() == f"--user --no-block start {UNIT}\n"
     assert (starter._process is not None) is by_hand
@@ -78,7 +78,7 @@ def test_settings_of_ones_own_are_none_of_the_services(
     program(tmp_path / "bin/systemctl", f"echo > {asked}")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     stands_for_python(monkeypatch, tmp_path / "python")
-    starter = Starter(paths, {**os.environ, "LMTB_STATE_DIR": "/elsewhere"})
+    starter = ManagerStarter(paths, {**os.environ, "LMTB_STATE_DIR": "/elsewhere"})
     assert starter.start(0.0) is None
     ended(starter)
     assert not asked.exists()
@@ -90,7 +90,7 @@ def test_one_is_started_at_a_time_and_not_too_often(
 ) -> None:
     gate = tmp_path / "gate"
     words = stands_for_python(monkeypatch, tmp_path / "python", f"while [ ! -e {gate} ]; do sleep 0.01; done")
-    starter = Starter(paths)
+    starter = ManagerStarter(paths)
     assert starter.start(0.0) is None
     assert len(started(words)) == 1
     assert starter.start(PAUSE_S + 1) is None
@@ -108,17 +108,17 @@ def test_a_manager_that_ends_at_once_is_said_and_tried_again_later(
     paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = stands_for_python(monkeypatch, tmp_path / "python", "exit 3")
-    starter = Starter(paths)
+    starter = ManagerStarter(paths)
     assert starter.start(0.0) is None
     ended(starter)
     now = PAUSE_S + 1
-    for moment in (now, now + HOPELESS_S - 1):
+    for moment in (now, now + FAILED_S - 1):
         problem = starter.start(moment)
         assert problem is not None
         assert "exit code 3" in problem
         assert str(paths.logs_dir / LOG_NAME) in problem
     assert len(started(words)) == 1
-    assert starter.start(now + HOPELESS_S + 1) is None
+    assert starter.start(now + FAILED_S + 1) is None
     ended(starter)
     assert len(started(words)) == 2
 
@@ -142,7 +142,7 @@ def test_a_log_that_has_grown_large_is_set_aside(
     log = paths.logs_dir / LOG_NAME
     with log.open("wb") as file:
         file.truncate(MAX_LOG + 1)
-    starter = Starter(paths)
+    starter = ManagerStarter(paths)
     assert starter.start(0.0) is None
     ended(starter)
     assert not log.exists()
@@ -153,6 +153,6 @@ def test_a_log_that_has_grown_large_is_set_aside(
 def test_a_folder_that_is_not_ours_is_a_problem_for_people(paths: Paths) -> None:
     paths.logs_dir.parent.mkdir(parents=True)
     paths.logs_dir.symlink_to("/tmp")
-    problem = Starter(paths).start(0.0)
+    problem = ManagerStarter(paths).start(0.0)
     assert problem is not None
     assert str(paths.logs_dir) in problem

@@ -7,13 +7,13 @@ import os
 
 import pytest
 
-from manager.stdio_bridge.stdio import ClientGone, Output, Splitter, TooLong, read_lines
+from manager.stdio_bridge.stdio import ClientGone, LineSplitter, LineTooLong, Output, read_lines
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
 def test_lines_are_the_same_however_they_are_cut(size: int) -> None:
     text = b'{"a":1}\r\n\n  {"b":2} \n{"c":3}'
-    splitter = Splitter()
+    splitter = LineSplitter()
     lines = [line for at in range(0, len(text), size) for line in splitter.feed(text[at : at + size])]
     assert [*lines, *splitter.rest()] == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
 
@@ -21,17 +21,17 @@ def test_lines_are_the_same_however_they_are_cut(size: int) -> None:
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_a_line_that_is_too_long_is_told_once_and_left_out(size: int) -> None:
     text = b"short\n" + b"x" * 50 + b"\nnext\n"
-    splitter = Splitter(limit=20)
+    splitter = LineSplitter(limit=20)
     lines = [line for at in range(0, len(text), size) for line in splitter.feed(text[at : at + size])]
-    assert [one if isinstance(one, bytes) else type(one) for one in lines] == [b"short", TooLong, b"next"]
+    assert [one if isinstance(one, bytes) else type(one) for one in lines] == [b"short", LineTooLong, b"next"]
 
 
 async def test_reading_ends_with_the_input_and_waits_for_who_takes_the_lines() -> None:
     reader, writer = os.pipe()
-    taken: list[bytes | TooLong] = []
+    taken: list[bytes | LineTooLong] = []
     gate = asyncio.Event()
 
-    async def take(line: bytes | TooLong) -> None:
+    async def take(line: bytes | LineTooLong) -> None:
         await gate.wait()
         taken.append(line)
 
@@ -51,7 +51,7 @@ async def test_reading_ends_with_the_input_and_waits_for_who_takes_the_lines() -
 async def test_reading_ends_where_nobody_takes_the_lines(end: type[BaseException]) -> None:
     reader, writer = os.pipe()
 
-    async def take(line: bytes | TooLong) -> None:
+    async def take(line: bytes | LineTooLong) -> None:
         raise end
 
     os.write(writer, b"one\n")
@@ -64,7 +64,7 @@ async def test_reading_ends_where_nobody_takes_the_lines(end: type[BaseException
 async def test_a_fault_of_who_takes_the_lines_is_not_waited_out() -> None:
     reader, writer = os.pipe()
 
-    async def take(line: bytes | TooLong) -> None:
+    async def take(line: bytes | LineTooLong) -> None:
         raise LookupError(line)
 
     os.write(writer, b"one\n")
@@ -104,7 +104,7 @@ async def test_a_reader_that_is_gone_is_noticed() -> None:
     output = Output(writer)
     with pytest.raises(ClientGone):
         await output.write(b"x")
-    assert output.gone.is_set()
+    assert output.closed.is_set()
     with pytest.raises(ClientGone):
         await output.write(b"y")
     os.close(writer)

@@ -65,7 +65,7 @@ class ManagerStarter:
         return self._paths.logs_dir / LOG_NAME
 
     def _by_systemd(self) -> bool:
-        """Start the systemd unit. False if there is none, or if `LMTB_` variables are set, which it cannot see."""
+        """Start the systemd unit. False if there is none, or if `LMTB_` variables are set, which it lacks."""
         if any(name.startswith("LMTB_") for name in self._environ) or sys.platform != "linux":
             return False
         command = ["systemctl", "--user", "--no-block", "start", UNIT]

@@ -208,6 +208,6 @@ def test_whoever_reads_or_writes_is_woken_by_the_stop(run: Any) -> None:
             await child.kill()
             done = await asyncio.gather(reading, writing, return_exceptions=True)
         assert done[0] == b""
-        assert type(done[1]).__name__ == "WriteFailed"
+        assert type(done[1]).__name__ == "PipeWriteError"
 
     run(scenario())

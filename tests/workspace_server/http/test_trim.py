@@ -70,9 +70,9 @@ async def test_who_cuts_a_result_as_the_header_says_gets_what_a_reader_gets(name
     body, said = await answer_of(SAID[name])
     trim = ResultTrim.read((said or "").encode())
     assert trim is not None
-    found = answered(body)
-    assert found is not None
     identity = json.dumps(json.loads(body)["id"]).encode()
+    found = answered(body, identity)
+    assert found is not None
     read = round_trips.final_response(EXCHANGE, found)
     assert read is not None
     assert forwardable_result.for_session_client(body, 0, len(body), identity, trim) == read
@@ -118,9 +118,9 @@ async def test_the_event_that_an_answer_is_says_it_in_a_comment() -> None:
     assert event is not None
     trim = ResultTrim.of_comment(event.comment)
     message = stream[event.start : event.end]
-    found = answered(message)
+    identity = json.dumps(json.loads(message)["id"]).encode()
+    found = answered(message, identity)
     assert trim is not None
     assert found is not None
-    identity = json.dumps(json.loads(message)["id"]).encode()
     read = round_trips.final_response(EXCHANGE, found)
     assert forwardable_result.for_session_client(stream, event.start, event.end, identity, trim) == read

@@ -19,7 +19,7 @@ from typing import Any
 import psutil
 
 from workspace_server.config.model import EntryOrigin, StdioServer
-from workspace_server.sources.mcp.restart import Restarts
+from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
 
 MARK = "LMTB_TEST_MARK"
@@ -70,8 +70,8 @@ async def stdio_source(
     command: tuple[str, ...] | str,
     root: Path,
     *,
-    patience: Timeouts = QUICK,
-    restarts: Callable[[], Restarts] = Restarts,
+    timeouts: Timeouts = QUICK,
+    policy: Callable[[], RestartPolicy] = RestartPolicy,
     cache: Any = None,
     env: Mapping[str, str] | None = None,
     **entry: Any,
@@ -90,8 +90,8 @@ async def stdio_source(
         root=str(root),
         environment=environment,
         version="1",
-        patience=patience,
-        restarts=restarts,
+        timeouts=timeouts,
+        policy=policy,
         cache=cache,
     )
     try:

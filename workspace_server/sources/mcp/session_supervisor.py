@@ -1,173 +1,251 @@
-"""One session, there whenever it is needed: started once for all who ask, again after it ended.
+"""Keeps one MCP session available: opens it once for all callers, and again after it ended or failed.
 
-Knows neither tools nor processes; `connect` makes the session, `restart.py` says when.
+A retry policy decides what differs between servers (`retry_policy.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import random
 import time
-from collections.abc import Awaitable, Callable
-from typing import Literal
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Final
 
 from workspace_server import log
-from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
-from workspace_server.sources.mcp.restart import Restarts
+from workspace_server.source import SourceState
+from workspace_server.sources.mcp.failures import Unavailable
+from workspace_server.sources.mcp.retry_policy import RetryPolicy
 from workspace_server.sources.mcp.session.session import Session
 
-Connect = Callable[[Callable[[str], None]], Awaitable[Session]]
-"""Opens a session; what it is given is to be called with the reason when that session ends by itself."""
-SupervisorState = Literal["idle", "starting", "ready", "backoff", "crash_looping", "failed"]
+OpenSession = Callable[[Callable[[str], None]], Awaitable[Session]]
+"""Opens a session or raises `Unavailable`; the argument is called with the reason when that session ends."""
+_OPENING: Final = frozenset({"starting", "connecting", "ready"})
+
+
+@dataclass(slots=True, eq=False)
+class _Opened:
+    """A session and how many callers use it; a replaced one is closed with its last caller."""
+
+    session: Session | None = None
+    users: int = 0
+    replaced: bool = False
 
 
 class SessionSupervisor:
     """The session of a source, or of one of its callers.
 
     Attributes:
-        state: `idle` until somebody asks.
+        state: where the session stands; see `RetryPolicy` for the first one.
         error: why there is no session; None while all is well.
-        session: the open session, None while there is none.
+        opened: how many sessions were opened.
     """
 
     def __init__(
         self,
-        connect: Connect,
-        on_state: Callable[[], None],
+        open_session: OpenSession,
+        policy: RetryPolicy,
+        on_state: Callable[[SourceState, str | None], None],
         *,
         source: str,
         revive: bool = True,
-        restarts: Restarts | None = None,
+        wait_s: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        """Nothing is started yet.
+        """Open nothing yet.
 
         Args:
-            connect: opens a session, or raises `SessionFailed`.
-            on_state: called after every change of `state`.
+            open_session: opens a session.
+            policy: decides about retries; the supervisors of one server may share it.
+            on_state: called with state and error after every change.
             source: id of the source, for logs.
-            revive: whether it is started again by itself after it ended, or only when somebody asks.
-            restarts: the record to judge by; links of one server share it.
+            revive: whether a session that ended is opened again without a caller.
+            wait_s: how long a call waits for a session that is being opened; None for as long as it takes.
             clock: monotonic seconds.
             chance: random numbers in [0, 1).
         """
-        self.state: SupervisorState = "idle"
+        self.state: SourceState = policy.initial_state
         self.error: str | None = None
-        self.session: Session | None = None
-        self._connect = connect
+        self.opened = 0
+        self._open_session = open_session
+        self._policy = policy
         self._on_state = on_state
         self._source = source
         self._revive = revive
-        self._restarts = restarts or Restarts()
+        self._wait_s = wait_s
         self._clock = clock
         self._chance = chance
-        self._ready_at: float | None = None
+        self._current: _Opened | None = None
+        self._opened_at: float | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._starting: asyncio.Task[None] | None = None
-        self._retiring: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+        self._closing_ended: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def get(self) -> Session:
-        """The open session; starts it where there is none. However many ask, one is started.
+    @property
+    def session(self) -> Session | None:
+        """The session that new calls get, None while there is none."""
+        return None if self._current is None else self._current.session
+
+    @asynccontextmanager
+    async def use(self, *, patiently: bool = False) -> AsyncIterator[Session]:
+        """The session for one call; opens it where there is none. However many ask, one is opened.
+
+        The session stays open until the block is left, also when another one replaces it meanwhile.
+        `Unavailable` raised in the block counts as a failed call.
+
+        Args:
+            patiently: wait as long as opening takes, not only `wait_s`.
 
         Raises:
-            Unavailable: there is none, and it is not time for another try.
+            Unavailable: on entering; there is no session, and it is not time for another try.
         """
-        if self.session is not None and self.session.ended is None:
-            return self.session
-        if self._starting is None:
-            if self._closed or self._clock() < self._restarts.not_before:
-                raise self._unavailable()
-            self._start()
-        while self._starting is not None:
-            await asyncio.wait([self._starting])  # neither cancels it nor is cancelled with it
-        if self.session is None:
-            raise self._unavailable()
-        return self.session
+        opened, session = await self._get(None if patiently else self._wait_s)
+        opened.users += 1
+        try:
+            yield session
+        except Unavailable as failure:
+            self._call_failed(failure, opened)
+            raise
+        else:
+            self._policy.call_succeeded()
+        finally:
+            opened.users -= 1
+            if opened.replaced and not opened.users:
+                self._close_session(session)
 
     def try_now(self) -> None:
-        """Start at once if there is no session, whatever the record says."""
-        if self.session is None and self._starting is None and not self._closed:
+        """Open a session at once if there is none, unless the server asked to be left alone."""
+        if self._usable() is None and not self._closed and self._policy.refusal(self._clock()) is None:
             self._start()
 
     async def close(self) -> None:
-        """End the session, and start no other; at once if the caller is cancelled. Idempotent."""
+        """End the session and open no other; at once if the caller is cancelled. Idempotent."""
         self._closed = True
-        self._forget_timer()
-        starting = self._starting
+        self._cancel_timer()
+        opening = self._opening
         try:
-            if starting is not None:
-                starting.cancel()
-                await asyncio.gather(starting, return_exceptions=True)
+            if opening is not None:
+                opening.cancel()
+                await asyncio.gather(opening, return_exceptions=True)
         finally:
-            session, self.session = self.session, None
-            self._retire(session)
-            if self._retiring is not None:
-                await _see_through(self._retiring)
+            current, self._current = self._current, None
+            if current is not None and current.session is not None:
+                self._close_session(current.session)
+            await _finish(self._closing)
 
-    def _start(self) -> None:
-        self._forget_timer()
-        self._starting = asyncio.create_task(self._open(), name=f"start-{self._source}")
+    async def _get(self, wait_s: float | None) -> tuple[_Opened, Session]:
+        now = self._clock()
+        if self._closed:
+            raise self._unavailable()
+        if (refusal := self._policy.refusal(now)) is not None:
+            raise refusal
+        if (found := self._usable()) is not None:
+            return found
+        if self._opening is None and not self._policy.may_open(now):
+            raise self._unavailable()
+        await asyncio.wait([self._start()], timeout=wait_s)  # neither cancels it nor is cancelled with it
+        if (found := self._usable()) is not None:
+            return found
+        raise self._unavailable()
+
+    def _usable(self) -> tuple[_Opened, Session] | None:
+        session = self.session
+        if self._current is None or session is None or self.state != "ready" or session.ended is not None:
+            return None
+        return self._current, session
+
+    def _start(self) -> asyncio.Task[None]:
+        if self._opening is None:
+            self._cancel_timer()
+            self._opening = asyncio.create_task(self._open(), name=f"open-{self._source}")
+        return self._opening
 
     async def _open(self) -> None:
+        opened = _Opened()
         try:
-            if self._retiring is not None:
-                await asyncio.wait([self._retiring])  # never two of it at once
-            self._become("starting", self.error)
-            session = await self._connect(self._ended)
-        except SessionFailed as failure:
-            self._down(failure.text, final=failure.final)
-        except Exception as fault:  # noqa: BLE001  a start that breaks is a start that failed
+            if self._closing_ended is not None:
+                await asyncio.wait([self._closing_ended])  # never two processes of one server at once
+            if self._policy.opening_state is not None:
+                self._become(self._policy.opening_state, self.error)
+            opened.session = await self._open_session(lambda reason: self._ended(opened, reason))
+        except Unavailable as failure:
+            self._down(failure)
+        except Exception as fault:  # noqa: BLE001  an opening that breaks is one that failed
             log.fault("source_start_failed", fault, source=self._source)
-            self._down(f"could not be started ({type(fault).__name__})")
+            self._down(Unavailable(f"could not be opened ({type(fault).__name__})"))
         else:
-            if session.ended is not None:  # while it was still being opened
-                self._retire(session)
-                self._down(session.ended)
-                return
-            self.session, self._ready_at = session, self._clock()
-            self._become("ready", None)
+            self._take_over(opened, opened.session)
         finally:
-            self._starting = None
+            self._opening = None
 
-    def _ended(self, reason: str) -> None:
-        if self.session is None:
-            return  # still being opened, which looks at its end
-        session, self.session = self.session, None
-        self._retire(session)
-        log.info("source_ended", source=self._source, reason=reason)
-        self._down(reason)
-
-    def _down(self, error: str, *, final: bool = False) -> None:
-        lived = 0.0 if self._ready_at is None else self._clock() - self._ready_at
-        self._ready_at = None
-        self._restarts.error = error
-        if final:
-            self._restarts.failed()
-            self._become("failed", error)
+    def _take_over(self, opened: _Opened, session: Session) -> None:
+        """Make a new session the current one, unless it ended while it was being opened."""
+        if session.ended is not None:
+            self._closing_ended = self._close_session(session)
+            self._down(Unavailable(session.ended))
             return
-        pause = self._restarts.ended(self._clock(), lived, self._chance())
-        if self._revive and not self._closed:
-            self._timer = asyncio.get_running_loop().call_later(pause, self.try_now)
-        self._become("crash_looping" if self._restarts.looping else "backoff", error)
+        self._replace()
+        self._current, self._opened_at = opened, self._clock()
+        self.opened += 1
+        self._policy.opened()
+        self._become("ready", None)
 
-    def _become(self, state: SupervisorState, error: str | None) -> None:
+    def _ended(self, opened: _Opened, reason: str) -> None:
+        """A session ended by itself; `_open` handles one that is still being opened."""
+        if opened is not self._current or opened.session is None:
+            return
+        self._current = None
+        self._closing_ended = self._close_session(opened.session)
+        log.info("source_ended", source=self._source, reason=reason)
+        self._down(Unavailable(reason))
+
+    def _call_failed(self, failure: Unavailable, opened: _Opened) -> None:
+        is_current = opened is self._current
+        verdict = self._policy.call_failed(failure, self._clock(), self._chance(), is_current=is_current)
+        if verdict == "replace":
+            self._replace()
+        elif verdict == "down":
+            self._down(failure)
+
+    def _down(self, failure: Unavailable) -> None:
+        now = self._clock()
+        lived = 0.0 if self._opened_at is None else now - self._opened_at
+        self._opened_at = None
+        retry = self._policy.failed(failure, now, lived, self._chance())
+        self._cancel_timer()
+        if retry.pause_s is not None and self._revive and not self._closed:
+            self._timer = asyncio.get_running_loop().call_later(retry.pause_s, self._start)
+        self._become(retry.state, failure.text)
+
+    def _become(self, state: SourceState, error: str | None) -> None:
         self.state, self.error = state, error
-        self._on_state()
+        self._on_state(state, error)
 
-    def _retire(self, session: Session | None) -> None:
-        if session is not None:
-            self._retiring = asyncio.create_task(self._end(session), name=f"stop-{self._source}")
+    def _replace(self) -> None:
+        """Let the current session end with its last caller."""
+        replaced, self._current = self._current, None
+        if replaced is not None and replaced.session is not None:
+            replaced.replaced = True
+            if not replaced.users:
+                self._close_session(replaced.session)
+
+    def _close_session(self, session: Session) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._end(session), name=f"close-{self._source}")
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+        return task
 
     async def _end(self, session: Session) -> None:
         try:
             await session.close()
-        except Exception as fault:  # noqa: BLE001  it is over, whatever went wrong on the way
+        except Exception as fault:  # noqa: BLE001  the session is over, whatever went wrong on the way
             log.fault("source_stop_failed", fault, source=self._source)
 
-    def _forget_timer(self) -> None:
+    def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -175,16 +253,20 @@ class SessionSupervisor:
     def _unavailable(self) -> Unavailable:
         if self._closed:
             return Unavailable("it was stopped")
-        wait = self._restarts.not_before - self._clock()
-        again = round(wait * 1000) if 0 < wait < math.inf else None
-        return Unavailable(self.error or self._restarts.error or "it ended", retry_after_ms=again)
+        if self._opening is not None and self.state in _OPENING:
+            return Unavailable("is still being connected to", retry_after_ms=1000)
+        return self._policy.unavailable(self.error, self._clock())
 
 
-async def _see_through(task: asyncio.Task[None]) -> None:
-    """Wait until an ending is over. Whoever is cancelled meanwhile hurries it; others that wait are not."""
+async def _finish(closing: set[asyncio.Task[None]]) -> None:
+    """Wait until all sessions are closed. A caller that is cancelled meanwhile hurries them."""
+    tasks = tuple(closing)
+    if not tasks:
+        return
     try:
-        await asyncio.wait([task])
+        await asyncio.wait(tasks)
     except asyncio.CancelledError:
-        task.cancel()
-        await asyncio.wait([task])
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
         raise

@@ -17,7 +17,7 @@ from protocol.errors import Reason, Refusal
 from support.processes.timeouts import within
 from support.servers.stdio_servers import alive, environment, program, stdio_source
 from workspace_server.call_context import CallContext
-from workspace_server.sources.mcp.restart import Restarts
+from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
 from workspace_server.tool import CallOutcome, RpcError, ToolResult
 
@@ -55,9 +55,9 @@ async def eventually(condition: Callable[[], object], seconds: float = 5.0) -> N
             await asyncio.sleep(0.01)
 
 
-def never() -> Restarts:
+def never() -> RestartPolicy:
     """A record by which nothing is started again during a test."""
-    record = Restarts()
+    record = RestartPolicy()
     record.looping = True
     return record
 
@@ -231,7 +231,7 @@ async def test_a_line_over_the_cap_ends_the_server_and_it_is_started_again(tmp_p
                 time.sleep(60)
         serve(call)
     """
-    async with stdio_source(body, tmp_path, patience=HASTY) as source:
+    async with stdio_source(body, tmp_path, timeouts=HASTY) as source:
         outcomes = await asyncio.gather(call(source, {"n": 1}), call(source, {"n": 2}))
         for outcome in outcomes:
             refused(outcome, Reason.RESPONSE_TOO_LARGE, "unknown")
@@ -245,7 +245,7 @@ async def test_a_line_that_never_ends_runs_into_the_deadline(tmp_path: Path) -> 
             while True: put(b"x"); time.sleep(0.01)
         serve(call)
     """
-    async with stdio_source(body, tmp_path, patience=HASTY) as source:
+    async with stdio_source(body, tmp_path, timeouts=HASTY) as source:
         await source.list_tools()
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
@@ -352,8 +352,8 @@ async def test_a_program_that_is_not_executable_is_a_failed_source(tmp_path: Pat
 
 
 async def test_a_server_that_is_silent_at_its_start_is_tried_again_later(tmp_path: Path) -> None:
-    patience = Timeouts(start_s=0.2, polite_s=0.05, term_s=0.05)
-    async with stdio_source("time.sleep(60)", tmp_path, patience=patience, restarts=never) as source:
+    timeouts = Timeouts(start_s=0.2, polite_s=0.05, term_s=0.05)
+    async with stdio_source("time.sleep(60)", tmp_path, timeouts=timeouts, policy=never) as source:
         assert await source.list_tools() == ()
         assert source.state == "crash_looping"
         assert "0.2 s" in (source.error or "")
@@ -406,7 +406,7 @@ async def test_a_server_that_ends_during_calls_fails_them_at_once(
             if m["params"]["arguments"]["n"] == 2: {ending}
         serve(call)
     """
-    async with stdio_source(body, tmp_path, patience=HASTY) as source:
+    async with stdio_source(body, tmp_path, timeouts=HASTY) as source:
         await source.list_tools()
         began = time.monotonic()
         outcomes = await asyncio.gather(call(source, {"n": 1}), call(source, {"n": 2}))
@@ -430,7 +430,7 @@ async def test_a_server_that_does_not_read_holds_nobody_up(tmp_path: Path) -> No
         def call(m): time.sleep(60)
         serve(call)
     """
-    async with stdio_source(body, tmp_path, patience=HASTY) as source:
+    async with stdio_source(body, tmp_path, timeouts=HASTY) as source:
         await source.list_tools()
         small = asyncio.create_task(call(source, {"n": 1}))
         await asyncio.sleep(0)
@@ -470,7 +470,7 @@ async def test_a_server_that_will_not_go_is_gone_with_all_it_started(tmp_path: P
         def call(m): answer(m["id"], text("fine")); time.sleep(60)
         serve(call)
     """
-    async with stdio_source(body, tmp_path, patience=HASTY) as source:
+    async with stdio_source(body, tmp_path, timeouts=HASTY) as source:
         assert text(await call(source)) == "fine"
         mark = source._server.env["LMTB_TEST_MARK"]
         await eventually(lambda: len(alive(mark)) == 2)
@@ -560,7 +560,7 @@ async def test_a_hostile_server_disturbs_no_other(tmp_path: Path) -> None:
     """One floods and never answers, the other does not notice."""
     flood = "while True: put(b'junk ' * 1000 + b'\\n')"
     async with (
-        stdio_source(flood, tmp_path, patience=HASTY) as hostile,
+        stdio_source(flood, tmp_path, timeouts=HASTY) as hostile,
         stdio_source("serve(echo)", tmp_path) as good,
     ):
         listing = asyncio.create_task(hostile.list_tools())

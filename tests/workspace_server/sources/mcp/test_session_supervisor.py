@@ -9,11 +9,17 @@ from typing import Any
 import pytest
 
 from support.servers.scripted_transport import ScriptedTransport
-from workspace_server.sources.mcp import restart
 from workspace_server.sources.mcp.failures import SessionFailed, Unavailable
-from workspace_server.sources.mcp.restart import Restarts
+from workspace_server.sources.mcp.retry_policy import CallVerdict
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
+from workspace_server.sources.mcp.stdio import restart_policy
+from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
+
+
+async def session_of(supervisor: SessionSupervisor) -> Session:
+    async with supervisor.use() as session:
+        return session
 
 
 class Server:
@@ -24,12 +30,12 @@ class Server:
         self.fail = list(fail)
         self.gate: asyncio.Event | None = None
         self.states: list[str] = []
-        self.link = SessionSupervisor(
-            self._open, lambda: self.states.append(self.link.state), source="x", chance=lambda: 0.5
-        )
+        self.supervisor = self.make(on_state=lambda state, _: self.states.append(state))
 
     def make(self, **options: Any) -> SessionSupervisor:
-        return SessionSupervisor(self._open, lambda: None, source="x", chance=lambda: 0.5, **options)
+        policy = options.pop("policy", None) or RestartPolicy()
+        on_state = options.pop("on_state", lambda state, error: None)
+        return SessionSupervisor(self._open, policy, on_state, source="x", chance=lambda: 0.5, **options)
 
     async def _open(self, on_end: Callable[[str], None]) -> Session:
         wire = ScriptedTransport()
@@ -44,56 +50,56 @@ class Server:
 
     async def until(self, state: str) -> None:
         async with asyncio.timeout(5):
-            while self.link.state != state:
+            while self.supervisor.state != state:
                 await asyncio.sleep(0.005)
 
 
 @pytest.fixture
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restart, "FIRST_S", 0.05)
+    monkeypatch.setattr(restart_policy, "FIRST_S", 0.05)
 
 
 async def test_nothing_starts_until_somebody_asks_and_then_once_for_all() -> None:
     server = Server()
-    assert server.link.state == "idle"
+    assert server.states == []
     await asyncio.sleep(0)
     assert server.wires == []
-    sessions = await asyncio.gather(*(server.link.get() for _ in range(50)))
+    sessions = await asyncio.gather(*(session_of(server.supervisor) for _ in range(50)))
     assert len(set(map(id, sessions))) == len(server.wires) == 1
     assert server.states == ["starting", "ready"]
-    await server.link.close()
+    await server.supervisor.close()
     assert server.wires[0].closed
 
 
 async def test_who_asked_first_may_leave_without_stopping_the_others() -> None:
     server = Server()
     server.gate = asyncio.Event()
-    first, second = (asyncio.create_task(server.link.get()) for _ in range(2))
+    first, second = (asyncio.create_task(session_of(server.supervisor)) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
     with pytest.raises(asyncio.CancelledError):
         await first
     server.gate.set()
-    assert await second is server.link.session
-    await server.link.close()
+    assert await second is server.supervisor.session
+    await server.supervisor.close()
 
 
 @pytest.mark.usefixtures("_quick")
 async def test_a_session_that_ended_is_started_again_by_itself_and_the_old_one_is_closed() -> None:
     server = Server()
-    old = await server.link.get()
+    old = await session_of(server.supervisor)
     server.wires[0].end("exited with code 1")
     await server.until("backoff")
-    assert (server.link.session, server.link.error) == (None, "exited with code 1")
+    assert (server.supervisor.session, server.supervisor.error) == (None, "exited with code 1")
     with pytest.raises(Unavailable, match="exited with code 1") as refused:
-        await server.link.get()
+        await session_of(server.supervisor)
     assert refused.value.delivered == "no"
     assert 0 < (refused.value.retry_after_ms or 0) <= 50
     await server.until("ready")
     assert server.wires[0].closed == 1
-    assert await server.link.get() is not old
-    assert (server.link.error, len(server.wires)) == (None, 2)
-    await server.link.close()
+    assert await session_of(server.supervisor) is not old
+    assert (server.supervisor.error, len(server.wires)) == (None, 2)
+    await server.supervisor.close()
 
 
 async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again() -> None:
@@ -109,93 +115,97 @@ async def test_session_that_ends_while_it_is_opened_is_closed_and_started_again(
                     await asyncio.sleep(0.005)
         return session
 
-    link = SessionSupervisor(
-        opened_too_late, lambda: server.states.append(link.state), source="x", chance=lambda: 0.5
+    supervisor = SessionSupervisor(
+        opened_too_late,
+        RestartPolicy(),
+        lambda state, _: server.states.append(state),
+        source="x",
+        chance=lambda: 0.5,
     )
     with pytest.raises(Unavailable, match="exited with code 1"):
-        await link.get()
+        await session_of(supervisor)
     assert "ready" not in server.states
     async with asyncio.timeout(5):
-        while link.state != "ready":
+        while supervisor.state != "ready":
             await asyncio.sleep(0.005)
     assert server.wires[0].closed == 1
-    await link.close()
+    await supervisor.close()
 
 
 async def test_five_failures_are_a_loop_and_a_person_may_try_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(restart, "FIRST_S", 0.005)
+    monkeypatch.setattr(restart_policy, "FIRST_S", 0.005)
     server = Server(*(SessionFailed(f"exited {n}") for n in range(5)))
     with pytest.raises(Unavailable, match="exited 0"):
-        await server.link.get()
+        await session_of(server.supervisor)
     await server.until("crash_looping")
-    assert server.link.error == "exited 4"
+    assert server.supervisor.error == "exited 4"
     with pytest.raises(Unavailable) as refused:
-        await server.link.get()
+        await session_of(server.supervisor)
     assert 59_000 < (refused.value.retry_after_ms or 0) <= 60_000
-    server.link.try_now()
+    server.supervisor.try_now()
     await server.until("ready")
     assert len(server.wires) == 6
-    await server.link.close()
+    await server.supervisor.close()
 
 
 async def test_what_cannot_help_is_not_tried_again_but_a_person_may() -> None:
     server = Server(SessionFailed("cannot start x", final=True))
     for _ in range(2):
         with pytest.raises(Unavailable, match="cannot start x") as refused:
-            await server.link.get()
+            await session_of(server.supervisor)
         assert refused.value.retry_after_ms is None
-    assert (server.link.state, len(server.wires)) == ("failed", 1)
-    server.link.try_now()
+    assert (server.supervisor.state, len(server.wires)) == ("failed", 1)
+    server.supervisor.try_now()
     await server.until("ready")
-    await server.link.close()
+    await server.supervisor.close()
 
 
 async def test_a_start_that_breaks_is_a_start_that_failed() -> None:
     server = Server(KeyError("secret"))
     with pytest.raises(Unavailable) as refused:
-        await server.link.get()
+        await session_of(server.supervisor)
     assert "secret" not in refused.value.text
-    assert server.link.state == "backoff"
-    await server.link.close()
+    assert server.supervisor.state == "backoff"
+    await server.supervisor.close()
 
 
 async def test_closing_during_a_start_leaves_nothing_and_nobody_is_cancelled_by_it() -> None:
     server = Server()
     server.gate = asyncio.Event()
-    asking = asyncio.create_task(server.link.get())
+    asking = asyncio.create_task(session_of(server.supervisor))
     await asyncio.sleep(0.01)
-    await server.link.close()
+    await server.supervisor.close()
     with pytest.raises(Unavailable, match="stopped"):
         await asking
     with pytest.raises(Unavailable, match="stopped"):
-        await server.link.get()
-    server.link.try_now()
+        await session_of(server.supervisor)
+    server.supervisor.try_now()
     assert len(server.wires) == 1
 
 
 @pytest.mark.usefixtures("_quick")
-async def test_a_link_that_is_not_revived_starts_when_somebody_asks() -> None:
+async def test_a_session_that_is_not_revived_starts_when_somebody_asks() -> None:
     server = Server()
-    link = server.make(revive=False)
-    await link.get()
+    supervisor = server.make(revive=False)
+    await session_of(supervisor)
     server.wires[0].end()
     await asyncio.sleep(0.1)
     assert len(server.wires) == 1
-    await link.get()
+    await session_of(supervisor)
     assert len(server.wires) == 2
-    await link.close()
+    await supervisor.close()
 
 
-async def test_links_of_one_server_share_its_record() -> None:
+async def test_supervisors_of_one_server_share_its_policy() -> None:
     """Another session's process of a server that crashes waits as well."""
-    server, record = Server(SessionFailed("exited 1")), Restarts()
-    first, second = (server.make(revive=False, restarts=record) for _ in range(2))
+    server, record = Server(SessionFailed("exited 1")), RestartPolicy()
+    first, second = (server.make(revive=False, policy=record) for _ in range(2))
     with pytest.raises(Unavailable):
-        await first.get()
+        await session_of(first)
     with pytest.raises(Unavailable) as refused:
-        await second.get()
+        await session_of(second)
     assert refused.value.retry_after_ms
     assert len(server.wires) == 1
 
@@ -204,13 +214,50 @@ async def test_links_of_one_server_share_its_record() -> None:
 async def test_there_are_never_two_of_one_server() -> None:
     """One that closed its output but lives is ended before another is started."""
     server = Server()
-    await server.link.get()
+    await session_of(server.supervisor)
     server.wires[0].lingers = asyncio.Event()
     server.wires[0].end("closed its output")
     await server.until("backoff")
-    server.link.try_now()
+    server.supervisor.try_now()
     await asyncio.sleep(0.05)
     assert (server.wires[0].closed, len(server.wires)) == (1, 1)
     server.wires[0].lingers.set()
     await server.until("ready")
-    await server.link.close()
+    await server.supervisor.close()
+
+
+class ReplacingPolicy(RestartPolicy):
+    """Replaces the session after every failed call."""
+
+    def call_failed(self, *_: object, **__: object) -> CallVerdict:
+        return "replace"
+
+
+async def test_a_replaced_session_is_closed_with_its_last_caller() -> None:
+    server = Server()
+    supervisor = server.make(policy=ReplacingPolicy())
+    async with supervisor.use() as old:
+        with pytest.raises(Unavailable):
+            async with supervisor.use():
+                raise Unavailable("session lost")
+        assert await session_of(supervisor) is not old
+        await asyncio.sleep(0.01)
+        assert server.wires[0].closed == 0
+    await asyncio.sleep(0.01)
+    assert (server.wires[0].closed, server.wires[1].closed, supervisor.opened) == (1, 0, 2)
+    await supervisor.close()
+
+
+async def test_a_replaced_session_that_ends_leaves_its_successor_alone() -> None:
+    server = Server()
+    supervisor = server.make(policy=ReplacingPolicy())
+    async with supervisor.use():
+        with pytest.raises(Unavailable):
+            async with supervisor.use():
+                raise Unavailable("session lost")
+        new = await session_of(supervisor)
+        server.wires[0].end("too late")
+        await asyncio.sleep(0.01)
+        assert supervisor.state == "ready"
+        assert await session_of(supervisor) is new
+    await supervisor.close()

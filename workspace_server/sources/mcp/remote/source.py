@@ -24,16 +24,19 @@ from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.lists.kinds import TOOLS
 from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
 from workspace_server.sources.mcp.remote.addresses import Origin
-from workspace_server.sources.mcp.remote.connection import Connection
 from workspace_server.sources.mcp.remote.failures import HttpFailure
+from workspace_server.sources.mcp.remote.retry_policy import RemoteRetryPolicy
 from workspace_server.sources.mcp.remote.session_opener import RemoteDependencies, SessionOpener
 from workspace_server.sources.mcp.session.session import Session
+from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.sources.mcp.source import McpSource, T
 from workspace_server.tool import CallOutcome, RpcError
 
 MAX_AGE_S: Final = 60.0
 """How old a list may be before it is read again."""
+CALL_WAIT_S: Final = 4.5
+"""How long a call waits for a session that is being opened."""
 SEARCH, EXECUTE = "tool_search", "execute_tool"
 
 
@@ -78,12 +81,21 @@ class RemoteSource(McpSource):
             on_update=self.resource_changed,
             junk=self.junk,
         )
-        self._connection = Connection(self._opener.open, self.became, source=self.id, clock=around.clock)
+        self._policy = RemoteRetryPolicy()
+        self._supervisor = SessionSupervisor(
+            self._opener.open,
+            self._policy,
+            self.became,
+            source=self.id,
+            wait_s=CALL_WAIT_S,
+            clock=around.clock,
+        )
 
     @property
     def sessions(self) -> Sequence[Session]:
         """The open session."""
-        return self._connection.sessions
+        session = self._supervisor.session
+        return () if session is None else (session,)
 
     @property
     def forwards(self) -> bool:
@@ -125,7 +137,7 @@ class RemoteSource(McpSource):
 
     async def refresh(self) -> None:
         """Try at once, and read the list again."""
-        self._connection.try_now()
+        self._supervisor.try_now()
         await super().refresh()
 
     def refusal(self, failure: Unavailable) -> Refusal:
@@ -147,11 +159,11 @@ class RemoteSource(McpSource):
 
     def status(self) -> Mapping[str, Any]:
         """Also where it is, and how its connection fares. Neither path nor query: they may be secret."""
-        breaker = self._connection.breaker
+        breaker = self._policy.breaker
         return {
             **super().status(),
             "origin": self._opener.place.origin if isinstance(self._opener.place, Origin) else None,
-            "connections": self._connection.opened,
+            "connections": self._supervisor.opened,
             "failures": breaker.failures,
             "retryInMs": round(breaker.wait(self._around.clock()) * 1000) or None,
         }
@@ -159,7 +171,7 @@ class RemoteSource(McpSource):
     async def close(self) -> None:
         """End the connection and everything under way."""
         await self.stop_asking()
-        await self._connection.close()
+        await self._supervisor.close()
 
     def _offers(self, original: str) -> bool:
         return self._schema(original) is not None
@@ -176,14 +188,8 @@ class RemoteSource(McpSource):
         return await self._ask(ask, caller is None)
 
     async def _ask(self, ask: Callable[[Session], Awaitable[T]], patiently: bool) -> T:
-        async with self._connection.use(patiently=patiently) as session:
-            try:
-                answer = await ask(session)
-            except Unavailable as failure:
-                self._connection.failed(failure, session)
-                raise
-            self._connection.worked()
-            return answer
+        async with self._supervisor.use(patiently=patiently) as session:
+            return await ask(session)
 
     def _schema(self, original: str) -> Mapping[str, Any] | None:
         """The input schema of the tool with this name at the server; None where it lists no such tool."""

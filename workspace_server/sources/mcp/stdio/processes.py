@@ -14,145 +14,151 @@ from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 
-MAX_CALLERS: Final = 32
+MAX_SESSIONS: Final = 32
 IDLE_S: Final = 600.0
 
-Make = Callable[[], SessionSupervisor]
+MakeSupervisor = Callable[[], SessionSupervisor]
 
 
 class Processes(Protocol):
-    """The processes of one source."""
+    """The processes of one source, each with its own session supervisor."""
 
     @property
-    def links(self) -> Sequence[SessionSupervisor]:
-        """Those there are now."""
+    def supervisors(self) -> Sequence[SessionSupervisor]:
+        """One for each process at this moment."""
 
     def use(self, caller: str | None) -> AbstractAsyncContextManager[Session]:
-        """The session of a caller for the time of a block; None is the source itself, which lists.
+        """The session of a caller for the time of a block; None stands for the source itself, which lists.
 
         Raises:
             Unavailable: on entering; there is none.
         """
 
     async def close(self) -> None:
-        """End all. Idempotent."""
+        """End all processes. Idempotent."""
 
 
 class SharedProcess:
-    """One process for all; it is kept running once it was needed."""
+    """One process for everybody, kept running once it was needed."""
 
-    def __init__(self, make: Make) -> None:
-        self.link = make()
+    def __init__(self, make: MakeSupervisor) -> None:
+        self.supervisor = make()
 
     @property
-    def links(self) -> Sequence[SessionSupervisor]:
-        """The one."""
-        return (self.link,)
+    def supervisors(self) -> Sequence[SessionSupervisor]:
+        """The only one."""
+        return (self.supervisor,)
 
-    @asynccontextmanager
-    async def use(self, caller: str | None) -> AsyncIterator[Session]:
+    def use(self, caller: str | None) -> AbstractAsyncContextManager[Session]:
         """The same session for everybody."""
-        yield await self.link.get()
+        return self.supervisor.use()
 
     async def close(self) -> None:
-        """End it."""
-        await self.link.close()
+        """End the process."""
+        await self.supervisor.close()
 
 
 class ProcessPerCall:
-    """A process for every call, ended with it."""
+    """A process for every call, ended with the call."""
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: MakeSupervisor) -> None:
         self._make = make
-        self._links: list[SessionSupervisor] = []
+        self._supervisors: list[SessionSupervisor] = []
 
     @property
-    def links(self) -> Sequence[SessionSupervisor]:
-        """One per call under way."""
-        return tuple(self._links)
+    def supervisors(self) -> Sequence[SessionSupervisor]:
+        """One per call in flight."""
+        return tuple(self._supervisors)
 
     @asynccontextmanager
     async def use(self, caller: str | None) -> AsyncIterator[Session]:
-        """A session of its own."""
-        link = self._make()
-        self._links.append(link)
+        """A session of its own for each call."""
+        supervisor = self._make()
+        self._supervisors.append(supervisor)
         try:
-            yield await link.get()
+            async with supervisor.use() as session:
+                yield session
         finally:
             try:
-                await link.close()
+                await supervisor.close()
             finally:
-                self._links.remove(link)
+                self._supervisors.remove(supervisor)
 
     async def close(self) -> None:
-        """End what is under way."""
-        await asyncio.gather(*(link.close() for link in self._links))
+        """End the calls in flight."""
+        await asyncio.gather(*(supervisor.close() for supervisor in self._supervisors))
 
 
 @dataclass(slots=True)
-class _Seat:
-    link: SessionSupervisor
-    used: int = 0
+class _ClientProcess:
+    """The process of one client session."""
+
+    supervisor: SessionSupervisor
+    calls: int = 0
     idle_since: float = 0.0
 
 
 class ProcessPerSession:
-    """A process for every session of a client; idle ones are ended, the oldest first where there are many."""
+    """A process for every client session. Idle ones are ended, the longest idle first if there are many."""
 
-    def __init__(self, make: Make, idle_s: float = IDLE_S, most: int = MAX_CALLERS) -> None:
+    def __init__(
+        self, make: MakeSupervisor, idle_s: float = IDLE_S, max_sessions: int = MAX_SESSIONS
+    ) -> None:
         self._make = make
         self._idle_s = idle_s
-        self._most = most
-        self._seats: dict[str, _Seat] = {}
+        self._max_sessions = max_sessions
+        self._processes: dict[str, _ClientProcess] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._ending: set[asyncio.Task[None]] = set()
 
     @property
-    def links(self) -> Sequence[SessionSupervisor]:
-        """One per caller."""
-        return tuple(seat.link for seat in self._seats.values())
+    def supervisors(self) -> Sequence[SessionSupervisor]:
+        """One per client session."""
+        return tuple(process.supervisor for process in self._processes.values())
 
     @asynccontextmanager
     async def use(self, caller: str | None) -> AsyncIterator[Session]:
-        """The caller's session; for listing any will do."""
-        key = next(iter(self._seats), "") if caller is None else caller
-        seat = self._seats.get(key) or self._seat(key)
-        seat.used += 1
+        """The session of this caller; for listing, any will do."""
+        key = next(iter(self._processes), "") if caller is None else caller
+        process = self._processes.get(key) or self._add(key)
+        process.calls += 1
         try:
-            yield await seat.link.get()
+            async with process.supervisor.use() as session:
+                yield session
         finally:
-            seat.used -= 1
-            seat.idle_since = time.monotonic()
+            process.calls -= 1
+            process.idle_since = time.monotonic()
             if self._timer is None:
-                self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._tidy)
+                self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
 
     async def close(self) -> None:
-        """End all."""
+        """End all processes."""
         if self._timer is not None:
             self._timer.cancel()
-        for key in tuple(self._seats):
-            self._leave(key)
-        await asyncio.gather(*self._leaving)
+        for key in tuple(self._processes):
+            self._end(key)
+        await asyncio.gather(*self._ending)
 
-    def _seat(self, key: str) -> _Seat:
-        if len(self._seats) >= self._most:
-            idle = [(seat.idle_since, name) for name, seat in self._seats.items() if not seat.used]
+    def _add(self, key: str) -> _ClientProcess:
+        if len(self._processes) >= self._max_sessions:
+            idle = [(one.idle_since, name) for name, one in self._processes.items() if not one.calls]
             if not idle:
-                raise Unavailable(f"{self._most} sessions use it at this moment", reason=Reason.OVERLOADED)
-            self._leave(min(idle)[1])
-        seat = self._seats[key] = _Seat(self._make())
-        return seat
+                text = f"{self._max_sessions} sessions use it at this moment"
+                raise Unavailable(text, reason=Reason.OVERLOADED)
+            self._end(min(idle)[1])
+        process = self._processes[key] = _ClientProcess(self._make())
+        return process
 
-    def _tidy(self) -> None:
+    def _end_idle(self) -> None:
         self._timer = None
         now = time.monotonic()
-        for key, seat in tuple(self._seats.items()):
-            if not seat.used and now - seat.idle_since >= self._idle_s:
-                self._leave(key)
-        if self._seats:
-            self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._tidy)
+        for key, process in tuple(self._processes.items()):
+            if not process.calls and now - process.idle_since >= self._idle_s:
+                self._end(key)
+        if self._processes:
+            self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
 
-    def _leave(self, key: str) -> None:
-        task = asyncio.create_task(self._seats.pop(key).link.close(), name="idle process")
-        self._leaving.add(task)
-        task.add_done_callback(self._leaving.discard)
+    def _end(self, key: str) -> None:
+        task = asyncio.create_task(self._processes.pop(key).supervisor.close(), name="idle process")
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

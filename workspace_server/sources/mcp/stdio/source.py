@@ -19,9 +19,8 @@ from workspace_server.results import clean_text
 from workspace_server.source import SourceState
 from workspace_server.sources.mcp.failures import SessionFailed
 from workspace_server.sources.mcp.lists.list_cache import ListCache, key_of
-from workspace_server.sources.mcp.restart import Restarts
 from workspace_server.sources.mcp.session.session import Session
-from workspace_server.sources.mcp.session_supervisor import SessionSupervisor, SupervisorState
+from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.settings import SourceSettings
 from workspace_server.sources.mcp.source import McpSource, T
 from workspace_server.sources.mcp.stdio.processes import (
@@ -31,19 +30,12 @@ from workspace_server.sources.mcp.stdio.processes import (
     ProcessPerSession,
     SharedProcess,
 )
+from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 from workspace_server.sources.mcp.stdio.transport import WRITE_S, StdioTransport
 
 Environment = Callable[[], Awaitable[Mapping[str, str]]]
 """What every child sees, the PATH of the login shell included."""
 STDERR_LINES: Final = 20
-_STATES: Final[Mapping[SupervisorState, SourceState]] = {
-    "idle": "starting",
-    "starting": "starting",
-    "ready": "ready",
-    "backoff": "backoff",
-    "crash_looping": "crash_looping",
-    "failed": "failed",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +65,8 @@ class StdioSource(McpSource):
         version: str,
         cache: ListCache | None = None,
         confinement: Confinement | None = None,
-        patience: Timeouts = Timeouts(),
-        restarts: Callable[[], Restarts] = Restarts,
+        timeouts: Timeouts = Timeouts(),
+        policy: Callable[[], RestartPolicy] = RestartPolicy,
     ) -> None:
         """Nothing is started yet.
 
@@ -85,8 +77,8 @@ class StdioSource(McpSource):
             version: of this product.
             cache: where the last good list is kept.
             confinement: what its processes are held to.
-            patience: how long is waited for what.
-            restarts: makes the record by which a server that ended is started again.
+            timeouts: how long is waited for what.
+            policy: makes the rules by which a server that ended is started again.
         """
         identity = {"command": server.command, "env": dict(server.env), "cwd": server.cwd, "root": root}
         super().__init__("stdio", _offer(server), state="starting", cache=cache, cache_key=key_of(identity))
@@ -95,8 +87,8 @@ class StdioSource(McpSource):
         self._environment = environment
         self._version = version
         self._confinement = confinement
-        self._patience = patience
-        self._record = restarts()
+        self._timeouts = timeouts
+        self._policy = policy()
         self._starts = 0
         self._child: ChildProcess | None = None
         self._processes: Processes = self._arrange()
@@ -104,7 +96,7 @@ class StdioSource(McpSource):
     @property
     def sessions(self) -> Sequence[Session]:
         """The open sessions."""
-        return [link.session for link in self._processes.links if link.session is not None]
+        return [one.session for one in self._processes.supervisors if one.session is not None]
 
     @property
     def is_shared(self) -> bool:
@@ -118,9 +110,9 @@ class StdioSource(McpSource):
 
     async def refresh(self) -> None:
         """Start at once what is down, and list again."""
-        self._record.forgive()
+        self._policy.forgive()
         if isinstance(self._processes, SharedProcess):
-            self._processes.link.try_now()
+            self._processes.supervisor.try_now()
         await super().refresh()
 
     def status(self) -> Mapping[str, Any]:
@@ -142,22 +134,25 @@ class StdioSource(McpSource):
 
     def _arrange(self) -> Processes:
         if self._server.sharing == "session":
-            return ProcessPerSession(self._link, self._patience.idle_s)
-        return ProcessPerCall(self._link) if self._server.sharing == "call" else SharedProcess(self._link)
+            return ProcessPerSession(self._make_supervisor, self._timeouts.idle_s)
+        return (
+            ProcessPerCall(self._make_supervisor)
+            if self._server.sharing == "call"
+            else SharedProcess(self._make_supervisor)
+        )
 
-    def _link(self) -> SessionSupervisor:
+    def _make_supervisor(self) -> SessionSupervisor:
         shared = self._server.sharing == "workspace"
 
-        def told() -> None:
-            # one process more says nothing new of a server that is known to work
-            if shared or link.state != "starting" or self.state != "ready":
-                self.became(_STATES[link.state], link.error)
+        def on_state(state: SourceState, error: str | None) -> None:
+            # a further process says nothing new about a server that is known to work
+            if shared or state != "starting" or self.state != "ready":
+                self.became(state, error)
 
-        link = SessionSupervisor(self._start, told, source=self.id, revive=shared, restarts=self._record)
-        return link
+        return SessionSupervisor(self._start, self._policy, on_state, source=self.id, revive=shared)
 
     async def _start(self, on_end: Callable[[str], None]) -> Session:
-        patience = self._patience
+        timeouts = self._timeouts
         self._starts += 1
         env = {**await self._environment(), **self._server.env}
         cwd = self._server.cwd or self._root
@@ -173,16 +168,16 @@ class StdioSource(McpSource):
         log.info("source_started", source=self.id, pid=child.pid)
         transport = StdioTransport(
             child,
-            write_s=patience.write_s,
-            polite_s=patience.polite_s,
-            term_s=patience.term_s,
+            write_s=timeouts.write_s,
+            polite_s=timeouts.polite_s,
+            term_s=timeouts.term_s,
             hidden=self._server.env.values(),
         )
         session = await Session.open(
             transport,
             source=self.id,
             root=self._root,
-            timeout_s=patience.start_s,
+            timeout_s=timeouts.start_s,
             on_change=self.list_changed,
             on_update=self.resource_changed,
             on_end=on_end,

@@ -395,7 +395,7 @@ async def test_closing_ends_the_session_and_every_task(
             await asyncio.sleep(0)
     await source.close()
     assert isinstance(await waiting, Refusal)
-    ours = {"connect-", "close-", "list-", "read-", "listen-", "remote-", "send-"}
+    ours = {"open-", "close-", "list-", "read-", "listen-", "remote-", "send-"}
     left = [task for task in asyncio.all_tasks() - before if task.get_name().startswith(tuple(ours))]
     assert left == []
     assert fake.count("DELETE") == 1

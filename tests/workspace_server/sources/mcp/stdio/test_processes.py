@@ -13,6 +13,7 @@ from workspace_server.sources.mcp.failures import Unavailable
 from workspace_server.sources.mcp.session.session import Session
 from workspace_server.sources.mcp.session_supervisor import SessionSupervisor
 from workspace_server.sources.mcp.stdio.processes import ProcessPerSession
+from workspace_server.sources.mcp.stdio.restart_policy import RestartPolicy
 
 
 def make() -> SessionSupervisor:
@@ -27,23 +28,23 @@ def make() -> SessionSupervisor:
             version="1",
         )
 
-    return SessionSupervisor(connect, lambda: None, source="x", revive=False)
+    return SessionSupervisor(connect, RestartPolicy(), lambda state, error: None, source="x", revive=False)
 
 
 async def test_the_longest_idle_process_makes_room_for_a_new_caller() -> None:
-    processes = ProcessPerSession(make, most=2)
+    processes = ProcessPerSession(make, max_sessions=2)
     sessions = {}
     for caller in ("a", "b", "a", "c"):
         async with processes.use(caller) as session:
             sessions[caller] = session
-    assert len(processes.links) == 2
+    assert len(processes.supervisors) == 2
     await asyncio.sleep(0.01)
     assert [sessions[caller].ended is None for caller in "abc"] == [True, False, True]
     await processes.close()
 
 
 async def test_there_is_no_room_while_all_are_busy() -> None:
-    processes = ProcessPerSession(make, most=1)
+    processes = ProcessPerSession(make, max_sessions=1)
     async with processes.use("a"), processes.use("a"):
         with pytest.raises(Unavailable) as refused:
             async with processes.use("b"):

@@ -19,6 +19,7 @@ from support.servers.stdio_servers import QUICK, program, stdio_source
 from support.servers.third_party import direct, stdio_command
 from workspace_server.call_context import CallContext
 from workspace_server.sources.mcp.lists.list_cache import ListCache
+from workspace_server.sources.mcp.stdio import restart_policy
 from workspace_server.sources.mcp.stdio.source import StdioSource, Timeouts
 from workspace_server.tool import CallOutcome, RpcError
 
@@ -61,7 +62,7 @@ EVERY_KIND = (
 async def test_the_sdks_server_answers_through_us_as_it_does_directly(tmp_path: Path, era: Any) -> None:
     """Definitions, results of every kind, errors, progress, pages."""
     command = stdio_command(f"--{era}", "--page-size=3")
-    async with direct(command, era) as server, stdio_source(command, tmp_path, patience=Timeouts()) as source:
+    async with direct(command, era) as server, stdio_source(command, tmp_path, timeouts=Timeouts()) as source:
         expected = {one["name"]: one for one in await server.definitions()}
         tools = {tool.name: tool.definition for tool in await source.list_tools()}
         assert tools.keys() == expected.keys()
@@ -176,8 +177,8 @@ async def test_all_clients_of_the_workspace_share_one_process(tmp_path: Path) ->
 
 
 async def test_each_session_has_a_process_of_its_own_until_it_is_idle(tmp_path: Path) -> None:
-    patience = Timeouts(start_s=5, polite_s=0.5, term_s=0.5, idle_s=0.3)
-    async with stdio_source(PID, tmp_path, sharing="session", patience=patience) as source:
+    timeouts = Timeouts(start_s=5, polite_s=0.5, term_s=0.5, idle_s=0.3)
+    async with stdio_source(PID, tmp_path, sharing="session", timeouts=timeouts) as source:
         first = await text(source, caller="a")
         assert await text(source, caller="b") != first
         assert await text(source, caller="a") == first
@@ -200,8 +201,8 @@ async def test_each_call_has_a_process_of_its_own_that_ends_with_it(tmp_path: Pa
 async def test_a_process_of_a_call_ends_with_the_call_that_is_given_up(tmp_path: Path) -> None:
     """Cancelled in the middle."""
     body = "def call(m): sys.stderr.write('called\\n'); sys.stderr.flush(); time.sleep(60)\nserve(call)"
-    patience = Timeouts(start_s=5, polite_s=0.05, term_s=0.05)
-    async with stdio_source(body, tmp_path, sharing="call", patience=patience) as source:
+    timeouts = Timeouts(start_s=5, polite_s=0.05, term_s=0.05)
+    async with stdio_source(body, tmp_path, sharing="call", timeouts=timeouts) as source:
         await source.list_tools()
         given_up = asyncio.create_task(call(source))
         await eventually(lambda: source.status()["stderr"])
@@ -233,14 +234,13 @@ async def test_a_server_that_comes_up_at_the_second_try_is_found_by_a_refresh(tm
 
 async def test_a_crash_loop_shows_the_last_words(tmp_path: Path) -> None:
     """20 lines of standard error."""
-    from workspace_server.sources.mcp import restart
 
     body = """
         for n in range(30): sys.stderr.write("line %d\\n" % n)
         sys.exit(3)
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(restart, "FIRST_S", 0.01)
+        patch.setattr(restart_policy, "FIRST_S", 0.01)
         async with stdio_source(body, tmp_path) as source:
             assert await source.list_tools() == ()
             await eventually(lambda: source.state == "crash_looping")
@@ -252,7 +252,7 @@ async def test_a_crash_loop_shows_the_last_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sharing", ["workspace", "session", "call"])
 async def test_closing_is_final_and_may_be_repeated(tmp_path: Path, sharing: Any) -> None:
-    async with stdio_source("serve(echo)", tmp_path, patience=QUICK, sharing=sharing) as source:
+    async with stdio_source("serve(echo)", tmp_path, timeouts=QUICK, sharing=sharing) as source:
         await source.list_tools()
         starts = source.status()["restarts"]
         await asyncio.gather(source.close(), source.close())
@@ -269,8 +269,8 @@ async def test_closing_in_the_middle_of_anything_leaves_nothing(
     tmp_path: Path, sharing: Any, after_s: float
 ) -> None:
     """While it starts, shakes hands, lists, is called, ends; `stdio_source` looks at what is left."""
-    patience = Timeouts(start_s=5, polite_s=0.05, term_s=0.05)
-    async with stdio_source("serve(echo)", tmp_path, sharing=sharing, patience=patience) as source:
+    timeouts = Timeouts(start_s=5, polite_s=0.05, term_s=0.05)
+    async with stdio_source("serve(echo)", tmp_path, sharing=sharing, timeouts=timeouts) as source:
         under_way: list[asyncio.Task[Any]] = [
             asyncio.create_task(call(source, caller=str(n))) for n in range(2)
         ]

@@ -20,8 +20,8 @@ from manager.answers.lists import Lists
 from manager.answers.roots import RootsRequests
 from manager.answers.server_discover import ServerDiscover
 from manager.endpoints.mcp import McpRoutes, OwnTask
-from manager.endpoints.session_requests import LegacyEndpoint
-from manager.endpoints.stateless import ModernEndpoint
+from manager.endpoints.session_requests import SessionEndpoint
+from manager.endpoints.stateless import StatelessEndpoint
 from manager.filesystem import FolderExaminer
 from manager.forwarding.forward import Forwarder
 from manager.http.stream_endings import StreamEndings
@@ -96,8 +96,8 @@ def assemble(
     preferences = Preferences(session_manager, workspaces, upstream_subscriptions)
     routes = McpRoutes(
         dispatch,
-        LegacyEndpoint(session_manager, dispatch, server_discover, preferences, settings),
-        ModernEndpoint(dispatch, server_discover, streams_end),
+        SessionEndpoint(session_manager, dispatch, server_discover, preferences, settings),
+        StatelessEndpoint(dispatch, server_discover, streams_end),
         settings,
         own_task=own_task,
         clients=clients,

@@ -229,7 +229,7 @@ class Daemon:
             return make_app(parts.control, shown, parts.measures.taken)
 
         runner = Runner(app, rules, limits=limits, peer_check=check)
-        return await runner.listen([listener], parts.routes.serve, parts.routes.fast), runner
+        return await runner.listen([listener], parts.routes.serve, parts.routes.route_cache), runner
 
     # -- run ----------------------------------------------------------------------------------------------
 

@@ -15,15 +15,15 @@ from manager.answers.client_record import client_record
 from manager.answers.dispatch import Dispatch, Sent, unknown_workspace
 from manager.answers.exchange import AnyReply, Exchange
 from manager.answers.new_exchange import exchange_of
-from manager.endpoints.session_requests import LegacyEndpoint, NoSession
+from manager.endpoints.session_requests import NoSession, SessionEndpoint
 from manager.endpoints.session_routes import NOT_ALLOWED, SessionRoutes
-from manager.endpoints.stateless import ModernEndpoint
+from manager.endpoints.stateless import StatelessEndpoint
 from manager.http.faults import log_fault
 from manager.http.request import HttpRequest
 from manager.relay import direct_relay
-from manager.relay.direct_relay import Express
+from manager.relay.direct_relay import DirectRelay
 from manager.relay.writer import Writer
-from manager.route_cache.route_cache import FastPath
+from manager.route_cache.route_cache import RouteCache
 from manager.routing.json.scan import check_json
 from manager.routing.request_heads.request_metadata import METHODS
 from manager.routing.state.clients import RecentClients
@@ -51,8 +51,8 @@ class McpRoutes:
     def __init__(
         self,
         dispatch: Dispatch,
-        legacy: LegacyEndpoint,
-        modern: ModernEndpoint,
+        legacy: SessionEndpoint,
+        modern: StatelessEndpoint,
         settings: Settings,
         *,
         own_task: OwnTask,
@@ -65,7 +65,7 @@ class McpRoutes:
         self.settings = settings
         self._own_task = own_task
         self._clients = clients
-        self.fast = FastPath(
+        self.route_cache = RouteCache(
             self,
             workspaces=dispatch.workspaces,
             sessions=legacy.session_manager.sessions,
@@ -89,7 +89,7 @@ class McpRoutes:
 
     @property
     def _is_busy(self) -> bool:
-        return bool(self._busy or self.fast.under_way)
+        return bool(self._busy or self.route_cache.under_way)
 
     def serve(self, http_request: HttpRequest) -> None:
         """Answer a request. Whatever goes wrong, the caller gets an answer, or a connection that breaks."""
@@ -127,9 +127,9 @@ class McpRoutes:
     def _end(self) -> None:
         """Something ended that a stop waits for."""
         self._busy -= 1
-        self.rested()
+        self.cached_calls_ended()
 
-    def rested(self) -> None:
+    def cached_calls_ended(self) -> None:
         """For the fast path: perhaps nothing is being answered any more."""
         if self._idle is not None and not self._is_busy:
             self._idle.set()
@@ -222,21 +222,23 @@ class McpRoutes:
 
     # -- the ways to an answer ----------------------------------------------------------------------------
 
-    def _send_at_once(self, http_request: HttpRequest, exchange: Exchange) -> Express | None:
+    def _send_at_once(self, http_request: HttpRequest, exchange: Exchange) -> DirectRelay | None:
         """Send a call without further ado where that can be done (`relay/direct_relay.py`)."""
         sent = self._dispatch.forward_now(exchange) if exchange.accepts_json else None
         if sent is None:
             return None
-        return self.resume(http_request, exchange, sent, direct_relay.PATIENCE_S)
+        return self.relay_directly(http_request, exchange, sent, direct_relay.PATIENCE_S)
 
-    def resume(self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
+    def relay_directly(
+        self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
+    ) -> DirectRelay:
         """Wait for the answer to a call that was sent, without a task for so long."""
         self._busy += 1
-        return Express(self, http_request, exchange, sent, patience_s)
+        return DirectRelay(self, http_request, exchange, sent, patience_s)
 
-    def learn(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
+    def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
         """A call is answered in one piece: the next one may take the fast path."""
-        self.fast.learn(http_request, exchange, sent)
+        self.route_cache.add(http_request, exchange, sent)
 
     def ended(self, exchange: Exchange) -> None:
         """A call that was sent at once is not under way in this manner any more."""
@@ -244,7 +246,7 @@ class McpRoutes:
         if exchange.session is not None:
             exchange.session.in_flight.pop(jsonrpc.id_key(exchange.message.id), None)
 
-    def go_on(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
+    def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
         """Take a call that was sent at once over where it is."""
         session = exchange.session
         if session is None:

@@ -61,7 +61,7 @@ MISSING: Final = NoSession(400, Reason.MISSING_SESSION)
 UNKNOWN: Final = NoSession(404, Reason.UNKNOWN_SESSION)
 
 
-class LegacyEndpoint:
+class SessionEndpoint:
     """The legacy side of the MCP endpoint."""
 
     def __init__(

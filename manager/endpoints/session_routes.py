@@ -12,7 +12,7 @@ from manager.answers.exchange import Located
 from manager.answers.new_exchange import claims_of
 from manager.answers.workspace_lookup import look_up_workspace
 from manager.endpoints import session_get
-from manager.endpoints.session_requests import UNKNOWN, LegacyEndpoint, NoSession
+from manager.endpoints.session_requests import UNKNOWN, NoSession, SessionEndpoint
 from manager.http.request import HttpRequest
 from manager.supervision.workspaces import Workspaces
 from protocol import headers, jsonrpc
@@ -25,7 +25,7 @@ class SessionRoutes:
     """Answers what is asked of a session itself."""
 
     def __init__(
-        self, legacy: LegacyEndpoint, workspaces: Workspaces, is_draining: Callable[[], bool]
+        self, legacy: SessionEndpoint, workspaces: Workspaces, is_draining: Callable[[], bool]
     ) -> None:
         self._legacy = legacy
         self._workspaces = workspaces

@@ -42,7 +42,7 @@ _CAPABILITIES: Final = {
 _KINDS: Final = ("toolsListChanged", "promptsListChanged", "resourcesListChanged")
 
 
-class ModernEndpoint:
+class StatelessEndpoint:
     """The modern side of the MCP endpoint."""
 
     def __init__(self, dispatch: Dispatch, server_discover: ServerDiscover, endings: StreamEndings) -> None:

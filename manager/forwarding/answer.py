@@ -96,7 +96,7 @@ class Answer:
         finally:
             await self.aclose("cancelled")
 
-    async def pour(self, sink: Sink) -> None:
+    async def stream_to(self, sink: Sink) -> None:
         """Hand the body over as it arrives, piece by piece; returns when all of it is.
 
         Raises:

@@ -43,14 +43,14 @@ class Flow:
         self._sink = sink
         self._on_end: Callable[[Exception | None], None] | None = on_end
         self._is_held = False
-        response.on_news = self._look
-        self._look()
+        response.on_data = self._on_data
+        self._on_data()
 
     def stop(self) -> None:
         """Take nothing more; `on_end` is not called. Idempotent."""
-        self._on_end = self._response.on_news = None
+        self._on_end = self._response.on_data = None
 
-    def _look(self) -> None:
+    def _on_data(self) -> None:
         """Something came, or there is room again."""
         if self._is_held or self._on_end is None:
             return
@@ -65,11 +65,11 @@ class Flow:
             self._end(self._response.failure)
         elif not has_room:
             self._is_held = True
-            self._sink.when_writable(self._go_on)
+            self._sink.when_writable(self._resume)
 
-    def _go_on(self) -> None:
+    def _resume(self) -> None:
         self._is_held = False
-        self._look()
+        self._on_data()
 
     def _end(self, fault: Exception | None) -> None:
         on_end = self._on_end

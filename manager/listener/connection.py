@@ -17,7 +17,7 @@ from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.aiohttp_delegation import DelegatedRequest
 from manager.listener.connection_context import ConnectionContext
-from manager.route_cache.cached_call import FastCall
+from manager.route_cache.cached_call import CachedCall
 from manager.routing.request_heads.reader import Read
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
@@ -35,7 +35,7 @@ class ClientConnection(HttpConnection[Read]):
     def __init__(self, context: ConnectionContext) -> None:
         super().__init__(context.server)
         self._context: Final = context
-        self._cached_call: FastCall | None = None
+        self._cached_call: CachedCall | None = None
         self._delegated: DelegatedRequest | None = None
         self._is_peer_admitted = False
 
@@ -56,8 +56,8 @@ class ClientConnection(HttpConnection[Read]):
         cached = self._cached_call
         if cached is not None:
             if cached.is_under_way:
-                cached.let_go()
-            elif self.state is _IDLE and cached.take_request(data):
+                cached.fall_back()
+            elif self.state is _IDLE and cached.send_similar(data):
                 return
         if self._delegated is not None:
             data = self._delegated.take(data)
@@ -68,7 +68,7 @@ class ClientConnection(HttpConnection[Read]):
         """Release everything and tell whoever answers a request that its client disconnected."""
         cached, self._cached_call = self._cached_call, None
         if cached is not None and cached.is_under_way:
-            cached.let_go()
+            cached.fall_back()
         delegated, self._delegated = self._delegated, None
         super().connection_lost(exc)
         if delegated is not None:
@@ -105,13 +105,13 @@ class ClientConnection(HttpConnection[Read]):
         cache = self._context.route_cache
         if cache is None or self.parser.buffer:
             return False
-        session, group = cache.known(metadata, named_session)
+        session, group = cache.lookup(metadata, named_session)
         if group is None:
             return False
         if self._cached_call is None:
-            self._cached_call = FastCall(self, self.transport, cache)
+            self._cached_call = CachedCall(self, self.transport, cache)
         self.move(Event.CALL_CACHED)
-        return self._cached_call.take_body(group, session, self.parser.raw_head, body)
+        return self._cached_call.send_parsed(group, session, self.parser.raw_head, body)
 
     def begin(self, metadata: RequestMetadata, session: str | None, body: bytes) -> HttpRequest:
         """Make the request, which is answered without the route cache from now on."""

@@ -15,7 +15,7 @@ from manager.http.keep_alives import KeepAlives
 from manager.http.request import HttpRequest
 from manager.listener.peer_identity import OTHER_USER, PeerCheck
 from manager.listener.refusal_log import RefusalLog
-from manager.route_cache.route_cache import FastPath
+from manager.route_cache.route_cache import RouteCache
 from manager.routing.request_heads.reader import Read
 
 _CHECK_FAILED: Final = AdmissionRefusal(500, "Internal Server Error")
@@ -40,7 +40,7 @@ class ConnectionContext:
     peer_check: PeerCheck | None
     make_aiohttp_protocol: Callable[[], asyncio.Protocol]
     serve: Callable[[HttpRequest], None] | None
-    route_cache: FastPath | None
+    route_cache: RouteCache | None
     keep_alives: KeepAlives
 
     @property

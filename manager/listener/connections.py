@@ -15,7 +15,7 @@ from manager.listener.connection import ClientConnection
 from manager.listener.connection_context import ConnectionContext
 from manager.listener.peer_identity import PeerCheck
 from manager.listener.refusal_log import RefusalLog
-from manager.route_cache.route_cache import FastPath
+from manager.route_cache.route_cache import RouteCache
 from manager.routing.request_heads.admission import AdmissionRules
 from manager.routing.request_heads.reader import Heads
 
@@ -41,7 +41,7 @@ class Connections(OpenConnections):
         self,
         make_aiohttp_protocol: Callable[[], asyncio.Protocol],
         serve: Callable[[HttpRequest], None] | None,
-        route_cache: FastPath | None = None,
+        route_cache: RouteCache | None = None,
     ) -> Callable[[], ClientConnection]:
         """Make a protocol factory for connections.
 

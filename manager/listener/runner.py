@@ -18,7 +18,7 @@ from manager.listener.connections import Connections
 from manager.listener.pages import port_runner
 from manager.listener.peer_identity import PeerCheck
 from manager.listener.refusal_log import RefusalLog
-from manager.route_cache.route_cache import FastPath
+from manager.route_cache.route_cache import RouteCache
 from manager.routing.request_heads.admission import AdmissionRules
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Runner:
         self,
         sockets: Iterable[socket.socket],
         serve: Callable[[HttpRequest], None] | None = None,
-        route_cache: FastPath | None = None,
+        route_cache: RouteCache | None = None,
     ) -> list[asyncio.Server]:
         """Accept connections on these bound sockets.
 

@@ -18,7 +18,7 @@ JOINED: Final = 16 * 1024
 """Bytes that are written with the head. Each write may wake the client, and copying these is quicker."""
 
 
-class Poured(ABC):
+class BodySink(ABC):
     """One such answer.
 
     Args:
@@ -32,7 +32,7 @@ class Poured(ABC):
         on_done: called when the client has all of it, where that is seen before the end of the body.
     """
 
-    __slots__ = ("_http_request", "_now", "at", "held", "on_done", "waited")
+    __slots__ = ("_http_request", "_now", "at", "held", "on_complete", "waited")
 
     def __init__(self, http_request: HttpRequest, now: Callable[[], float] = time.monotonic) -> None:
         malloc.keep()
@@ -41,7 +41,7 @@ class Poured(ABC):
         self.at = 0
         self.waited = 0.0
         self.held: list[Piece] | None = None
-        self.on_done: Callable[[], None] | None = None
+        self.on_complete: Callable[[], None] | None = None
 
     @abstractmethod
     def put(self, data: Piece) -> bool:

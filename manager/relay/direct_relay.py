@@ -19,8 +19,8 @@ from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, refusal
 from manager.forwarding.body_flow import Flow
 from manager.forwarding.messages import LINGER_S, answered
 from manager.http.request import HttpRequest
-from manager.relay.body_sink import Poured
-from manager.relay.relay_plan import unread
+from manager.relay.body_sink import BodySink
+from manager.relay.relay_plan import plan
 from manager.sessions import round_trips
 from manager.settings import Settings
 from manager.upstream.response import ResponseHead, UpstreamFailure, UpstreamResponse
@@ -39,20 +39,20 @@ class Host(Protocol):
 
     settings: Settings
 
-    def go_on(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
+    def continue_in_task(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
         """Take a call over where it is."""
 
     def ended(self, exchange: Exchange) -> None:
         """A call is no longer under way here: answered, given up, or about to be taken over."""
 
-    def learn(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
+    def cache_route(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
         """A call is about to be answered, by a response in one piece or an event stream."""
 
     def failed(self, http_request: HttpRequest, fault: BaseException) -> None:
         """Answering went wrong."""
 
 
-class Express:
+class DirectRelay:
     """One such call."""
 
     __slots__ = ("_body", "_exchange", "_host", "_http_request", "_seen", "_sent")
@@ -64,11 +64,11 @@ class Express:
         self._http_request = http_request
         self._exchange = exchange
         self._sent: Sent | None = sent
-        self._body: Poured | None = None  # of an answer that nobody has to read
+        self._body: BodySink | None = None  # of an answer that nobody has to read
         self._seen = 0  # bytes of it that had come when it was looked at last
-        sent.underway.response.on_news = self._look
-        http_request.on_disconnect = self._left
-        http_request.set_deadline(min(patience_s, sent.underway.seconds), self._hand_over)
+        sent.underway.response.on_data = self._on_data
+        http_request.on_disconnect = self._client_left
+        http_request.set_deadline(min(patience_s, sent.underway.seconds), self._continue_in_task)
 
     def cancel(self) -> None:
         """The client said that it does not want it any more: nothing more is said.
@@ -82,47 +82,47 @@ class Express:
             else:
                 self._http_request.respond(202, fields=self._exchange.headers)
 
-    def _left(self) -> None:
+    def _client_left(self) -> None:
         """The client is gone: that cancels a stateless call, and means nothing in a session.
 
         What of an answer has come already is of no use to anybody in either case.
         """
-        if self._exchange.session is not None and not self._is_poured:
-            self._hand_over()
+        if self._exchange.session is not None and not self._is_streaming:
+            self._continue_in_task()
         elif (sent := self._end()) is not None:
             sent.underway.give_up()
 
     @property
-    def _is_poured(self) -> bool:
+    def _is_streaming(self) -> bool:
         """Whether some of the answer has gone to the client, or might have."""
         return self._body is not None and self._body.held is None
 
-    def _hand_over(self) -> None:
+    def _continue_in_task(self) -> None:
         if (sent := self._end()) is not None:
             if self._body is not None and self._body.held is not None:
                 sent.underway.response.put_back(self._body.held)
-            self._host.go_on(self._http_request, self._exchange, sent)
+            self._host.continue_in_task(self._http_request, self._exchange, sent)
 
     def _end(self) -> Sent | None:
         """What was sent, for the one who asks first."""
         sent, self._sent = self._sent, None
         if sent is not None:
-            sent.underway.response.on_news = None
+            sent.underway.response.on_data = None
             self._http_request.on_disconnect = (
                 None  # no cycle is left behind: that would be work for the collector
             )
             if self._body is not None:
-                self._body.on_done = None
+                self._body.on_complete = None
             self._host.ended(self._exchange)
         return sent
 
-    def _look(self) -> None:
+    def _on_data(self) -> None:
         """Something came of the answer."""
         sent = self._sent
         if sent is None:
             return
         try:
-            self._settle(sent)
+            self._relay(sent)
         except InterruptedAnswerError as interrupted:
             self._refuse(sent, interrupted.refusal)
         except Exception as fault:  # noqa: BLE001  the caller of this is the connection of somebody else
@@ -130,19 +130,19 @@ class Express:
             sent.underway.give_up()
             self._host.failed(self._http_request, fault)
 
-    def _settle(self, sent: Sent) -> None:
+    def _relay(self, sent: Sent) -> None:
         response = sent.underway.response
         if not response.has_ended:
             if _is_to_be_passed_on(response):
-                self._pass_on(sent)
+                self._relay_or_continue(sent)
             return
         came = time.monotonic()
         body = self._answer(response)
         if body is None:
-            self._pass_on(sent)
+            self._relay_or_continue(sent)
             return
         self._end()
-        self._host.learn(self._http_request, self._exchange, sent)
+        self._host.cache_route(self._http_request, self._exchange, sent)
         status = 200 if self._exchange.session is not None else response.head.status
         self._http_request.respond(status, body, self._exchange.headers)
         sent.underway.slot.release("ok", came)
@@ -155,60 +155,60 @@ class Express:
             200, result_format.refusal(self._exchange, refusal), self._exchange.headers
         )
 
-    def _pass_on(self, sent: Sent) -> None:
+    def _relay_or_continue(self, sent: Sent) -> None:
         if sent.underway.response.is_events:
-            self._host.learn(self._http_request, self._exchange, sent)
-        if not (hasattr(sent.underway.response, "head") and self._pour(sent)):
-            self._hand_over()
+            self._host.cache_route(self._http_request, self._exchange, sent)
+        if not (hasattr(sent.underway.response, "head") and self._stream(sent)):
+            self._continue_in_task()
 
     # -- large answers ------------------------------------------------------------------------------------
 
-    def _pour(self, sent: Sent) -> bool:
+    def _stream(self, sent: Sent) -> bool:
         """Let the answer flow to the client as it comes; False where that cannot be."""
         underway = sent.underway
         limit = self._host.settings.response_limit
-        body = self._body = unread(self._http_request, self._exchange, underway.response, limit)
+        body = self._body = plan(self._http_request, self._exchange, underway.response, limit)
         if body is None:
             return False
         left = underway.since + underway.seconds - time.monotonic()
         if body.held is not None:
             left = min(left, PATIENCE_S)
-        self._http_request.set_deadline(max(0.0, left), self._late)
-        body.on_done = self._done
-        Flow(underway.response, body, self._poured)
+        self._http_request.set_deadline(max(0.0, left), self._time_is_over)
+        body.on_complete = self._client_has_all
+        Flow(underway.response, body, self._body_ended)
         underway.response.lend()
         return True
 
-    def _late(self) -> None:
+    def _time_is_over(self) -> None:
         """The time of the call is over: that of a client that reads slowly, but reads, is its own."""
         body, sent = self._body, self._sent
         if body is None or sent is None:
             return
         if body.held is not None:
-            self._hand_over()
+            self._continue_in_task()
         elif not self._http_request.is_full:  # at this moment: what it took before is not the server's
             left = sent.underway.since + sent.underway.seconds + body.waited - time.monotonic()
             if left > 0:
-                self._http_request.set_deadline(left, self._late)
+                self._http_request.set_deadline(left, self._time_is_over)
             else:
-                self._poured(TimeoutError())
+                self._body_ended(TimeoutError())
         elif body.at > self._seen:
             self._seen = body.at
-            self._http_request.set_deadline(sent.underway.seconds, self._late)
+            self._http_request.set_deadline(sent.underway.seconds, self._time_is_over)
         else:
-            self._poured(ConnectionAbortedError("the client does not read"))
+            self._body_ended(ConnectionAbortedError("the client does not read"))
 
-    def _done(self) -> None:
+    def _client_has_all(self) -> None:
         """The client has all of it, whatever the end of the body brings."""
         if (sent := self._end()) is not None:
             sent.underway.slot.release("ok")
             if not sent.underway.response.has_ended:
                 asyncio.get_running_loop().call_later(LINGER_S, sent.underway.response.abandon)
 
-    def _poured(self, fault: Exception | None) -> None:
+    def _body_ended(self, fault: Exception | None) -> None:
         """All of it is written, or no more can be; what broke off is ended in the only honest way."""
-        if not self._is_poured and (fault is None or isinstance(fault, UpstreamFailure)):
-            self._hand_over()  # all that came is held; with another fault a piece of it is lost
+        if not self._is_streaming and (fault is None or isinstance(fault, UpstreamFailure)):
+            self._continue_in_task()  # all that came is held; with another fault a piece of it is lost
             return
         sent = self._end()
         if sent is None:

@@ -28,7 +28,7 @@ _RESPONSE: Final = re.compile(
 """How an event begins that nobody needs to read further to know it for a response."""
 
 
-class PassingEvents:
+class EventSplitter:
     """Says of a stream's bytes which may go out now, and remembers whether a response was among them.
 
     Args:
@@ -137,13 +137,13 @@ def _first_end(data: bytes) -> int:
     return 0
 
 
-class Passing:
+class EventRelay:
     """Where the bytes of a workspace server's events go: to a client, as far as they may."""
 
     __slots__ = ("_limit", "_out", "events")
 
     def __init__(self, out: EventResponse, identity: bytes, limit: int) -> None:
-        self.events = PassingEvents(identity, limit)
+        self.events = EventSplitter(identity, limit)
         self._out = out
         self._limit = limit
 

@@ -15,7 +15,7 @@ from manager.forwarding.answer import COLLECTED, InterruptedAnswerError, too_lar
 from manager.forwarding.messages import unusable
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import HttpRequest
-from manager.relay.body_sink import JOINED, Poured
+from manager.relay.body_sink import JOINED, BodySink
 from manager.routing.json.forwardable_result import BEGIN, END, for_session_client, is_forwardable
 from manager.routing.request_heads.request_metadata import EVENTS, JSON
 from manager.upstream.response import Piece
@@ -25,7 +25,7 @@ from protocol.internal.result_trim import ResultTrim
 _END: Final = END + sse.EVENT_END
 
 
-class LargeEvent(Poured):
+class LargeEvent(BodySink):
     """Where the bytes of such an answer go. As long as they are few they are held; then it flows.
 
     Where the stream says something else than was promised while it is held, nothing is written of it.
@@ -71,8 +71,8 @@ class LargeEvent(Poured):
         if not self._tail.endswith(_END) or not self._complete():
             return has_room
         self._is_done = True
-        if self.on_done is not None:
-            self.on_done()
+        if self.on_complete is not None:
+            self.on_complete()
         return True
 
     def finish(self) -> None:
@@ -114,7 +114,7 @@ class LargeEvent(Poured):
         """Write the end."""
 
 
-class EventAsItIs(LargeEvent):
+class EventPassedThrough(LargeEvent):
     """One for a client that takes event streams of the era without sessions."""
 
     __slots__ = ()

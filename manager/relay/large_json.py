@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from manager.http.request import HttpRequest
-from manager.relay.body_sink import JOINED, Poured
+from manager.relay.body_sink import JOINED, BodySink
 from manager.routing.json.forwardable_result import END
 from manager.routing.request_heads.request_metadata import JSON
 from manager.upstream.response import Piece
@@ -21,7 +21,7 @@ from protocol.internal.result_trim import ResultTrim
 _WHOLE: Final = ResultTrim(0, 0)
 
 
-class LargeBody(Poured):
+class LargeBody(BodySink):
     """Where the bytes of such an answer go.
 
     Args:

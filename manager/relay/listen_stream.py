@@ -14,7 +14,7 @@ from manager.forwarding.body_flow import Flow
 from manager.forwarding.messages import unusable
 from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest
-from manager.relay.event_relay import Passing
+from manager.relay.event_relay import EventRelay
 from protocol import sse
 from protocol.errors import Refusal
 
@@ -45,13 +45,13 @@ class ListenStream:
         self._identity = identity
         self._answer = answer
         self._flow: Flow | None = None
-        self._passing: Passing | None = None
+        self._passing: EventRelay | None = None
         self._end = self._say_farewell  # one object, to be found again
-        http_request.on_disconnect = self._left
+        http_request.on_disconnect = self._client_left
         http_request.release_input()
         ending.endings.add(self._end)
         if answer is not None and self._answer is not None:
-            self._passing = Passing(out, identity, limit)
+            self._passing = EventRelay(out, identity, limit)
             self._flow = answer.follow(self._passing, self._server_ended)
 
     def _server_ended(self, problem: Refusal | None) -> None:
@@ -73,7 +73,7 @@ class ListenStream:
                 self._out.put(sse.encode(sse.single_line(last)))
             self._out.close()
 
-    def _left(self) -> None:
+    def _client_left(self) -> None:
         """The client is gone."""
         self._out.stop_keep_alives()
         self._let_go("cancelled")

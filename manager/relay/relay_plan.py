@@ -11,8 +11,8 @@ from manager.answers.exchange import Exchange
 from manager.forwarding.answer import COLLECTED
 from manager.forwarding.messages import begins_as_answer
 from manager.http.request import HttpRequest
-from manager.relay.body_sink import Poured
-from manager.relay.large_event import EventAsItIs, EventAsJson, LargeEvent
+from manager.relay.body_sink import BodySink
+from manager.relay.large_event import EventAsJson, EventPassedThrough, LargeEvent
 from manager.relay.large_json import LargeBody
 from manager.routing.json.forwardable_result import BEGIN
 from manager.routing.request_heads.request_metadata import JSON
@@ -25,9 +25,9 @@ _LOOKED_AT: Final = 2048
 _NOTHING: Final = ResultTrim(0, 0)
 
 
-def unread(
+def plan(
     http_request: HttpRequest, exchange: Exchange, response: UpstreamResponse, limit: int
-) -> Poured | None:
+) -> BodySink | None:
     """Where an answer's bytes go that nobody has to read; None for any other.
 
     Args:
@@ -75,4 +75,4 @@ def _event(
         return EventAsJson(http_request, exchange.headers, identity=identity, trim=trim, limit=limit)
     if not exchange.accepts_events:
         return EventAsJson(http_request, exchange.headers, identity=identity, trim=_NOTHING, limit=limit)
-    return EventAsItIs(http_request, exchange.headers, identity=identity, trim=trim, limit=limit)
+    return EventPassedThrough(http_request, exchange.headers, identity=identity, trim=trim, limit=limit)

@@ -20,7 +20,7 @@ from manager.forwarding.messages import begins_as_answer, begins_as_result, is_r
 from manager.http import keep_alives
 from manager.http.event_response import EventResponse
 from manager.http.request import HttpRequest
-from manager.relay.event_relay import Passing
+from manager.relay.event_relay import EventRelay
 from manager.relay.listen_stream import ListenStream
 from manager.routing.request_heads.request_metadata import JSON
 from manager.sessions.stream import Stream
@@ -143,7 +143,7 @@ class Writer:
         http_request = self._http_request
         http_request.start(answer.status, self._exchange.headers, JSON, answer.length)
         try:
-            await answer.pour(http_request)
+            await answer.stream_to(http_request)
         except InterruptedAnswerError:
             http_request.abort()
         else:
@@ -152,10 +152,10 @@ class Writer:
     async def _relay_events(self, answer: Answer) -> None:
         """An event stream as it is, flushed event by event. One without a response gets one from us."""
         out = self._opened()
-        passing = Passing(out, answer.identity, self._limit)
+        passing = EventRelay(out, answer.identity, self._limit)
         problem = unusable(answer.status)
         try:
-            await answer.pour(passing)
+            await answer.stream_to(passing)
         except InterruptedAnswerError as interrupted:
             problem = interrupted.refusal
         if passing.events.is_open:

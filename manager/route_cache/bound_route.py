@@ -5,13 +5,13 @@ Joins bytes; what they say is the route's (`cached_route.py`).
 
 from __future__ import annotations
 
-from manager.route_cache.cached_route import FastRoute
+from manager.route_cache.cached_route import CachedRoute
 from manager.routing.request_heads.pattern import HeadPattern
 from manager.routing.state.session_table import Session
 from protocol.call_pattern import PatternValues
 
 
-class Passage:
+class BoundRoute:
     """A route as one session takes it, or everybody in the era without.
 
     Attributes:
@@ -36,7 +36,7 @@ class Passage:
         "session",
     )
 
-    def __init__(self, route: FastRoute, session: Session | None, heads: HeadPattern) -> None:
+    def __init__(self, route: CachedRoute, session: Session | None, heads: HeadPattern) -> None:
         self.route = route
         self.session = session
         self.heads = heads
@@ -53,7 +53,7 @@ class Passage:
         is_same = len(data) == self._size and data.startswith(self._head)
         return len(self._head) if is_same else -1
 
-    def came(self, data: bytes, start: int) -> None:
+    def remember_request(self, data: bytes, start: int) -> None:
         """A request came whose body begins there."""
         self._head, self._size = data[:start], len(data)
 
@@ -73,7 +73,7 @@ class Passage:
             date: the line of the head that tells it.
         """
         route = self.route
-        body = route.worded(data, identity)
+        body = route.response_body(data, identity)
         if body is None:
             return None
         if route.is_streamed:

@@ -14,9 +14,9 @@ from typing import Protocol
 from http_server.deadline import Deadline
 from manager.http.request import HttpRequest
 from manager.relay import direct_relay
-from manager.route_cache.bound_route import Passage
-from manager.route_cache.route_cache import FastPath
-from manager.route_cache.route_group import Kind
+from manager.route_cache.bound_route import BoundRoute
+from manager.route_cache.route_cache import RouteCache
+from manager.route_cache.route_group import RouteGroup
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.session_table import Session
 from manager.upstream.connection import Connection
@@ -38,7 +38,7 @@ class Line(Protocol):
         """An answer was written; the next request may follow."""
 
 
-class FastCall:
+class CachedCall:
     """What such calls need of a connection, and the one under way.
 
     Attributes:
@@ -48,33 +48,33 @@ class FastCall:
     __slots__ = (
         "_begun",
         "_body",
+        "_bound",
+        "_cache",
+        "_has_patience",
         "_identity",
-        "_is_patient",
         "_last",
         "_line",
-        "_link",
-        "_passage",
-        "_path",
         "_sent",
         "_transport",
+        "_upstream",
         "is_under_way",
     )
 
-    def __init__(self, line: Line, transport: asyncio.Transport, path: FastPath) -> None:
+    def __init__(self, line: Line, transport: asyncio.Transport, cache: RouteCache) -> None:
         self._line = line
         self._transport = transport
-        self._path = path
-        self._last: Passage | None = None
-        self._passage: Passage  # of the call under way
-        self._link: Connection
+        self._cache = cache
+        self._last: BoundRoute | None = None
+        self._bound: BoundRoute  # of the call under way
+        self._upstream: Connection
         self._body = self._identity = b""
         self._begun = self._sent = 0.0
-        self._is_patient = True
+        self._has_patience = True
         self.is_under_way = False
 
     # -- requests ------------------------------------------------------------------------------------------
 
-    def take_request(self, data: bytes) -> bool:
+    def send_similar(self, data: bytes) -> bool:
         """Send a request like one before, on this connection or to the same address.
 
         Returns:
@@ -86,66 +86,66 @@ class FastCall:
             return False
         start = last.body_at(data)
         if start < 0:
-            return self._take_similar(last, data) or self._take_recent(data)
+            return self._send_bound(last, data) or self._send_recent(data)
         body = data[start:]
         found = last.route.match(body)
         return found is not None and self._send(last, body, found)
 
-    def _take_similar(self, last: Passage, data: bytes) -> bool:
+    def _send_bound(self, last: BoundRoute, data: bytes) -> bool:
         """The same where the length differs, or the session."""
         split = last.heads.match(data)
-        if split is None or (passage := self._path.passage(last, split[1])) is None:
+        if split is None or (bound := self._cache.bound_route(last, split[1])) is None:
             return False
         body = data[split[0] :]
-        found = passage.route.match(body)
-        if found is None or not self._send(passage, body, found):
+        found = bound.route.match(body)
+        if found is None or not self._send(bound, body, found):
             return False
-        passage.came(data, split[0])
-        self._keep(passage, data)
+        bound.remember_request(data, split[0])
+        self._keep(bound, data)
         return True
 
-    def _take_recent(self, data: bytes) -> bool:
+    def _send_recent(self, data: bytes) -> bool:
         """The same where the address differs, if others call there in this manner."""
-        last = self._path.recent(data)
-        return last is not None and last is not self._last and self._take_similar(last, data)
+        last = self._cache.recent(data)
+        return last is not None and last is not self._last and self._send_bound(last, data)
 
-    def _keep(self, passage: Passage, head: bytes) -> None:
-        self._last = passage
-        self._path.took(passage, head)
+    def _keep(self, bound: BoundRoute, head: bytes) -> None:
+        self._last = bound
+        self._cache.remember(bound, head)
 
-    def take_body(self, kind: Kind, session: Session | None, head: bytes, body: bytes) -> bool:
+    def send_parsed(self, group: RouteGroup, session: Session | None, head: bytes, body: bytes) -> bool:
         """Send a request of this kind; False where no route of it fits, and nothing was done."""
         self._begun = _monotonic()
-        for route in kind.routes:
+        for route in group.routes:
             found = route.match(body)
             if found is not None:
-                passage = kind.passage(route, session, head, self._path.longest)
-                if not self._send(passage, body, found):
+                bound = group.bound_route(route, session, head, self._cache.longest)
+                if not self._send(bound, body, found):
                     return False
-                self._keep(passage, head)
-                kind.unknown = 1
+                self._keep(bound, head)
+                group.misses = 1
                 return True
         return False
 
-    def _send(self, passage: Passage, body: bytes, found: PatternValues) -> bool:
-        now, path = self._begun, self._path
-        route, session = passage.route, passage.session
-        if not path.holds(route, session, now):
+    def _send(self, bound: BoundRoute, body: bytes, found: PatternValues) -> bool:
+        now, cache = self._begun, self._cache
+        route, session = bound.route, bound.session
+        if not cache.is_valid(route, session, now):
             return False
         identity = found[0]  # a plain one is its own key
         if session is not None and identity in session.in_flight:
             return False
-        link = route.instance.pool.take_now(now)
-        if link is None:
+        connection = route.instance.pool.take_now(now)
+        if connection is None:
             return False
         if session is not None:
             session.in_flight[identity] = self.cancel
             route.mark(session)
-        self._passage, self._link, self._body, self._identity = passage, link, body, identity
+        self._bound, self._upstream, self._body, self._identity = bound, connection, body, identity
         self.is_under_way = True
-        path.begin(route, now)
-        self._line.deadline.set_at(now + direct_relay.PATIENCE_S, self._is_late)
-        link.begin_for(self, passage.request(body, found))
+        cache.begin(route, now)
+        self._line.deadline.set_at(now + direct_relay.PATIENCE_S, self._patience_over)
+        connection.send_for(self, bound.request(body, found))
         self._sent = _monotonic()
         return True
 
@@ -153,16 +153,16 @@ class FastCall:
 
     def take(self, data: bytes) -> bool:
         """The answer begins: pass it on where it is whole, and plain."""
-        now, passage, path = _monotonic(), self._passage, self._path
-        answer = passage.answer(data, self._identity, path.date.at(now))
+        now, bound, cache = _monotonic(), self._bound, self._cache
+        answer = bound.answer(data, self._identity, cache.date.at(now))
         if answer is None:
             return False
-        self._link.settle(now)
+        self._upstream.release(now)
         self.is_under_way = False
-        route, session = passage.route, passage.session
+        route, session = bound.route, bound.session
         if session is not None:
             session.in_flight.pop(self._identity, None)
-        path.end(route)
+        cache.end(route)
         self._transport.write(answer)
         self._line.answered_fast(now)
         route.timings.ended(self._begun, self._sent, now, _monotonic())
@@ -171,32 +171,32 @@ class FastCall:
     def respond(self) -> UpstreamResponse:
         """Go on the usual way."""
         self.is_under_way = False
-        passage, link = self._passage, self._link
-        session = passage.session
-        response = UpstreamResponse(link)
+        bound, connection = self._bound, self._upstream
+        session = bound.session
+        response = UpstreamResponse(connection)
         http_request = self._line.begin(
-            passage.route.metadata, None if session is None else session.id, self._body
+            bound.route.metadata, None if session is None else session.id, self._body
         )
-        patience_s = direct_relay.PATIENCE_S if self._is_patient else 0.0
-        resumed = self._path.resume(
-            http_request, passage, response, begun=self._begun, sent_at=self._sent, patience_s=patience_s
+        patience_s = direct_relay.PATIENCE_S if self._has_patience else 0.0
+        relay = self._cache.fall_back(
+            http_request, bound, response, begun=self._begun, sent_at=self._sent, patience_s=patience_s
         )
-        self._is_patient = True
+        self._has_patience = True
         if session is not None:
-            session.in_flight[self._identity] = resumed.cancel
+            session.in_flight[self._identity] = relay.cancel
         return response
 
-    def let_go(self) -> None:
+    def fall_back(self) -> None:
         """For the connection: the client left, or does not wait for its answer."""
-        self._link.let_respond()
+        self._upstream.detach_taker()
 
     def cancel(self) -> None:
         """The client said that it does not want it any more."""
-        session = self._passage.session
-        self._link.let_respond()
+        session = self._bound.session
+        self._upstream.detach_taker()
         if session is not None and (cancel := session.in_flight.get(self._identity)) is not None:
             cancel()
 
-    def _is_late(self) -> None:
-        self._is_patient = False
-        self._link.let_respond()
+    def _patience_over(self) -> None:
+        self._has_patience = False
+        self._upstream.detach_taker()

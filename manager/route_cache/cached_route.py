@@ -1,4 +1,4 @@
-"""What holds for all calls of one tool that come with the same head, in sessions of the same kind.
+"""What holds for all calls of one tool that come with the same head, in sessions of the same group.
 
 Where they go, how they are known, how they are worded in both directions: bytes that were written once, for
 reuse. What a call means was decided when the route was made (`route_cache.py`), and whether that still holds
@@ -28,7 +28,7 @@ from protocol import headers, sse
 from protocol.call_pattern import Pattern, PatternValues
 from protocol.internal.result_trim import ResultTrim
 
-NOTED_S: Final = 0.01
+RECORD_INTERVAL_S: Final = 0.01
 """Of calls in quick succession one in this time is noted for the table of clients."""
 _LINE_END: Final = b"\r\n"
 _HEAD_END: Final = b"\r\n\r\n"
@@ -39,7 +39,7 @@ _LONGEST_SIZE: Final = 10
 """Bytes of the line that tells the size of a chunk."""
 
 
-class Told(msgspec.Struct, frozen=True, gc=False):
+class SessionProfile(msgspec.Struct, frozen=True, gc=False):
     """What of a session has a part in where its calls go, and in how they are worded.
 
     The first three may change (`is_still`).
@@ -55,7 +55,7 @@ class Told(msgspec.Struct, frozen=True, gc=False):
     mode: tuple[tuple[str, str], ...]
 
     @classmethod
-    def by(cls, session: Session) -> Told:
+    def of(cls, session: Session) -> SessionProfile:
         """What is so now."""
         return cls(
             session.workspace,
@@ -68,7 +68,7 @@ class Told(msgspec.Struct, frozen=True, gc=False):
             session.mode,
         )
 
-    def is_still(self, session: Session) -> bool:
+    def is_current(self, session: Session) -> bool:
         """Whether a session that said this says it now."""
         return (
             session.workspace == self.workspace
@@ -77,7 +77,7 @@ class Told(msgspec.Struct, frozen=True, gc=False):
         )
 
 
-class FastRoute:
+class CachedRoute:
     """The way of such calls.
 
     Attributes:
@@ -86,12 +86,12 @@ class FastRoute:
         instance: its server.
         folder: the client's text that named the workspace, None where an id did.
         match: says the values of a call, None where its body is something else.
-        told: what their sessions said, None in the era without.
+        profile: what their sessions said, None in the era without.
         client: the row of the table of clients.
         written: how their messages are written for the server, None where that is as they come.
         figures, timings: of their workspace.
-        noted_at: when one was noted for the table of clients (monotonic).
-        is_streamed: whether the last answer that was `worded` is an event stream.
+        recorded_at: when one was noted for the table of clients (monotonic).
+        is_streamed: whether the last answer that was `response_body` is an event stream.
         stream_begin: the head of such an answer, up to the date.
     """
 
@@ -115,10 +115,10 @@ class FastRoute:
         "located",
         "match",
         "metadata",
-        "noted_at",
+        "profile",
+        "recorded_at",
         "stream_begin",
         "timings",
-        "told",
         "written",
     )
 
@@ -152,7 +152,7 @@ class FastRoute:
         self._source = located.source.value
         self._sent_cwd = sent_cwd(exchange.claims)
         self._implied_workspace = located.implied_workspace
-        self.noted_at = 0.0
+        self.recorded_at = 0.0
         self._stream = b""  # the head of event streams
         self._known = b""  # what comes before the message in answers of this size
         self._known_size = 0
@@ -160,7 +160,7 @@ class FastRoute:
         self._trim: ResultTrim | None = None
         self.is_streamed = False
         session, fields = exchange.session, exchange.headers
-        self.told = None if session is None else Told.by(session)
+        self.profile = None if session is None else SessionProfile.of(session)
         self._request_begin = _around(upstream, None if session is None else _caller(session))
         self._answer_begin = _around(_answer_begin(fields), None if session is None else _name(session))
         self.stream_begin = _stream_begin(fields)
@@ -179,9 +179,9 @@ class FastRoute:
         if self._implied_workspace is not None:
             session.implied_workspace = self._implied_workspace
 
-    def note(self, now: float) -> RequestRecord:
+    def record(self, now: float) -> RequestRecord:
         """The call for the table of clients."""
-        self.noted_at = now
+        self.recorded_at = now
         exchange = self._exchange
         return RequestRecord(now, exchange.message.method, exchange.claims, exchange.headers)
 
@@ -192,7 +192,7 @@ class FastRoute:
         before, behind = self._answer_begin
         return before if session is None else before + _name(session) + behind
 
-    def worded(self, data: bytes, identity: bytes) -> bytes | None:
+    def response_body(self, data: bytes, identity: bytes) -> bytes | None:
         """The body for the client, where the data are a whole answer of the server that needs no thought.
 
         That of a stream comes in its chunk, as it came.
@@ -210,7 +210,7 @@ class FastRoute:
             end -= len(_EVENT_END)
             if trim is None and is_known and not sse.is_one_line(data, start, end):
                 return None
-        if self.told is not None:
+        if self.profile is not None:
             return forwardable_result.for_session_client(data, start, end, identity, trim)
         is_plain = forwardable_result.is_forwardable(data, start, end, identity, trim)
         return data[self._passed or start :] if is_plain else None
@@ -246,7 +246,7 @@ class FastRoute:
 
     def _know(self, data: bytes, start: int, trim: ResultTrim | None, passed: int = 0) -> None:
         self._known, self._known_size, self._trim, self._passed = data[:start], len(data), trim, passed
-        self.is_streamed = bool(passed) and self.told is None
+        self.is_streamed = bool(passed) and self.profile is None
 
 
 def _caller(session: Session) -> bytes:

@@ -23,10 +23,10 @@ from manager.answers.workspace_lookup import look_up_cached
 from manager.forwarding.forward import Forwarder, Outgoing, Underway
 from manager.forwarding.in_flight import Slot
 from manager.http.request import HttpRequest
-from manager.relay.direct_relay import Express
-from manager.route_cache.bound_route import Passage
-from manager.route_cache.cached_route import NOTED_S, FastRoute, Told
-from manager.route_cache.route_group import Kind
+from manager.relay.direct_relay import DirectRelay
+from manager.route_cache.bound_route import BoundRoute
+from manager.route_cache.cached_route import RECORD_INTERVAL_S, CachedRoute, SessionProfile
+from manager.route_cache.route_group import RouteGroup
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.state.clients import RecentClients
 from manager.routing.state.session_table import Session, SessionTable
@@ -39,11 +39,11 @@ from protocol.call_pattern import Pattern, derive_pattern
 from protocol.inbound import Inbound, classify
 from protocol.jsonrpc import Request
 
-REMEMBERED: Final = 1024
+MAX_GROUPS: Final = 1024
 """Kinds of calls whose routes are kept, and addresses of which is known how they were called last."""
 LONGEST_LINE: Final = 512
 """Bytes of a request line that is remembered."""
-LEARNED: Final = 4096
+MAX_ROUTES: Final = 4096
 """Routes after which all are forgotten: each keeps the call it was made from."""
 
 
@@ -52,18 +52,20 @@ class Host(Protocol):
 
     is_draining: bool
 
-    def resume(self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float) -> Express:
+    def relay_directly(
+        self, http_request: HttpRequest, exchange: Exchange, sent: Sent, patience_s: float
+    ) -> DirectRelay:
         """Go on with a call that is under way."""
 
-    def rested(self) -> None:
+    def cached_calls_ended(self) -> None:
         """Nothing is under way on the fast path."""
 
 
-class FastPath:
+class RouteCache:
     """The routes of a manager.
 
     Attributes:
-        kinds: the calls that came, by what their heads and their sessions say.
+        groups: the calls that came, by what their heads and their sessions say.
         longest: bytes of a body that the door lets in.
         under_way: calls that were sent and not answered.
         date: for the heads of answers.
@@ -79,12 +81,12 @@ class FastPath:
         forwarder: Forwarder,
         settings: Settings,
     ) -> None:
-        self.kinds: dict[tuple[RequestMetadata, Told | None], Kind] = {}
+        self.groups: dict[tuple[RequestMetadata, SessionProfile | None], RouteGroup] = {}
         self.longest = settings.body_limit
         self.under_way = 0
         self.date = DateLine()
-        self._learned = 0
-        self._recent: dict[bytes, Passage] = {}  # by request lines: how each was called last
+        self._cached_count = 0
+        self._recent: dict[bytes, BoundRoute] = {}  # by request lines: how each was called last
         self._total = forwarder.total
         self._host = host
         self._workspaces = workspaces
@@ -97,14 +99,16 @@ class FastPath:
 
     # -- a call --------------------------------------------------------------------------------------------
 
-    def known(self, metadata: RequestMetadata, identity: str | None) -> tuple[Session | None, Kind | None]:
+    def lookup(
+        self, metadata: RequestMetadata, identity: str | None
+    ) -> tuple[Session | None, RouteGroup | None]:
         """The session of this id, and what is known of calls with such a head in it."""
         if identity is None:
-            return None, self.kinds.get((metadata, None))
+            return None, self.groups.get((metadata, None))
         session = self._sessions.peek(identity)
-        return session, None if session is None else self.kinds.get((metadata, Told.by(session)))
+        return session, None if session is None else self.groups.get((metadata, SessionProfile.of(session)))
 
-    def passage(self, last: Passage, identity: bytes) -> Passage | None:
+    def bound_route(self, last: BoundRoute, identity: bytes) -> BoundRoute | None:
         """How a session takes the route of another one, or of itself; None where its route is another.
 
         Args:
@@ -113,29 +117,31 @@ class FastPath:
         if last.session is None or not identity or identity == last.session.id.encode():
             return last
         session = self._sessions.peek(identity.decode())
-        if session is None or Told.by(session) != last.route.told:
+        if session is None or SessionProfile.of(session) != last.route.profile:
             return None
-        return Passage(last.route, session, last.heads)
+        return BoundRoute(last.route, session, last.heads)
 
-    def recent(self, data: bytes) -> Passage | None:
+    def recent(self, data: bytes) -> BoundRoute | None:
         """How the address that a request begins with was called last; None where that is not known."""
         return self._recent.get(_request_line(data))
 
-    def took(self, passage: Passage, head: bytes) -> None:
+    def remember(self, bound: BoundRoute, head: bytes) -> None:
         """A call with such a head was sent."""
         line = _request_line(head)
-        if line and self._recent.get(line) is not passage:
-            if len(self._recent) >= REMEMBERED:
+        if line and self._recent.get(line) is not bound:
+            if len(self._recent) >= MAX_GROUPS:
                 self._recent.clear()
-            self._recent[line] = passage
+            self._recent[line] = bound
 
-    def holds(self, route: FastRoute, session: Session | None, now: float) -> bool:
+    def is_valid(self, route: CachedRoute, session: Session | None, now: float) -> bool:
         """Whether a call of this route goes where the last one went, at monotonic time `now`."""
         if self._host.is_draining:
             return False
-        workspace, told = route.located.workspace, route.told
+        workspace, profile = route.located.workspace, route.profile
         if session is not None and (
-            told is None or self._sessions.get(session.id, now) is not session or not told.is_still(session)
+            profile is None
+            or self._sessions.get(session.id, now) is not session
+            or not profile.is_current(session)
         ):
             return False
         if route.folder is not None and self._workspaces.remembered(route.folder) is not workspace:
@@ -144,7 +150,7 @@ class FastPath:
             return False
         return self._workspaces.ready_now(workspace, now) is route.instance
 
-    def begin(self, route: FastRoute, now: float) -> None:
+    def begin(self, route: CachedRoute, now: float) -> None:
         """A call is sent."""
         self.under_way += 1
         figures = route.figures
@@ -152,10 +158,10 @@ class FastPath:
         self._total.in_flight += 1
         figures.calls += 1
         figures.last_call_at = now
-        if now - route.noted_at >= NOTED_S:
-            self._clients.note(route.client, route.note(now))
+        if now - route.recorded_at >= RECORD_INTERVAL_S:
+            self._clients.note(route.client, route.record(now))
 
-    def end(self, route: FastRoute) -> None:
+    def end(self, route: CachedRoute) -> None:
         """It is about to be answered."""
         figures = route.figures
         figures.in_flight -= 1
@@ -163,21 +169,21 @@ class FastPath:
         figures.last_outcome = "ok"
         self.under_way -= 1
         if not self.under_way and self._host.is_draining:
-            self._host.rested()
+            self._host.cached_calls_ended()
 
-    def resume(
+    def fall_back(
         self,
         http_request: HttpRequest,
-        passage: Passage,
+        bound: BoundRoute,
         response: UpstreamResponse,
         *,
         begun: float,
         sent_at: float,
         patience_s: float,
-    ) -> Express:
+    ) -> DirectRelay:
         """Let a call go on the usual way; times are monotonic."""
-        route = passage.route
-        exchange = _exchange(route.metadata, http_request.body, passage.session)
+        route = bound.route
+        exchange = _exchange(route.metadata, http_request.body, bound.session)
         assert exchange is not None  # noqa: S101  it matched a pattern, so it can be read
         exchange.decided(route.located)
         slot = Slot(
@@ -191,43 +197,43 @@ class FastPath:
         slot.sent = sent_at
         sent = Sent(route.located, Underway(response, slot, sent_at, self._settings.call_timeout_s))
         self.under_way -= 1
-        return self._host.resume(http_request, exchange, sent, patience_s)
+        return self._host.relay_directly(http_request, exchange, sent, patience_s)
 
     # -- routes --------------------------------------------------------------------------------------------
 
-    def learn(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
+    def add(self, http_request: HttpRequest, exchange: Exchange, sent: Sent) -> None:
         """A call was answered that could have gone this way, or has."""
         if not exchange.is_tool_call or not http_request.is_repeatable:
             return
         session = exchange.session
-        kind = self._kind(http_request.metadata, session)
-        known = next((one for one in kind.routes if one.match(http_request.body) is not None), None)
-        if known is not None and self.holds(known, session, time.monotonic()):
+        group = self._group(http_request.metadata, session)
+        known = next((one for one in group.routes if one.match(http_request.body) is not None), None)
+        if known is not None and self.is_valid(known, session, time.monotonic()):
             return
-        if not kind.is_worth_learning():
+        if not group.is_worth_caching():
             return
         route = self._route(http_request.metadata, exchange, sent)
         if route is not None:
-            if self._learned >= LEARNED:
+            if self._cached_count >= MAX_ROUTES:
                 self._forget()
-                self._learned, kind = 0, self._kind(http_request.metadata, session)
-            kind.learn(route, instead_of=known)
-            self._learned += 1
+                self._cached_count, group = 0, self._group(http_request.metadata, session)
+            group.add(route, replaces=known)
+            self._cached_count += 1
 
-    def _kind(self, metadata: RequestMetadata, session: Session | None) -> Kind:
-        by = metadata, None if session is None else Told.by(session)
-        kind = self.kinds.get(by)
-        if kind is None:
-            if len(self.kinds) >= REMEMBERED:
+    def _group(self, metadata: RequestMetadata, session: Session | None) -> RouteGroup:
+        by = metadata, None if session is None else SessionProfile.of(session)
+        group = self.groups.get(by)
+        if group is None:
+            if len(self.groups) >= MAX_GROUPS:
                 self._forget()
-            kind = self.kinds[by] = Kind()
-        return kind
+            group = self.groups[by] = RouteGroup()
+        return group
 
     def _forget(self) -> None:
-        self.kinds.clear()
+        self.groups.clear()
         self._recent.clear()
 
-    def _route(self, metadata: RequestMetadata, exchange: Exchange, sent: Sent) -> FastRoute | None:
+    def _route(self, metadata: RequestMetadata, exchange: Exchange, sent: Sent) -> CachedRoute | None:
         session, workspace = exchange.session, sent.located.workspace
         if session is not None and claims_of(metadata, session) != exchange.claims:
             return None  # it chose another workspace since the call came
@@ -240,7 +246,7 @@ class FastPath:
         if instance is None or claim is None or patterns is None:
             return None
         request = upstream_request(exchange)
-        return FastRoute(
+        return CachedRoute(
             metadata,
             exchange,
             sent.located,

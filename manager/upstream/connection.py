@@ -17,7 +17,7 @@ from typing import cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from manager.upstream import header_cache
-from manager.upstream.read_buffer import SIZE, Window
+from manager.upstream.read_buffer import SIZE, ReadBuffer
 from manager.upstream.response import Blame, ResponseHead, Taker, UpstreamFailure, UpstreamResponse
 from protocol import headers
 from protocol.internal.result_trim import ResultTrim
@@ -70,7 +70,7 @@ class Connection(asyncio.Protocol):
         self.idle_since = -inf
         self._unsent = _NOTHING
         self._writing_paused = False
-        self._window: Window | None = None
+        self._window: ReadBuffer | None = None
         self._poller: select.poll | None = None
         self._reset()
 
@@ -85,9 +85,9 @@ class Connection(asyncio.Protocol):
 
         Asks the kernel too, so that an end counts which the loop has not noticed yet. One system call.
         """
-        return self.is_open and not self._has_news()
+        return self.is_open and not self._has_input()
 
-    def _has_news(self) -> bool:
+    def _has_input(self) -> bool:
         """Whether bytes or an end wait to be read."""
         if self._poller is None:
             descriptor = self._transport.get_extra_info("socket").fileno()
@@ -122,12 +122,12 @@ class Connection(asyncio.Protocol):
         self._send(head, body)
         return response
 
-    def begin_for(self, taker: Taker, request: bytes) -> None:
+    def send_for(self, taker: Taker, request: bytes) -> None:
         """Sends one request, head and body, on an idle connection that is open."""
         self._taker = taker
         self._transport.write(request)
 
-    def settle(self, now: float) -> None:
+    def release(self, now: float) -> None:
         """For a taker: the answer was whole. The connection is idle again."""
         self._taker = None
         self.idle_since = now
@@ -136,7 +136,7 @@ class Connection(asyncio.Protocol):
         else:
             self.on_idle(self)
 
-    def let_respond(self) -> None:
+    def detach_taker(self) -> None:
         """For a taker: it will not take the answer itself."""
         taker, self._taker = self._taker, None
         if taker is not None:
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
 
     def close(self, cause: str) -> None:
         """Closes at once, unsent bytes included; an unfinished response fails with `cause`. Idempotent."""
-        self.let_respond()
+        self.detach_taker()
         self._unsent = _NOTHING
         self._transport.abort()
         response, self._response = self._response, None
@@ -163,7 +163,7 @@ class Connection(asyncio.Protocol):
 
     def _lend(self) -> None:
         if self._may_lend and self._window is None and self._missing > SIZE:
-            self._window = Window(self)
+            self._window = ReadBuffer(self)
             self._transport.set_protocol(self._window)
 
     def piece_received(self, piece: memoryview) -> None:
@@ -177,14 +177,14 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop, once."""
-        self.let_respond()
+        self.detach_taker()
         self.broke_off = self.broke_off or self._response is not None
         self.close(self._break_off_cause())
         self._on_lost(self)
 
     def eof_received(self) -> None:
         """Called by the loop: the server sends no more."""
-        self.let_respond()
+        self.detach_taker()
         if self._response is not None and self._until_eof:
             self._finish(self._response)
         else:
@@ -197,7 +197,7 @@ class Connection(asyncio.Protocol):
         if taker is not None:
             if taker.take(data):
                 return
-            self.let_respond()
+            self.detach_taker()
         response = self._response
         if response is None:  # bytes nobody asked for: whatever they are, they must not answer the next call
             self.close("malformed_response")

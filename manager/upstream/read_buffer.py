@@ -36,7 +36,7 @@ _SPARE: Final = 4
 _spare: Final[list[bytearray]] = []
 
 
-class Window(asyncio.BufferedProtocol):
+class ReadBuffer(asyncio.BufferedProtocol):
     """Stands before a connection while it reads a large body."""
 
     def __init__(self, reader: Reader) -> None:

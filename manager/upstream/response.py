@@ -88,7 +88,7 @@ class Taker(Protocol):
     def take(self, data: bytes) -> bool:
         """The first bytes of the answer: whether they are all of it and were taken.
 
-        Then this has also called `settle`. Otherwise nothing was done, and `respond` follows.
+        Then this has also called `release`. Otherwise nothing was done, and `respond` follows.
         """
 
     def respond(self) -> UpstreamResponse:
@@ -98,12 +98,12 @@ class Taker(Protocol):
 class UpstreamResponse:
     """A response whose head has arrived; its body is read once, by one reader.
 
-    A task reads it with `chunks()` or `read()`; who would rather be called sets `on_news`, and takes what has
+    A task reads it with `chunks()` or `read()`; who would rather be called sets `on_data`, and takes what has
     come with `take()`. It owns what was received and not yet read: its connection is free again once the last
     byte is in.
     """
 
-    __slots__ = ("_buffer", "_buffered", "_carrier", "_cause", "_connection", "_waiter", "head", "on_news")
+    __slots__ = ("_buffer", "_buffered", "_carrier", "_cause", "_connection", "_waiter", "head", "on_data")
 
     head: ResponseHead  # set before the response is handed out
 
@@ -114,7 +114,7 @@ class UpstreamResponse:
         self._buffer: list[Piece] = []
         self._buffered = 0
         self._waiter: asyncio.Future[None] | None = None
-        self.on_news: Callable[[], None] | None = None  # called when something came, while nobody reads
+        self.on_data: Callable[[], None] | None = None  # called when something came, while nobody reads
 
     @property
     def has_ended(self) -> bool:
@@ -171,7 +171,7 @@ class UpstreamResponse:
             if self._connection is None:
                 self._raise_failure()
                 raise StopAsyncIteration
-            await self._news()
+            await self._wait()
         piece = self._buffer.pop(0)
         self._buffered -= len(piece)
         if not self._buffer and self._connection is not None:
@@ -199,7 +199,7 @@ class UpstreamResponse:
             if not has_ended:
                 self.abandon()  # at once: many pieces may come before the reader's turn
 
-        self.on_news = look
+        self.on_data = look
         look()
         try:
             await done
@@ -207,7 +207,7 @@ class UpstreamResponse:
             self.abandon()
             raise
         finally:
-            self.on_news = None
+            self.on_data = None
         if max(size, announced) > limit:
             self.abandon()
             raise ResponseTooLarge(limit)
@@ -233,7 +233,7 @@ class UpstreamResponse:
     async def body_arrival(self) -> None:
         """Return when some of the body is there, or its end; raises UpstreamFailure where it breaks off."""
         while not self._buffer and self._connection is not None:
-            await self._news()
+            await self._wait()
         if not self._buffer:
             self._raise_failure()
 
@@ -241,7 +241,7 @@ class UpstreamResponse:
         """For the connection: returns when `head` is set, raises UpstreamFailure when it never will be."""
         while not hasattr(self, "head"):
             self._raise_failure()
-            await self._news()
+            await self._wait()
 
     def receive_head(self, head: ResponseHead) -> None:
         """For the connection."""
@@ -257,7 +257,7 @@ class UpstreamResponse:
         self.end(None)
 
     def lend(self) -> None:
-        """From now on pieces may be lent to who takes them, for as long as `on_news` is being called."""
+        """From now on pieces may be lent to who takes them, for as long as `on_data` is being called."""
         if self._connection is not None:
             self._connection.lend()
 
@@ -280,7 +280,7 @@ class UpstreamResponse:
         if (failure := self.failure) is not None:
             raise failure
 
-    async def _news(self) -> None:
+    async def _wait(self) -> None:
         self._waiter = asyncio.get_running_loop().create_future()
         try:
             await self._waiter
@@ -292,7 +292,7 @@ class UpstreamResponse:
             self._waiter = None
 
     def _wake(self) -> None:
-        if self.on_news is not None:
-            self.on_news()
+        if self.on_data is not None:
+            self.on_data()
         elif self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError
-from manager.relay.event_relay import PassingEvents
+from manager.relay.event_relay import EventSplitter
 
 LIMIT = 1024 * 1024
 NOTE = b'event: message\ndata: {"jsonrpc":"2.0","method":"m"}'
@@ -22,7 +22,7 @@ def pieces(whole: bytes, size: int) -> list[bytes]:
 def test_only_whole_events_come_out_and_all_of_their_bytes(size: int, end: bytes) -> None:
     parts = [part.replace(b"\n", end) + end + end for part in (COMMENT, NOTE, RESPONSE)]
     edges = {sum(map(len, parts[:count])) for count in range(4)}
-    events, out = PassingEvents(b"1", LIMIT), b""
+    events, out = EventSplitter(b"1", LIMIT), b""
     for piece in pieces(b"".join(parts), size):
         out += b"".join(events.take(piece))
         assert len(out) in edges
@@ -31,7 +31,7 @@ def test_only_whole_events_come_out_and_all_of_their_bytes(size: int, end: bytes
 
 
 def test_what_is_not_complete_waits() -> None:
-    events = PassingEvents(b"1", LIMIT)
+    events = EventSplitter(b"1", LIMIT)
     assert events.take(NOTE) == []
     assert events.size == len(NOTE)
     assert events.take(b"\n\n" + RESPONSE) == [NOTE + b"\n\n"]
@@ -54,7 +54,7 @@ def test_what_is_not_complete_waits() -> None:
 )
 def test_it_is_known_whether_the_response_came(parts: list[bytes], answered: bool, size: int) -> None:
     """Else the client is told so, and never twice."""
-    events = PassingEvents(b"1", LIMIT)
+    events = EventSplitter(b"1", LIMIT)
     for piece in pieces(b"".join(part + b"\n\n" for part in parts), size):
         events.take(piece)
     assert events.is_answered is answered
@@ -70,7 +70,7 @@ def test_a_large_response_is_passed_before_it_is_whole(end: bytes, seam: int) ->
     begun = NOTE.replace(b"\n", end) + end + end + BIG.replace(b"\n", end)
     rest = b'"}}' + end + end
     cut = len(rest) - len(end + end) + seam
-    events = PassingEvents(b"1", LIMIT)
+    events = EventSplitter(b"1", LIMIT)
     assert b"".join(events.take(begun)) == begun
     assert events.is_open
     assert not events.is_answered
@@ -94,7 +94,7 @@ def test_a_large_response_is_passed_before_it_is_whole(end: bytes, seam: int) ->
     ],
 )
 def test_a_large_event_that_may_be_anything_waits_for_its_end(begun: bytes) -> None:
-    events = PassingEvents(b"1", LIMIT)
+    events = EventSplitter(b"1", LIMIT)
     assert events.take(begun) == []
     assert events.size == len(begun)
     assert events.take(b"\n\n") == [begun + b"\n\n"]
@@ -102,20 +102,20 @@ def test_a_large_event_that_may_be_anything_waits_for_its_end(begun: bytes) -> N
 
 def test_a_response_is_kept_back_while_it_is_small() -> None:
     """It can still be replaced, should its server die."""
-    events = PassingEvents(b"1", LIMIT)
+    events = EventSplitter(b"1", LIMIT)
     assert events.take(BIG[: COLLECTED - 1]) == []
     assert b"".join(events.take(b"xx")) == BIG[: COLLECTED - 1] + b"xx"
 
 
 def test_what_is_too_large_is_not_begun() -> None:
     """It can still be refused."""
-    assert PassingEvents(b"1", len(BIG) - 1).take(BIG) == []
+    assert EventSplitter(b"1", len(BIG) - 1).take(BIG) == []
 
 
 @pytest.mark.parametrize("begun", [RESPONSE + b"\n\n", BIG])
 @pytest.mark.parametrize("before", [b"", NOTE + b"\n\n"])
 def test_the_response_to_another_request_does_not_come_out(before: bytes, begun: bytes) -> None:
-    events = PassingEvents(b"2", LIMIT)
+    events = EventSplitter(b"2", LIMIT)
     with pytest.raises(InterruptedAnswerError) as caught:
         events.take(before + begun)
     assert caught.value.refusal.delivered == "unknown"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from manager.forwarding.answer import COLLECTED, InterruptedAnswerError
 from manager.http.request import HttpRequest
-from manager.relay.large_event import EventAsItIs, EventAsJson, LargeEvent
+from manager.relay.large_event import EventAsJson, EventPassedThrough, LargeEvent
 from protocol import sse
 from protocol.internal import result_trim
 from protocol.internal.result_trim import ResultTrim
@@ -74,7 +74,7 @@ def stream_of(size: int) -> tuple[bytes, bytes, ResultTrim]:
 
 
 def sink(client: Client, said: ResultTrim, *, is_json: bool = True) -> LargeEvent:
-    form = EventAsJson if is_json else EventAsItIs
+    form = EventAsJson if is_json else EventPassedThrough
     return form(cast("HttpRequest", client), FIELDS, identity=b"7", trim=said, limit=LIMIT)
 
 
@@ -95,7 +95,7 @@ def test_a_session_gets_the_rest_however_the_pieces_fall(size: int, cuts: list[i
     client = Client()
     made = sink(client, said)
     done: list[bytes] = []
-    made.on_done = lambda: done.append(client.got)
+    made.on_complete = lambda: done.append(client.got)
     poured(stream, made, cuts)
     assert done == [client.got] == [left], "before the body has come to its end"
     assert made.put(b": more\n\n"), "which goes nowhere"

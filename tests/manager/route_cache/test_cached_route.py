@@ -11,8 +11,8 @@ import pytest
 from manager.answers.client_record import client_record
 from manager.answers.exchange import Located
 from manager.answers.upstream_request import caller_header
-from manager.route_cache.bound_route import Passage
-from manager.route_cache.cached_route import FastRoute, Told
+from manager.route_cache.bound_route import BoundRoute
+from manager.route_cache.cached_route import CachedRoute, SessionProfile
 from manager.routing.request_heads.pattern import HeadPattern
 from manager.routing.state.session_table import Session
 from manager.routing.workspace.resolution import WorkspaceSource
@@ -24,14 +24,14 @@ from support.clients import exchanges
 BODY = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":1}}}'
 
 
-def route(session: Session | None) -> FastRoute:
+def route(session: Session | None) -> CachedRoute:
     fields = {"Mcp-Session-Id": session.id} if session is not None else {}
     exchange = exchanges.legacy(BODY, headers=fields, accepts_events=True, session=session)
     found = derive_pattern(BODY)
     assert found is not None
     own = b"" if session is None else b"%b: %b\r\n" % caller_header(session.id)
     nowhere = cast("Any", Mock())
-    return FastRoute(
+    return CachedRoute(
         nowhere,
         exchange,
         Located(nowhere, WorkspaceSource.SESSION),
@@ -43,17 +43,17 @@ def route(session: Session | None) -> FastRoute:
     )
 
 
-def passage(*, is_in_session: bool = True) -> Passage:
+def bound_route(*, is_in_session: bool = True) -> BoundRoute:
     """The way of a client with one connection."""
     session = exchanges.session_of() if is_in_session else None
-    return Passage(route(session), session, HeadPattern(b"", 0))
+    return BoundRoute(route(session), session, HeadPattern(b"", 0))
 
 
 # -- requests ----------------------------------------------------------------------------------------------
 
 
 def test_a_request_for_the_server_tells_its_length() -> None:
-    made = passage(is_in_session=False)
+    made = bound_route(is_in_session=False)
     found = made.route.match(BODY)
     assert found is not None
     sent = made.request(BODY, found)
@@ -67,7 +67,7 @@ def test_what_is_written_for_one_session_names_no_other() -> None:
     found = shared.match(BODY)
     assert found is not None
     for session in (one, other, one):
-        made, alone = (Passage(each, session, HeadPattern(b"", 0)) for each in (shared, route(session)))
+        made, alone = (BoundRoute(each, session, HeadPattern(b"", 0)) for each in (shared, route(session)))
         assert made.request(BODY, found) == alone.request(BODY, found)
         assert made.answer(response(RESULT), b"1", DATE) == alone.answer(response(RESULT), b"1", DATE)
         assert caller_header(session.id)[1] in made.request(BODY, found)
@@ -95,10 +95,10 @@ def test_sessions_that_differ_in_what_counts_are_told_apart(changed: dict[str, A
     same.id, same.seen, same.in_flight = "s-2", 9.0, {b"1": print}
     for name, value in changed.items():
         setattr(other, name, value)
-    assert Told.by(one) == Told.by(same) != Told.by(other)
-    assert Told.by(one).is_still(same)
+    assert SessionProfile.of(one) == SessionProfile.of(same) != SessionProfile.of(other)
+    assert SessionProfile.of(one).is_current(same)
     may_change = {"workspace", "roots", "log_level"}
-    assert Told.by(one).is_still(other) is may_change.isdisjoint(changed)
+    assert SessionProfile.of(one).is_current(other) is may_change.isdisjoint(changed)
 
 
 # -- answers -----------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def _known() -> Iterator[None]:
     header_cache._heads.clear()
 
 
-def body_of(made: Passage, data: bytes) -> bytes | None:
+def body_of(made: BoundRoute, data: bytes) -> bytes | None:
     answer = made.answer(data, b"1", DATE)
     return None if answer is None else answer.partition(DATE)[2]
 
@@ -134,7 +134,7 @@ def response(body: bytes, status: int = 200, length: int | None = None) -> bytes
 
 @pytest.mark.parametrize("is_in_session", [True, False])
 def test_an_answer_is_worded_as_its_era_has_it(is_in_session: bool) -> None:
-    made = passage(is_in_session=is_in_session)
+    made = bound_route(is_in_session=is_in_session)
     expected = RESULT.replace(b'"resultType":"complete",', b"") if is_in_session else RESULT
     for _ in range(2):
         assert body_of(made, response(RESULT)) == expected
@@ -162,14 +162,14 @@ def test_an_answer_is_worded_as_its_era_has_it(is_in_session: bool) -> None:
     ids=lambda data: data[:40],
 )
 def test_any_other_answer_is_left_to_others(data: bytes) -> None:
-    for made in (passage(), passage(is_in_session=False)):
+    for made in (bound_route(), bound_route(is_in_session=False)):
         assert made.answer(data, b"1", DATE) is None
         assert made.answer(response(RESULT), b"1", DATE) is not None
         assert made.answer(data, b"1", DATE) is None
 
 
 def test_the_answers_head_tells_length_and_date() -> None:
-    made = passage()
+    made = bound_route()
     dates = [DATE, DATE.replace(b"a", b"b")]
     bodies = [PLAIN, PLAIN.replace(b"[]", b"[1]")]
     for date, body in [
@@ -191,16 +191,16 @@ EVENT = b"event: message\ndata: %b\n\n"
 
 @pytest.mark.parametrize("is_chunked", [True, False])
 def test_a_stream_of_one_event_stays_one_but_in_a_session(is_chunked: bool) -> None:
-    kind = b"text/event-stream"
+    group = b"text/event-stream"
     stream = EVENT % RESULT
     if is_chunked:
         begin = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
-        header_cache.remember(begin, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None, kind))
+        header_cache.remember(begin, ResponseHead(200, ((b"transfer-encoding", b"chunked"),), None, group))
         data = b"%b%x\r\n%b\r\n0\r\n\r\n" % (begin, len(stream), stream)
     else:
-        data = response(stream).replace(b"application/json", kind)
-        header_cache.remember(data, ResponseHead(200, ((b"content-length", b"1"),), len(stream), kind))
-    modern, legacy = passage(is_in_session=False), passage()
+        data = response(stream).replace(b"application/json", group)
+        header_cache.remember(data, ResponseHead(200, ((b"content-length", b"1"),), len(stream), group))
+    modern, legacy = bound_route(is_in_session=False), bound_route()
     chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(stream), stream)
     for _ in range(2):
         assert body_of(modern, data) == (chunk if is_chunked else None), "streams come in chunks"
@@ -246,7 +246,7 @@ def test_what_a_comment_says_of_an_event_spares_to_read_it() -> None:
     for content in (b"1", b"x", b"xx", b"yy"):  # of one size with the one before, and of another
         message = SIGNED % content
         is_json = content == b"1"
-        modern, legacy = passage(is_in_session=False), passage()
+        modern, legacy = bound_route(is_in_session=False), bound_route()
         for made, whole in ((modern, message), (legacy, PLAIN.replace(b"[]", b"[%b]" % content))):
             for _ in range(2):
                 sent = body_of(made, events(message, trim))
@@ -263,7 +263,7 @@ def test_what_a_comment_says_of_an_event_spares_to_read_it() -> None:
 def test_of_events_of_one_size_one_may_have_a_line_end_in_it() -> None:
     """Then what follows is another line of the event, which is for readers."""
     message = SIGNED % b"1, 1"
-    for made in (passage(is_in_session=False), passage()):
+    for made in (bound_route(is_in_session=False), bound_route()):
         for _ in range(2):
             assert body_of(made, events(message, b"")) is not None
             for end in (b"\n", b"\r"):

@@ -185,7 +185,7 @@ async def test_a_log_level_counts_from_the_next_call_on(play: RegisteredSetup, k
             for _ in range(3):
                 await client.call("t")
                 assert play.upstream.called("t")[-1].params["_meta"][names.META_LOG_LEVEL] == level
-    assert len({one.told for one in known}) == 3
+    assert len({one.profile for one in known}) == 3
 
 
 async def test_a_session_may_call_several_tools(play: RegisteredSetup, known: Known) -> None:

@@ -15,9 +15,9 @@ import pytest_asyncio
 
 from http_server.request_parser import RefusedHead
 from manager.route_cache import route_cache
-from manager.route_cache.cached_route import Told
-from manager.route_cache.route_cache import REMEMBERED
-from manager.route_cache.route_group import EAGER, RARELY, TOOLS
+from manager.route_cache.cached_route import SessionProfile
+from manager.route_cache.route_cache import MAX_GROUPS
+from manager.route_cache.route_group import CACHED_MISSES, MAX_GROUP_ROUTES, MISS_INTERVAL
 from manager.routing.request_heads.reader import Heads, Read
 from manager.supervision import workspaces
 from protocol.call_pattern import derive_pattern
@@ -215,7 +215,7 @@ async def test_a_session_that_says_something_else_takes_no_route_of_others(
                 assert (await client.call("t", 100 + number)).status == 200
                 assert len(known) == count + 1
                 assert known.session is not None
-                assert known[-1].told == Told.by(known.session)
+                assert known[-1].profile == SessionProfile.of(known.session)
                 capabilities.append(known.session.capabilities)
     assert capabilities == capabilities[:2] * 4
     assert b"more" in capabilities[1]
@@ -383,9 +383,9 @@ async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_fr
     for number in range(150):
         body = client.body(f"t{number}" if era == "legacy" else "t", 7, {"a": "\u00e9"})
         assert (await client.send(client.request(body))).status == 200
-    assert len(learned) <= 2 * (EAGER + 3)
+    assert len(learned) <= 2 * (CACHED_MISSES + 3)
     assert not known
-    for _ in range(RARELY + 2):
+    for _ in range(MISS_INTERVAL + 2):
         await client.call("t")
     assert known.answered
     count, play.upstream.plays["another"] = len(known), PLAIN_RESULT
@@ -398,27 +398,29 @@ async def test_who_writes_something_new_into_each_call_is_hardly_ever_learned_fr
 async def test_addresses_are_forgotten_before_they_are_too_many(play: RegisteredSetup, known: Known) -> None:
     async with warmed(play, "modern", "t") as client:
         await client.call("t")
-    path, lines = known.path, [b"POST /%d HTTP/1.1\r\n" % number for number in range(3 * REMEMBERED)]
+    path, lines = known.path, [b"POST /%d HTTP/1.1\r\n" % number for number in range(3 * MAX_GROUPS)]
     assert path is not None
     last = path.recent(client.request(b""))
     assert last is not None
     for line in lines:
-        path.took(last, line)
+        path.remember(last, line)
         assert path.recent(line) is last
-    assert sum(path.recent(line) is not None for line in lines) <= REMEMBERED
+    assert sum(path.recent(line) is not None for line in lines) <= MAX_GROUPS
 
 
 async def test_what_was_learned_is_forgotten_before_it_is_too_much(
     play: RegisteredSetup, known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(route_cache, "LEARNED", 3)
+    monkeypatch.setattr(route_cache, "MAX_ROUTES", 3)
     async with warmed(play, "legacy", "t") as client:
         path = known.path
         assert path is not None
-        path.kinds.clear()
+        path.groups.clear()
         for number in range(20):
             await client.call(f"few{number % 5}", number)
-            assert sum(len(kind.routes) for kind in path.kinds.values()) <= 3 + TOOLS * (number == 0)
+            assert sum(len(group.routes) for group in path.groups.values()) <= 3 + MAX_GROUP_ROUTES * (
+                number == 0
+            )
         count = len(known)
         for _ in range(4):
             await client.call("t")

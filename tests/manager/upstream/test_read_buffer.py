@@ -177,7 +177,7 @@ async def test_who_lets_go_with_the_last_piece_ends_it_once(serve, connect, firs
     response = connection.begin(GET, b"")
     if first:
         connection.data_received(HEAD % len(BODY) + BODY[:first])
-    response.on_news = response.abandon
+    response.on_data = response.abandon
     connection.data_received(
         BODY[first:] if first else HEAD.replace(b"\r\n\r\n", b"\r\nX: y\r\n\r\n") % 5 + b"hello"
     )
@@ -186,7 +186,7 @@ async def test_who_lets_go_with_the_last_piece_ends_it_once(serve, connect, firs
     assert response.failure.cause == "abandoned"
 
 
-def filled(reading: read_buffer.Window, data: bytes) -> memoryview:
+def filled(reading: read_buffer.ReadBuffer, data: bytes) -> memoryview:
     """What a connection is lent of these bytes."""
     buffer = reading.get_buffer(-1)
     assert len(buffer) == read_buffer.SIZE
@@ -196,21 +196,21 @@ def filled(reading: read_buffer.Window, data: bytes) -> memoryview:
 
 
 def test_a_buffer_is_used_again_by_the_next_body() -> None:
-    first = read_buffer.Window(Mock())
+    first = read_buffer.ReadBuffer(Mock())
     piece = filled(first, b"one")
     assert piece == b"one"
     address = id(piece.obj)
     piece.release()
     first._reader.piece_received.reset_mock()
     first.close()
-    second = read_buffer.Window(Mock())
+    second = read_buffer.ReadBuffer(Mock())
     assert id(second.get_buffer(-1)) == address
-    assert id(read_buffer.Window(Mock()).get_buffer(-1)) != address, "it has one user at a time"
+    assert id(read_buffer.ReadBuffer(Mock()).get_buffer(-1)) != address, "it has one user at a time"
 
 
 def test_a_piece_that_waits_to_be_written_stays_as_it_is() -> None:
-    reading = read_buffer.Window(Mock())
+    reading = read_buffer.ReadBuffer(Mock())
     pieces = [filled(reading, b"one"), filled(reading, b"two")]
     reading.close()
-    pieces.append(filled(read_buffer.Window(Mock()), b"six"))
+    pieces.append(filled(read_buffer.ReadBuffer(Mock()), b"six"))
     assert pieces == [b"one", b"two", b"six"]

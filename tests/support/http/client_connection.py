@@ -17,8 +17,8 @@ from typing import Any, Self
 import pytest
 from multidict import CIMultiDict
 
-from manager.route_cache.cached_route import FastRoute
-from manager.route_cache.route_cache import FastPath
+from manager.route_cache.cached_route import CachedRoute
+from manager.route_cache.route_cache import RouteCache
 from manager.routing.state.session_table import Session
 from protocol import headers, names
 from support.clients import stateless_requests as modern
@@ -29,7 +29,7 @@ from support.servers.scripted_answers import PLAIN_RESULT
 WITHIN_S = 10.0
 
 
-class Known(list[FastRoute]):
+class Known(list[CachedRoute]):
     """The routes of calls that were known again.
 
     Attributes:
@@ -39,7 +39,7 @@ class Known(list[FastRoute]):
     """
 
     answered = 0
-    path: FastPath | None = None
+    path: RouteCache | None = None
     session: Session | None = None
 
 
@@ -47,24 +47,24 @@ class Known(list[FastRoute]):
 def calls_known_again(*, ever: bool = True) -> Iterator[Known]:
     """The calls that are known again meanwhile; not `ever`: all calls are read."""
     known = Known()
-    begin, end, holds = FastPath.begin, FastPath.end, FastPath.holds
+    begin, end, is_valid = RouteCache.begin, RouteCache.end, RouteCache.is_valid
 
-    def begun(self: FastPath, route: FastRoute, now: float) -> None:
+    def begun(self: RouteCache, route: CachedRoute, now: float) -> None:
         known.append(route)
         begin(self, route, now)
 
-    def ended(self: FastPath, route: FastRoute) -> None:
+    def ended(self: RouteCache, route: CachedRoute) -> None:
         known.answered += 1
         end(self, route)
 
-    def asked(self: FastPath, route: FastRoute, session: Session | None, now: float) -> bool:
+    def asked(self: RouteCache, route: CachedRoute, session: Session | None, now: float) -> bool:
         known.session, known.path = session, self
-        return ever and holds(self, route, session, now)
+        return ever and is_valid(self, route, session, now)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FastPath, "begin", begun)
-        patch.setattr(FastPath, "end", ended)
-        patch.setattr(FastPath, "holds", asked)
+        patch.setattr(RouteCache, "begin", begun)
+        patch.setattr(RouteCache, "end", ended)
+        patch.setattr(RouteCache, "is_valid", asked)
         yield known
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from host.command_line import Failure, print_json
+from host.printable import printable
 from manager import __version__, exit_codes
-from manager.cli.output.failures import Failure, print_json
 from manager.cli.output.manager_access import current_folder, explained, mcp_address
-from manager.cli.output.text import printable
 from manager.client import McpAnswer, McpClient
 
 _cwd_option = click.option(

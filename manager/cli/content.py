@@ -13,7 +13,7 @@ from typing import Final, NoReturn
 
 import click
 
-from manager.cli.output.failures import Failure
+from host.command_line import Failure
 from manager.cli.output.manager_access import current_folder, unmatched, user_paths
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths

@@ -15,10 +15,10 @@ from typing import Any, Final
 
 import click
 
+from host.command_line import Failure
+from host.printable import printable
 from manager.cli import content
-from manager.cli.output.failures import Failure
 from manager.cli.output.manager_access import user_paths
-from manager.cli.output.text import printable
 from manager.cli.output.workspace_options import cwd_option
 from manager.routing.workspace.workspace_id import workspace_id
 

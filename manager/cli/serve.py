@@ -9,10 +9,10 @@ from typing import Any, Final, get_args
 
 import click
 
+from host.command_line import Failure
+from host.printable import printable
 from manager import __version__, exit_codes
-from manager.cli.output.failures import Failure
 from manager.cli.output.manager_access import user_paths
-from manager.cli.output.text import printable
 from manager.runtime_tuning import garbage_collector
 from manager.settings import FIELDS, ConfigurationError, description, load_settings
 

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import click
 
+from host.command_line import Failure, print_json
+from host.printable import printable
 from manager.cli import content
-from manager.cli.output.failures import Failure, print_json
 from manager.cli.output.manager_access import ask_about
 from manager.cli.output.responses import objects
-from manager.cli.output.text import printable, table
+from manager.cli.output.text import table
 from manager.cli.output.troubles import DOWN
 from manager.cli.output.workspace_options import cwd_option, json_option, say_issues
 

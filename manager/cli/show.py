@@ -10,11 +10,12 @@ from typing import Any
 
 import click
 
-from manager.cli.output.failures import print_json
+from host.command_line import print_json
+from host.printable import printable
 from manager.cli.output.manager_access import ask
 from manager.cli.output.overview import merged_workspaces, overview, workspace_table
 from manager.cli.output.responses import objects
-from manager.cli.output.text import duration, printable, table
+from manager.cli.output.text import duration, table
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 

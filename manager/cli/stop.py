@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import click
 
+from host.command_line import Failure, print_json
 from host.pidfd import has_ended, open_pidfd
 from manager import exit_codes
-from manager.cli.output.failures import Failure, print_json
 from manager.cli.output.manager_access import explained, user_paths
 from manager.cli.output.responses import objects
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager

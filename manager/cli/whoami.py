@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import click
 
-from manager.cli.output.failures import print_json
+from host.command_line import print_json
+from host.printable import printable
 from manager.cli.output.manager_access import ask
 from manager.cli.output.responses import objects
-from manager.cli.output.text import duration, printable, table
+from manager.cli.output.text import duration, table
 
 _RUNGS: Final = {
     "path": "the address /w/…/mcp",

@@ -10,7 +10,7 @@ from typing import Final
 
 import click
 
-from workspace_server.command.arguments import Places
+from workspace_server.command.arguments import UserFolders
 
 _VERBS: Final = {
     "trust": ("trust", "trust"),
@@ -52,7 +52,7 @@ def cli(
     ctx: click.Context, *, config_dir: Path, state_dir: Path, runtime_dir: Path | None, path: str | None
 ) -> None:
     """What of a workspace may run, and with what."""
-    ctx.obj = Places(config_dir, state_dir, path)
+    ctx.obj = UserFolders(config_dir, state_dir, path)
     ctx.color = False if os.environ.get("NO_COLOR") else None  # None: as the terminal is
 
 

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 import click
 
-from workspace_server.command.arguments import Places, json_option, print_json, real_folder
+from host.command_line import json_option, print_json
+from host.printable import printable
+from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.processes import environment
 from workspace_server.processes.login_shell import login_path
-from workspace_server.trust.printable import printable
 
 _OF_THE_SHELL: Final = frozenset({"_", "PWD", "OLDPWD", "SHLVL"})
 """What every shell keeps for itself; nobody misses it."""
@@ -33,17 +34,17 @@ whole path in the server's `command`; then `lmtb stop`: the next request starts 
 @click.argument("root", type=click.Path(path_type=Path))
 @json_option
 @click.pass_obj
-def env(places: Places, *, root: Path, as_json: bool) -> None:
+def env(folders: UserFolders, *, root: Path, as_json: bool) -> None:
     """Compare what programs of the workspace ROOT get with what this shell has."""
     folder = real_folder(root)
     mine = dict(os.environ)
     # without the manager's PATH, what the login shell sets is what its servers have at least
-    search = asyncio.run(login_path({**mine, "PATH": places.path or ""}))
+    search = asyncio.run(login_path({**mine, "PATH": folders.path or ""}))
     found = compare(mine, environment.inherited(mine, search, str(folder)))
     if as_json:
         print_json(found)
     else:
-        _show(found, known=places.path is not None)
+        _show(found, known=folders.path is not None)
 
 
 def compare(shell: Mapping[str, str], child: Mapping[str, str]) -> dict[str, Any]:

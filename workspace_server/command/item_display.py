@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import click
 
+from host.printable import printable
 from workspace_server.trust.difference import ItemChange, file_line
 from workspace_server.trust.item import TrustItem, Verdict
-from workspace_server.trust.printable import printable
 from workspace_server.trust.record import recorded_file
 
 MAX_TITLE: Final = 4_000

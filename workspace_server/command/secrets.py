@@ -13,10 +13,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from workspace_server.command.arguments import Places, Refused, json_option, print_json
+from host.command_line import Failure, json_option, print_json
+from host.printable import printable
+from workspace_server.command.arguments import UserFolders
 from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError
 from workspace_server.secrets.store import open_store
-from workspace_server.trust.printable import printable
 
 _MAX_INPUT: Final = 1024 * 1024
 Answer = TypeVar("Answer")
@@ -31,23 +32,23 @@ def secrets() -> None:
 @click.argument("key")
 @click.option("--stdin", "from_stdin", is_flag=True, help="Read the value from standard input.")
 @click.pass_obj
-def set_secret(places: Places, *, key: str, from_stdin: bool) -> None:
+def set_secret(folders: UserFolders, *, key: str, from_stdin: bool) -> None:
     """Store a value under KEY; you are asked for it."""
     value = _from_stdin() if from_stdin else _from_prompt(key)
     if not value:
-        raise Refused(
+        raise Failure(
             "an empty value was not stored", f"to remove it: lmtb secrets delete {key}", reason="empty"
         )
-    _run(open_store(places.state_dir, os.environ).set(key, value))
+    _run(open_store(folders.state_dir, os.environ).set(key, value))
     click.echo(f"Stored {printable(key)}.")
 
 
 @secrets.command("list")
 @json_option
 @click.pass_obj
-def list_secrets(places: Places, *, as_json: bool) -> None:
+def list_secrets(folders: UserFolders, *, as_json: bool) -> None:
     """Show the names of all stored secrets."""
-    keys = _run(open_store(places.state_dir, os.environ).list())
+    keys = _run(open_store(folders.state_dir, os.environ).list())
     if as_json:
         print_json({"keys": keys})
     elif not keys:
@@ -59,10 +60,10 @@ def list_secrets(places: Places, *, as_json: bool) -> None:
 @secrets.command("delete")
 @click.argument("key")
 @click.pass_obj
-def delete_secret(places: Places, *, key: str) -> None:
+def delete_secret(folders: UserFolders, *, key: str) -> None:
     """Remove the value stored under KEY."""
-    if not _run(open_store(places.state_dir, os.environ).delete(key)):
-        raise Refused(
+    if not _run(open_store(folders.state_dir, os.environ).delete(key)):
+        raise Failure(
             f"there is no secret {key}", "lmtb secrets list shows their names", reason="unknown_secret"
         )
     click.echo(f"Removed {printable(key)}.")
@@ -71,7 +72,7 @@ def delete_secret(places: Places, *, key: str) -> None:
 def _from_prompt(key: str) -> str:
     if not sys.stdin.isatty():
         step = f"run it in a terminal, or pipe the value: … | lmtb secrets set {key} --stdin"
-        raise Refused("there is no terminal to ask for the value at", step, reason="not_asked")
+        raise Failure("there is no terminal to ask for the value at", step, reason="not_asked")
     value: str = click.prompt(
         f"Value of {printable(key)} (not shown)", hide_input=True, default="", show_default=False
     )
@@ -86,7 +87,7 @@ def _from_stdin() -> str:
     except UnicodeDecodeError:
         text = ""
     if len(raw) > _MAX_INPUT or (raw and not text):
-        raise Refused("the value is not text, or too long", "store a shorter text", reason="bad_value")
+        raise Failure("the value is not text, or too long", "store a shorter text", reason="bad_value")
     return text.removesuffix("\n").removesuffix("\r")
 
 
@@ -94,8 +95,8 @@ def _run(work: Coroutine[Any, Any, Answer]) -> Answer:
     try:
         return asyncio.run(work)
     except InvalidSecretError as error:
-        raise Refused(str(error), "choose another name or value", reason="invalid") from error
+        raise Failure(str(error), "choose another name or value", reason="invalid") from error
     except SecretStoreError as error:
-        raise Refused(
+        raise Failure(
             str(error), "nothing was changed; try again once that is solved", reason="unavailable"
         ) from error

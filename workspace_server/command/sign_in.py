@@ -12,13 +12,14 @@ from pathlib import Path
 
 import click
 
-from workspace_server.command.arguments import Places, Refused, real_folder
+from host.command_line import Failure
+from host.printable import printable
+from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.trust import FOLDER
 from workspace_server.config.load import ConfigurationLoader
 from workspace_server.config.model import RemoteServer
 from workspace_server.trust.item import trust_command
 from workspace_server.trust.items import TrustItemFactory, remote_key
-from workspace_server.trust.printable import printable
 from workspace_server.trust.store import TrustStore
 
 
@@ -26,16 +27,16 @@ from workspace_server.trust.store import TrustStore
 @click.argument("root", type=click.Path(path_type=Path))
 @click.argument("namespace")
 @click.pass_obj
-def login(places: Places, *, root: Path, namespace: str) -> None:
+def login(folders: UserFolders, *, root: Path, namespace: str) -> None:
     """Sign in at the remote server NAMESPACE of the workspace ROOT; your browser opens."""
     folder = real_folder(root)
-    server = _server(ConfigurationLoader(folder, places.config_dir, os.environ).current().remote, namespace)
+    server = _server(ConfigurationLoader(folder, folders.config_dir, os.environ).current().remote, namespace)
     if server.auth != "oauth":
         member = 'auth = "oauth"' if server.origin.file.suffix == ".toml" else '"oauth": {}'
         text = f"{namespace} is not configured to sign in with OAuth"
-        raise Refused(text, f"write {member} into its entry in {server.origin.file}", reason="no_oauth")
-    _refuse_untrusted(server, folder, places)
-    _sign_in(server, places)
+        raise Failure(text, f"write {member} into its entry in {server.origin.file}", reason="no_oauth")
+    _refuse_untrusted(server, folder, folders)
+    _sign_in(server, folders)
     click.echo(f"Signed in at {printable(namespace)}. Its tools follow; look with: lmtb servers")
 
 
@@ -45,33 +46,33 @@ def _server(servers: tuple[RemoteServer, ...], namespace: str) -> RemoteServer:
         return found
     names = ", ".join(known) or "none"
     text = f"this workspace has no remote server {namespace}"
-    raise Refused(text, f"name one of its remote servers: {names}", reason="unknown_server")
+    raise Failure(text, f"name one of its remote servers: {names}", reason="unknown_server")
 
 
-def _refuse_untrusted(server: RemoteServer, root: Path, places: Places) -> None:
+def _refuse_untrusted(server: RemoteServer, root: Path, folders: UserFolders) -> None:
     """Whose address an untrusted workspace names gets no login: it may only look like the real one."""
     if server.origin.scope != "workspace":
         return
     digests = {remote_key(server.namespace): TrustItemFactory(root).remote(server).digest()}
-    verdicts = TrustStore(places.state_dir / FOLDER).verdicts(root, digests)
+    verdicts = TrustStore(folders.state_dir / FOLDER).verdicts(root, digests)
     if verdicts[remote_key(server.namespace)] != "trusted":
         text = f"{server.namespace} comes with the workspace, and waits for your trust"
-        raise Refused(text, f"look at it first: {trust_command(root)}", reason="not_trusted")
+        raise Failure(text, f"look at it first: {trust_command(root)}", reason="not_trusted")
 
 
-def _sign_in(server: RemoteServer, places: Places) -> None:
+def _sign_in(server: RemoteServer, folders: UserFolders) -> None:
     # the SDK takes most of a second to load
     from workspace_server.secrets.entry import InvalidSecretError, SecretStoreError  # noqa: PLC0415
     from workspace_server.secrets.store import open_store  # noqa: PLC0415
     from workspace_server.sources.mcp.remote import login as remote  # noqa: PLC0415
 
     try:
-        asyncio.run(remote.login(server, open_store(places.state_dir, os.environ), _show))
+        asyncio.run(remote.login(server, open_store(folders.state_dir, os.environ), _show))
     except remote.LoginFailed as error:
-        raise Refused(str(error), "nothing was stored; try again", reason="login_failed") from error
+        raise Failure(str(error), "nothing was stored; try again", reason="login_failed") from error
     except (InvalidSecretError, SecretStoreError) as error:
         text = f"the login cannot be stored: {error}"
-        raise Refused(text, "try again once that is solved", reason="unavailable") from error
+        raise Failure(text, "try again once that is solved", reason="unavailable") from error
 
 
 def _show(url: str) -> None:

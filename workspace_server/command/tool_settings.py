@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 
-from workspace_server.command.arguments import Places, Refused, real_folder
+from host.command_line import Failure
+from host.printable import printable
+from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.config import edit
 from workspace_server.config.load import USER_FILE, ConfigurationLoader
 from workspace_server.config.model import Approval
 from workspace_server.config.policy import BUILT_IN_DISABLED
 from workspace_server.trust.item import trust_command
-from workspace_server.trust.printable import printable
 
 
 @click.group()
@@ -27,50 +28,50 @@ def tools() -> None:
 @click.argument("name")
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="The workspace's folder.")
 @click.pass_obj
-def enable(places: Places, *, name: str, root: Path) -> None:
+def enable(folders: UserFolders, *, name: str, root: Path) -> None:
     """Offer the tool NAME."""
-    _switch(name, root, places, enabled=True)
+    _switch(name, root, folders, enabled=True)
 
 
 @tools.command()
 @click.argument("name")
 @click.option("--root", type=click.Path(path_type=Path), required=True, help="The workspace's folder.")
 @click.pass_obj
-def disable(places: Places, *, name: str, root: Path) -> None:
+def disable(folders: UserFolders, *, name: str, root: Path) -> None:
     """No longer offer the tool NAME."""
-    _switch(name, root, places, enabled=False)
+    _switch(name, root, folders, enabled=False)
 
 
 @tools.command()
 @click.argument("name")
 @click.pass_obj
-def allow(places: Places, *, name: str) -> None:
+def allow(folders: UserFolders, *, name: str) -> None:
     """Let the tool NAME run without asking."""
-    _decide(name, places, "allow")
+    _decide(name, folders, "allow")
 
 
 @tools.command()
 @click.argument("name")
 @click.pass_obj
-def ask(places: Places, *, name: str) -> None:
+def ask(folders: UserFolders, *, name: str) -> None:
     """Have the tool NAME ask before every call."""
-    _decide(name, places, "ask")
+    _decide(name, folders, "ask")
 
 
 @tools.command()
 @click.argument("name")
 @click.pass_obj
-def deny(places: Places, *, name: str) -> None:
+def deny(folders: UserFolders, *, name: str) -> None:
     """Never let the tool NAME run."""
-    _decide(name, places, "deny")
+    _decide(name, folders, "deny")
 
 
-def _switch(name: str, root: Path, places: Places, *, enabled: bool) -> None:
+def _switch(name: str, root: Path, folders: UserFolders, *, enabled: bool) -> None:
     folder = real_folder(root)
     if name in BUILT_IN_DISABLED:
         text = f"{name} is a tool of an editor's own agent and is never offered"
-        raise Refused(text, "use another tool", reason="never_offered")
-    configurations = ConfigurationLoader(folder, places.config_dir, os.environ)
+        raise Failure(text, "use another tool", reason="never_offered")
+    configurations = ConfigurationLoader(folder, folders.config_dir, os.environ)
     file = configurations.current().policy_file
     with _explained(file):
         # which tools exist only a running server knows; what turns out needless it prunes itself
@@ -80,8 +81,8 @@ def _switch(name: str, root: Path, places: Places, *, enabled: bool) -> None:
         click.echo(f"That file comes with the workspace, so it waits for: {printable(trust_command(folder))}")
 
 
-def _decide(name: str, places: Places, approval: Approval) -> None:
-    file = places.config_dir / USER_FILE
+def _decide(name: str, folders: UserFolders, approval: Approval) -> None:
+    file = folders.config_dir / USER_FILE
     with _explained(file):
         edit.set_approval(file, name, approval)
     said = {"allow": "runs without asking", "ask": "asks before every call", "deny": "never runs"}[approval]
@@ -93,7 +94,7 @@ def _explained(file: Path) -> Iterator[None]:
     try:
         yield
     except edit.ConfigEditError as error:
-        raise Refused(str(error), f"correct {file}, and try again", reason="not_editable") from error
+        raise Failure(str(error), f"correct {file}, and try again", reason="not_editable") from error
     except OSError as error:
         text = f"{file} cannot be written: {error.strerror or error}"
-        raise Refused(text, f"check the disk, and owner and mode of {file}", reason="not_writable") from error
+        raise Failure(text, f"check the disk, and owner and mode of {file}", reason="not_writable") from error

@@ -15,19 +15,14 @@ from typing import Any, Final
 
 import click
 
+from host.command_line import Failure, json_option, print_json
+from host.printable import printable
 from protocol.issues import Issue
 from workspace_server.command import item_display
-from workspace_server.command.arguments import (
-    Places,
-    Refused,
-    json_option,
-    print_json,
-    real_folder,
-)
+from workspace_server.command.arguments import UserFolders, real_folder
 from workspace_server.command.trust_items import gather
 from workspace_server.trust.difference import differences
 from workspace_server.trust.item import TrustItem, Verdict
-from workspace_server.trust.printable import printable
 from workspace_server.trust.record import RecordedItem
 from workspace_server.trust.store import TrustedWorkspace, TrustStore, TrustStoreError
 
@@ -85,23 +80,23 @@ class _View:
 @json_option
 @click.pass_obj
 def trust(
-    places: Places, *, root: Path | None, only_diff: bool, yes: bool, list_all: bool, as_json: bool
+    folders: UserFolders, *, root: Path | None, only_diff: bool, yes: bool, list_all: bool, as_json: bool
 ) -> None:
     """Allow what the workspace ROOT brings along to run: its script tools, servers and settings.
 
     What is trusted is exactly what is shown; when it changes, it waits for you again.
     """
-    store = TrustStore(places.state_dir / FOLDER)
+    store = TrustStore(folders.state_dir / FOLDER)
     if list_all == (root is not None):
         raise click.UsageError("give the folder of a project, or --list")
     if root is None:
-        _list(store, places, as_json=as_json)
+        _list(store, folders, as_json=as_json)
         return
-    view = _look(store, real_folder(root), places)
+    view = _look(store, real_folder(root), folders)
     if only_diff:
         _show_difference(view, as_json=as_json)
     elif as_json:
-        print_json((_accept(store, view, places) if yes else view).as_json())
+        print_json((_accept(store, view, folders) if yes else view).as_json())
     else:
         _ask(store, view, yes=yes)
 
@@ -110,14 +105,14 @@ def trust(
 @click.argument("root", type=click.Path(path_type=Path))
 @json_option
 @click.pass_obj
-def untrust(places: Places, *, root: Path, as_json: bool) -> None:
+def untrust(folders: UserFolders, *, root: Path, as_json: bool) -> None:
     """Take back what was allowed for the workspace ROOT. The folder may be gone."""
     try:
-        was = TrustStore(places.state_dir / FOLDER).untrust(root)
+        was = TrustStore(folders.state_dir / FOLDER).untrust(root)
     except TrustStoreError as unusable:
         raise _refused(unusable) from unusable
     if not was:
-        raise Refused(
+        raise Failure(
             f"nothing was trusted at {root}", "lmtb trust --list shows what is", reason="not_trusted"
         )
     if as_json:
@@ -126,17 +121,17 @@ def untrust(places: Places, *, root: Path, as_json: bool) -> None:
         click.echo(f"From the next request on, nothing that comes with {printable(root)} runs.")
 
 
-def _look(store: TrustStore, root: Path, places: Places) -> _View:
-    found = gather(root, places.config_dir, os.environ, places.path)
+def _look(store: TrustStore, root: Path, folders: UserFolders) -> _View:
+    found = gather(root, folders.config_dir, os.environ, folders.path)
     verdicts = store.verdicts(root, {item.key: item.digest() for item in found.items})
     issue = store.issue(root)
     problem = None if issue is None else issue.message
     return _View(root, found.items, found.issues, verdicts, store.recorded(root), problem)
 
 
-def _accept(store: TrustStore, view: _View, places: Places) -> _View:
+def _accept(store: TrustStore, view: _View, folders: UserFolders) -> _View:
     _trust(store, view)
-    return _look(store, view.root, places)
+    return _look(store, view.root, folders)
 
 
 def _trust(store: TrustStore, view: _View) -> None:
@@ -145,7 +140,7 @@ def _trust(store: TrustStore, view: _View) -> None:
     except TrustStoreError as unusable:
         raise _refused(unusable) from unusable
     except ValueError as error:
-        raise Refused(str(error), "rename one of them", reason="same_name") from error
+        raise Failure(str(error), "rename one of them", reason="same_name") from error
 
 
 def _ask(store: TrustStore, view: _View, *, yes: bool) -> None:
@@ -154,7 +149,7 @@ def _ask(store: TrustStore, view: _View, *, yes: bool) -> None:
     if not view.items and not view.recorded:
         _show_issues(view)
         text = f"{view.root} brings nothing along that needs trust"
-        raise Refused(text, "nothing to do; its read-only tools work anyway", reason="nothing_to_trust")
+        raise Failure(text, "nothing to do; its read-only tools work anyway", reason="nothing_to_trust")
     click.echo(f"{printable(view.root)} brings along:\n")
     item_display.show_items(view.items, view.verdicts)
     for key in view.removed:
@@ -181,12 +176,12 @@ def _confirm(view: _View) -> None:
     count = len(view.items)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         step = f"look at it, then run: lmtb trust --yes {view.root}"
-        raise Refused("nothing was trusted: there is no terminal to ask at", step, reason="not_asked")
+        raise Failure("nothing was trusted: there is no terminal to ask at", step, reason="not_asked")
     if any(verdict == "changed" for verdict in view.verdicts.values()):
         click.echo(f"What changed: lmtb trust --diff {printable(view.root)}")
     things = "this item" if count == 1 else f"these {count} items"
     if not click.confirm(f"Trust {things}?", default=False):
-        raise Refused("nothing was trusted", "run lmtb trust again when you have decided", reason="declined")
+        raise Failure("nothing was trusted", "run lmtb trust again when you have decided", reason="declined")
 
 
 def _show_difference(view: _View, *, as_json: bool) -> None:
@@ -204,8 +199,8 @@ def _show_difference(view: _View, *, as_json: bool) -> None:
     item_display.show_changes(changes)
 
 
-def _list(store: TrustStore, places: Places, *, as_json: bool) -> None:
-    rows = [(known.path, _state(store, known, places)) for known in store.workspaces()]
+def _list(store: TrustStore, folders: UserFolders, *, as_json: bool) -> None:
+    rows = [(known.path, _state(store, known, folders)) for known in store.workspaces()]
     if as_json:
         print_json({"workspaces": [{"root": root, "state": state} for root, state in rows]})
     elif not rows:
@@ -214,17 +209,17 @@ def _list(store: TrustStore, places: Places, *, as_json: bool) -> None:
         click.echo(f"{printable(root or '(unknown)')}: {printable(state)}")
 
 
-def _state(store: TrustStore, known: TrustedWorkspace, places: Places) -> str:
+def _state(store: TrustStore, known: TrustedWorkspace, folders: UserFolders) -> str:
     if known.path is None:
         return f"not believed: {known.problem}"
     root = Path(known.path)
     if not root.is_dir():
         return "gone"
-    view = _look(store, root, places)
+    view = _look(store, root, folders)
     if view.problem is not None:
         return f"not believed: {view.problem}"
     return f"{view.waiting} of {len(view.items)} wait for trust" if view.waiting else "trusted"
 
 
-def _refused(unusable: TrustStoreError) -> Refused:
-    return Refused(unusable.message, unusable.next_step, reason="store_unusable")
+def _refused(unusable: TrustStoreError) -> Failure:
+    return Failure(unusable.message, unusable.next_step, reason="store_unusable")

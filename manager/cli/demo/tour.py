@@ -16,11 +16,11 @@ from urllib.parse import quote
 
 import click
 
+from host.command_line import Failure
+from host.printable import printable
 from manager.cli.demo.gathered import Play
 from manager.cli.demo.stage import Stage
-from manager.cli.output.failures import Failure
 from manager.cli.output.overview import merged_workspaces, workspace_table
-from manager.cli.output.text import printable
 from protocol.names import CALL_TOOL, HANDSHAKE
 from protocol.versions import LATEST_LEGACY, LATEST_MODERN
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
+from host.command_line import print_json
+from host.printable import printable
 from manager import exit_codes
 from manager.cli import content
 from manager.cli.doctor.checks import all_findings
 from manager.cli.doctor.findings import Finding, Level
-from manager.cli.output.failures import print_json
 from manager.cli.output.manager_access import user_paths
-from manager.cli.output.text import printable
 
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
 

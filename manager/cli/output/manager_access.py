@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from host.command_line import Failure
 from host.private_files import UnsafePathError
 from manager import exit_codes
-from manager.cli.output.failures import Failure
 from manager.client import Control, ControlRefusal, ManagerFault, NoManager
 from manager.paths import Paths
 

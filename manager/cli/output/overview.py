@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from host.printable import printable
 from manager.cli.output.responses import objects
-from manager.cli.output.text import duration, latency, printable, size, table
+from manager.cli.output.text import duration, latency, size, table
 from manager.cli.output.troubles import troubles
 
 _ALARMING: Final = frozenset({"unhealthy", "crash_looping"})

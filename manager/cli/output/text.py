@@ -10,24 +10,10 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from host.printable import printable
+
 _NARROWEST: Final = 8
 _GAP: Final = "  "
-
-
-def printable(text: object, *, lines: bool = False) -> str:
-    """A text whose control, formatting and half characters are written as escapes.
-
-    Args:
-        text: anything; what is no string is shown as `str` shows it.
-        lines: line breaks and tabs may stay.
-    """
-    text = str(text)
-    if text.isprintable():
-        return text
-    kept = "\n\t" if lines else ""
-    return "".join(
-        one if one.isprintable() or one in kept else one.encode("unicode_escape").decode() for one in text
-    )
 
 
 def table(

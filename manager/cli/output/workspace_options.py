@@ -11,8 +11,8 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from host.printable import printable
 from manager.cli.output.responses import TRUST_PENDING, objects, pending, worded
-from manager.cli.output.text import printable
 
 MAX_ISSUES: Final = 30
 Command = TypeVar("Command", bound=Callable[..., object])

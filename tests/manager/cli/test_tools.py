@@ -201,18 +201,18 @@ def test_the_folder_may_be_named_before_or_after_the_further_verb(
         (
             404,
             {"reason": "workspace_not_matched", "message": "x"},
-            "/srv is in no workspace; a project folder is recognised by .git, .lm-tools-bridge, .vscode or a"
+            "/srv is in no workspace\nNext step: a project folder is recognised by .git, .lm-tools-bridge, .vscode or a"
             " *.code-workspace file",
         ),
         (
             404,
             {"reason": "invalid_cwd", "message": "cwd is missing: /srv"},
-            "cwd is missing: /srv; name an existing folder",
+            "cwd is missing: /srv\nNext step: name an existing folder",
         ),
         (
             503,
             {"reason": "workspace_server_offline", "message": "it crashed"},
-            "it crashed; look closer with: lmtb doctor",
+            "it crashed\nNext step: look closer with: lmtb doctor",
         ),
     ],
 )

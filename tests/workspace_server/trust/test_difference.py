@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from host.printable import printable
 from support.processes.timeouts import within
 from workspace_server.trust.difference import MAX_LINES, MAX_WIDTH, ItemChange, differences
 from workspace_server.trust.item import TrustItem, file_name
-from workspace_server.trust.printable import printable
 from workspace_server.trust.record import FolderIdentity, RecordedItem, decode, encode, record_of
 
 FOLDER = FolderIdentity("/ws", 1, 2)

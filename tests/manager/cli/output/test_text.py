@@ -8,27 +8,7 @@ import sys
 
 import pytest
 
-from manager.cli.output.text import duration, latency, printable, size, table
-
-
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
-        ("plain ä 漢", "plain ä 漢"),
-        ("\x1b]52;c;x\x07", "\\x1b]52;c;x\\x07"),
-        ("a\nb", "a\\nb"),
-        ("\u202etxt.exe", "\\u202etxt.exe"),
-        ("\x9b31m", "\\x9b31m"),
-        ("\ud800", "\\ud800"),
-        (None, "None"),
-    ],
-)
-def test_characters_that_act_on_a_terminal_are_escaped(text: object, shown: str) -> None:
-    assert printable(text) == shown
-
-
-def test_line_breaks_stay_where_they_are_wanted() -> None:
-    assert printable("a\n\tb\r\x1b", lines=True) == "a\n\tb\\r\\x1b"
+from manager.cli.output.text import duration, latency, size, table
 
 
 def test_table_aligns_texts_left_and_numbers_right() -> None:

@@ -1,6 +1,6 @@
-"""The names tools and prompts are offered by: namespaces, clashes, reserved words. Pure.
+"""Assigns offered names to tools and prompts: namespaces, clashes, reserved names. Pure.
 
-Names are looked up in the table made here, never taken apart again.
+Names are looked up in the resulting table and never split into their parts again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SEPARATOR: Final = "__"
 MAX_LENGTH: Final = 64
 SCRIPT_SOURCES: Final = ("script", "script_user", "script_system")
 BARE_RANK: Final = (*SCRIPT_SOURCES, "builtin")
-"""Ids of the sources whose tools keep bare names, nearest first; an id is also the alias prefix."""
+"""Ids of the sources whose tools have no namespace, by precedence. An id is also the prefix of aliases."""
 RESERVED_NAMESPACES: Final = frozenset(BARE_RANK)
 RESERVED_NAMES: Final = frozenset({"tool_search", "execute_tool", "execute_code"})
 RESERVED_PREFIXES: Final = ("lm_", "lmToolsBridge")
@@ -29,21 +29,21 @@ _UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Item(Protocol):
-    """What has a name at its source: a tool or a prompt."""
+    """A tool or a prompt."""
 
     @property
     def name(self) -> str:
-        """That name."""
+        """Its name at its source."""
 
 
 T = TypeVar("T", bound=Item)
-Listing = tuple[Source, Sequence[T]]
-"""A source with what it offers; no name appears twice."""
+SourceItems = tuple[Source, Sequence[T]]
+"""A source and its items, without duplicate names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Named(Generic[T]):
-    """A source's item and the name it is offered by."""
+    """A source's item with its offered name."""
 
     name: str
     item: T
@@ -51,12 +51,12 @@ class Named(Generic[T]):
 
 
 def sort_key(name: str) -> tuple[str, str]:
-    """The order of every list: lower-cased name, then the raw name."""
+    """The sort key of every list: the name in lower case, then the name itself."""
     return name.lower(), name
 
 
 def namespace_issue(source: Source) -> Issue | None:
-    """The issue of a source that claims a namespace of ours."""
+    """The issue about a source with a reserved namespace; None if it is not reserved."""
     if source.namespace not in RESERVED_NAMESPACES:
         return None
     message = f'Source "{source.id}" wants the namespace "{source.namespace}", which is reserved'
@@ -65,30 +65,29 @@ def namespace_issue(source: Source) -> Issue | None:
 
 
 def is_internal_tool(name: str, prefix: str = INTERNAL_PREFIX) -> bool:
-    """Whether a name belongs to the internal tools, which no client is ever shown. Case-sensitive."""
+    """Whether a name belongs to the internal tools, which no client ever sees. Case-sensitive."""
     return name.startswith(prefix)
 
 
 def assign(
-    listings: Sequence[Listing[T]], internal_prefix: str | None = INTERNAL_PREFIX, word: str = "tool"
+    listings: Sequence[SourceItems[T]], internal_prefix: str | None = INTERNAL_PREFIX, word: str = "tool"
 ) -> tuple[list[Named[T]], list[Issue]]:
-    """Give every item its offered name.
+    """Assign an offered name to every item.
 
     Args:
         listings: the sources with their items.
-        internal_prefix: the beginning of internal tools' names, which nobody else may use; None where no name
-            is reserved.
-        word: what an item is called in issues.
+        internal_prefix: the reserved prefix of internal tools; None if no names are reserved.
+        word: the word for an item in issues.
 
     Returns:
         The named items in list order, and issues about reserved and clashing names.
     """
     issues: list[Issue] = []
     named: dict[str, Named[T]] = {}
-    for wanted in (*_bare(listings, internal_prefix, issues), *_namespaced(listings)):
-        entry, keeper = wanted, named.get(wanted.name)
+    for candidate in (*_bare(listings, internal_prefix, issues), *_namespaced(listings)):
+        entry, keeper = candidate, named.get(candidate.name)
         if keeper is not None:
-            entry = _alias(wanted, named)
+            entry = _alias(candidate, named)
             issues.append(_clash(keeper, entry, word))
         named[entry.name] = entry
     ordered = sorted(named.values(), key=lambda entry: sort_key(entry.name))
@@ -97,7 +96,7 @@ def assign(
 
 
 def prefix_of(source: Source) -> str:
-    """What stands before the names of a source's tools; `_` as separator levels `-` before it."""
+    """The prefix of a source's tool names. With the separator `_`, each `-` of the namespace becomes `_`."""
     if source.namespace is None:
         return ""
     namespace = source.namespace.replace("-", "_") if source.separator == "_" else source.namespace
@@ -105,11 +104,13 @@ def prefix_of(source: Source) -> str:
 
 
 def is_bare(source: Source) -> bool:
-    """Whether it is somebody else's server whose tools keep their own names."""
+    """Whether the source is an MCP server whose tools have no namespace."""
     return source.namespace is None and source.kind in ("stdio", "remote")
 
 
-def _bare(listings: Sequence[Listing[T]], internal_prefix: str | None, issues: list[Issue]) -> list[Named[T]]:
+def _bare(
+    listings: Sequence[SourceItems[T]], internal_prefix: str | None, issues: list[Issue]
+) -> list[Named[T]]:
     named = []
     for source, items in sorted((pair for pair in listings if pair[0].namespace is None), key=_rank):
         for item in items:
@@ -128,7 +129,7 @@ def _alias(entry: Named[T], taken: Mapping[str, Named[T]]) -> Named[T]:
     return Named(_hashed(full) if name in taken else name, entry.item, entry.source)
 
 
-def _rank(pair: Listing[T]) -> tuple[int, str]:
+def _rank(pair: SourceItems[T]) -> tuple[int, str]:
     identity = pair[0].id
     return (BARE_RANK.index(identity) if identity in BARE_RANK else len(BARE_RANK), identity)
 
@@ -150,17 +151,17 @@ def _issue(word: str, problem: str, message: str, name: str, details: str) -> Is
     return Issue("warning", "names", f"{word.upper()}_NAME_{problem}", message, tool, details)
 
 
-def _namespaced(listings: Sequence[Listing[T]]) -> list[Named[T]]:
-    wanted = [
+def _namespaced(listings: Sequence[SourceItems[T]]) -> list[Named[T]]:
+    full_names = [
         (prefix_of(source) + item.name, item, source)
         for source, items in listings
         if source.namespace is not None
         for item in items
     ]
-    shaped = Counter(_UNFIT.sub("_", full) for full, _, _ in wanted)
+    shaped = Counter(_UNFIT.sub("_", full) for full, _, _ in full_names)
     return [
         Named(_hashed(full) if shaped[_UNFIT.sub("_", full)] > 1 else _fit(full), item, source)
-        for full, item, source in wanted
+        for full, item, source in full_names
     ]
 
 
@@ -170,7 +171,7 @@ def _fit(full: str) -> str:
 
 
 def _hashed(full: str) -> str:
-    """The first 55 characters, `_`, and 8 hex digits of the full name's SHA-256."""
+    """The first 55 characters of the name, `_`, and 8 hex digits of its SHA-256."""
     return f"{_UNFIT.sub('_', full)[:55]}_{hashlib.sha256(full.encode()).hexdigest()[:8]}"
 
 

@@ -1,6 +1,6 @@
-"""Results that we author: from a `ToolResult` to the members of a `CallToolResult`.
+"""Writes the results of our own tools: turns a `ToolResult` into the members of a `CallToolResult`.
 
-Deliberately not for the results of third parties: those are passed on as the bytes they came in.
+Results of other servers are passed on as bytes and never go through this module.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def well_formed(text: str) -> str:
-    """`text` with lone surrogates, which no encoder takes, replaced by U+FFFD."""
+    """`text` with lone surrogates, which cannot be encoded, replaced by U+FFFD."""
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def clean_text(text: str) -> str:
-    """`text` as a terminal and a model should see it.
+    """`text` without characters that could mislead a terminal or a model.
 
-    Without ANSI sequences, control characters except line feed and tab, bidi and zero-width characters;
-    lone surrogates become U+FFFD.
+    Removes ANSI sequences, control characters except line feed and tab, and bidi and zero-width characters.
+    Lone surrogates become U+FFFD.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -53,7 +53,7 @@ def clean_text(text: str) -> str:
 
 
 def _json_value(value: object, depth: int = 0) -> Any:
-    """`value` as JSON can carry it; what JSON has no word for becomes null or a string."""
+    """`value` as JSON; what JSON cannot express becomes null or a string."""
     if value.__class__ is int and -_SAFE < value < _SAFE:
         return value
     if value.__class__ is float and math.isfinite(value):
@@ -87,11 +87,11 @@ def _block(block: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def encode_result(result: ToolResult) -> dict[str, Any]:
-    """The members of a `CallToolResult`, which any JSON encoder takes.
+    """The members of a `CallToolResult`, ready for any JSON encoder.
 
-    `content` and `isError` are always there, `structuredContent` and `_meta` only if the result has them.
-    An empty text gives no block when there are other blocks. Texts are cleaned unless they are
-    `verbatim`; structured values are not: a file's bytes matter to a machine.
+    `content` and `isError` are always present, `structuredContent` and `_meta` only if the result has them.
+    An empty text gives no block if there are other blocks. Texts are cleaned unless they are `verbatim`;
+    structured values are not, because programs need the exact characters.
     """
     blocks = [_block(block) for block in result.blocks] if result.blocks else []
     if result.text or not blocks:
@@ -106,9 +106,10 @@ def encode_result(result: ToolResult) -> dict[str, Any]:
 
 
 def failure(tool: Tool, text: str, body: Mapping[str, Any]) -> ToolResult:
-    """A failed result whose machine-readable `body` goes where the tool leaves room for it.
+    """A failed result with a machine-readable `body`.
 
-    A tool with an `outputSchema` promises the shape of `structuredContent`; clients hold errors to it too.
+    The body goes into `structuredContent`, or into `_meta` if the tool has an `outputSchema`, because clients
+    validate the structured content of errors too.
     """
     if "outputSchema" in tool.definition:
         return ToolResult(text, is_error=True, meta={names.META_ERROR: body})
@@ -116,10 +117,11 @@ def failure(tool: Tool, text: str, body: Mapping[str, Any]) -> ToolResult:
 
 
 def error_result(tool: Tool, error: ToolError) -> ToolResult:
-    """The answer to a call whose tool failed.
+    """The result of a call whose tool failed.
 
-    The text starts with `Error: ` exactly once; the body is `{ok: false, error: {reason, message, details?}}`
-    with the message without that word and `details` from `ToolError.structured`.
+    The text starts with `Error: ` exactly once. The body is
+    `{ok: false, error: {reason, message, details?}}`, with the message without that prefix and `details` from
+    `ToolError.structured`.
     """
     message = error.message.removeprefix(_ERROR_PREFIX)
     described: dict[str, Any] = {"reason": "execution_failed", "message": clean_text(message)}
@@ -129,6 +131,6 @@ def error_result(tool: Tool, error: ToolError) -> ToolResult:
 
 
 def refusal_result(tool: Tool, refusal: Refusal) -> ToolResult:
-    """A refusal as the answer to a call: `{ok: false, error: {code, reason, message, nextStep, …}}`."""
+    """A refusal as the result of a call: `{ok: false, error: {code, reason, message, nextStep, …}}`."""
     described = {"code": refusal.reason.code, "message": refusal.message, **refusal.data()}
     return failure(tool, refusal.text, {"ok": False, "error": described})

@@ -48,7 +48,7 @@ class FileBackedSource(Protocol):
     """A source that reads files. They are checked together with the configuration."""
 
     def look(self, glance: Glance) -> None:
-        """Look at the files now. `glance` hears what the source's tools depend on. Blocks."""
+        """Check the files now, and report to `glance` which paths the source's tools depend on. Blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,54 +68,56 @@ class ActiveSources:
 
     Args:
         registry: takes the sources.
-        around: what sources depend on.
+        dependencies: what sources depend on.
         builtin: the built-in sources, first in order unless they are disabled.
-        make: makes the sources that read or start something.
-        glance: says when a look would find nothing new.
+        factory: makes the sources that read or start something.
+        glance: tells whether any file changed since the last check.
     """
 
     def __init__(
         self,
         registry: Registry,
-        around: Dependencies,
+        dependencies: Dependencies,
         builtin: Sequence[Source],
-        make: SourceFactory,
+        factory: SourceFactory,
         glance: Glance | None = None,
     ) -> None:
         self._registry = registry
-        self._around = around
-        self._make = make
-        self._fixed = list(builtin)
-        self._root = Path(around.root)
-        self._own = os.path.join(around.root, OWN_FOLDER)  # noqa: PTH118  a string, asked for with every request
-        self._environ = dict(around.environ)
+        self._dependencies = dependencies
+        self._factory = factory
+        self._builtin = list(builtin)
+        self._root = Path(dependencies.root)
+        self._own_folder = os.path.join(dependencies.root, OWN_FOLDER)  # noqa: PTH118  a string, used for every request
+        self._environ = dict(dependencies.environ)
         self._configurations = ConfigurationLoader(
             self._root,
-            around.config_dir,
+            dependencies.config_dir,
             self._environ,
-            manager_port=around.manager_port or None,
-            kept=around.state_dir / KEPT,
+            manager_port=dependencies.manager_port or None,
+            kept=dependencies.state_dir / KEPT,
         )
-        self._store = TrustStore(around.state_dir / "trust")
+        self._store = TrustStore(dependencies.state_dir / "trust")
         self._items = TrustItemFactory(self._root)
         self._path = self._environ.get("PATH", "")
-        self._knows_shell = False
-        self._folders = (self._root, around.config_dir, around.state_dir)
+        self._has_shell_environment = False
+        self._folders = (self._root, dependencies.config_dir, dependencies.state_dir)
         self._fresh = Fresh(self._check_files)
         self._state: FileState | None = None
         self._in_force = Configuration()
         self._made: dict[str, tuple[object, Source]] = {}
-        self._looks: list[Callable[[Glance], None]] = []
+        self._file_checks: list[Callable[[Glance], None]] = []
         self._glance = glance or Glance()
 
     async def configure(self) -> Configuration:
         """The current configuration, for a request that has just arrived. Updates the sources to match it."""
         state = await self._fresh.get()
-        if not self._knows_shell and _needs_shell(state.configuration):
-            shell = await self._around.shell()
-            if not self._knows_shell:  # the others wait for this as well, or they would use a different PATH
-                self._knows_shell = True
-                self._learn(shell)
+        if not self._has_shell_environment and _needs_shell(state.configuration):
+            shell = await self._dependencies.shell()
+            if (
+                not self._has_shell_environment
+            ):  # the others wait for this as well, or they would use a different PATH
+                self._has_shell_environment = True
+                self._use_shell_environment(shell)
             state = await self._fresh.get()
         if state is not self._state:
             self._state = state
@@ -130,7 +132,7 @@ class ActiveSources:
     async def close(self) -> None:
         """Wait for the check that is running, and stop waiting for the login shell."""
         await self._fresh.close()
-        await self._around.close()
+        await self._dependencies.close()
 
     def trusts(self, digests: Mapping[str, str]) -> Mapping[str, Verdict]:
         """The user's trust verdicts for these items, given by digest. Blocks."""
@@ -151,19 +153,19 @@ class ActiveSources:
 
     def _read_files(self, glance: Glance) -> FileState:
         configuration = self._configurations.current(glance)
-        for look in self._looks:
-            look(glance)
+        for check in self._file_checks:
+            check(glance)
         items = self._items.all(configuration, self._path, glance)
         verdicts = self.trusts({item.key: item.digest() for item in items}) if items else {}
-        brings = bool(items) or os.path.lexists(self._own)
-        issue = self._store.issue(self._root) if brings else None
-        for path in (self._own, *self._store.paths(self._root)):
+        has_trust_items = bool(items) or os.path.lexists(self._own_folder)
+        issue = self._store.issue(self._root) if has_trust_items else None
+        for path in (self._own_folder, *self._store.paths(self._root)):
             glance.saw(path)
         if issue is not None:
             glance.doubt()
         return FileState(configuration, verdicts, issue)
 
-    def _learn(self, environ: Mapping[str, str]) -> None:
+    def _use_shell_environment(self, environ: Mapping[str, str]) -> None:
         """Use the variables of the user's login shell for placeholders and for the search path."""
         self._path = environ.get("PATH", self._path)
         self._environ.update({**environ, **self._environ, "PATH": self._path})
@@ -173,12 +175,12 @@ class ActiveSources:
     def _apply(self, state: FileState) -> None:
         self._glance.forget()
         configuration, issues = state.configuration, [state.issue] if state.issue is not None else []
-        waiting = state.verdicts.get(SETTINGS_KEY)
-        if waiting == "trusted":
+        verdict = state.verdicts.get(SETTINGS_KEY)
+        if verdict == "trusted":
             configuration = apply_widening(configuration)
-        elif waiting is not None:
+        elif verdict is not None:
             text = "Settings of this workspace that would offer more tools"
-            issues.append(pending_issue(text, waiting, str(self._root)))
+            issues.append(pending_issue(text, verdict, str(self._root)))
         self._in_force = replace(configuration, issues=(*configuration.issues, *issues))
         self._registry.internal_prefix = configuration.internal_prefix
         made: dict[str, tuple[object, Source]] = {}
@@ -188,19 +190,19 @@ class ActiveSources:
             made[one.key] = known if known is not None and is_same else (one.spec, one.make())
         self._made = made
         sources = [source for _, source in made.values()]
-        self._looks = [source.look for source in sources if isinstance(source, FileBackedSource)]
+        self._file_checks = [source.look for source in sources if isinstance(source, FileBackedSource)]
         scripts = configuration.scripts
         elsewhere = (*scripts.tools_path, *scripts.libraries_path)
         self._fresh.may_be_quick = are_local((*self._folders, *elsewhere))
-        self._registry.replace([*(self._fixed if configuration.builtin else ()), *sources])
+        self._registry.replace([*(self._builtin if configuration.builtin else ()), *sources])
 
     def _specs(self, configuration: Configuration, verdicts: Mapping[str, Verdict]) -> Iterator[SourceSpec]:
         """The sources in the order of their entries."""
         scripts = configuration.scripts
         for identity in naming.SCRIPT_SOURCES:
-            yield SourceSpec(identity, scripts, partial(self._make.script, identity, scripts, self.trusts))
+            yield SourceSpec(identity, scripts, partial(self._factory.script, identity, scripts, self.trusts))
         if scripts.execute_code:
-            yield SourceSpec("execute_code", None, self._make.code)
+            yield SourceSpec("execute_code", None, self._factory.code)
         servers: list[StdioServer | RemoteServer] = [*configuration.stdio, *configuration.remote]
         for entry in servers:
             key = server_key(entry)
@@ -212,7 +214,7 @@ class ActiveSources:
             return InactiveSource(entry, "disabled")
         if verdict != "trusted":
             return InactiveSource(entry, "pending_trust", verdict, str(self._root))
-        return self._make.server(entry)
+        return self._factory.server(entry)
 
 
 def server_key(entry: StdioServer | RemoteServer) -> str:

@@ -1,6 +1,6 @@
-"""One source as the registry sees it: its last good list, and the listing that is under way.
+"""Lists the tools of one source, and keeps its last good list when a listing fails or hangs.
 
-A listing that fails or hangs never takes the last good list away. Merging is `registry.py`.
+`registry.py` merges the lists.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from workspace_server.source import Source
 from workspace_server.tool import Tool
 
 FIRST_WAIT_S: Final = 2.0
-"""How long a list waits for a source that was never listed."""
+"""Time limit for a source without a known list."""
 WAIT_S: Final = 0.2
-"""How long a list waits for a source whose last list is known."""
-_SILENT: Final = frozenset({"disabled", "pending_trust"})
-"""States in which a source is not asked, and offers nothing."""
+"""Time limit for a source with a known list."""
+_INACTIVE: Final = frozenset({"disabled", "pending_trust"})
+"""States in which a source is not listed and offers nothing."""
 _DOWN: Final = frozenset({"failed", "backoff", "crash_looping", "auth_required"})
-"""States whose list, if there is one, is what the source had when it last answered."""
+"""States in which a list, if there is one, is from the last time the source answered."""
 
 
 class Listing:
@@ -31,9 +31,9 @@ class Listing:
 
     Attributes:
         source: the source itself.
-        tools: its tools that can be offered, from the last good list.
-        filtered: own names of tools that its configuration leaves out.
-        stale: whether that list may be out of date.
+        tools: the valid tools of the last good list.
+        filtered: the source's own names of tools that `include` or `exclude` leaves out.
+        stale: whether the list may be out of date.
     """
 
     def __init__(self, source: Source) -> None:
@@ -54,32 +54,32 @@ class Listing:
         self._revision = -1
 
     def begin(self, now: float) -> int:
-        """Ask the source for its list; returns the ticket of a listing that begins now or later.
+        """Request a list from the source; returns the number of a listing that begins now or later.
 
-        A listing under way may have looked before what its new asker wants to see; it gets the next one. What
-        a source knows without waiting is taken at once. `now` is the loop's time.
+        A listing that is already running may be too old for this request, which then gets the next one. A
+        list that the source knows without waiting is used directly. `now` is the loop's time.
         """
         if self._task is not None or self._closed:
             return self._begun + 1
-        if self.source.state not in _SILENT and (tools := self.source.known()) is not None:
+        if self.source.state not in _INACTIVE and (tools := self.source.known()) is not None:
             self._known = tools
             self._take(tools, is_fresh=False)
             return self._begun
         self._start(now)
         return self._begun
 
-    def waiting(self, ticket: int, now: float) -> tuple[asyncio.Task[Sequence[Tool]] | None, float]:
-        """The listing that a ticket still waits for, and the seconds that may be spent on it."""
-        self._settle()
+    def pending(self, number: int, now: float) -> tuple[asyncio.Task[Sequence[Tool]] | None, float]:
+        """The task that this listing waits for (None if it is done), and the seconds left for it."""
+        self._collect()
         if self._task is None:
-            if self._closed or self._begun >= ticket:
+            if self._closed or self._begun >= number:
                 return None, 0.0
             self._start(now)
         return self._task, self._started + (FIRST_WAIT_S if self._listed is None else WAIT_S) - now
 
-    def look(self) -> bool:
-        """Whether anything about the source differs from the last look."""
-        self._settle()
+    def update(self) -> bool:
+        """Take in the current state of the source; returns whether anything changed since the last time."""
+        self._collect()
         if self._task is not None:
             self.stale = self._listed is not None
         source = self.source
@@ -90,24 +90,24 @@ class Listing:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether asking the source again would find its tools as they were at the last look."""
+        """Whether listing the source again would give the tools of the last `update`."""
         source = self.source
         if self._task is not None or source.revision != self._revision:
             return False
-        return self._listed == () if source.state in _SILENT else source.known() is self._known is not None
+        return self._listed == () if source.state in _INACTIVE else source.known() is self._known is not None
 
     def _start(self, now: float) -> None:
         self._begun += 1
         self._started = now
         self._task = asyncio.create_task(_list(self.source), name=f"list-{self.source.id}")
 
-    def _settle(self) -> None:
-        """Take in the listing under way if it is done."""
+    def _collect(self) -> None:
+        """Take in the running listing if it is done."""
         if self._task is not None and self._task.done():
             task, self._task = self._task, None
             try:
                 self._take(task.result(), is_fresh=True)
-            except Exception as fault:  # noqa: BLE001  one that breaks its promise must not break the list
+            except Exception as fault:  # noqa: BLE001  one faulty source must not break the whole list
                 log.fault("source_list_failed", fault, source=self.source.id)
                 self._cause, self.stale = f"{type(fault).__name__}: {fault}", True
 
@@ -115,20 +115,20 @@ class Listing:
         self._cause = (self.source.error or self.source.state) if self.source.state in _DOWN else None
         self.stale = self._cause is not None
         if self._cause is not None and not listed:
-            return  # the old list stays
+            return  # keep the old list
         if self._cause is None and (is_fresh or self._refreshed_at is None):
             self._refreshed_at = time.time()
         tools = tuple(listed)
         if tools != self._listed:
             self._listed = tools
-            wanted = tuple(tool for tool in tools if is_wanted(self.source, tool.name))
+            passing = tuple(tool for tool in tools if passes_filters(self.source, tool.name))
             self.filtered = (
-                tuple(tool.name for tool in tools if tool not in wanted) if wanted != tools else ()
+                tuple(tool.name for tool in tools if tool not in passing) if passing != tools else ()
             )
-            self.tools, self._problems = _check(self.source, wanted)
+            self.tools, self._problems = _check(self.source, passing)
 
     def issues(self) -> list[Issue]:
-        """What is wrong with the source and with single tools of it."""
+        """Problems of the source and of its single tools."""
         details = f"source {self.source.id}"
         found = [*self._problems, *self.source.issues()]
         if self._cause is not None:
@@ -141,7 +141,7 @@ class Listing:
         return found
 
     def as_dict(self) -> dict[str, Any]:
-        """The source in health and status; `lastRefresh` in seconds since 1970."""
+        """The source for health and status; `lastRefresh` in seconds since 1970."""
         return {
             "id": self.source.id,
             "kind": self.source.kind,
@@ -154,7 +154,7 @@ class Listing:
         }
 
     async def close(self) -> None:
-        """Stop asking, and close the source."""
+        """Cancel the running listing and close the source."""
         self._closed = True
         task, self._task = self._task, None
         if task is not None:
@@ -164,19 +164,19 @@ class Listing:
 
 
 async def _list(source: Source) -> Sequence[Tool]:
-    """The tools of a source; one that is switched off or not trusted offers none and is not asked."""
-    return () if source.state in _SILENT else await source.list_tools()
+    """The tools of a source; a disabled or untrusted source has none and is not asked."""
+    return () if source.state in _INACTIVE else await source.list_tools()
 
 
-def is_wanted(source: Source, name: str) -> bool:
-    """Whether the filters of a source let a tool through; `exclude` beats `include`."""
+def passes_filters(source: Source, name: str) -> bool:
+    """Whether a source's `include` and `exclude` patterns let a tool pass; `exclude` takes precedence."""
     if any(fnmatchcase(name, pattern) for pattern in source.exclude):
         return False
     return not source.include or any(fnmatchcase(name, pattern) for pattern in source.include)
 
 
 def _check(source: Source, tools: Sequence[Tool]) -> tuple[tuple[Tool, ...], list[Issue]]:
-    """The tools that can be offered, and why the others cannot."""
+    """The valid tools, and issues about the others."""
     good: dict[str, Tool] = {}
     issues: list[Issue] = []
     details = f"source {source.id}"
@@ -198,7 +198,7 @@ def _schema_issue(tool: Tool, details: str) -> Issue | None:
     if not isinstance(schema, Mapping) or schema.get("type") != "object":
         text = f'Tool "{tool.name}" has no inputSchema of type object'
         return Issue("error", "schema", "TOOL_SCHEMA_INVALID", text, tool.name, details)
-    # loaded here: the built-ins are ours and tested, and many workspaces have no other source
+    # loaded here: many workspaces have only the built-ins, whose schemas are known to be valid
     from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
 
     try:

@@ -1,7 +1,7 @@
-"""Prompts, resources and templates of all sources, merged. Pure.
+"""Merges prompts, resources and resource templates of all sources. Pure.
 
-Prompts are named like tools. A URI stays what its source says, since results link to it; of two sources with
-one URI the first answers. Entries of our own (`lm-tools://…`) are not among these, and nobody can take them.
+Prompts are named like tools. URIs stay unchanged, because results link to them; if two sources have the same
+URI, the first one answers. `lm-tools://…` URIs are our own and no source can claim them.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from workspace_server.source import Source
 from workspace_server.tool import Entry, Extras
 
 MAX_NAMED: Final = 5
-"""URIs that one issue names."""
+"""How many URIs one issue lists."""
 MAX_STEPS: Final = 200_000
-"""How much looking one URI is worth, a tenth of a second: sources that are not found so are asked later."""
+"""Limit for matching one URI with templates, about 0.1 s. Sources not found by then are asked later."""
 
 
 @dataclass(frozen=True, slots=True)
 class OfferedEntry:
-    """One entry as it is offered: its name here, its definition under that name, and whose it is."""
+    """One entry as it is offered: its offered name, its definition under that name, and its source."""
 
     name: str
     entry: Entry
@@ -36,11 +36,11 @@ class OfferedEntry:
 
 @dataclass(frozen=True)
 class Offerings:
-    """What all sources offer beside tools, each list in its order.
+    """Prompts, resources and templates of all sources, each sorted.
 
     Attributes:
-        sources: those that may offer any, in the order of their entries.
-        issues: about names that clash or are taken.
+        sources: the sources that may offer any, in configuration order.
+        issues: clashes of names and URIs.
     """
 
     prompts: tuple[OfferedEntry, ...] = ()
@@ -63,7 +63,7 @@ class Offerings:
         return None if offered is None else offered.source
 
     def likely(self, uri: str) -> list[Source]:
-        """The sources with a template that this URI fits; not all, where it takes too long to see."""
+        """The sources with a template that matches this URI, as far as `MAX_STEPS` allows to find out."""
         found: set[str] = set()
         left = MAX_STEPS
         for one in self.templates:
@@ -75,7 +75,7 @@ class Offerings:
 
     @cached_property
     def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """How many prompts and resources each source has, by source id; templates are not counted."""
+        """The numbers of prompts and resources by source id, without templates."""
         found: dict[str, dict[str, int]] = {}
         for word, entries in (("promptCount", self.prompts), ("resourceCount", self.resources)):
             for one in entries:
@@ -93,9 +93,9 @@ class Offerings:
 
 
 def merge(sources: Sequence[Source]) -> Offerings:
-    """What these sources are known to offer, in the order of their entries.
+    """Merge what these sources are known to offer; the sources are in configuration order.
 
-    A source whose tools are off by default offers none of it: nobody could switch it on.
+    A source whose tools are off by default offers nothing: there is no setting to enable single entries.
     """
     listed = [(source, source.extras()) for source in sources if source.default == "enabled"]
     named, issues = naming.assign([(source, extras.prompts) for source, extras in listed], None, "prompt")
@@ -112,25 +112,25 @@ def merge(sources: Sequence[Source]) -> Offerings:
 def _by_uri(
     listed: Sequence[tuple[Source, Extras]], of: Callable[[Extras], Sequence[Entry]]
 ) -> tuple[tuple[OfferedEntry, ...], list[Issue]]:
-    """All entries by URI, the first source of each, in list order."""
+    """The entries of all sources, sorted by URI; of equal URIs only the first."""
     found: dict[str, OfferedEntry] = {}
     issues = []
     for source, extras in listed:
-        lost: dict[str, list[str]] = {}
+        clashing: dict[str, list[str]] = {}
         for entry in of(extras):
             if entry.name.startswith(names.OWN_SCHEME):
-                lost.setdefault("", []).append(entry.name)
+                clashing.setdefault("", []).append(entry.name)
             elif entry.name in found:
-                lost.setdefault(found[entry.name].source.id, []).append(entry.name)
+                clashing.setdefault(found[entry.name].source.id, []).append(entry.name)
             else:
                 found[entry.name] = OfferedEntry(entry.name, entry, source, entry.definition)
-        issues += [_taken(source, keeper, uris) for keeper, uris in lost.items()]
+        issues += [_taken(source, keeper, uris) for keeper, uris in clashing.items()]
     ordered = sorted(found.values(), key=lambda one: naming.sort_key(one.name))
     return tuple(ordered), issues
 
 
 def _taken(source: Source, keeper: str, uris: Sequence[str]) -> Issue:
-    """One issue for all URIs that a source shares with another; the empty keeper is ourselves."""
+    """One issue for all URIs of a source that belong to another one; an empty `keeper` means `lm-tools://`."""
     shown = ", ".join(uris[:MAX_NAMED]) + (f" and {len(uris) - MAX_NAMED} more" * (len(uris) > MAX_NAMED))
     if keeper:
         text = f'Sources "{keeper}" and "{source.id}" offer the same URIs; the first one answers: {shown}'

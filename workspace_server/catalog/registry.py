@@ -1,7 +1,7 @@
-"""All that the sources of the workspace offer in one table, whatever they are doing at the moment.
+"""Merges the tools of all sources into one table, whatever state the sources are in.
 
-Merges the lists of the sources, keeps the last good list of one that fails, never waits long for any. What
-of the table can be called is `view.py`; names are made in `naming.py`.
+Keeps the last good list of a source that fails, and never waits long for any source. `view.py` decides what
+can be called; `naming.py` makes the names.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ CLOSE_S: Final = 10.0
 
 @dataclass(frozen=True)
 class OfferedTool:
-    """One tool as it is offered: its name here, its definition under that name, and who runs it.
+    """One tool as it is offered: its offered name, its definition under that name, and its source.
 
-    `defaults` are values for arguments that a caller leaves out; the definition shows them. What holds
-    for all calls of it is worked out once.
+    `defaults` are values for arguments that a caller leaves out; the definition shows them. Validators and
+    other values that all calls share are computed once.
     """
 
     name: str
@@ -42,7 +42,7 @@ class OfferedTool:
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def named_tool(self) -> Tool:
-        """The tool under its offered name, for texts that mention it."""
+        """The tool under its offered name, for messages."""
         return self._named
 
     @cached_property
@@ -51,29 +51,29 @@ class OfferedTool:
 
     @cached_property
     def mirrored(self) -> tuple[Mirrored, ...]:
-        """The arguments that headers repeat."""
+        """The arguments that HTTP headers mirror."""
         return tuple(annotated(self.schema))
 
     @cached_property
     def arguments(self) -> Validator:
-        """What its arguments are held to. Raises `ValueError` where its schema cannot be served."""
+        """The validator of the arguments. Raises `ValueError` if the schema cannot be used."""
         return _validator(self.schema)
 
     @cached_property
     def results(self) -> Validator | None:
-        """What its structured results are held to; None where it promises nothing.
+        """The validator of structured results; None without an output schema.
 
         Raises:
-            ValueError: its schema cannot be served.
+            ValueError: the schema cannot be used.
         """
         schema = self.definition.get("outputSchema")
         return _validator(schema) if isinstance(schema, Mapping) else None
 
     @property
     def schema(self) -> Mapping[str, Any]:
-        """The JSON Schema of the arguments, as it is shown."""
-        shown: Mapping[str, Any] = self.definition["inputSchema"]
-        return shown
+        """The input schema, as clients see it."""
+        schema: Mapping[str, Any] = self.definition["inputSchema"]
+        return schema
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,12 @@ class Snapshot:
     """The whole table at one moment, in list order.
 
     Attributes:
-        tools: every tool of every source, whether it can be called or not.
-        offerings: what the sources offer beside tools.
+        tools: every tool of every source, callable or not.
+        offerings: prompts, resources and templates of the sources.
         sources: the sources themselves.
-        issues: what is wrong with the sources, the names and single tools.
-        filtered: offered names of tools that their source's configuration leaves out.
-        withheld: names of tools that wait for trust, and the path to trust.
+        issues: problems of sources, names and single tools.
+        filtered: offered names of tools that their source's `include` or `exclude` leaves out.
+        withheld: names of tools that wait for trust, with the path that has to be trusted.
     """
 
     tools: tuple[OfferedTool, ...] = ()
@@ -111,30 +111,30 @@ class Registry:
         self._snapshot = Snapshot()
         self._is_current = False
         self._listener: Callable[[], None] | None = None
-        self._late: set[asyncio.Task[Sequence[Tool]]] = set()
+        self._overdue: set[asyncio.Task[Sequence[Tool]]] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self.internal_prefix = naming.INTERNAL_PREFIX
         self.replace(sources)
 
     def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
-        """The sources, without asking any; `closely` with what only their user should see."""
+        """The sources as JSON, without asking any; `closely` adds what only their user should see."""
         return [
             {**listing.as_dict(), **(listing.source.status() if closely else {})}
             for listing in self._listings
         ]
 
     def watch(self, listener: Callable[[], None]) -> None:
-        """Call `listener` when a source says that it may have changed, or answers late."""
+        """Call `listener` when a source reports a change, or answers after its time limit."""
         self._listener = listener
 
     def replace(self, sources: Sequence[Source]) -> None:
-        """Offer these sources, in this order, from now on; those that are no longer among them are closed."""
+        """Offer these sources, in this order, from now on. Sources that are no longer named are closed."""
         refused = {source.id: issue for source in sources if (issue := naming.namespace_issue(source))}
         known = {id(listing.source): listing for listing in self._listings}
-        wanted = [source for source in sources if source.id not in refused]
+        accepted = [source for source in sources if source.id not in refused]
         self._refused = list(refused.values())
         self._listings = [
-            known.pop(id(source)) if id(source) in known else self._enter(source) for source in wanted
+            known.pop(id(source)) if id(source) in known else self._enter(source) for source in accepted
         ]
         self._is_current = self._is_current and not known
         for listing in known.values():
@@ -143,26 +143,26 @@ class Registry:
             task.add_done_callback(self._closing.discard)
 
     async def refresh(self, identity: str | None = None) -> bool:
-        """Ask one source, or every one, to look again at once; whether there was one to ask."""
-        asked = [one.source for one in self._listings if identity in (None, one.source.id)]
-        await asyncio.gather(*(source.refresh() for source in asked))
-        return bool(asked)
+        """Refresh one source, or all of them; returns whether there was one."""
+        chosen = [one.source for one in self._listings if identity in (None, one.source.id)]
+        await asyncio.gather(*(source.refresh() for source in chosen))
+        return bool(chosen)
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the last snapshot still shows the tools there are."""
+        """Whether the last snapshot is still correct for tools."""
         if not self._is_current:
             return False
-        for listing in self._listings:  # noqa: SIM110  asked with every call, and a generator costs as much again
+        for listing in self._listings:  # noqa: SIM110  runs for every call; a generator doubles its cost
             if not listing.is_unchanged:
                 return False
         return True
 
     async def snapshot(self) -> Snapshot:
-        """The table now. Sources that do not answer in time appear with their last list."""
+        """The current table. A source that does not answer in time appears with its last list."""
         listings = self._listings
-        await self._ask(listings)
-        changed = [listing.look() for listing in listings]
+        await self._list(listings)
+        changed = [listing.update() for listing in listings]
         if any(changed) or not self._is_current:
             self._snapshot, self._is_current = self._merge(), True
         return self._snapshot
@@ -173,38 +173,38 @@ class Registry:
         await asyncio.gather(*(_close(listing) for listing in self._listings), *self._closing)
 
     def _enter(self, source: Source) -> Listing:
-        source.watch(self._touched)
+        source.watch(self._notify_listener)
         self._is_current = False
         return Listing(source)
 
-    def _touched(self) -> None:
+    def _notify_listener(self) -> None:
         if self._listener is not None:
             self._listener()
 
-    async def _ask(self, listings: Sequence[Listing]) -> None:
+    async def _list(self, listings: Sequence[Listing]) -> None:
         loop = asyncio.get_running_loop()
-        tickets = [(listing, listing.begin(loop.time())) for listing in listings]
-        await asyncio.sleep(0)  # a source that answers from memory is done after one turn
+        begun = [(listing, listing.begin(loop.time())) for listing in listings]
+        await asyncio.sleep(0)  # a source that answers from memory is done after one loop iteration
         while True:
-            waits = [listing.waiting(ticket, loop.time()) for listing, ticket in tickets]
+            waits = [listing.pending(number, loop.time()) for listing, number in begun]
             pending = {task: seconds for task, seconds in waits if task is not None}
-            patient = {task: seconds for task, seconds in pending.items() if seconds > 0}
-            if not patient:
-                self._watch_late(pending)
+            in_time = {task: seconds for task, seconds in pending.items() if seconds > 0}
+            if not in_time:
+                self._watch_overdue(pending)
                 return
-            await asyncio.wait(patient, timeout=min(patient.values()))
+            await asyncio.wait(in_time, timeout=min(in_time.values()))
 
-    def _watch_late(self, tasks: Iterable[asyncio.Task[Sequence[Tool]]]) -> None:
-        """Look again when a listing ends that nobody waits for any more, so that `list_changed` follows."""
+    def _watch_overdue(self, tasks: Iterable[asyncio.Task[Sequence[Tool]]]) -> None:
+        """Refresh when a listing ends after its time limit, so that clients are notified of changes."""
         for task in tasks:
-            if task not in self._late:
-                self._late.add(task)
-                task.add_done_callback(self._arrived)
+            if task not in self._overdue:
+                self._overdue.add(task)
+                task.add_done_callback(self._listing_ended)
 
-    def _arrived(self, task: asyncio.Task[Sequence[Tool]]) -> None:
-        self._late.discard(task)
+    def _listing_ended(self, task: asyncio.Task[Sequence[Tool]]) -> None:
+        self._overdue.discard(task)
         if not task.cancelled():
-            self._touched()
+            self._notify_listener()
 
     def _merge(self) -> Snapshot:
         listed = [(listing.source, listing.tools) for listing in self._listings]
@@ -229,12 +229,12 @@ class Registry:
 async def _close(listing: Listing) -> None:
     try:
         await asyncio.wait_for(listing.close(), CLOSE_S)
-    except Exception as fault:  # noqa: BLE001  the others must be closed all the same
+    except Exception as fault:  # noqa: BLE001  the other sources must still be closed
         log.fault("source_close_failed", fault, source=listing.source.id)
 
 
 def _validator(schema: Mapping[str, Any]) -> Validator:
-    # loaded with the first call: compiling schemas takes a library that health answers need not wait for
+    # loaded with the first call: health answers need not wait for the schema library
     from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
 
     return validator_for(schema)

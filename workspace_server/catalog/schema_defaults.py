@@ -1,6 +1,6 @@
-"""Defaults for arguments, set by the user: shown in the schema and filled in where a caller is silent.
+"""Applies the user's default values for tool arguments: in input schemas, and in calls. Pure.
 
-The grammar of the setting is read in `config/`; this file applies it to tools. Pure.
+`config/` reads the setting.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from workspace_server.catalog.registry import OfferedTool
 def apply(
     tools: Sequence[OfferedTool], entries: Iterable[tuple[str, str, Any]]
 ) -> tuple[Sequence[OfferedTool], list[Issue]]:
-    """The tools with these (tool, parameter, value) entries, and a warning per entry that does not fit.
+    """The tools with these (tool, parameter, value) entries, and a warning for each entry that cannot apply.
 
-    An entry about a tool that is not there says nothing: it may come back.
+    Entries about unknown tools are ignored without a warning: the tool may appear later.
     """
     by_tool: dict[str, dict[str, Any]] = {}
     for name, parameter, value in entries:
@@ -34,19 +34,19 @@ def apply(
 
 
 def fill(offered: OfferedTool, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The arguments with the defaults that the caller left out; the same object when there are none."""
+    """The arguments, with defaults for those the caller left out; the same object if nothing is added."""
     if not offered.defaults:
         return arguments
     missing = {key: value for key, value in offered.defaults.items() if key not in arguments}
     return {**arguments, **missing} if missing else arguments
 
 
-def _with_defaults(offered: OfferedTool, wanted: Mapping[str, Any], issues: list[Issue]) -> OfferedTool:
+def _with_defaults(offered: OfferedTool, defaults: Mapping[str, Any], issues: list[Issue]) -> OfferedTool:
     schema = offered.schema
     properties = schema.get("properties")
     properties = dict(properties) if isinstance(properties, Mapping) else {}
     kept = {}
-    for parameter, value in wanted.items():
+    for parameter, value in defaults.items():
         problem = _problem(schema, properties, parameter, value)
         if problem is None:
             kept[parameter] = value
@@ -65,7 +65,7 @@ def _problem(
         return "the tool has no such parameter"
     if parameter in schema.get("required", ()):
         return "the parameter is required"
-    # loaded here: few people set defaults
+    # loaded here: few users set defaults
     from workspace_server.schemas.validation import validator_for  # noqa: PLC0415
 
     # the whole schema, so that references inside it keep their meaning

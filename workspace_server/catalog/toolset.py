@@ -1,7 +1,7 @@
-"""What the workspace offers right now: sources under a configuration, and who hears of changes.
+"""Builds the current view for each request, and announces changes of the lists.
 
-Every request asks anew, so that a changed file counts from the next request on. While somebody
-listens, it looks by itself, too.
+Files are checked for every request, so that a change takes effect with the next one. While a listener is
+registered, they are also checked every second.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from workspace_server.catalog.view import Kind, View
 from workspace_server.config.model import Configuration
 
 COALESCE_S: Final = 0.25
-"""Changes within this time are announced once."""
-LOOK_S: Final = 1.0
-"""How often files are looked at while somebody listens (within 2 s)."""
+"""Changes within this time are announced together."""
+CHECK_INTERVAL_S: Final = 1.0
+"""Interval of the file checks while a listener is registered."""
 MAX_NOTES: Final = 200
 
 Configure = Callable[[], Awaitable[Configuration]]
 ConfigureNowait = Callable[[], Configuration | None]
 Listener = Callable[[frozenset[Kind]], None]
-"""Hears which lists changed."""
+"""Is called with the lists that changed."""
 
 
 async def _defaults() -> Configuration:
@@ -35,7 +35,7 @@ async def _defaults() -> Configuration:
 
 
 def _unknown() -> None:
-    """Nobody knows without waiting."""
+    """No configuration is known without waiting."""
 
 
 class Toolset:
@@ -43,9 +43,9 @@ class Toolset:
 
     Args:
         registry: the sources.
-        configure: the configuration in force; it may replace the registry's sources.
-        configure_nowait: the same, or None where it has to be waited for.
-        look_s: seconds between two looks while somebody listens.
+        configure: gives the current configuration; it may replace the registry's sources.
+        configure_nowait: the same without waiting; None if it has to wait.
+        check_interval_s: see `CHECK_INTERVAL_S`.
     """
 
     def __init__(
@@ -54,65 +54,65 @@ class Toolset:
         configure: Configure = _defaults,
         configure_nowait: ConfigureNowait = _unknown,
         *,
-        look_s: float = LOOK_S,
+        check_interval_s: float = CHECK_INTERVAL_S,
     ) -> None:
         self._registry = registry
         self._configure = configure
         self._configure_now = configure_nowait
-        self._look_s = look_s
+        self._check_interval_s = check_interval_s
         self._view = View()
-        self._asked = self._seen = 0
+        self._requested = self._newest = 0
         self._announced: View | None = None
         self._listeners: set[Listener] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
         self._refreshing: set[asyncio.Task[View]] = set()
         self._notes: dict[tuple[str, str | None], Issue] = {}
         registry.watch(self.touch)
 
     @property
     def last(self) -> View:
-        """The view as it was last seen, without asking anybody."""
+        """The last view, without asking any source."""
         return self._view
 
     def issues(self) -> list[Issue]:
-        """What is wrong, as far as it was seen; errors first."""
+        """All known problems, errors first."""
         return sorted((*self._view.issues, *self._notes.values()), key=lambda issue: issue.order)
 
     def note(self, issue: Issue) -> None:
-        """Remember something that only calls can show; one per code and tool."""
+        """Remember a problem found during a call; one per code and tool."""
         if len(self._notes) < MAX_NOTES:
             self._notes[issue.code, issue.tool_name] = issue
 
     async def current(self) -> View:
-        """The view of a request that has just come in."""
-        self._asked += 1
-        ticket = self._asked
+        """The view for a request that has just arrived."""
+        self._requested += 1
+        number = self._requested
         configuration = await self._configure()
         snapshot = await self._registry.snapshot()
         if snapshot is self._view.snapshot and configuration is self._view.configuration:
             return self._view
         view = views.build_view(snapshot, configuration)
-        if ticket > self._seen:  # an older request that took longer does not bring back what was
-            self._seen, self._view = ticket, view
-            self._compare()
+        if number > self._newest:  # a slower, older request must not replace a newer view
+            self._newest, self._view = number, view
+            self._schedule_announcement()
         return view
 
     def current_nowait(self) -> View | None:
-        """The tools of a request that has just come in, where nobody has to be asked; else None.
+        """The view for a request that has just arrived; None if a source has to be asked.
 
-        What else the sources offer, and issues, may be older.
+        Only its tools are current. Prompts, resources and issues may be older.
         """
         configuration = self._configure_now()
         is_last = configuration is self._view.configuration and self._registry.is_unchanged
         return self._view if is_last else None
 
     def sources(self, *, closely: bool = False) -> list[dict[str, Any]]:
-        """The sources, with how many of their tools can be called, and what else they offer.
+        """The sources as JSON, with their numbers of tools, prompts and resources.
 
         Args:
-            closely: with processes, restarts and the last lines of standard error, which anybody on this
-                machine could read in a health answer.
+            closely: adds processes, restarts and the last lines of standard error. Health answers leave these
+                out, because every user of this machine can read them.
         """
         known, callable_ = views.counts(self._view.snapshot.tools), views.counts(self._view.tools)
         extras = self._view.snapshot.offerings.counts
@@ -127,45 +127,47 @@ class Toolset:
         ]
 
     async def refresh(self, identity: str | None = None) -> bool:
-        """Ask one source, or all, to look again at once; whether there was one to ask."""
+        """Refresh one source, or all of them; returns whether there was one."""
         return await self._registry.refresh(identity)
 
     def touch(self) -> None:
-        """Something may have changed: look, and announce it if so."""
+        """Check for changes now, and announce them."""
         task = asyncio.get_running_loop().create_task(self.current(), name="toolset-refresh")
         self._refreshing.add(task)
         task.add_done_callback(self._refreshed)
 
     def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` after lists changed. Returns what ends it."""
+        """Call `listener` after lists changed. Returns the function that unsubscribes."""
         self._listeners.add(listener)
-        if self._looking is None:
-            self._looking = asyncio.get_running_loop().create_task(self._look(), name="toolset-look")
-        return lambda: self._leave(listener)
+        if self._checking is None:
+            self._checking = asyncio.get_running_loop().create_task(
+                self._check_regularly(), name="toolset-check"
+            )
+        return lambda: self._remove(listener)
 
     async def close(self) -> None:
-        """Stop looking, and close all sources, each in bounded time. Idempotent."""
+        """Stop checking, and close all sources, each in bounded time. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
-        looking = () if self._looking is None else (self._looking,)
-        for task in (*self._refreshing, *looking):
+        checking = () if self._checking is None else (self._checking,)
+        for task in (*self._refreshing, *checking):
             task.cancel()
-        await asyncio.gather(*self._refreshing, *looking, return_exceptions=True)
+        await asyncio.gather(*self._refreshing, *checking, return_exceptions=True)
         await self._registry.close()
 
-    def _leave(self, listener: Listener) -> None:
+    def _remove(self, listener: Listener) -> None:
         self._listeners.discard(listener)
-        if not self._listeners and self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+        if not self._listeners and self._checking is not None:
+            self._checking.cancel()
+            self._checking = None
 
-    async def _look(self) -> None:
+    async def _check_regularly(self) -> None:
         while True:
-            await asyncio.sleep(self._look_s)
+            await asyncio.sleep(self._check_interval_s)
             try:
                 await self.current()
-            except Exception as fault:  # noqa: BLE001  the next look may succeed
-                log.fault("look_failed", fault)
+            except Exception as fault:  # noqa: BLE001  the next check may succeed
+                log.fault("file_check_failed", fault)
 
     def _refreshed(self, task: asyncio.Task[View]) -> None:
         self._refreshing.discard(task)
@@ -173,7 +175,7 @@ class Toolset:
             if (fault := task.exception()) is not None:
                 log.fault("refresh_failed", fault)
 
-    def _compare(self) -> None:
+    def _schedule_announcement(self) -> None:
         if self._announced is None:
             self._announced = self._view
         elif self._timer is None and self._view.differences(self._announced):

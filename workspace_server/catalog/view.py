@@ -16,7 +16,7 @@ from protocol import headers
 from protocol.issues import Issue
 from workspace_server import naming
 from workspace_server.catalog import schema_defaults
-from workspace_server.catalog.listing import is_wanted
+from workspace_server.catalog.listing import passes_filters
 from workspace_server.catalog.registry import OfferedTool, Snapshot
 from workspace_server.config import policy
 from workspace_server.config.model import Configuration
@@ -83,7 +83,7 @@ class View:
             if source.forwards and (prefix := naming.prefix_of(source)) and name.startswith(prefix)
         ]
         _, source, own = max(named, key=lambda one: one[0], default=(0, None, ""))
-        if source is None or not own or not is_wanted(source, own):
+        if source is None or not own or not passes_filters(source, own):
             return None
         return None if policy.hidden({name: source.default}, self.configuration.deltas) else (source, own)
 

@@ -1,1 +1,1 @@
-"""Calls that go on without their client: what a task is, how it runs, how it survives (SEP-2663)."""
+"""Runs calls as tasks: clients get a task id and poll for the result, even after a restart (SEP-2663)."""

@@ -1,6 +1,6 @@
-"""The tasks there are and what became of them, in memory and on disk: found by id, forgotten in time.
+"""Keeps tasks in memory and on disk until they expire, and finds them by id.
 
-What makes a task and ends it is `tasks.py`.
+`tasks.py` creates and ends them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from workspace_server.tasks.store import Store
 from workspace_server.tasks.table import Entry, Table
 
 KEEP_S: Final = 3600
-"""How long a task can be asked about, beside the longest time its call may take."""
+"""A task's time to live, in addition to the time limit of its call."""
 _DIED: Final = "the workspace server ended before the call was done"
 _LOST: Final = "the result of this task cannot be read any more"
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSnapshot:
-    """A task as it is now: the members all states have, what is asked by key, and what it holds."""
+    """The state of a task: the common members, the open input requests by key, and the stored result."""
 
     members: Mapping[str, Any]
     requests: Mapping[str, msgspec.Raw]
@@ -40,12 +40,13 @@ class TaskSnapshot:
 
 
 class Archive:
-    """All tasks of one workspace.
+    """The tasks of one workspace.
 
     Args:
-        workspace: its id, which every task's id begins with.
-        store: where they are kept.
-        wall: seconds since 1970. now: monotonic seconds.
+        workspace: the workspace's id, with which every task id begins.
+        store: stores tasks on disk.
+        wall: seconds since 1970.
+        now: monotonic seconds.
     """
 
     def __init__(
@@ -60,8 +61,8 @@ class Archive:
         self._loading = asyncio.Lock()
         self._is_loaded = False
 
-    async def enter(self, key: str, ttl_s: int, running: RunningTask) -> Entry | None:
-        """A new task, on disk when this returns; None where there is no room or the disk does not take it."""
+    async def create(self, key: str, ttl_s: int, running: RunningTask) -> Entry | None:
+        """A new task, stored on disk; None if there are too many tasks or the disk rejects it."""
         await self._load()
         if self._table.is_full:
             return None
@@ -80,15 +81,15 @@ class Archive:
         return entry
 
     async def find(self, task: str) -> Entry | None:
-        """The task of an id; None for one that does not exist, or does not any more."""
+        """The task of an id; None if it does not exist or has expired."""
         key = tasks.key_of(task, self._workspace)
         if key is None:
             return None
         await self._load()
         return self._table.get(key)
 
-    async def seen(self, entry: Entry) -> TaskSnapshot:
-        """A task as a client sees it."""
+    async def snapshot(self, entry: Entry) -> TaskSnapshot:
+        """The state of a task for a client."""
         record, running = entry.record, entry.running
         if running is not None:
             record = replace(record, status=running.status, message=running.message)
@@ -103,58 +104,58 @@ class Archive:
         return TaskSnapshot(wire(record, self._workspace), {}, record.holds, body or b"")
 
     async def end(self, entry: Entry, ending: Ending | None) -> None:
-        """Keep how a task ended; None for cancelled."""
+        """Store how a task ended; None means cancelled."""
         record, body = replace(entry.record, status="cancelled", updated=self._wall()), None
         if ending is not None:
             record, body = _ended(record, ending), ending.body
-        if not await asyncio.to_thread(self._kept, record, body):
-            entry.body = body  # for as long as this process lives
+        if not await asyncio.to_thread(self._save, record, body):
+            entry.body = body  # kept in memory instead
         entry.record, entry.running = record, None
-        self._tell(record.key)
+        self._notify(record.key)
 
     def changed(self, key: str) -> None:
-        """Something about a running task is new."""
+        """Record that a running task has changed."""
         entry = self._table.get(key)
         if entry is not None:
             entry.record = replace(entry.record, updated=self._wall())
-            self._tell(key)
+            self._notify(key)
 
     def watch(self, listener: Callable[[str], None]) -> Callable[[], None]:
         """Call `listener` with the id of a task whenever its state or its questions change.
 
         Returns:
-            What ends it.
+            The function that ends this.
         """
         self._listeners.add(listener)
         return lambda: self._listeners.discard(listener)
 
-    def _tell(self, key: str) -> None:
+    def _notify(self, key: str) -> None:
         for listener in tuple(self._listeners):
             listener(tasks.task_id(self._workspace, key))
 
     async def _load(self) -> None:
-        """Know again what an earlier run knew, and forget what is past its time."""
+        """Load the tasks of earlier runs once, and remove expired ones."""
         async with self._loading:
             if not self._is_loaded:
-                for record in await asyncio.to_thread(self._recall):
+                for record in await asyncio.to_thread(self._load_records):
                     left = record.created + record.ttl_s - self._wall()
                     self._table.add(record, self._now(), min(max(left, 0.0), record.ttl_s))
                 self._is_loaded = True
         if gone := self._table.expire(self._now()):
             await asyncio.to_thread(self._store.remove, gone)
 
-    def _recall(self) -> list[Record]:
-        """The kept tasks; those that ran when an earlier run ended have failed. Blocks."""
-        return [self._survivor(record) for record in self._store.load(KEEP_S)]
+    def _load_records(self) -> list[Record]:
+        """The stored tasks. Those that were running when an earlier run ended have failed. Blocks."""
+        return [self._ended_record(record) for record in self._store.load(KEEP_S)]
 
-    def _survivor(self, record: Record) -> Record:
+    def _ended_record(self, record: Record) -> Record:
         if record.is_over:
             return record
         ending = failed(Refusal(Reason.WORKSPACE_SERVER_DIED, _DIED, delivered="unknown"))
         record = _ended(replace(record, updated=self._wall()), ending)
-        return record if self._kept(record, ending.body) else replace(record, holds="")
+        return record if self._save(record, ending.body) else replace(record, holds="")
 
-    def _kept(self, record: Record, body: bytes | None) -> bool:
+    def _save(self, record: Record, body: bytes | None) -> bool:
         try:
             self._store.save(record, body)
         except (OSError, private_files.UnsafePathError) as error:
@@ -164,7 +165,7 @@ class Archive:
 
 
 def failed(refusal: Refusal) -> Ending:
-    """The end of a task whose call we ended."""
+    """The ending of a task whose call this server stopped."""
     error = {"code": refusal.reason.code, "message": refusal.text, "data": refusal.data()}
     return Ending("error", jsonrpc.dumps(error), refusal.text)
 

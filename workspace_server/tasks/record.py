@@ -1,6 +1,6 @@
-"""What is known of one task, and how it looks on the wire. Pure.
+"""The stored record of one task, and its form on the wire (SEP-2663, `Task`). Pure.
 
-`store.py` keeps it, `table.py` says how long, `running.py` is the work behind it.
+`store.py` stores it, `table.py` expires it, `running_task.py` runs its call.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ MAX_MESSAGE: Final = 500
 
 Status = Literal["working", "input_required", "completed", "cancelled", "failed"]
 Holds = Literal["", "result", "passed", "error"]
-"""What is kept beside the record: nothing, members of a result that we author, a third party's whole result,
-or a JSON-RPC error."""
+"""What is stored with the record: nothing, members of a result that this server wrote, another server's whole
+result, or a JSON-RPC error."""
 TERMINAL: Final[frozenset[Status]] = frozenset({"completed", "cancelled", "failed"})
 
 
@@ -28,10 +28,11 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     """One task. Times are seconds since 1970.
 
     Attributes:
-        key: what nobody can guess of its id.
-        ttl_s: for how long after `created` it can be asked about.
+        key: the random part of its id.
+        ttl_s: its time to live after `created`, in seconds.
         message: a sentence about its state.
-        holds: see `Holds`; `digest` is the SHA-256 of that, in hexadecimal digits.
+        holds: see `Holds`.
+        digest: the SHA-256 of what is stored, in hexadecimal digits.
     """
 
     key: str
@@ -51,7 +52,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a call ended: `body` is JSON text, and what of is said by `holds`; `message` is for a person."""
+    """How a call ended: `body` is JSON text of the kind that `holds` names; `message` is for a person."""
 
     holds: Holds
     body: bytes
@@ -59,17 +60,17 @@ class Ending:
 
     @property
     def status(self) -> Status:
-        """The state of its task: a result that is an error is a result."""
+        """The state of the task: a result with `isError` counts as completed."""
         return "failed" if self.holds == "error" else "completed"
 
 
 def wire(record: Record, workspace: str) -> dict[str, Any]:
     """The members of `Task` that every state has."""
-    told: dict[str, Any] = {"taskId": tasks.task_id(workspace, record.key), "status": record.status}
+    members: dict[str, Any] = {"taskId": tasks.task_id(workspace, record.key), "status": record.status}
     if record.message:
-        told["statusMessage"] = record.message
+        members["statusMessage"] = record.message
     return {
-        **told,
+        **members,
         "createdAt": _iso(record.created),
         "lastUpdatedAt": _iso(record.updated),
         "ttlMs": record.ttl_s * 1000,

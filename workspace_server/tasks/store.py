@@ -1,6 +1,6 @@
-"""Tasks on disk: a private folder with two files a task, its record and what it holds. All methods block.
+"""Stores tasks on disk: two files per task, its record and its result. All methods block.
 
-What it holds is written first, so that a record that says "completed" can be believed.
+The result is written first, so that a record with status `completed` always has one.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Store:
     """The tasks of one workspace.
 
     Args:
-        folder: its own; made when it is needed.
+        folder: the folder of this workspace's tasks; created when needed.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def load(self, ttl_s: int) -> list[Record]:
-        """All records, in no order. One that cannot be read is a task that failed, and has `ttl_s`."""
+        """All records, unordered. An unreadable record becomes a failed task that lives `ttl_s` seconds."""
         try:
             found = [path for path in self._folder.glob("*.task") if len(path.stem) == _KEY_DIGITS]
         except OSError:
@@ -43,10 +43,10 @@ class Store:
         return [self._record(path, ttl_s) for path in found]
 
     def save(self, record: Record, body: bytes | None = None) -> None:
-        """Keep a record, and what it holds where that is new.
+        """Store a record, and its result if that is given.
 
         Raises:
-            OSError, UnsafePathError: the disk does not take it.
+            OSError, UnsafePathError: the disk rejects it.
         """
         private_files.make_private(self._folder.parent)
         private_files.make_private(self._folder)
@@ -55,7 +55,7 @@ class Store:
         private_files.write(self._file(record.key, "task"), msgspec.json.encode(record))
 
     def body(self, record: Record) -> bytes | None:
-        """What a task holds; None where that is gone or no longer what it was."""
+        """The stored result of a task; None if it is missing or was changed."""
         with suppress(OSError, private_files.UnsafePathError):
             content = private_files.read(self._file(record.key, "body"), MAX_BODY)
             if content is not None and sha256(content).hexdigest() == record.digest:
@@ -64,7 +64,7 @@ class Store:
         return None
 
     def remove(self, keys: list[str]) -> None:
-        """Forget tasks."""
+        """Remove tasks."""
         for key in keys:
             for kind in ("task", "body"):
                 with suppress(OSError):

@@ -1,7 +1,6 @@
-"""Which tasks there are and until when; pure: the time is an argument.
+"""Holds the tasks in memory until they expire. Pure: the time is an argument.
 
-Expiry goes by a clock that only ticks (monotonic seconds), so that a clock somebody sets right makes no
-task vanish before its time.
+Expiry uses monotonic seconds, so that setting the system clock does not expire a task.
 """
 
 from __future__ import annotations
@@ -21,9 +20,9 @@ class Entry:
     """A task in the table.
 
     Attributes:
-        until: when it may be forgotten.
-        running: the work behind it, None once it is over.
-        body: what it holds, where the disk did not take it.
+        until: when the task expires.
+        running: its running call; None after it has ended.
+        body: its stored result, if the disk rejected it.
     """
 
     record: Record
@@ -33,7 +32,7 @@ class Entry:
 
 
 class Table:
-    """The tasks of one workspace by key, at most `MAX_TASKS`. Nothing makes room but time."""
+    """The tasks of one workspace by key, at most `MAX_TASKS`. Only expiry makes room."""
 
     def __init__(self) -> None:
         self._entries: dict[str, Entry] = {}
@@ -43,11 +42,11 @@ class Table:
 
     @property
     def is_full(self) -> bool:
-        """Whether no task can be added."""
+        """Whether no more tasks can be added."""
         return len(self._entries) >= MAX_TASKS
 
     def add(self, record: Record, now: float, left_s: float, running: RunningTask | None = None) -> Entry:
-        """Enter a task that can be asked about for `left_s` seconds."""
+        """Add a task that expires after `left_s` seconds."""
         entry = self._entries[record.key] = Entry(record, now + left_s, running)
         return entry
 
@@ -56,11 +55,11 @@ class Table:
         return self._entries.get(key)
 
     def remove(self, key: str) -> None:
-        """Forget a task."""
+        """Remove a task."""
         self._entries.pop(key, None)
 
     def expire(self, now: float) -> list[str]:
-        """Forget all that are over and past their time; their keys."""
+        """Remove all ended tasks that have expired; returns their keys."""
         gone = [key for key, one in self._entries.items() if one.running is None and one.until <= now]
         for key in gone:
             del self._entries[key]

@@ -1,7 +1,7 @@
-"""When a call becomes a task, and how it ends (SEP-2663).
+"""Turns calls into tasks, and stores their results (SEP-2663).
 
-A task is on disk before its id is given away, and stays there until its time is over, whatever happens to
-client, manager or this process. Whoever knows its id may ask about it, answer it and cancel it.
+A task is stored on disk before its id is sent, and stays there until its time to live is over, whatever
+happens to client, manager or this process. Anyone who knows the id may poll, answer and cancel the task.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from workspace_server.tasks.store import MAX_BODY, Store
 from workspace_server.tasks.table import Entry
 from workspace_server.tool import CallOutcome
 
-MOMENT_S: Final = 0.2
-"""A call that is done within this time is answered like any other."""
+IMMEDIATE_S: Final = 0.2
+"""A call that ends within this time does not become a task."""
 FETCH_S: Final = KEEP_S // 2
-"""How long it can at least be asked how a task ended."""
+"""Minimum time for which the result of a task can be fetched."""
 _STOPPED: Final = "the workspace server was stopped before the call was done"
 _FAULT: Final = "the workspace server failed; its log says why"
 
@@ -42,9 +42,9 @@ class Job:
     """A call that may become a task.
 
     Attributes:
-        tool: its offered name.
-        time_limit_s: the longest it may take.
-        finish: what its outcome means for a client.
+        tool: the tool's offered name.
+        time_limit_s: the time limit of the call, in seconds.
+        finish: turns the call's outcome into what the task stores.
     """
 
     tool: str
@@ -53,13 +53,14 @@ class Job:
 
 
 class Tasks:
-    """Makes, ends and shows tasks. Without a store there are none, and every call waits for its result.
+    """Creates, ends and shows tasks. Without a store no call becomes a task.
 
     Args:
-        workspace: its id, which every task's id begins with.
-        store: where they are kept.
-        wall: seconds since 1970. now: monotonic seconds.
-        moment_s: see `MOMENT_S`.
+        workspace: the workspace's id, with which every task id begins.
+        store: stores tasks on disk.
+        wall: seconds since 1970.
+        now: monotonic seconds.
+        immediate_s: see `IMMEDIATE_S`.
 
     Attributes:
         source_tasks: the tasks that sources made themselves.
@@ -72,25 +73,25 @@ class Tasks:
         *,
         wall: Callable[[], float] = time.time,
         now: Callable[[], float] = time.monotonic,
-        moment_s: float = MOMENT_S,
+        immediate_s: float = IMMEDIATE_S,
     ) -> None:
         self._workspace = workspace
         self._archive = None if store is None else Archive(workspace, store, wall, now)
-        self._moment_s = moment_s
+        self._immediate_s = immediate_s
         self._watches: dict[asyncio.Task[None], RunningTask] = {}
         self._is_closed = False
         self.source_tasks = SourceTasks()
 
     @property
     def running(self) -> int:
-        """How many are not over."""
+        """How many tasks have not ended."""
         return len(self._watches)
 
     async def run(self, job: Job, context: CallContext, work: Work) -> CallOutcome:
-        """The outcome of a call, or a result that says which task it has become.
+        """The outcome of a call, or a result that names the task it has become.
 
-        It becomes none where the disk does not take it or there are too many: then the caller waits. Being
-        cancelled cancels the call, until it is a task.
+        The call does not become a task if there are too many or the disk rejects it; then the caller waits.
+        Cancelling this cancels the call, until the call is a task.
         """
         archive = self._archive
         if archive is None:
@@ -100,9 +101,9 @@ class Tasks:
         call = running.work = asyncio.ensure_future(work(running.context))
         entry: Entry | None = None
         try:
-            await self._moment(running, call)
+            await self._wait_briefly(running, call)
             if not call.done() and not self._is_closed:
-                entry = await self._enter(archive, key, job, running, work)
+                entry = await self._create(archive, key, job, running, work)
             return await call if entry is None else jsonrpc.raw(created(entry.record, self._workspace))
         finally:
             if entry is None and not call.done():
@@ -110,19 +111,19 @@ class Tasks:
                 await asyncio.wait({call})
 
     async def get(self, task: str) -> TaskSnapshot | None:
-        """A task as it is now; None for one that does not exist, or does not any more."""
+        """The current state of a task; None if it does not exist or has expired."""
         entry = await self._find(task)
-        return None if entry is None or self._archive is None else await self._archive.seen(entry)
+        return None if entry is None or self._archive is None else await self._archive.snapshot(entry)
 
     async def answer(self, task: str, responses: Mapping[str, msgspec.Raw]) -> bool:
-        """Give a task answers to what it asked, by key; whether there is such a task."""
+        """Pass a client's answers, by key, to a task; returns whether the task exists."""
         entry = await self._find(task)
         if entry is not None and entry.running is not None:
             entry.running.answer(responses)
         return entry is not None
 
     async def cancel(self, task: str) -> bool:
-        """Begin to end a task, if it is not over; whether there is such a task."""
+        """Start to cancel a task, unless it has ended; returns whether the task exists."""
         entry = await self._find(task)
         if entry is not None and entry.running is not None:
             entry.running.stop()
@@ -133,7 +134,7 @@ class Tasks:
         return (lambda: None) if self._archive is None else self._archive.watch(listener)
 
     async def close(self) -> None:
-        """End the tasks that are not over; they have failed. Idempotent."""
+        """Cancel the running tasks; they are stored as failed. Idempotent."""
         self._is_closed = True
         for running in self._watches.values():
             running.stop()
@@ -142,31 +143,33 @@ class Tasks:
     async def _find(self, task: str) -> Entry | None:
         return None if self._archive is None else await self._archive.find(task)
 
-    async def _moment(self, running: RunningTask, call: asyncio.Future[CallOutcome]) -> None:
-        """Wait a moment for the call, and for as long as its client is being asked something."""
+    async def _wait_briefly(self, running: RunningTask, call: asyncio.Future[CallOutcome]) -> None:
+        """Wait `immediate_s` for the call, and longer while its client is being asked something."""
         is_asked = True
         while is_asked and not call.done():
-            await asyncio.wait({call}, timeout=self._moment_s)
+            await asyncio.wait({call}, timeout=self._immediate_s)
             is_asked = running.is_asking
 
-    async def _enter(
+    async def _create(
         self, archive: Archive, key: str, job: Job, running: RunningTask, work: Work
     ) -> Entry | None:
         with running.becoming_task() as become:
-            entry = await archive.enter(key, math.ceil(job.time_limit_s) + KEEP_S, running)
+            entry = await archive.create(key, math.ceil(job.time_limit_s) + KEEP_S, running)
             if entry is None:
                 return None
             become()
-            watch = asyncio.create_task(self._see_through(archive, entry, job, work), name=f"task {job.tool}")
+            watch = asyncio.create_task(
+                self._store_ending(archive, entry, job, work), name=f"task {job.tool}"
+            )
             running.watch = watch
             self._watches[watch] = running
             watch.add_done_callback(self._watches.pop)
-            await asyncio.sleep(0)  # one that is cancelled before it has begun would see to nothing
+            await asyncio.sleep(0)  # a task cancelled before it has started would not run its cleanup
         return entry
 
-    async def _see_through(self, archive: Archive, entry: Entry, job: Job, work: Work) -> None:
-        """Wait for the end of a task's call, and keep it."""
-        assert entry.running is not None  # noqa: S101  narrows the type: it has just been entered so
+    async def _store_ending(self, archive: Archive, entry: Entry, job: Job, work: Work) -> None:
+        """Wait for a task's call to end, and store the ending."""
+        assert entry.running is not None  # noqa: S101  narrows the type: it was created with one
         ending: Ending | None = None
         try:
             async with asyncio.timeout(entry.record.ttl_s - FETCH_S):
@@ -180,7 +183,7 @@ class Tasks:
         except asyncio.CancelledError:
             if self._is_closed:
                 ending = failed(Refusal(Reason.WORKSPACE_SERVER_DIED, _STOPPED, delivered="unknown"))
-        except Exception as fault:  # noqa: BLE001  whatever happens, the task has an end
+        except Exception as fault:  # noqa: BLE001  every task gets an ending
             log.fault("task_failed", fault, tool=job.tool)
             ending = Ending(
                 "error", jsonrpc.dumps({"code": jsonrpc.INTERNAL_ERROR, "message": _FAULT}), _FAULT

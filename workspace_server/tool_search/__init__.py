@@ -1,1 +1,1 @@
-"""The two meta-tools: finding tools by words, and calling one that was found."""
+"""The two meta-tools: `tool_search` finds tools by words, `execute_tool` calls a tool by its name."""

@@ -1,4 +1,4 @@
-"""What a list says of the two meta-tools. What they do is `tool.py` and `execute.py`."""
+"""The definitions of the two meta-tools, as `tools/list` shows them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The tool `execute_tool`: takes the call inside its arguments out, byte for byte. Pure.
+"""Unwraps calls of `execute_tool`: takes the inner call out of the arguments, byte for byte. Pure.
 
-It decides nothing about the tool that is named; the call goes on as if it had come directly.
+The inner call then runs as if the client had made it directly.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from workspace_server.tool_search.definitions import EXECUTE_TOOL
 
 NAME: Final = "execute_tool"
 MAX_SHOWN: Final = 128
-"""Characters of an unknown name that are repeated."""
+"""How many characters of an unknown name are shown."""
 _ARGUMENTS: Final = ("arguments", "parameters")
-"""What models call them; the first that is given counts."""
+"""Names that models use for this argument; the first one given counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unwrapped:
-    """The call inside: the tool's name, and the JSON text of its arguments, always an object."""
+    """The inner call: the tool's name, and its arguments as JSON text of an object."""
 
     name: str
     arguments: msgspec.Raw
 
 
 @dataclass(frozen=True, slots=True)
-class Misfit:
-    """An argument of `execute_tool` that cannot be served: where (JSON pointer), what to write instead."""
+class InvalidArgument:
+    """An invalid argument of `execute_tool`: its JSON pointer, and what is expected there."""
 
     pointer: str
     keyword: str
@@ -41,24 +41,24 @@ class Misfit:
 
 
 @dataclass(frozen=True, slots=True)
-class NoName:
+class MissingName:
     """The call names no tool."""
 
 
-Problem = Misfit | NoName
+Problem = InvalidArgument | MissingName
 
 
 def unwrap(arguments: msgspec.Raw) -> Unwrapped | Problem:
-    """The call inside the arguments of `execute_tool`, given as JSON text.
+    """The inner call in the arguments of `execute_tool`, which are given as JSON text.
 
-    One `execute_tool` inside another is unwrapped, too; a third is refused.
+    An inner `execute_tool` is unwrapped as well; a third one is refused.
     """
     outer = _unwrap(arguments, "")
     if not isinstance(outer, Unwrapped) or outer.name != NAME:
         return outer
-    inner = _unwrap(outer.arguments, f"/{_given(jsonrpc.members_of(arguments))}")
+    inner = _unwrap(outer.arguments, f"/{_arguments_key(jsonrpc.members_of(arguments))}")
     if isinstance(inner, Unwrapped) and inner.name == NAME:
-        return Misfit("/name", "not", f"{NAME} inside {NAME} inside {NAME}; name the tool itself")
+        return InvalidArgument("/name", "not", f"{NAME} inside {NAME} inside {NAME}; name the tool itself")
     return inner
 
 
@@ -67,23 +67,23 @@ def _unwrap(arguments: msgspec.Raw, pointer: str) -> Unwrapped | Problem:
     name = members.get("name", msgspec.Raw(b"null"))
     text = jsonrpc.text_of(name)
     if text is None and jsonrpc.bytes_of(name) != b"null":
-        return Misfit(f"{pointer}/name", "type", "expected string, the name of a tool")
+        return InvalidArgument(f"{pointer}/name", "type", "expected string, the name of a tool")
     if text is None or not text.strip():
-        return NoName()
-    given = _given(members)
+        return MissingName()
+    given = _arguments_key(members)
     inner = _object(members.get(given, msgspec.Raw(b"{}")))
     if inner is None:
-        return Misfit(f"{pointer}/{given}", "type", "expected object with the arguments of the tool")
+        return InvalidArgument(f"{pointer}/{given}", "type", "expected object with the arguments of the tool")
     return Unwrapped(text, inner)
 
 
-def _given(members: Mapping[str, msgspec.Raw]) -> str:
+def _arguments_key(members: Mapping[str, msgspec.Raw]) -> str:
     present = (key for key in _ARGUMENTS if key in members and jsonrpc.bytes_of(members[key]) != b"null")
     return next(present, "")
 
 
 def _object(value: msgspec.Raw) -> msgspec.Raw | None:
-    """The bytes of an object, or those in a string that is the JSON text of one."""
+    """The bytes of an object; a string that contains JSON text of an object counts too."""
     text = jsonrpc.text_of(value)
     if text is None:
         return value if jsonrpc.bytes_of(value)[:1] == b"{" else None
@@ -97,23 +97,23 @@ def _object(value: msgspec.Raw) -> msgspec.Raw | None:
 
 
 def problem_result(problem: Problem) -> ToolResult:
-    """The answer to a call that names no tool or has arguments of the wrong form."""
-    if isinstance(problem, NoName):
+    """The answer to a call that names no tool or has invalid arguments."""
+    if isinstance(problem, MissingName):
         refusal = Refusal(
             Reason.INVALID_ARGUMENTS,
             "Tool name is required",
             f"use tool_search to discover available tools, then call {NAME} with the name of one",
         )
         return _refused(refusal)
-    # loaded when needed: the validator takes a library that most processes never need
+    # loaded when needed: most processes never need the schema library
     from workspace_server.schemas import validation  # noqa: PLC0415
 
-    told = validation.ArgumentProblem(problem.pointer, problem.keyword, problem.message)
-    return validation.invalid_arguments_result(Tool(NAME, EXECUTE_TOOL), [told])
+    invalid = validation.ArgumentProblem(problem.pointer, problem.keyword, problem.message)
+    return validation.invalid_arguments_result(Tool(NAME, EXECUTE_TOOL), [invalid])
 
 
 def not_found(name: str, nearest: Sequence[str]) -> ToolResult:
-    """The answer to a name no callable tool has; `nearest` are at most five callable ones like it."""
+    """The answer to an unknown name; `nearest` are up to five similar callable names."""
     shown = name if len(name) <= MAX_SHOWN else f"{name[: MAX_SHOWN - 1]}…"
     message = f"Tool not found: {shown}. Use tool_search to discover available tools."
     step = "search for what the tool should do"

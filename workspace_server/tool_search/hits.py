@@ -1,7 +1,4 @@
-"""Hits, those of remotes that search for themselves, and how the two become one list. Pure.
-
-Asking the remotes, and in what time, is not decided here.
-"""
+"""Search hits: reads those of other servers, and merges them with our own. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +17,7 @@ _ANY_OBJECT: Final = {"type": "object"}
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One tool that was found."""
+    """One tool found by a search."""
 
     name: str
     description: str
@@ -29,7 +26,7 @@ class Hit:
     keywords: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """The hit as it is answered; `keywords` only where there are any."""
+        """The hit as JSON; `keywords` only if there are any."""
         shown: dict[str, Any] = {
             "name": self.name,
             "description": self.description,
@@ -41,18 +38,18 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The answer to a search: the best hits, and how many there were."""
+    """The result of a search: the best hits, and the total number of hits."""
 
     hits: tuple[Hit, ...]
     total: int
 
 
 def merge(own: Sequence[Hit], remote: Sequence[Hit], max_results: int) -> Found:
-    """All hits as one answer: by score, then name, and what we know ourselves before what others say.
+    """Merge all hits, sorted by score, then name; our own definition of a tool takes precedence.
 
     Args:
-        own: every hit among our tools, best first.
-        remote: hits of remotes under their names here; those that may not be called are already left out.
+        own: all hits among our own tools, best first.
+        remote: hits of other servers under their offered names, callable ones only.
         max_results: how many to show.
     """
     known = {hit.name for hit in own}
@@ -69,11 +66,11 @@ def _rank(hit: Hit) -> tuple[float, str, str]:
 
 
 def read_hits(result: Mapping[str, Any], rename: Callable[[str], str]) -> list[Hit]:
-    """The hits in a remote's answer to `tool_search`; anything that is none is passed over.
+    """The hits in another server's answer to `tool_search`. Invalid entries are skipped.
 
     Args:
-        result: its decoded `CallToolResult`.
-        rename: from its names to ours.
+        result: the decoded `CallToolResult`.
+        rename: maps the server's tool names to offered names.
     """
     if result.get("isError") is True:
         return []
@@ -93,7 +90,7 @@ def _in_text(content: object) -> list[Any]:
     try:
         return _listed(msgspec.json.decode(text)) if isinstance(text, str) else []
     except (ValueError, RecursionError):
-        return []  # words instead of hits: nothing was found
+        return []  # text instead of hits: nothing was found
 
 
 def _read(one: object, rename: Callable[[str], str]) -> Hit | None:
@@ -113,7 +110,7 @@ def _read(one: object, rename: Callable[[str], str]) -> Hit | None:
 
 
 def _score(value: object) -> float:
-    """A remote's score; a hit without one is the weakest that counts."""
+    """The hit's score; a hit without a valid one gets the lowest score that counts."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:  # noqa: PLR0124  NaN
         return THRESHOLD
     return round(float(min(max(value, 0), 1)), 4)

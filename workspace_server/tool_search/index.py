@@ -1,6 +1,6 @@
-"""All tools of one view, searched at once: the scores of `scoring.py`, without comparing every tool. Pure.
+"""Indexes the tools of one view: computes the scores of `scoring.py` for all tools at once. Pure.
 
-Built once per view, in short steps; searched from then on without being changed.
+Built once per view, in short steps, and not changed afterwards.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from workspace_server.tool_search.spelling import Spellings
 from workspace_server.tool_search.vocabulary import Vocabulary
 
 STEP: Final = 50
-"""Tools entered in one step: about a millisecond of work."""
+"""Tools indexed in one step, which takes about 1 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Searchable:
-    """A tool to be found: its definition under its offered name, and all words it is tagged with."""
+    """A tool to be indexed: its offered name, its definition under that name, and its keywords."""
 
     name: str
     definition: Mapping[str, Any]
@@ -33,12 +33,12 @@ class Searchable:
     @property
     def description(self) -> str:
         """The description, or an empty string."""
-        said = self.definition.get("description")
-        return said if isinstance(said, str) else ""
+        text = self.definition.get("description")
+        return text if isinstance(text, str) else ""
 
 
 class Index:
-    """The tools of one view. Make it with `Index.of`, or step by step with `fill`."""
+    """The index of one view. Build it with `Index.of`, or step by step with `fill`."""
 
     def __init__(self) -> None:
         self.tools: list[Searchable] = []
@@ -51,39 +51,39 @@ class Index:
 
     @classmethod
     def of(cls, tools: Iterable[Searchable]) -> Index:
-        """The index of these tools, built at once."""
+        """The index of these tools, built in one go."""
         index = cls()
         deque(index.fill(tools), maxlen=0)
         return index
 
     def fill(self, tools: Iterable[Searchable]) -> Iterator[None]:
-        """Enter all tools, in steps of about a millisecond; what is between the steps is up to the caller."""
+        """Index all tools, in steps of about 1 ms; the caller may do other work between the steps."""
         for number, tool in enumerate(tools, 1):
             self.tools.append(tool)
             if number % (10 * STEP) == 0:
                 yield
         self.tools.sort(key=lambda tool: naming.sort_key(tool.name))
         for number, tool in enumerate(self.tools):
-            self._enter(number, tool)
+            self._add(number, tool)
             if number % STEP == 0:
                 yield
         yield from self._spellings.fill({*self._names, *self._keywords})
 
-    def _enter(self, number: int, tool: Searchable) -> None:
-        said = scoring.wording(tool.name, tool.keywords, tool.description)
-        self._names.add((said.name,), number)
-        self._tokens.add(scoring.tokens(said.name), number)
-        self._keywords.add(said.keywords, number)
-        self._keyword_words.add(chain.from_iterable(map(methodcaller("split"), said.keywords)), number)
-        self._described.add(said.description.split(), number)
+    def _add(self, number: int, tool: Searchable) -> None:
+        words = scoring.tool_texts(tool.name, tool.keywords, tool.description)
+        self._names.add((words.name,), number)
+        self._tokens.add(scoring.tokens(words.name), number)
+        self._keywords.add(words.keywords, number)
+        self._keyword_words.add(chain.from_iterable(map(methodcaller("split"), words.keywords)), number)
+        self._described.add(words.description.split(), number)
 
     def rank(self, query: Query) -> list[tuple[Searchable, float]]:
-        """Every hit and its score: by score, then name."""
+        """All hits with their scores, sorted by score, then name."""
         if not query.words:
             return [(tool, 1.0) for tool in self.tools]
         scores = self._scores(query)
         hits = sorted(number for number, score in scores.items() if score >= scoring.THRESHOLD)
-        hits.sort(key=scores.__getitem__, reverse=True)  # stable: equals stay in the order of names
+        hits.sort(key=scores.__getitem__, reverse=True)  # stable: equal scores stay sorted by name
         return [(self.tools[number], scores[number]) for number in hits]
 
     def _scores(self, query: Query) -> dict[int, float]:
@@ -97,7 +97,7 @@ class Index:
         return scores | dict.fromkeys(self._names.users(query.text), 1.0)
 
     def _word_scores(self, word: str) -> dict[int, float]:
-        """What `scoring.word_score` gives, for every tool where it is not 0."""
+        """The values of `scoring.word_score` for all tools where it is not 0."""
         if scoring.needs_whole(word):
             exact = dict.fromkeys(self._keyword_words.users(word), scoring.KEYWORD_EQUALS)
             return exact | dict.fromkeys(self._tokens.users(word), scoring.TOKEN_EQUALS)
@@ -110,7 +110,7 @@ class Index:
         return best
 
     def _tiers(self, word: str) -> Mapping[float, list[Sequence[int]]]:
-        """The tools at each tier, several times where several of their words reach it."""
+        """The tools at each tier; a tool appears once for each of its words that reaches the tier."""
         found: defaultdict[float, list[Sequence[int]]] = defaultdict(list)
         for name, users in self._names.containing(word):
             found[scoring.NAME_BEGINS if name.startswith(word) else scoring.NAME_CONTAINS].append(users)
@@ -119,13 +119,13 @@ class Index:
                 found[scoring.TOKEN_EQUALS if token == word else scoring.TOKEN_BEGINS].append(users)
         for tag, users in self._keyword_words.containing(word):
             found[scoring.KEYWORD_EQUALS if tag == word else scoring.KEYWORD_CONTAINS].append(users)
-        for said, users in self._described.containing(word):
-            whole = said.strip(scoring.PUNCTUATION) == word
+        for text, users in self._described.containing(word):
+            whole = text.strip(scoring.PUNCTUATION) == word
             found[scoring.DESCRIPTION_WORD if whole else scoring.DESCRIPTION_CONTAINS].append(users)
         return found
 
     def _near(self, word: str) -> dict[int, float]:
-        """The tools whose name or keywords look like the word with typing errors."""
+        """The tools with a name or keyword that is similar to the word, allowing typing errors."""
         best: dict[int, float] = {}
         for term, errors in self._spellings.near(word):
             alike = scoring.similarity(errors, max(len(term), len(word)))

@@ -1,7 +1,6 @@
-"""How well a tool fits a query: the tiers, written down one after the other. Pure.
+"""Defines how well a tool matches a query: one score per tool, from a list of tiers. Pure.
 
-This is the definition, one tool at a time. `index.py` gives the same scores for thousands of tools at once; a
-test holds it to this file.
+`index.py` computes the same scores for thousands of tools at once; a test compares the two.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_QUERY: Final = 256
-"""Characters of a query that are looked at."""
+"""How many characters of a query are used."""
 MAX_WORDS: Final = 16
-"""Words of a query that are looked at, stop words not counted."""
+"""How many words of a query are used, without stop words."""
 
 NAME_BEGINS: Final = 0.95
 TOKEN_EQUALS: Final = 0.92
@@ -27,7 +26,7 @@ DESCRIPTION_CONTAINS: Final = 0.50
 NEAR_NAME: Final = 0.7
 NEAR_KEYWORD: Final = 0.6
 THRESHOLD: Final = 0.25
-"""Tools that score less are no hits."""
+"""The lowest score of a hit."""
 
 _STOP_WORDS: Final = (
     "a an and are as at be by can do for from how i in is it me my of on or please that the this to "
@@ -35,16 +34,16 @@ _STOP_WORDS: Final = (
 )
 STOP_WORDS: Final = frozenset(_STOP_WORDS.split())
 PUNCTUATION: Final = ".,;:!?()[]{}\"'"
-"""What is trimmed off the words of a description."""
+"""Characters that are stripped from the words of a description."""
 
 
 def fold(text: str) -> str:
-    """A text as it is compared: NFKC, lower case."""
+    """A text in the form in which texts are compared: NFKC, lower case."""
     return (text if text.isascii() else unicodedata.normalize("NFKC", text)).lower()
 
 
 def label(text: str) -> str:
-    """A name or keyword as it is compared: folded, single blanks only."""
+    """A name or keyword in the form in which they are compared: folded, with single blanks."""
     return " ".join(fold(text).split())
 
 
@@ -55,53 +54,53 @@ def tokens(name: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query as it is compared: the whole `text`, and the `words` that count. No words: everything fits."""
+    """A query: the whole folded `text`, and the `words` that count. Without words every tool matches."""
 
     text: str
     words: tuple[str, ...]
 
 
 def read_query(text: str) -> Query:
-    """The query in a text: stop words leave while another word remains.
+    """Parse a query. Stop words are dropped unless nothing else is left.
 
-    Only the first 256 characters and 16 words are read.
+    Only the first 256 characters and 16 words are used.
     """
-    spoken = fold(text[:MAX_QUERY])[:MAX_QUERY].split()
-    words = [word for word in spoken if word not in STOP_WORDS] or spoken[-1:]
-    return Query(" ".join(spoken), tuple(words[:MAX_WORDS]))
+    all_words = fold(text[:MAX_QUERY])[:MAX_QUERY].split()
+    words = [word for word in all_words if word not in STOP_WORDS] or all_words[-1:]
+    return Query(" ".join(all_words), tuple(words[:MAX_WORDS]))
 
 
 @dataclass(frozen=True, slots=True)
-class Wording:
-    """What a tool is compared by; see `wording`."""
+class ToolTexts:
+    """The folded texts of a tool; see `tool_texts`."""
 
     name: str
     keywords: tuple[str, ...]
     description: str
 
 
-def wording(name: str, keywords: Iterable[str], description: str) -> Wording:
-    """The texts of a tool, folded. Blank keywords are none."""
-    return Wording(label(name), tuple(filter(None, map(label, keywords))), fold(description))
+def tool_texts(name: str, keywords: Iterable[str], description: str) -> ToolTexts:
+    """The folded texts of a tool. Blank keywords are dropped."""
+    return ToolTexts(label(name), tuple(filter(None, map(label, keywords))), fold(description))
 
 
-def score(query: Query, tool: Wording) -> float:
-    """How well the tool fits, 0 to 1, four decimals. Below 0.25 it is no hit."""
+def score(query: Query, tool: ToolTexts) -> float:
+    """The score of a tool, 0 to 1, rounded to four decimals. Below `THRESHOLD` the tool is no hit."""
     if not query.words or query.text == tool.name:
         return 1.0
-    total = 0.0  # added up one by one: newer Pythons' sum() rounds otherwise
+    total = 0.0  # added one by one: sum() of newer Python versions rounds differently
     for word in query.words:
         total += word_score(word, tool)
     return round(total / len(query.words), 4)
 
 
 def needs_whole(word: str) -> bool:
-    """Whether a word is found in nearly everything, so that only its equals count."""
+    """Whether a word is part of so many others that only exact matches count."""
     return len(word) == 1 or word in STOP_WORDS
 
 
-def word_score(word: str, tool: Wording) -> float:
-    """The best tier that one word of a query reaches; 0 where it reaches none."""
+def word_score(word: str, tool: ToolTexts) -> float:
+    """The best tier that one word of a query reaches; 0 if none."""
     parts = tokens(tool.name)
     tagged = [part for keyword in tool.keywords for part in keyword.split()]
     tiers = [(TOKEN_EQUALS, word in parts), (KEYWORD_EQUALS, word in tagged)]
@@ -118,12 +117,12 @@ def word_score(word: str, tool: Wording) -> float:
     reached = max(tier for tier, holds in [*tiers, (0.0, True)] if holds)
     if reached or needs_whole(word):
         return reached
-    near = (NEAR_KEYWORD * likeness(word, keyword) for keyword in tool.keywords)
-    return max(NEAR_NAME * likeness(word, tool.name), *near, 0.0)
+    near = (NEAR_KEYWORD * similarity_of(word, keyword) for keyword in tool.keywords)
+    return max(NEAR_NAME * similarity_of(word, tool.name), *near, 0.0)
 
 
-def likeness(word: str, other: str) -> float:
-    """1 − d / longer length for words that are alike, 0 for others."""
+def similarity_of(word: str, other: str) -> float:
+    """1 − distance / longer length for similar words, 0 for others."""
     longer = max(len(word), len(other))
     allowed = max_errors(longer)
     if abs(len(word) - len(other)) > allowed:
@@ -138,14 +137,14 @@ def similarity(errors: int, longer: int) -> float:
 
 
 def max_errors(longer: int) -> int:
-    """The largest distance at which two words, the longer one so long, are alike: similarity above 0.6."""
+    """The largest distance of two similar words (similarity above 0.6), given the length of the longer."""
     return (2 * longer - 1) // 5
 
 
 def distance(one: str, other: str) -> int:
-    """Steps from one word to the other: insert, delete or replace a character, or swap two neighbours.
+    """The edit distance of two words: inserts, deletes, replacements, and swaps of two neighbours.
 
-    No part is changed twice (optimal string alignment).
+    No part is edited twice (optimal string alignment distance).
     """
     before: list[int] = []
     last = list(range(len(other) + 1))

@@ -1,7 +1,6 @@
-"""The tool `tool_search`: reads what was asked for, has an index of the view, words the answer.
+"""Runs the tool `tool_search`: reads its arguments, indexes the view, and writes the result.
 
-Scores are defined in `scoring.py`; the index is `index.py`. Which tools a caller may find is not decided
-here.
+The caller passes only tools that the client may find.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ NOTHING: Final = "No tools found. Try different keywords or a broader search ter
 
 
 class SearchTool:
-    """Searches views, one index at a time. Owns the tasks that build indexes: `close` ends them."""
+    """Searches views, with one index at a time. Owns the tasks that build indexes; `close` ends them."""
 
     DEFINITION: Final = definitions.TOOL_SEARCH
 
@@ -41,25 +40,25 @@ class SearchTool:
         arguments: Mapping[str, Any],
         remote: Sequence[Hit] = (),
     ) -> ToolResult:
-        """The answer to a call of `tool_search`; arguments that make no sense are read as if absent.
+        """The result of a `tool_search`; invalid arguments are treated as absent.
 
         Args:
-            tools: what may be found; read only if `version` is new.
-            version: the same object as before where the tools are the same as before.
+            tools: the tools that can be found; used only if `version` is new.
+            version: identifies the tools; the same object means the same tools.
             arguments: decoded, unchecked.
-            remote: hits of remotes under their names here, without those that may not be called.
+            remote: hits of other servers under their offered names, callable ones only.
         """
         index = await self._index_of(tools, version)
         return answer(find(index, read_query(_query(arguments)), _limit(arguments), remote))
 
     async def close(self) -> None:
-        """End what is being built. Idempotent."""
+        """Cancel running builds. Idempotent."""
         for task in tuple(self._building):
             task.cancel()
         await asyncio.gather(*self._building, return_exceptions=True)
 
     async def _index_of(self, tools: Iterable[Searchable], version: object) -> Index:
-        """The index of this version and no other; built once however many ask, also if one of them leaves."""
+        """The index of exactly this version. Concurrent searches share one build; cancelling one keeps it."""
         if self._index is None or version is not self._version or _failed(self._index):
             self._version = version
             self._index = asyncio.get_running_loop().create_task(_build(tools), name="tool-search-index")
@@ -73,7 +72,7 @@ def _failed(task: asyncio.Task[Index]) -> bool:
 
 
 async def _build(tools: Iterable[Searchable]) -> Index:
-    """Build in the event loop, a millisecond at a time: a thread would hold the others up for longer."""
+    """Build the index on the event loop, in steps of 1 ms: a thread would block the loop for longer."""
     index = Index()
     for _ in index.fill(tools):
         await asyncio.sleep(0)
@@ -81,7 +80,7 @@ async def _build(tools: Iterable[Searchable]) -> Index:
 
 
 def find(index: Index, query: Query, max_results: int, remote: Sequence[Hit] = ()) -> Found:
-    """The best hits of a query among the indexed tools and those of others."""
+    """The best hits of a query among the indexed tools and the hits of other servers."""
     ranked = index.rank(query)
     if remote:
         return merge([_hit(*one) for one in ranked], remote, max_results)
@@ -97,7 +96,7 @@ def answer(found: Found) -> ToolResult:
     """The result of a search: the same hits as JSON text and as structured content."""
     hits = [hit.as_dict() for hit in found.hits]
     structured = {"results": hits, "total": found.total, "truncated": found.total > len(hits)}
-    # verbatim, or a schema could read differently in the two
+    # verbatim, so that text and structured content stay equal
     return ToolResult(jsonrpc.dumps(hits).decode() if hits else NOTHING, structured, verbatim=True)
 
 

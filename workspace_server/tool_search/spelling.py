@@ -1,4 +1,4 @@
-"""Which of many words resemble one word, typing errors included: all of them compared at once. Pure.
+"""Finds terms that are similar to a word, allowing typing errors: compares all at once. Pure.
 
 A column of the edit distance table is kept as bits (Myers 1999; with swaps: Hyyrö 2003), and the columns of
 all terms of one length stand side by side in one integer. So the work is a few dozen big-integer operations
@@ -14,19 +14,19 @@ from typing import Final
 from workspace_server.tool_search.scoring import MAX_QUERY, max_errors
 
 MAX_REMEMBERED: Final = 256
-"""Characters per length of term whose places are kept."""
+"""How many characters per term length have their positions cached."""
 _LONGEST: Final = MAX_QUERY * 5 // 3
-"""Longer terms resemble no word of a query: more than 2/5 of them would be missing."""
+"""Longer terms match no word of a query: more than 2/5 of their characters would be missing."""
 
 
 class Spellings:
-    """Terms, searched by resemblance. They are entered once, with `fill`."""
+    """Terms that can be searched by similarity. `fill` adds them once."""
 
     def __init__(self) -> None:
         self._sheets: dict[int, _Sheet] = {}
 
     def fill(self, terms: Iterable[str]) -> Iterator[None]:
-        """Enter all terms, in short steps. Those too long to resemble any word of a query are left out."""
+        """Add all terms, in short steps. Terms too long for any word of a query are left out."""
         by_length: defaultdict[int, list[str]] = defaultdict(list)
         for term in terms:
             by_length[len(term)].append(term)
@@ -37,7 +37,7 @@ class Spellings:
                 yield
 
     def near(self, word: str) -> Iterator[tuple[str, int]]:
-        """Every term that is alike (`scoring.likeness` above 0), and its distance from the word."""
+        """Every similar term (at most `scoring.max_errors` away), with its distance from the word."""
         for length, sheet in self._sheets.items():
             allowed = max_errors(max(length, len(word)))
             if abs(length - len(word)) <= allowed:

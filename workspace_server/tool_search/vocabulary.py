@@ -1,7 +1,6 @@
-"""Which tools use which words, and which words contain a given piece. Pure.
+"""Maps words to the tools that use them, and finds the words that contain a given text. Pure.
 
-Most words are used by many tools. Searching the different words once, instead of every tool's text, makes a
-search as cheap as the vocabulary is small.
+Most words are used by many tools, so searching the distinct words is cheaper than searching every tool.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ class Vocabulary:
         return iter(self._tools)
 
     def add(self, words: Iterable[str], tool: int) -> None:
-        """Enter the words of one tool; the same word twice counts once."""
+        """Add the words of one tool; duplicates count once."""
         tools = self._tools
         for word in set(words):
             tools[word].append(tool)
@@ -32,7 +31,7 @@ class Vocabulary:
         return self._tools.get(word, ())
 
     def containing(self, part: str) -> Iterator[tuple[str, Sequence[int]]]:
-        """Every word with `part` in it (no blanks, not empty), and its tools."""
+        """Every word that contains `part` (not empty, no blanks), with its tools."""
         if not self._text:
             self._text = "\n".join(["", *self._tools, ""])
         text = self._text

@@ -46,10 +46,14 @@ class RunningTasks:
     now: float = 50.0
 
     @asynccontextmanager
-    async def life(self, moment_s: float = 0.01) -> AsyncIterator[Tasks]:
+    async def life(self, immediate_s: float = 0.01) -> AsyncIterator[Tasks]:
         """One run."""
         one = Tasks(
-            WORKSPACE, Store(self.folder), wall=lambda: self.wall, now=lambda: self.now, moment_s=moment_s
+            WORKSPACE,
+            Store(self.folder),
+            wall=lambda: self.wall,
+            now=lambda: self.now,
+            immediate_s=immediate_s,
         )
         try:
             yield one

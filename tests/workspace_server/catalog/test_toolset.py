@@ -24,7 +24,7 @@ async def test_changes_in_quick_succession_are_announced_once_and_undone_ones_ne
 ) -> None:
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.05)
     source = ScriptedSource([tool("a")])
-    toolset = Toolset(Registry([source]), look_s=60)
+    toolset = Toolset(Registry([source]), check_interval_s=60)
     announced: list[list[str]] = []
     toolset.listen(lambda _: announced.append(names_in(toolset)))
     await toolset.current()
@@ -48,7 +48,7 @@ async def test_it_looks_by_itself_while_somebody_listens_and_only_then(
     """`list_changed` within 2 s, without any request."""
     monkeypatch.setattr(toolset_module, "COALESCE_S", 0.01)
     source = ScriptedSource([tool("a")])
-    toolset = Toolset(Registry([source]), look_s=0.02)
+    toolset = Toolset(Registry([source]), check_interval_s=0.02)
     await toolset.current()
     heard = asyncio.Event()
     leave = toolset.listen(lambda _: heard.set())
@@ -72,7 +72,7 @@ async def test_whatever_changes_a_list_in_some_mode_is_announced_and_nothing_els
     async def configure() -> Configuration:
         return configuration[0]
 
-    toolset = Toolset(Registry([source]), configure, look_s=60)
+    toolset = Toolset(Registry([source]), configure, check_interval_s=60)
     await toolset.current()
     heard = asyncio.Event()
     toolset.listen(lambda _: heard.set())

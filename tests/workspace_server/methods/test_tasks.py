@@ -102,7 +102,7 @@ async def shop(folder: Path, **options: Any) -> AsyncIterator[Shop]:
     use = {"must": "required", "plain": "forbidden"}
     source = ScriptedSource([slow_tool(name, task=use.get(name, "optional")) for name in plays])
     source.play = dict(plays)
-    kept = Tasks(WORKSPACE, Store(folder / "tasks"), moment_s=0.02)
+    kept = Tasks(WORKSPACE, Store(folder / "tasks"), immediate_s=0.02)
     async with serving([source], tasks=kept, **options) as served:
         yield Shop(served, source, go_on)
 

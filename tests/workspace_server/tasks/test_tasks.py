@@ -38,7 +38,7 @@ async def test_call_that_is_done_in_a_moment_is_no_task(world: RunningTasks) -> 
     async def work(context: CallContext) -> CallOutcome:
         return ToolResult("at once")
 
-    async with world.life(moment_s=30) as one:
+    async with world.life(immediate_s=30) as one:
         assert await one.run(JOB, CallContext(), work) == ToolResult("at once")
         assert one.running == 0
     assert not world.folder.exists()
@@ -116,7 +116,7 @@ async def test_call_that_was_done_before_it_could_be_cancelled_is_completed(worl
 
 
 async def test_client_that_leaves_in_the_first_moment_cancels_the_call(world: RunningTasks) -> None:
-    async with world.life(moment_s=30) as one:
+    async with world.life(immediate_s=30) as one:
         work = Work()
         call = asyncio.ensure_future(one.run(JOB, CallContext(), work))
         await asyncio.sleep(0.01)

@@ -7,8 +7,8 @@ import pytest
 
 from protocol import jsonrpc
 from workspace_server.tool_search.execute_tool import (
-    Misfit,
-    NoName,
+    InvalidArgument,
+    MissingName,
     Problem,
     Unwrapped,
     not_found,
@@ -26,7 +26,7 @@ def unwrapped(text: str) -> tuple[str, str] | Problem:
 
 def where(text: str) -> str:
     outcome = unwrapped(text)
-    assert isinstance(outcome, Misfit)
+    assert isinstance(outcome, InvalidArgument)
     return outcome.pointer
 
 
@@ -62,7 +62,7 @@ def test_arguments_that_are_no_object_are_refused(given: str) -> None:
 )
 def test_a_missing_name_is_asked_for(given: str) -> None:
     problem = unwrapped(given)
-    assert isinstance(problem, NoName)
+    assert isinstance(problem, MissingName)
     result = problem_result(problem)
     assert result.is_error
     assert result.text.startswith("Tool name is required")
@@ -82,7 +82,7 @@ def nested(inner: str, key: str = "arguments") -> str:
 def test_one_execute_tool_inside_another_is_unwrapped() -> None:
     assert unwrapped(nested('{"name":"x","arguments":{"a":1.0}}')) == ("x", '{"a":1.0}')
     assert unwrapped(nested('{"name":"tool_search"}', "parameters")) == ("tool_search", "{}")
-    assert isinstance(unwrapped(nested("{}")), NoName)
+    assert isinstance(unwrapped(nested("{}")), MissingName)
     assert where(nested('{"name":"x","arguments":7}')) == "/arguments/arguments"
     assert where(nested('{"name":"x","parameters":7}', "parameters")) == "/parameters/parameters"
 
@@ -92,7 +92,7 @@ def test_a_third_one_is_refused() -> None:
 
 
 def test_wrong_arguments_are_answered_like_those_of_any_tool() -> None:
-    result = problem_result(Misfit("/arguments", "type", "expected object"))
+    result = problem_result(InvalidArgument("/arguments", "type", "expected object"))
     assert result.text.startswith("Error: invalid arguments for execute_tool\n/arguments: expected object\n")
     assert "Input: { name: string, arguments?: object }" in result.text
     errors = result.structured["error"]["details"]["errors"]

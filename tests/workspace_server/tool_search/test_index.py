@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from support.processes.timeouts import within
 from workspace_server.tool_search.index import Index, Searchable
-from workspace_server.tool_search.scoring import THRESHOLD, read_query, score, wording
+from workspace_server.tool_search.scoring import THRESHOLD, read_query, score, tool_texts
 
 TYPICAL = (
     "send mail email calendar calender list lists issue issues the use a x of report reports "
@@ -61,7 +61,7 @@ def test_index_and_definition_agree(corpus: list[tuple[str, str, list[str]]], da
         expected = [
             (-points, one.name.lower(), one.name)
             for one in tools
-            if (points := score(read, wording(one.name, one.keywords, one.description))) >= THRESHOLD
+            if (points := score(read, tool_texts(one.name, one.keywords, one.description))) >= THRESHOLD
         ]
         found = [(-points, one.name.lower(), one.name) for one, points in index.rank(read)]
         assert found == sorted(expected), query
@@ -80,7 +80,7 @@ def numbered(count: int) -> list[Searchable]:
 def test_index_and_definition_agree_about_many_tools(query: str) -> None:
     tools = numbered(400)
     read = read_query(query)
-    points = {one.name: score(read, wording(one.name, one.keywords, one.description)) for one in tools}
+    points = {one.name: score(read, tool_texts(one.name, one.keywords, one.description)) for one in tools}
     found = {one.name: points for one, points in Index.of(tools).rank(read)}
     assert found == {name: mark for name, mark in points.items() if mark >= THRESHOLD}
     assert found

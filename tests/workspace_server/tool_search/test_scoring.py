@@ -12,10 +12,10 @@ from workspace_server.tool_search.scoring import (
     MAX_WORDS,
     THRESHOLD,
     distance,
-    likeness,
     read_query,
     score,
-    wording,
+    similarity_of,
+    tool_texts,
 )
 
 CORPUS = {
@@ -87,7 +87,7 @@ def tool(name: str, description: str = "", *keywords: str) -> Searchable:
 def one_by_one(query: str, tools: list[Searchable]) -> Hits:
     """The definition, tool by tool."""
     read = read_query(query)
-    scored = [(one.name, score(read, wording(one.name, one.keywords, one.description))) for one in tools]
+    scored = [(one.name, score(read, tool_texts(one.name, one.keywords, one.description))) for one in tools]
     hits = [(name, points) for name, points in scored if points >= THRESHOLD]
     return sorted(hits, key=lambda hit: (-hit[1], hit[0].lower(), hit[0]))
 
@@ -202,9 +202,9 @@ def test_swapped_neighbours_are_one_step(one: str, other: str, steps: int) -> No
 
 
 def test_likeness_is_given_above_three_fifths_only() -> None:
-    assert likeness("abcde", "abcxy") == 0
-    assert likeness("abcdefgh", "abcde") == 1 - 3 / 8
-    assert likeness("a" * 200, "b") == 0
+    assert similarity_of("abcde", "abcxy") == 0
+    assert similarity_of("abcdefgh", "abcde") == 1 - 3 / 8
+    assert similarity_of("a" * 200, "b") == 0
 
 
 def test_long_queries_are_read_up_to_a_bound() -> None:

@@ -87,7 +87,7 @@ class CallPattern:
             return None
         return identity, arguments
 
-    def filled(self, found: PatternValues) -> bytes:
+    def fill(self, found: PatternValues) -> bytes:
         """The message with these values."""
         identity, arguments = found
         if self._is_id_first:
@@ -140,9 +140,9 @@ class VolatileMembersPattern:
         bare = self._pattern.match(body)
         return None if bare is None else (*bare, *marks)
 
-    def filled(self, found: PatternValues) -> bytes:
-        """As `CallPattern.filled`."""
-        body = self._pattern.filled(found[:2])
+    def fill(self, found: PatternValues) -> bytes:
+        """As `CallPattern.fill`."""
+        body = self._pattern.fill(found[:2])
         for (name, is_behind), mark in zip(self._marks, found[2:], strict=True):
             at = (body.rfind(name) if is_behind else body.find(name)) + len(name)
             body = body[:at] + mark + body[at:]
@@ -187,18 +187,18 @@ def derive_pattern(body: bytes) -> tuple[Pattern, bytes] | None:
     read = _Read.of(body)
     if read is None or len(body) > LONGEST or not body.isascii():
         return None
-    place_id, place_arguments = b'"id":' + read.filled[0], b'"arguments":' + read.filled[1]
+    place_id, place_arguments = b'"id":' + read.fill[0], b'"arguments":' + read.fill[1]
     if body.count(place_id) != 1 or body.count(place_arguments) != 1:
         return None
     identity = body.index(place_id) + len(b'"id":')
     arguments = body.index(place_arguments) + len(b'"arguments":')
-    pattern = _around(body, (identity, len(read.filled[0])), (arguments, len(read.filled[1])))
+    pattern = _around(body, (identity, len(read.fill[0])), (arguments, len(read.fill[1])))
     if pattern is None:
         return None
-    if _Read.of(pattern.filled(_PROBE)) != _Read(_PROBE, read.rest) or pattern.match(body) != read.filled:
+    if _Read.of(pattern.fill(_PROBE)) != _Read(_PROBE, read.rest) or pattern.match(body) != read.fill:
         return None
     marked = pattern.marked()
-    return marked, marked.filled(marked.probe)
+    return marked, marked.fill(marked.probe)
 
 
 def _around(body: bytes, identity: tuple[int, int], arguments: tuple[int, int]) -> CallPattern | None:
@@ -212,7 +212,7 @@ def _around(body: bytes, identity: tuple[int, int], arguments: tuple[int, int]) 
 class _Read(NamedTuple):
     """A message as a reader finds it: the two values, and the text of everything else by its name."""
 
-    filled: PatternValues
+    fill: PatternValues
     rest: dict[str, bytes]
 
     @classmethod
@@ -221,7 +221,7 @@ class _Read(NamedTuple):
         params = jsonrpc.members_of(envelope.get("params", b""))
         if "id" not in envelope or "arguments" not in params:
             return None
-        filled = jsonrpc.bytes_of(envelope.pop("id")), jsonrpc.bytes_of(params.pop("arguments"))
+        fill = jsonrpc.bytes_of(envelope.pop("id")), jsonrpc.bytes_of(params.pop("arguments"))
         del envelope["params"]
         rest = {name: jsonrpc.bytes_of(raw) for name, raw in envelope.items()}
-        return cls(filled, rest | {f"params.{name}": jsonrpc.bytes_of(raw) for name, raw in params.items()})
+        return cls(fill, rest | {f"params.{name}": jsonrpc.bytes_of(raw) for name, raw in params.items()})

@@ -173,7 +173,7 @@ class ControlPlane:
             port=None if instance is None else instance.port,
             workspace_folders=(workspace.root,),
             workspace_file=None,
-            state=workspace.supervisor.life.state.value,
+            state=workspace.supervisor.lifecycle.state.value,
         )
 
     def _listed(self, workspace: Workspace, instance: Instance) -> ListedInstance:
@@ -189,7 +189,7 @@ class ControlPlane:
             started_at=self._wall_ms(instance.started_at),
             owner=instance.owner,
             kind="workspace-server",
-            state=workspace.supervisor.life.state.value,
+            state=workspace.supervisor.lifecycle.state.value,
         )
 
     def _wall_ms(self, moment: float) -> int:

@@ -91,7 +91,7 @@ class Measures:
             self._loop_lag.add(now() - before - LOOK_S)
             if looks % LOOKS == 0:
                 for workspace in self._workspaces:
-                    workspace.supervisor.figures.timings.turn()
+                    workspace.supervisor.figures.timings.start_minute()
 
 
 def _of(workspace: Workspace) -> WorkspaceMeasures:
@@ -105,7 +105,7 @@ def _of(workspace: Workspace) -> WorkspaceMeasures:
         figures.in_flight,
         figures.streams,
         figures.tasks,
-        supervisor.life.restarts,
+        supervisor.lifecycle.restarts,
         timings.manager.copy(),
         timings.server.copy(),
         timings.start.copy(),

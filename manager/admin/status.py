@@ -89,12 +89,12 @@ class Status:
 
     def _workspace(self, workspace: Workspace) -> dict[str, Any]:
         supervisor = workspace.supervisor
-        looping = supervisor.life.state.value == "crash_looping"
+        looping = supervisor.lifecycle.state.value == "crash_looping"
         return {
             "id": workspace.id,
             "root": workspace.root,
-            "state": supervisor.life.state.value,
-            "restarts": supervisor.life.restarts,
+            "state": supervisor.lifecycle.state.value,
+            "restarts": supervisor.lifecycle.restarts,
             "lastExitCode": supervisor.last_exit,
             **_figures(supervisor.figures),
             "lastError": supervisor.figures.last_error,
@@ -121,8 +121,8 @@ class Status:
             "root": workspace.root,
             "owner": instance.owner,
             "kind": "workspace-server",
-            "state": supervisor.life.state.value,
-            "restarts": supervisor.life.restarts,
+            "state": supervisor.lifecycle.state.value,
+            "restarts": supervisor.lifecycle.restarts,
             "rssBytes": usage[0] if usage else None,
             "cpuSec": round(usage[1], 2) if usage else None,
             **_figures(figures),
@@ -135,7 +135,7 @@ class Status:
                 "process": {"alive": instance.is_alive, "exitCode": supervisor.last_exit},
                 "answers": {
                     "lastOkAgeSec": clock.age(instance.last_ok),
-                    "misses": supervisor.life.misses,
+                    "misses": supervisor.lifecycle.misses,
                     "latencyMs": None if instance.latency_s is None else round(instance.latency_s * 1000, 2),
                 },
                 "lastCall": {"ageSec": clock.age(figures.last_call_at), "outcome": figures.last_outcome},
@@ -190,7 +190,7 @@ class Status:
 
 def _figures(*figures: Figures) -> dict[str, Any]:
     """Calls of one workspace, or of several together; percentiles are of the last five minutes."""
-    lately = sum_counts(one.timings.lately() for one in figures)
+    lately = sum_counts(one.timings.recent() for one in figures)
     return {
         "calls": sum(one.calls for one in figures),
         "errors": sum(one.errors for one in figures),
@@ -227,7 +227,7 @@ def _request(seen: RequestRecord, clock: _Clock) -> dict[str, Any]:
         "ageSec": clock.age(seen.at),
         "source": seen.source,
         "workspace": seen.workspace,
-        "sent": seen.claims.said(),
+        "sent": seen.claims.shown_texts(),
     }
 
 

@@ -150,7 +150,7 @@ class Handshakes:
         return HandshakeSuccess(payload, entries)
 
     async def _find(self, exchange: Exchange, cwd: object) -> Workspace | Refusal:
-        found = await self._workspaces.find_patiently(cwd)
+        found = await self._workspaces.find_or_wait(cwd)
         if found is None:
             return Refusal(Reason.INVALID_ARGUMENTS, "expected cwd (string)", delivered="no")
         path = exchange.claims.path

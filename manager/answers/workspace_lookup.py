@@ -24,16 +24,18 @@ async def look_up_workspace(workspaces: Workspaces, claims: Claims) -> Located |
         The workspace; `Unlocated` if no claim names one; a refusal if an explicit claim cannot be served, or
         two explicit claims disagree.
     """
-    explicit = claims.explicit()
+    explicit = claims.explicit_claims()
     if explicit:
         return await _explicit(workspaces, explicit)
-    standing = claims.standing()
+    standing = claims.session_claim()
     if standing is not None and (bound := workspaces.get(str(standing.text))) is not None:
         return Located(bound, standing.source)
     problem: Refusal | None = None
-    for claim in claims.ambient():
+    for claim in claims.ambient_claims():
         found = (
-            workspaces.named(claim.text) if claim.is_id else await workspaces.find(claim.text, ambient=True)
+            workspaces.by_handle(claim.text)
+            if claim.is_id
+            else await workspaces.find(claim.text, ambient=True)
         )
         if isinstance(found, Workspace):
             return Located(found, claim.source)
@@ -46,7 +48,7 @@ def look_up_cached(workspaces: Workspaces, claims: Claims) -> Located | None:
     claim = decisive_claim(claims)
     if claim is None or not isinstance(claim.text, str):
         return None
-    found = workspaces.get(claim.text) if claim.is_id else workspaces.remembered(claim.text)
+    found = workspaces.get(claim.text) if claim.is_id else workspaces.cached(claim.text)
     return None if found is None else Located(found, claim.source)
 
 
@@ -83,7 +85,7 @@ async def _explicit(workspaces: Workspaces, claims: tuple[Claim, ...]) -> Locate
 
 async def _named_by(workspaces: Workspaces, claim: Claim) -> Workspace | Refusal:
     if claim.is_id:
-        return workspaces.named(claim.text)
+        return workspaces.by_handle(claim.text)
     found = await workspaces.find(claim.text, ambient=False)
     return found or Refusal(Reason.INVALID_ARGUMENTS, "expected cwd (string)")
 

@@ -218,7 +218,7 @@ class McpRoutes:
     def _note(self, exchange: Exchange, came: float) -> None:
         exchange.begun = came
         client, exchange.seen = client_record(exchange, came)
-        self._clients.note(client, exchange.seen)
+        self._clients.record(client, exchange.seen)
 
     # -- the ways to an answer ----------------------------------------------------------------------------
 

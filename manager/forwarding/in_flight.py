@@ -75,7 +75,7 @@ class Slot:
             self._here.last_outcome = outcome
             if self._begun is not None and self.sent is not None:
                 now = time.monotonic()
-                self._here.timings.ended(self._begun, self.sent, now if came is None else came, now)
+                self._here.timings.record_call(self._begun, self.sent, now if came is None else came, now)
 
     def _count(self, step: int) -> None:
         if self._is_stream:

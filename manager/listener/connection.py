@@ -18,14 +18,14 @@ from manager.http.request import HttpRequest
 from manager.listener.aiohttp_delegation import DelegatedRequest
 from manager.listener.connection_context import ConnectionContext
 from manager.route_cache.cached_call import CachedCall
-from manager.routing.request_heads.reader import Read
+from manager.routing.request_heads.reader import ReadHead
 from manager.routing.request_heads.request_metadata import RequestMetadata
 from manager.routing.request_heads.response_head import render_refusal
 
 _IDLE: Final = State.IDLE  # looking up a member of an Enum takes 0.1 µs on Python 3.11
 
 
-class ClientConnection(HttpConnection[Read]):
+class ClientConnection(HttpConnection[ReadHead]):
     """One connection; `cached_call.Line` for its cached calls."""
 
     __slots__ = ("_cached_call", "_context", "_delegated", "_framing", "_is_peer_admitted")
@@ -92,7 +92,7 @@ class ClientConnection(HttpConnection[Read]):
 
     # -- MCP requests ---------------------------------------------------------------------------------------
 
-    def serve(self, read: Read, body: bytes) -> None:
+    def serve(self, read: ReadHead, body: bytes) -> None:
         """Send a cached call if the request equals an earlier one, else hand it to the endpoints."""
         metadata, self._framing = read.head.metadata, read.head.framing
         serve = self._context.serve
@@ -127,7 +127,7 @@ class ClientConnection(HttpConnection[Read]):
 
     # -- requests that aiohttp serves -----------------------------------------------------------------------
 
-    def take_over(self, read: Read) -> bool:
+    def take_over(self, read: ReadHead) -> bool:
         """Refuse a peer of another user; delegate requests of other routes to aiohttp."""
         context = self._context
         if not self._is_peer_admitted:

@@ -16,13 +16,13 @@ from manager.forwarding.messages import unusable
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import JOINED, BodySink
-from manager.routing.json.forwardable_result import BEGIN, END, for_session_client, is_forwardable
+from manager.routing.json.forwardable_result import RESULT_BEGIN, RESULT_END, for_session_client, is_forwardable
 from manager.routing.request_heads.request_metadata import EVENTS, JSON
 from manager.upstream.response import Piece
 from protocol import sse
 from protocol.internal.result_trim import ResultTrim
 
-_END: Final = END + sse.EVENT_END
+_END: Final = RESULT_END + sse.EVENT_END
 
 
 class LargeEvent(BodySink):
@@ -153,7 +153,7 @@ class EventAsJson(LargeEvent):
         return body is not None
 
     def _begin(self, stream: bytes) -> Piece:
-        begin = BEGIN % self._identity
+        begin = RESULT_BEGIN % self._identity
         skipped = stream.index(begin) + len(begin) + self._trim.first
         rest = memoryview(stream)[skipped:]
         self._http_request.start(200, self._fields, JSON, None, b"".join((begin, rest[:JOINED])))
@@ -171,4 +171,4 @@ class EventAsJson(LargeEvent):
         return self._http_request.put(*ready) if any(ready) else not self._http_request.is_full
 
     def _finish(self) -> None:
-        self._http_request.finish(END)
+        self._http_request.finish(RESULT_END)

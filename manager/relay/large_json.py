@@ -13,7 +13,7 @@ from typing import Final
 
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import JOINED, BodySink
-from manager.routing.json.forwardable_result import END
+from manager.routing.json.forwardable_result import RESULT_END
 from manager.routing.request_heads.request_metadata import JSON
 from manager.upstream.response import Piece
 from protocol.internal.result_trim import ResultTrim
@@ -53,7 +53,7 @@ class LargeBody(BodySink):
         self._length = length
         self._begin = begin
         self._trim = trim
-        self._tail = length - len(END) - trim.last
+        self._tail = length - len(RESULT_END) - trim.last
         self._has_begun = False
 
     def put(self, data: Piece) -> bool:

@@ -14,7 +14,7 @@ from manager.http.request import HttpRequest
 from manager.relay.body_sink import BodySink
 from manager.relay.large_event import EventAsJson, EventPassedThrough, LargeEvent
 from manager.relay.large_json import LargeBody
-from manager.routing.json.forwardable_result import BEGIN
+from manager.routing.json.forwardable_result import RESULT_BEGIN
 from manager.routing.request_heads.request_metadata import JSON
 from manager.upstream.response import UpstreamResponse
 from protocol import sse
@@ -48,7 +48,7 @@ def plan(
         return None
     if exchange.session is None:
         return LargeBody(http_request, head.status, fields, length)
-    begin = BEGIN % identity
+    begin = RESULT_BEGIN % identity
     is_fit = first.startswith(begin) and len(first) >= len(begin) + (head.trim or _NOTHING).first
     if head.trim is None or head.status != 200 or not is_fit:
         return None
@@ -60,7 +60,7 @@ def _event(
 ) -> LargeEvent | None:
     first, identity = bytes(response.first[:_LOOKED_AT]), exchange.message.id
     begun = sse.single_event_start(first)
-    trim = None if begun is None else ResultTrim.of_comment(begun.comment)
+    trim = None if begun is None else ResultTrim.from_comment(begun.comment)
     is_fit = (
         http_request.allows_chunked
         and response.head.status == 200
@@ -68,7 +68,7 @@ def _event(
     )
     if begun is None or trim is None or not is_fit:
         return None
-    begin = BEGIN % identity
+    begin = RESULT_BEGIN % identity
     if not first.startswith(begin, begun.start) or len(first) < begun.start + len(begin) + trim.first:
         return None
     if exchange.session is not None:

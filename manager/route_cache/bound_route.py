@@ -59,7 +59,7 @@ class BoundRoute:
 
     def request(self, body: bytes, found: PatternValues) -> bytes:
         """The request for the workspace server."""
-        sent = body if self._written is None else self._written.filled(found)
+        sent = body if self._written is None else self._written.fill(found)
         if len(sent) != self._request_length:
             self._request_length = len(sent)
             self._request_head = b"%b%d\r\n\r\n" % (self._request_begin, len(sent))

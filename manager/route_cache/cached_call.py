@@ -165,7 +165,7 @@ class CachedCall:
         cache.end(route)
         self._transport.write(answer)
         self._line.answered_fast(now)
-        route.timings.ended(self._begun, self._sent, now, _monotonic())
+        route.timings.record_call(self._begun, self._sent, now, _monotonic())
         return True
 
     def respond(self) -> UpstreamResponse:

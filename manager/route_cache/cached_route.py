@@ -241,7 +241,7 @@ class CachedRoute:
         event = sse.single_event(data, first, end) if self._exchange.accepts_events else None
         if event is None:
             return False
-        self._know(data, event.start, ResultTrim.of_comment(event.comment), start)
+        self._know(data, event.start, ResultTrim.from_comment(event.comment), start)
         return True
 
     def _know(self, data: bytes, start: int, trim: ResultTrim | None, passed: int = 0) -> None:

@@ -138,7 +138,7 @@ class RegisteredServers:
         record = self.registrations.for_root(root)
         return self._instance(record) if record is not None and record.state is State.READY else None
 
-    def registering(self) -> asyncio.Event:
+    def changed_event(self) -> asyncio.Event:
         """Set whenever a registration changed; the waiter clears it."""
         return self._changed
 

@@ -35,7 +35,7 @@ class Supervisor:
     def __init__(self, workspace: str, root: str, dependencies: Dependencies) -> None:
         self.workspace = workspace
         self.root = root
-        self.life = Lifecycle(misses_allowed=dependencies.settings.health_misses)
+        self.lifecycle = Lifecycle(misses_allowed=dependencies.settings.health_misses)
         self.figures = Figures()
         self.instance: Instance | None = None
         self.last_exit: int | None = None
@@ -69,27 +69,29 @@ class Supervisor:
             return self.instance
         if self._closed:
             return self.offline("stopped")
-        if self.life.state is State.UNHEALTHY:
+        if self.lifecycle.state is State.UNHEALTHY:
             if not urgent:
                 return self.offline("unhealthy")
             if self.instance is not None:
                 self.replace(self.instance, "unhealthy")
-        if self.life.state is State.CRASH_LOOPING and not urgent and self._wait_s() > 0:
+        if self.lifecycle.state is State.CRASH_LOOPING and not urgent and self._wait_s() > 0:
             return self.offline("crash_looping", retry_after_ms=int(self._wait_s() * 1000))
         if urgent:
-            self.life.forgive()
+            self.lifecycle.forgive()
             self._wake.set()
         await asyncio.wait({self._ensure_started()}, timeout=self._dependencies.settings.start_timeout_s)
         if self.instance is not None and self.is_serving:
             return self.instance
         if self._closed or self._stopping is not None:
             return self.offline("stopped", retry_after_ms=1000)
-        cause = "crash_looping" if self.life.state is State.CRASH_LOOPING else "start_timeout"
+        cause = "crash_looping" if self.lifecycle.state is State.CRASH_LOOPING else "start_timeout"
         return self.offline(cause, retry_after_ms=1000)
 
     def ready_now(self) -> Instance | None:
         """The server, None where it must be waited for. Whether it runs is not asked: connections tell."""
-        is_ready = self._stopping is None and self.instance is not self._discarded and self.life.is_serving
+        is_ready = (
+            self._stopping is None and self.instance is not self._discarded and self.lifecycle.is_serving
+        )
         return self.instance if is_ready else None
 
     @property
@@ -97,7 +99,7 @@ class Supervisor:
         """Whether a live process answers; its end counts at once, before it was acted upon."""
         if self.instance is None or self.instance is self._discarded:
             return False
-        return self.life.is_serving and self.instance.is_alive
+        return self.lifecycle.is_serving and self.instance.is_alive
 
     def replace(self, instance: Instance, why: str) -> None:
         """End a server that does not answer; the next one is started, without back-off, when it is gone."""
@@ -127,7 +129,7 @@ class Supervisor:
         instance = await self._launcher.recognise(row)
         if instance is None:
             return False
-        self.life.start(self._dependencies.now())
+        self.lifecycle.start(self._dependencies.now())
         self._serve(instance)
         self._log.info("workspace.adopted", pid=instance.pid, port=row.port)
         return True
@@ -160,7 +162,7 @@ class Supervisor:
         return self._starting
 
     def _wait_s(self) -> float:
-        return self.life.wait_before_start(self._dependencies.now())
+        return self.lifecycle.wait_before_start(self._dependencies.now())
 
     async def _bring_up(self) -> None:
         while not self._closed and not self.is_serving:
@@ -171,9 +173,9 @@ class Supervisor:
                 await self._wait_for_wake(delay)
                 continue
             await self._start_once()
-            if self.life.state is State.CRASH_LOOPING:
+            if self.lifecycle.state is State.CRASH_LOOPING:
                 self._log.error(
-                    "workspace.crash_looping", exits=self.life.fast_exits, last_exit=self.last_exit
+                    "workspace.crash_looping", exits=self.lifecycle.fast_exits, last_exit=self.last_exit
                 )
                 return
 
@@ -183,13 +185,15 @@ class Supervisor:
             await asyncio.wait_for(self._wake.wait(), seconds)
 
     async def _start_once(self) -> None:
-        self.life.start(self._dependencies.now())
+        self.lifecycle.start(self._dependencies.now())
         outcome: Instance | FailedStart = FailedStart("was not waited for")
         try:
             outcome = await self._launcher.start()
         finally:
             if isinstance(outcome, FailedStart):
-                self.life.exited(self._dependencies.now(), self._dependencies.rng.random(), never_ready=True)
+                self.lifecycle.exited(
+                    self._dependencies.now(), self._dependencies.rng.random(), never_ready=True
+                )
         if isinstance(outcome, FailedStart):
             self.last_exit, self.figures.last_error = outcome.exit_code, outcome.why
             self._log.error("workspace.start_failed", why=outcome.why)
@@ -201,7 +205,7 @@ class Supervisor:
 
     def _serve(self, instance: Instance) -> None:
         self.instance = instance
-        self.life.answered()
+        self.lifecycle.answered()
         self._watching = self._own(self._watch(instance), "watch")
         self._own(self._ask_health(instance), "health")
         self._own(self._hold_lifeline(instance), "lifeline")
@@ -216,19 +220,19 @@ class Supervisor:
         """Notice the end at once, whoever caused it; what was not asked for is followed by a start."""
         assert instance.process is not None  # noqa: S101  narrows the type: only started ones are watched
         self.last_exit = await instance.process.wait()
-        asked_for = self.life.state is State.STOPPING
+        asked_for = self.lifecycle.state is State.STOPPING
         self.instance, self.figures.tasks = None, 0
-        self.life.exited(self._dependencies.now(), self._dependencies.rng.random())
+        self.lifecycle.exited(self._dependencies.now(), self._dependencies.rng.random())
         if instance is self._discarded:
             self._discarded = None
-            self.life.forgive()
+            self.lifecycle.forgive()
         self._wake.set()
         if not asked_for:
             self.figures.last_error = f"ended with code {self.last_exit}"
             self._log.warning("workspace.exited", pid=instance.pid, code=self.last_exit)
         await self._launcher.forget(instance)
         unwanted = asked_for or self._closed or self._stopping is not None
-        if not unwanted and self.life.state is not State.CRASH_LOOPING:
+        if not unwanted and self.lifecycle.state is not State.CRASH_LOOPING:
             self._ensure_started()
 
     async def _ask_health(self, instance: Instance) -> None:
@@ -249,17 +253,17 @@ class Supervisor:
             else:
                 instance.latency_s = dependencies.now() - asked
                 self.figures.tasks = 0 if said is None else said.tasks
-                if self.instance is instance and self.life.state is not State.STOPPING:
-                    self.life.answered()
+                if self.instance is instance and self.lifecycle.state is not State.STOPPING:
+                    self.lifecycle.answered()
 
     def _missed(self, instance: Instance, cause: str) -> None:
-        if self.instance is not instance or self.life.state is State.STOPPING:
+        if self.instance is not instance or self.lifecycle.state is State.STOPPING:
             return
-        was = self.life.state
-        self.life.missed(self._dependencies.now())
-        if self.life.state is not was:
-            self._log.warning("workspace.health", state=self.life.state.value, cause=cause)
-        if self.life.hung_for(self._dependencies.now()) >= self._dependencies.settings.hung_restart_s:
+        was = self.lifecycle.state
+        self.lifecycle.missed(self._dependencies.now())
+        if self.lifecycle.state is not was:
+            self._log.warning("workspace.health", state=self.lifecycle.state.value, cause=cause)
+        if self.lifecycle.hung_for(self._dependencies.now()) >= self._dependencies.settings.hung_restart_s:
             self.replace(instance, "hung")
 
     async def _hold_lifeline(self, instance: Instance) -> None:
@@ -281,7 +285,7 @@ class Supervisor:
     async def _stop(self) -> None:
         if self._starting is not None:
             await self._cancel({self._starting})
-        self.life.stop()
+        self.lifecycle.stop()
         instance, watching = self.instance, self._watching
         if watching is not None:
             if instance is not None and instance.process is not None:

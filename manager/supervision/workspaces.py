@@ -80,7 +80,7 @@ class Workspaces:
         """The workspace of an id (a handle a client got from a handshake)."""
         return self._by_id.get(identity)
 
-    def named(self, identity: object) -> Workspace | Refusal:
+    def by_handle(self, identity: object) -> Workspace | Refusal:
         """The workspace of a client's handle, or why not."""
         found = self._by_id.get(identity) if isinstance(identity, str) else None
         return found or self._unmatched(str(identity)[:200], {"workspace": str(identity)[:200]})
@@ -95,7 +95,7 @@ class Workspaces:
             `workspace_not_matched`), or None when nothing was said: an empty or unexpanded text.
         """
         now = self._dependencies.now()
-        if ambient and isinstance(text, str) and (known := self.remembered(text)) is not None:
+        if ambient and isinstance(text, str) and (known := self.cached(text)) is not None:
             return known
         found = await self._find(text, ambient=ambient)
         if ambient and isinstance(text, str) and isinstance(found, Workspace):
@@ -104,7 +104,7 @@ class Workspaces:
             self._recent[text] = (now, found)
         return found
 
-    def remembered(self, text: str) -> Workspace | None:
+    def cached(self, text: str) -> Workspace | None:
         """The workspace of an ambient folder that was asked for a moment ago."""
         looked_at, workspace = self._recent.get(text, _NEVER)
         return workspace if self._dependencies.now() - looked_at < ROOT_CHECK_S else None
@@ -125,10 +125,10 @@ class Workspaces:
             return self._unmatched(facts.folder, {"cwd": facts.folder})
         return await self._become_known(found)
 
-    async def find_patiently(self, text: object) -> Workspace | Refusal | None:
+    async def find_or_wait(self, text: object) -> Workspace | Refusal | None:
         """As `find`, but a folder that matches nothing yet may belong to a server just registering."""
         deadline = self._dependencies.now() + self._dependencies.settings.match_wait_s
-        changed = self._registered_servers.registering()
+        changed = self._registered_servers.changed_event()
         while True:
             changed.clear()  # before the look: what registers meanwhile must not be missed
             found = await self.find(text, ambient=False)

@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
         self._keep_alive = self._parser.should_keep_alive()
         fields = dict(reversed(self._headers))  # the first of each name
         media_type = fields.get(b"content-type", b"").split(b";")[0].strip().lower()
-        trim = ResultTrim.read(fields.get(_TRIM))
+        trim = ResultTrim.from_header(fields.get(_TRIM))
         head = ResponseHead(status, tuple(self._headers), length, media_type, trim)
         if self._keep_alive and not self._until_eof:
             header_cache.remember(self._first, head)

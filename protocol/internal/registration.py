@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
 Kind = Literal["workspace-server", "editor"]
-RefusedFor = Literal["invalid_payload", "missing_cwd", "invalid_cwd"]
+RefusalReason = Literal["invalid_payload", "missing_cwd", "invalid_cwd"]
 
 MAX_SESSION_ID: Final = 128
 MAX_FOLDERS: Final = 64
@@ -38,7 +38,7 @@ class InvalidPayload:
 
     field: str
     problem: str
-    reason: RefusedFor = "invalid_payload"
+    reason: RefusalReason = "invalid_payload"
 
 
 @dataclass(frozen=True, slots=True)

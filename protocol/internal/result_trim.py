@@ -33,15 +33,17 @@ class ResultTrim(NamedTuple):
     last: int
 
     @classmethod
-    def read(cls, value: bytes | None) -> ResultTrim | None:
+    def from_header(cls, value: bytes | None) -> ResultTrim | None:
         """What the header's value says; None where there is none, or it says something else."""
         found = None if value is None else _WORDS.fullmatch(value)
         return None if found is None else cls(int(found[1]), int(found[2]))
 
     @classmethod
-    def of_comment(cls, text: bytes | None) -> ResultTrim | None:
+    def from_comment(cls, text: bytes | None) -> ResultTrim | None:
         """What an event's comment says; None where there is none, or it says something else."""
-        return cls.read(text[len(_COMMENT) :]) if text is not None and text.startswith(_COMMENT) else None
+        return (
+            cls.from_header(text[len(_COMMENT) :]) if text is not None and text.startswith(_COMMENT) else None
+        )
 
     @property
     def value(self) -> str:

@@ -130,7 +130,7 @@ def test_what_matches_is_read_the_same(frame: str, identity: bytes, arguments: b
     message, rest = read(body)
     assert found[:2] == (message.id, jsonrpc.bytes_of(jsonrpc.members_of(message.params)["arguments"]))
     assert rest == read(written(frame, b"7", b'{"a":1}'))[1]
-    assert pattern.filled(found) == body
+    assert pattern.fill(found) == body
 
 
 @given(
@@ -175,7 +175,7 @@ def test_calls_with_other_marks_match(one: bytes, other: bytes, arguments: bytes
     if found is not None:
         assert found == (b"8", arguments, one, other)
         assert read(body)[1] == read(written("marked behind", b"7", b"{}"))[1]
-        assert pattern_of("marked behind").filled(found) == body
+        assert pattern_of("marked behind").fill(found) == body
     else:
         assert pattern_of("TypeScript").match(written("TypeScript", b"8", arguments)) is None
 

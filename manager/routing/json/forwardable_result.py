@@ -13,9 +13,9 @@ import msgspec
 from protocol.internal import result_trim as trims
 from protocol.internal.result_trim import ResultTrim
 
-BEGIN: Final = b'{"jsonrpc":"2.0","id":%b,"result":{'
+RESULT_BEGIN: Final = b'{"jsonrpc":"2.0","id":%b,"result":{'
 """How the response to a call begins, by its id; then one value reaches to the last byte but one."""
-END: Final = b"}}"
+RESULT_END: Final = b"}}"
 """How it ends."""
 _skip: Final = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -32,8 +32,8 @@ def is_forwardable(
         identity: the id of the call as JSON text.
         trim: what the server says of it; then it is taken at its word.
     """
-    begin = BEGIN % identity
-    if not (data.startswith(begin, start, end) and data.endswith(END, start, end)):
+    begin = RESULT_BEGIN % identity
+    if not (data.startswith(begin, start, end) and data.endswith(RESULT_END, start, end)):
         return False
     if trim is None:
         try:
@@ -50,13 +50,13 @@ def for_session_client(
 
     None where somebody must read it.
     """
-    begin = BEGIN % identity
-    if not (data.startswith(begin, start, end) and data.endswith(END, start, end)):
+    begin = RESULT_BEGIN % identity
+    if not (data.startswith(begin, start, end) and data.endswith(RESULT_END, start, end)):
         return None
-    inside, behind = start + len(begin), end - len(END)
+    inside, behind = start + len(begin), end - len(RESULT_END)
     if trim is None:
         trim = trims.compute_trim(data, inside - 1, behind + 1)
         if trim is None:
             return None
     first, last = inside + trim.first, behind - trim.last
-    return None if first > last else b"".join((begin, data[first:last], END))
+    return None if first > last else b"".join((begin, data[first:last], RESULT_END))

@@ -10,7 +10,7 @@ import re
 from typing import Final
 
 from http_server.head import PLAIN_LENGTH
-from manager.routing.request_heads.reader import SESSION
+from manager.routing.request_heads.reader import SESSION_FIELD
 
 _LONGEST: Final = 128
 """Characters of what differs: the id of a session is the longer of the two."""
@@ -29,7 +29,7 @@ class HeadPattern:
         head: as it came. Where it has no plain length nothing matches.
         longest: bytes of a body that the door lets in.
         """
-        digits, named = PLAIN_LENGTH.search(head), SESSION.search(head)
+        digits, named = PLAIN_LENGTH.search(head), SESSION_FIELD.search(head)
         spans = sorted(one.span(1) for one in (digits, named) if one is not None)
         ends = [*(start for start, _ in spans), len(head)]
         self._longest = longest

@@ -27,15 +27,15 @@ from manager.routing.request_heads.admission import AdmissionRules, refuse
 from manager.routing.request_heads.request_metadata import RequestMetadata, read_metadata
 from protocol import headers
 
-REMEMBERED: Final = 1024
-LONGEST: Final = 2048
+MAX_CACHED_HEADS: Final = 1024
+MAX_CACHED_HEAD_BYTES: Final = 2048
 """Bytes of a head that is remembered."""
-SESSION: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\n)")
+SESSION_FIELD: Final = re.compile(rb"\r\n[Mm]cp-[Ss]ession-[Ii]d: ([!-~]{1,128})(?=\r\n)")
 """A session's id: whatever visible characters it has, no rule of the door makes a difference between them."""
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class AdmittedHead:
     """A head that may go on; `metadata` where it is for an MCP route, without the session that it names."""
 
     parsed: RequestHead
@@ -48,32 +48,32 @@ class Head:
         return None if self.metadata is None else self.metadata.fields.get(headers.SESSION)
 
 
-class Read(NamedTuple):
+class ReadHead(NamedTuple):
     """What was read: the head, the bytes of its body (None: in chunks), and the id of a session it names."""
 
-    head: Head
+    head: AdmittedHead
     length: int | None
     session: str | None
 
 
-class Heads:
+class HeadReader:
     """What is known of heads under some rules."""
 
     def __init__(self, rules: AdmissionRules) -> None:
         self._rules = rules
-        self._known: dict[bytes, Head] = {}
+        self._known: dict[bytes, AdmittedHead] = {}
 
-    def read(self, raw: bytes) -> Read | RefusedHead:
+    def read(self, raw: bytes) -> ReadHead | RefusedHead:
         """What a whole head is."""
-        is_short = len(raw) <= LONGEST
-        named = SESSION.search(raw) if is_short else None
+        is_short = len(raw) <= MAX_CACHED_HEAD_BYTES
+        named = SESSION_FIELD.search(raw) if is_short else None
         bare = raw if named is None else _without(raw, named)
         digits = PLAIN_LENGTH.search(bare) if is_short else None
         if digits is None:
             judged = self._judge(raw)
             if isinstance(judged, RefusedHead):
                 return judged
-            return Read(judged, judged.framing.length, judged.session)
+            return ReadHead(judged, judged.framing.length, judged.session)
         key, length = _without(bare, digits), int(digits[1])
         known = self._known.get(key)
         if known is None or length > self._rules.body_cap:
@@ -81,10 +81,10 @@ class Heads:
             if isinstance(judged, RefusedHead):
                 return judged
             known = self._remember(key, judged)
-        return Read(known, length, known.session if named is None else named[1].decode())
+        return ReadHead(known, length, known.session if named is None else named[1].decode())
 
-    def _remember(self, key: bytes, judged: Head) -> Head:
-        if len(self._known) >= REMEMBERED:
+    def _remember(self, key: bytes, judged: AdmittedHead) -> AdmittedHead:
+        if len(self._known) >= MAX_CACHED_HEADS:
             self._known.clear()
         self._known[key] = judged
         return judged
@@ -95,14 +95,14 @@ class Heads:
             return self._rules.head_too_large
         return None if may_become_head(begin) else MALFORMED
 
-    def _judge(self, raw: bytes) -> Head | RefusedHead:
+    def _judge(self, raw: bytes) -> AdmittedHead | RefusedHead:
         parsed = self._rules.head_too_large if len(raw) > self._rules.head_cap else parse_head(raw)
         if isinstance(parsed, AdmissionRefusal):
             return RefusedHead(parsed)
         refusal = refuse(parsed, self._rules)
         if refusal is not None:
             return RefusedHead(refusal, parsed)
-        return Head(parsed, framing(raw, parsed), read_metadata(parsed))
+        return AdmittedHead(parsed, framing(raw, parsed), read_metadata(parsed))
 
 
 def _without(text: bytes, found: re.Match[bytes]) -> bytes:

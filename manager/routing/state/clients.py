@@ -33,24 +33,24 @@ class Client(msgspec.Struct, frozen=True, gc=False):
 class RequestRecord(msgspec.Struct, gc=False):
     """One request of a client.
 
-    `at` is monotonic. `claims` become more where the client is asked for its roots. `answered` are the
+    `at` is monotonic. `claims` become more where the client is asked for its roots. `response_headers` are the
     headers of its answer, which name rung and workspace; they may be filled in after this was noted.
     """
 
     at: float
     method: str
     claims: Claims
-    answered: Mapping[str, str]
+    response_headers: Mapping[str, str]
 
     @property
     def source(self) -> str:
         """The rung that decided."""
-        return self.answered.get(headers.WORKSPACE_SOURCE, WorkspaceSource.NONE.value)
+        return self.response_headers.get(headers.WORKSPACE_SOURCE, WorkspaceSource.NONE.value)
 
     @property
     def workspace(self) -> str | None:
         """The id of the workspace it decided for."""
-        return self.answered.get(headers.WORKSPACE_ID)
+        return self.response_headers.get(headers.WORKSPACE_ID)
 
 
 class RecentClients:
@@ -63,7 +63,7 @@ class RecentClients:
         for client, requests in self._seen.items():
             yield client, tuple(requests)
 
-    def note(self, client: Client, seen: RequestRecord) -> None:
+    def record(self, client: Client, seen: RequestRecord) -> None:
         """Enter a request; the client that was silent longest makes room."""
         requests = self._seen.get(client)
         if requests is None:

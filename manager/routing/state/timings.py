@@ -17,7 +17,7 @@ BOUNDS: Final = tuple(
     float(f"{digits}e{power}") for power in range(-5, 3) for digits in ("1", "1.5", "2", "3", "5", "7")
 )
 """Upper bounds of the buckets, 10 µs to 700 s; one more bucket is for what took longer."""
-TURNS: Final = 5
+RECENT_MINUTES: Final = 5
 """What `recent` looks back on: so many turns, of a minute each."""
 
 
@@ -74,9 +74,9 @@ class Timings:
         self.manager = Histogram()
         self.start = Histogram()
         self.connection = Histogram()
-        self._marks: deque[RecentCounts] = deque([RecentCounts((), ())], maxlen=TURNS)
+        self._marks: deque[RecentCounts] = deque([RecentCounts((), ())], maxlen=RECENT_MINUTES)
 
-    def ended(self, begun: float, sent: float, came: float, now: float) -> None:
+    def record_call(self, begun: float, sent: float, came: float, now: float) -> None:
         """Count a call that ended.
 
         Args:
@@ -92,11 +92,11 @@ class Timings:
         manager.total += own
         manager.counts[bisect_left(BOUNDS, own)] += 1
 
-    def turn(self) -> None:
+    def start_minute(self) -> None:
         """A minute is over."""
         self._marks.append(RecentCounts(self.server.counts.copy(), self.manager.counts.copy()))
 
-    def lately(self) -> RecentCounts:
+    def recent(self) -> RecentCounts:
         """What was counted in this minute and the four before."""
         before = self._marks[0]
         return RecentCounts(

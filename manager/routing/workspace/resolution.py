@@ -59,7 +59,7 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
     state: str | None = None
     roots: tuple[str, ...] | None = None
 
-    def explicit(self) -> tuple[Claim, ...]:
+    def explicit_claims(self) -> tuple[Claim, ...]:
         """Said in this very request: all of them must mean the same workspace (rungs 1 and 2)."""
         claims = (
             Claim(WorkspaceSource.PATH, self.path, is_id=True),
@@ -68,7 +68,7 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
         )
         return tuple(claim for claim in claims if claim.text is not None)
 
-    def said(self) -> dict[str, str]:
+    def shown_texts(self) -> dict[str, str]:
         """What was said beside arguments and the session's choice, as texts for a person to read."""
         members = {
             "path": self.path,
@@ -80,11 +80,11 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
         texts = {name: text[:MAX_SHOWN] for name, text in members.items() if text is not None}
         return {name: text.encode("utf-8", "replace").decode() for name, text in texts.items()}
 
-    def standing(self) -> Claim | None:
+    def session_claim(self) -> Claim | None:
         """The session's choice: beaten by what is explicit, beating what is ambient (rung 3)."""
         return None if self.session is None else Claim(WorkspaceSource.SESSION, self.session, is_id=True)
 
-    def ambient(self) -> tuple[Claim, ...]:
+    def ambient_claims(self) -> tuple[Claim, ...]:
         """What comes with the request unasked: a miss falls to the next (rungs 4 and 5)."""
         form = self.query.replace("+", " ") if self.query is not None and "+" in self.query else None
         claims = (
@@ -100,11 +100,11 @@ class Claims(msgspec.Struct, frozen=True, gc=False):
 @lru_cache(maxsize=256)  # a client says the same with every call
 def decisive_claim(claims: Claims) -> Claim | None:
     """The one claim that decides, if it can be served; None where several do, or nothing is said."""
-    explicit = claims.explicit()
-    if explicit:
-        return explicit[0] if len(explicit) == 1 else None
-    standing = claims.standing()
-    return standing or next(iter(claims.ambient()), None)
+    explicit_claims = claims.explicit_claims()
+    if explicit_claims:
+        return explicit_claims[0] if len(explicit_claims) == 1 else None
+    session_claim = claims.session_claim()
+    return session_claim or next(iter(claims.ambient_claims()), None)
 
 
 def conflicting_workspaces(workspaces: Sequence[str]) -> tuple[str, str] | None:

@@ -18,7 +18,7 @@ SESSION_MANAGER = cast(SessionManager, SimpleNamespace(sessions=["a", "b"], stre
 
 
 def workspace(number: int) -> Any:
-    supervisor = SimpleNamespace(figures=Figures(calls=number), life=Lifecycle(), is_serving=True)
+    supervisor = SimpleNamespace(figures=Figures(calls=number), lifecycle=Lifecycle(), is_serving=True)
     return SimpleNamespace(id=f"ws-{number}", used_at=float(number), supervisor=supervisor)
 
 
@@ -43,7 +43,7 @@ def test_a_workspace_that_is_gone_is_told_no_more() -> None:
 def test_what_was_taken_stays_as_it_was() -> None:
     one = workspace(1)
     [taken] = measures(one).taken().workspaces
-    one.supervisor.figures.timings.ended(0.0, 1.0, 2.0, 3.0)
+    one.supervisor.figures.timings.record_call(0.0, 1.0, 2.0, 3.0)
     one.supervisor.figures.failures["overloaded"] += 1
     assert (taken.server.total, sum(taken.manager.counts), taken.failures) == (0.0, 0, {})
 
@@ -63,9 +63,9 @@ async def test_the_loop_is_looked_at_once_a_second_and_minutes_pass() -> None:
         looks += 1
 
     all_of_them = measures(one)
-    one.supervisor.figures.timings.ended(0.0, 1.0, 2.0, 2.0)
+    one.supervisor.figures.timings.record_call(0.0, 1.0, 2.0, 2.0)
     with pytest.raises(EnoughError):
         await all_of_them.run(lambda: clock[0], sleep)
     lag = all_of_them.taken().loop_lag
     assert (sum(lag.counts), lag.counts[0], lag.counts[BOUNDS.index(0.3)]) == (LOOKS * 5, LOOKS * 5 - 1, 1)
-    assert sum(one.supervisor.figures.timings.lately().server) == 0, "the call is five minutes old"
+    assert sum(one.supervisor.figures.timings.recent().server) == 0, "the call is five minutes old"

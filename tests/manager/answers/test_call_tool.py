@@ -91,7 +91,7 @@ def test_a_blank_handle_or_cwd_says_nothing(member: str, blank: object) -> None:
 def test_a_handle_and_a_cwd_are_explicit_claims() -> None:
     claims = unwrapped({"name": "x", "workspace": "w", "cwd": "/c"}, claims=AMBIENT).claims
     assert claims == replace(AMBIENT, argument_workspace="w", argument_cwd="/c")
-    assert [claim.text for claim in claims.explicit()] == ["w", "/c"]
+    assert [claim.text for claim in claims.explicit_claims()] == ["w", "/c"]
 
 
 def test_on_a_door_of_one_workspace_both_must_agree() -> None:

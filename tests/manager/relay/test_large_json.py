@@ -51,7 +51,7 @@ class Client:
 
 
 def sink(client: Client, said: ResultTrim, body: bytes = BODY) -> LargeBody:
-    begin = forwardable_result.BEGIN % b"7"
+    begin = forwardable_result.RESULT_BEGIN % b"7"
     return LargeBody(cast("HttpRequest", client), 200, FIELDS, len(body), begin=begin, trim=said)
 
 
@@ -66,7 +66,7 @@ def test_the_time_that_the_client_takes_is_told_from_that_of_the_server() -> Non
     assert body.waited == pytest.approx(3.5)
 
 
-FIRST = len(forwardable_result.BEGIN % b"7" + result_trim.TYPE)
+FIRST = len(forwardable_result.RESULT_BEGIN % b"7" + result_trim.TYPE)
 """Bytes that have come when it is decided that the body goes this way."""
 NEAR = st.integers(0, 200)
 PLACES = (

@@ -160,17 +160,21 @@ async def test_fifty_callers_start_one_process_and_a_stop_ends_it(yard: Yard) ->
         instance.secret,
         instance.port,
     )
-    assert (supervisor.life.state, supervisor.is_serving) == (State.READY, True)
+    assert (supervisor.lifecycle.state, supervisor.is_serving) == (State.READY, True)
     assert 21000 <= instance.port <= 29999
 
     await supervisor.stop()
-    assert (supervisor.life.state, supervisor.instance, supervisor.is_serving) == (State.STOPPED, None, False)
+    assert (supervisor.lifecycle.state, supervisor.instance, supervisor.is_serving) == (
+        State.STOPPED,
+        None,
+        False,
+    )
     assert yard.processes() == []
     assert await yard.ledger() == []
 
     again = running(await supervisor.ready())
     assert again.pid != instance.pid
-    assert supervisor.life.restarts == 0
+    assert supervisor.lifecycle.restarts == 0
 
 
 async def test_a_killed_server_is_replaced_before_the_next_call_is_answered(yard: Yard) -> None:
@@ -187,7 +191,7 @@ async def test_a_killed_server_is_replaced_before_the_next_call_is_answered(yard
         False,
     )
     assert supervisor.last_exit == -9
-    assert supervisor.life.restarts == 1
+    assert supervisor.lifecycle.restarts == 1
     assert supervisor.figures.last_error == "ended with code -9"
     await until(lambda: len(yard.processes()) == 1)
     assert [row.pid for row in await yard.ledger()] == [second.pid]
@@ -208,9 +212,9 @@ async def test_a_stop_during_the_start_leaves_nothing(yard: Yard) -> None:
     async with asyncio.timeout(BOUND):
         await supervisor.stop()
         refused(await caller)
-    assert (supervisor.life.state, yard.processes()) == (State.STOPPED, [])
+    assert (supervisor.lifecycle.state, yard.processes()) == (State.STOPPED, [])
     assert await yard.ledger() == []
-    assert supervisor.life.wait_before_start(time.monotonic()) == 0.0
+    assert supervisor.lifecycle.wait_before_start(time.monotonic()) == 0.0
 
 
 async def test_a_stop_between_start_and_ledger_leaves_nothing(yard: Yard) -> None:
@@ -239,7 +243,7 @@ async def test_a_stop_while_an_exit_is_being_noted_starts_nothing_anew(yard: Yar
         await asyncio.sleep(0)
         yard.store.go_on.set()
         await stopping
-    assert supervisor.life.state is State.STOPPED
+    assert supervisor.lifecycle.state is State.STOPPED
     assert supervisor._starting is None or supervisor._starting.done()
     assert yard.processes() == []
 
@@ -283,7 +287,7 @@ async def test_a_server_that_does_not_answer_in_time_is_killed_and_the_caller_to
     supervisor = yard.supervisor(start_timeout_s=0.2)
     details = refused(await supervisor.ready())
     assert (details["cause"], details["stderrTail"]) == ("start_timeout", ["warming up"])
-    await until(lambda: supervisor.life.restarts == 1)
+    await until(lambda: supervisor.lifecycle.restarts == 1)
     assert supervisor.figures.last_error == "start failed: did not answer in time"
 
 
@@ -323,7 +327,7 @@ async def test_five_starts_that_fail_are_a_crash_loop_with_the_last_words_in_the
     assert (details["cause"], set(details["stderrTail"])) == ("crash_looping", {"no such module"})
     assert clock.waits == [0.5, 1.0, 2.0, 4.0]
     assert starts.read_text().count("x") == 5
-    assert (supervisor.life.state, supervisor.last_exit) == (State.CRASH_LOOPING, 3)
+    assert (supervisor.lifecycle.state, supervisor.last_exit) == (State.CRASH_LOOPING, 3)
     assert await yard.ledger() == []
 
     outcome = await supervisor.ready()
@@ -337,7 +341,7 @@ async def test_five_starts_that_fail_are_a_crash_loop_with_the_last_words_in_the
     assert starts.read_text().count("x") == 7, "a call does after a minute"
     monkeypatch.undo()
     running(await supervisor.ready(urgent=True))
-    assert supervisor.life.state is State.READY
+    assert supervisor.lifecycle.state is State.READY
 
 
 async def test_a_handshake_lifts_the_back_off_of_a_start_that_others_wait_for(
@@ -347,7 +351,7 @@ async def test_a_handshake_lifts_the_back_off_of_a_start_that_others_wait_for(
     yard.instead_of_the_server("exit 3")
     supervisor = yard.supervisor(now=lambda: clock.now, rng=Even())
     patient = asyncio.create_task(supervisor.ready())
-    await until(lambda: supervisor.life.restarts == 1)
+    await until(lambda: supervisor.lifecycle.restarts == 1)
     monkeypatch.undo()
     async with asyncio.timeout(BOUND):
         found = running(
@@ -386,8 +390,8 @@ async def test_a_hanging_server_is_suspected_given_up_and_replaced(yard: Yard) -
     states: list[State] = []
 
     def note() -> bool:
-        if not states or states[-1] is not supervisor.life.state:
-            states.append(supervisor.life.state)
+        if not states or states[-1] is not supervisor.lifecycle.state:
+            states.append(supervisor.lifecycle.state)
         return supervisor.is_serving and supervisor.instance is not first
 
     os.kill(first.pid or 0, signal.SIGSTOP)
@@ -401,10 +405,10 @@ async def test_a_server_that_hung_for_a_moment_goes_on(yard: Yard) -> None:
     supervisor = yard.supervisor(health_interval_s=0.05, health_timeout_s=0.2, health_misses=2)
     instance = running(await supervisor.ready())
     os.kill(instance.pid or 0, signal.SIGSTOP)
-    await until(lambda: supervisor.life.state is State.UNHEALTHY)
+    await until(lambda: supervisor.lifecycle.state is State.UNHEALTHY)
     assert refused(await supervisor.ready())["cause"] == "unhealthy"
     os.kill(instance.pid or 0, signal.SIGCONT)
-    await until(lambda: supervisor.life.state is State.READY)
+    await until(lambda: supervisor.lifecycle.state is State.READY)
     assert running(await supervisor.ready()) is instance
 
 
@@ -412,7 +416,7 @@ async def test_a_handshake_replaces_an_unhealthy_server_at_once(yard: Yard) -> N
     supervisor = yard.supervisor(health_interval_s=0.05, health_timeout_s=0.1, health_misses=1)
     first = running(await supervisor.ready())
     os.kill(first.pid or 0, signal.SIGSTOP)
-    await until(lambda: supervisor.life.state is State.UNHEALTHY)
+    await until(lambda: supervisor.lifecycle.state is State.UNHEALTHY)
     second = running(await supervisor.ready(urgent=True))
     assert second.pid != first.pid
 
@@ -432,7 +436,7 @@ async def test_a_suspended_machine_is_no_reason_to_suspect_a_server(yard: Yard) 
     instance = running(await supervisor.ready())
     os.kill(instance.pid or 0, signal.SIGSTOP)
     await until(lambda: slept > 10)
-    assert supervisor.life.state is State.READY
+    assert supervisor.lifecycle.state is State.READY
     os.kill(instance.pid or 0, signal.SIGCONT)
 
 
@@ -484,7 +488,7 @@ async def test_a_dead_server_is_not_adopted(yard: Yard) -> None:
     await until(lambda: yard.processes() == [])
     supervisor = yard.supervisor()
     assert await supervisor.adopt(row) is False
-    assert (supervisor.life.state, await yard.ledger()) == (State.STOPPED, [])
+    assert (supervisor.lifecycle.state, await yard.ledger()) == (State.STOPPED, [])
 
 
 async def test_a_stranger_with_the_old_pid_is_left_alone(yard: Yard) -> None:

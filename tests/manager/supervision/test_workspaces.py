@@ -44,7 +44,7 @@ class NoRegisteredServers:
     def ready_now(self, root: str) -> bool:
         return False
 
-    def registering(self) -> asyncio.Event:
+    def changed_event(self) -> asyncio.Event:
         return self.changed
 
 
@@ -148,7 +148,7 @@ async def test_a_registration_in_the_middle_of_a_look_is_not_missed(
     world.registered_servers.at_look = register
     loop = asyncio.get_running_loop()
     began = loop.time()
-    found = await world.workspaces.find_patiently(str(place))
+    found = await world.workspaces.find_or_wait(str(place))
     assert isinstance(found, Workspace)
     assert loop.time() - began < 0.4
 

@@ -62,6 +62,6 @@ def test_a_result_in_which_more_is_different_has_no_trim(result: Any) -> None:
 
 
 def test_a_header_says_both_numbers_and_nothing_else() -> None:
-    assert ResultTrim.read(ResultTrim(25, 71).value.encode()) == (25, 71)
+    assert ResultTrim.from_header(ResultTrim(25, 71).value.encode()) == (25, 71)
     for said in (None, b"", b"25", b"25 71 ", b" 25 71", b"25,71", b"-1 71", b"25 71 3", b"25 99999", b"a b"):
-        assert ResultTrim.read(said) is None
+        assert ResultTrim.from_header(said) is None

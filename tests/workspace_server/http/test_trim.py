@@ -68,7 +68,7 @@ async def answer_of(outcome: CallOutcome) -> tuple[bytes, str | None]:
 @pytest.mark.parametrize("name", SAID)
 async def test_who_cuts_a_result_as_the_header_says_gets_what_a_reader_gets(name: str) -> None:
     body, said = await answer_of(SAID[name])
-    trim = ResultTrim.read((said or "").encode())
+    trim = ResultTrim.from_header((said or "").encode())
     assert trim is not None
     identity = json.dumps(json.loads(body)["id"]).encode()
     found = answered(body, identity)
@@ -116,7 +116,7 @@ async def test_the_event_that_an_answer_is_says_it_in_a_comment() -> None:
     stream = comment + behind
     event = sse.single_event(stream, 0, len(stream))
     assert event is not None
-    trim = ResultTrim.of_comment(event.comment)
+    trim = ResultTrim.from_comment(event.comment)
     message = stream[event.start : event.end]
     identity = json.dumps(json.loads(message)["id"]).encode()
     found = answered(message, identity)

@@ -7,7 +7,7 @@ import pytest
 from http_server.request_parser import RefusedHead
 from manager.routing.request_heads import reader
 from manager.routing.request_heads.admission import AdmissionRules
-from manager.routing.request_heads.reader import Heads, Read
+from manager.routing.request_heads.reader import HeadReader, ReadHead
 
 RULES = AdmissionRules.for_ports([4000], body_cap=5_000_000)
 
@@ -18,14 +18,14 @@ def head(*lines: str, length: str | None = "12", target: str = "/mcp", method: s
     return "\r\n".join([f"{method} {target} HTTP/1.1", *fixed, *own, *lines, "", ""]).encode()
 
 
-def read(known: Heads, raw: bytes) -> Read:
+def read(known: HeadReader, raw: bytes) -> ReadHead:
     found = known.read(raw)
     assert not isinstance(found, RefusedHead), found
     return found
 
 
 def test_a_head_with_another_length_is_known_again() -> None:
-    known = Heads(RULES)
+    known = HeadReader(RULES)
     first, twelve, _ = read(known, head())
     second, more, _ = read(known, head(length="3456"))
     assert (twelve, more) == (12, 3456)
@@ -54,7 +54,7 @@ def test_a_head_with_another_length_is_known_again() -> None:
 )
 def test_a_known_head_makes_no_other_one_known(raw: bytes) -> None:
     """What is refused alone is refused behind any number of good ones."""
-    known = Heads(RULES)
+    known = HeadReader(RULES)
     for _ in range(3):
         read(known, head())
         assert isinstance(known.read(raw), RefusedHead)
@@ -67,7 +67,7 @@ def test_a_head_with_another_session_is_known_again(
     order: tuple[str, str], name: str, is_behind: bool
 ) -> None:
     """The length may come before or behind it, and has another number of digits."""
-    known = Heads(RULES)
+    known = HeadReader(RULES)
     found = []
     for session, length in zip(order, ["7", "12345"], strict=True):
         lines = [f"{name}: {session}", f"Content-Length: {length}"]
@@ -81,7 +81,7 @@ def test_a_head_with_another_session_is_known_again(
 @pytest.mark.parametrize("session", ["", " ", "a b", "\u00e9", "x" * 129, None])
 def test_an_id_that_is_none_is_read_as_it_was_sent(session: str | None) -> None:
     """Whatever was known before; which ids are well-formed is not the head's to say."""
-    known = Heads(RULES)
+    known = HeadReader(RULES)
     line = [] if session is None else [f"Mcp-Session-Id: {session}"]
     for _ in range(2):
         read(known, head("Mcp-Session-Id: a"))
@@ -90,11 +90,11 @@ def test_an_id_that_is_none_is_read_as_it_was_sent(session: str | None) -> None:
 
 def test_a_head_of_any_length_that_is_remembered_is_short_enough_for_the_door() -> None:
     """What is left out of it before it is judged cannot have made it too long."""
-    assert RULES.head_cap > reader.LONGEST
+    assert RULES.head_cap > reader.MAX_CACHED_HEAD_BYTES
 
 
 def test_without_a_length_nothing_is_remembered() -> None:
-    known = Heads(RULES)
+    known = HeadReader(RULES)
     first, nothing, _ = read(known, head(length=None, method="GET"))
     second = read(known, head(length=None, method="GET")).head
     chunked, unknown, _ = read(known, head("Transfer-Encoding: chunked", length=None))
@@ -104,12 +104,12 @@ def test_without_a_length_nothing_is_remembered() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    known = Heads(RULES)
-    for number in range(reader.REMEMBERED + 10):
+    known = HeadReader(RULES)
+    for number in range(reader.MAX_CACHED_HEADS + 10):
         read(known, head(f"X: {number}"))
-    assert len(known._known) <= reader.REMEMBERED
-    read(known, head("X: " + "y" * reader.LONGEST))
-    assert max(map(len, known._known)) <= reader.LONGEST
+    assert len(known._known) <= reader.MAX_CACHED_HEADS
+    read(known, head("X: " + "y" * reader.MAX_CACHED_HEAD_BYTES))
+    assert max(map(len, known._known)) <= reader.MAX_CACHED_HEAD_BYTES
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_memory_is_bounded() -> None:
     [("Connection: close", True), ("Connection: Keep-Alive, CLOSE", True), ("Connection: keep-alive", False)],
 )
 def test_a_client_says_which_request_is_its_last(line: str, is_last: bool) -> None:
-    assert read(Heads(RULES), head(line))[0].framing.is_last is is_last
+    assert read(HeadReader(RULES), head(line))[0].framing.is_last is is_last
 
 
 def test_an_old_client_gets_neither_chunks_nor_a_second_answer() -> None:
-    found = read(Heads(RULES), head("Expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0"))[0].framing
+    found = read(HeadReader(RULES), head("Expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0"))[0].framing
     assert (found.is_last, found.allows_chunked, found.expects_continue) == (True, False, False)

@@ -11,14 +11,14 @@ def client(number: int) -> Client:
     return Client(b'{"name":"c%d"}' % number, "modern", "2026-07-28")
 
 
-def seen(at: float, method: str = "tools/list", **answered: str) -> RequestRecord:
-    return RequestRecord(at, method, Claims(query="/ws"), answered)
+def seen(at: float, method: str = "tools/list", **response_headers: str) -> RequestRecord:
+    return RequestRecord(at, method, Claims(query="/ws"), response_headers)
 
 
 def test_a_client_keeps_its_last_requests_only() -> None:
     clients = RecentClients()
     for at in range(MAX_REQUESTS + 3):
-        clients.note(client(1), seen(float(at)))
+        clients.record(client(1), seen(float(at)))
     [(found, requests)] = clients
     assert found == client(1)
     assert [one.at for one in requests] == [3.0, 4.0, 5.0, 6.0, 7.0]
@@ -27,9 +27,9 @@ def test_a_client_keeps_its_last_requests_only() -> None:
 def test_the_client_that_was_silent_longest_makes_room() -> None:
     clients = RecentClients()
     for number in range(MAX_CLIENTS):
-        clients.note(client(number), seen(float(number)))
-    clients.note(client(0), seen(100.0))
-    clients.note(client(1000), seen(101.0))
+        clients.record(client(number), seen(float(number)))
+    clients.record(client(0), seen(100.0))
+    clients.record(client(1000), seen(101.0))
     known = [one for one, _ in clients]
     assert len(known) == MAX_CLIENTS
     assert known[-2:] == [client(0), client(1000)]
@@ -38,10 +38,10 @@ def test_the_client_that_was_silent_longest_makes_room() -> None:
 
 def test_what_was_decided_may_be_known_later_than_the_request() -> None:
     """A handshake decides while it is answered."""
-    answered: dict[str, str] = {}
-    request = RequestRecord(1.0, "tools/call", Claims(), answered)
+    response_headers: dict[str, str] = {}
+    request = RequestRecord(1.0, "tools/call", Claims(), response_headers)
     assert (request.source, request.workspace) == ("none", None)
-    answered |= {headers.WORKSPACE_SOURCE: "argument", headers.WORKSPACE_ID: "ws-1"}
+    response_headers |= {headers.WORKSPACE_SOURCE: "argument", headers.WORKSPACE_ID: "ws-1"}
     assert (request.source, request.workspace) == ("argument", "ws-1")
 
 
@@ -50,8 +50,8 @@ def test_what_a_client_said_is_shown_in_bounds_and_without_half_characters() -> 
     claims = Claims(
         path="w", argument_workspace="secret", session="bound", query="/a\udcff", header="x" * 500, codex=None
     )
-    said = claims.said()
-    assert said["path"] == "w"
-    assert said["?cwd"] == "/a?"
-    assert len(said["X-Workspace-Cwd"]) == 300
-    assert set(said) == {"path", "?cwd", "X-Workspace-Cwd"}
+    shown_texts = claims.shown_texts()
+    assert shown_texts["path"] == "w"
+    assert shown_texts["?cwd"] == "/a?"
+    assert len(shown_texts["X-Workspace-Cwd"]) == 300
+    assert set(shown_texts) == {"path", "?cwd", "X-Workspace-Cwd"}

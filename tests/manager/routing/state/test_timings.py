@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from manager.routing.state.timings import (
     BOUNDS,
-    TURNS,
+    RECENT_MINUTES,
     Histogram,
     RecentCounts,
     Timings,
@@ -67,25 +67,25 @@ def test_what_lasted_longer_than_all_bounds_is_shown_as_the_last() -> None:
 
 def test_a_call_is_the_servers_time_and_the_managers_own() -> None:
     timings = Timings()
-    timings.ended(begun=10.0, sent=10.5, came=13.5, now=13.75)
+    timings.record_call(begun=10.0, sent=10.5, came=13.5, now=13.75)
     assert (timings.server.total, timings.manager.total) == (3.0, 0.75)
 
 
 def test_of_late_are_this_minute_and_the_four_before() -> None:
     timings = Timings()
-    for minute in range(TURNS + 1):
+    for minute in range(RECENT_MINUTES + 1):
         for _ in range(2**minute):
-            timings.ended(0.0, 0.0, 0.1, 0.1)
-        if minute < TURNS:
-            timings.turn()
-    assert sum(timings.lately().server) == 0b111110
+            timings.record_call(0.0, 0.0, 0.1, 0.1)
+        if minute < RECENT_MINUTES:
+            timings.start_minute()
+    assert sum(timings.recent().server) == 0b111110
     assert sum(timings.server.counts) == 0b111111
 
 
 def test_before_the_first_minute_is_over_all_is_of_late() -> None:
     timings = Timings()
-    timings.ended(0.0, 1.0, 2.0, 2.0)
-    assert percentiles(timings.lately().server) == percentiles(timings.server.counts)
+    timings.record_call(0.0, 1.0, 2.0, 2.0)
+    assert percentiles(timings.recent().server) == percentiles(timings.server.counts)
 
 
 def test_workspaces_add_up() -> None:

@@ -15,7 +15,7 @@ ALL = Claims(
 
 def test_explicit_claims_are_path_then_handle_then_folder() -> None:
     """Rungs 1 and 2."""
-    assert ALL.explicit() == (
+    assert ALL.explicit_claims() == (
         Claim(WorkspaceSource.PATH, "w-path", is_id=True),
         Claim(WorkspaceSource.ARGUMENT, "w-arg", is_id=True),
         Claim(WorkspaceSource.ARGUMENT, "/arg"),
@@ -25,23 +25,23 @@ def test_explicit_claims_are_path_then_handle_then_folder() -> None:
 def test_the_binding_is_no_explicit_claim() -> None:
     """Rung 3: "explicit" is what was said in this very request."""
     claims = Claims(session="w-bound")
-    assert claims.explicit() == ()
-    assert claims.standing() == Claim(WorkspaceSource.SESSION, "w-bound", is_id=True)
+    assert claims.explicit_claims() == ()
+    assert claims.session_claim() == Claim(WorkspaceSource.SESSION, "w-bound", is_id=True)
 
 
 def test_the_query_is_asked_before_the_header() -> None:
-    assert ALL.ambient() == (Claim(WorkspaceSource.QUERY, "/q"), Claim(WorkspaceSource.HEADER, "/h"))
+    assert ALL.ambient_claims() == (Claim(WorkspaceSource.QUERY, "/q"), Claim(WorkspaceSource.HEADER, "/h"))
 
 
 def test_silence_makes_no_claim() -> None:
     claims = Claims()
-    assert (claims.explicit(), claims.standing(), claims.ambient()) == ((), None, ())
+    assert (claims.explicit_claims(), claims.session_claim(), claims.ambient_claims()) == ((), None, ())
 
 
 def test_an_argument_of_the_wrong_type_is_still_a_claim() -> None:
     """So that it can be refused instead of being overheard."""
-    assert Claims(argument_cwd=7).explicit() == (Claim(WorkspaceSource.ARGUMENT, 7),)
-    assert Claims(argument_workspace=0).explicit() == (Claim(WorkspaceSource.ARGUMENT, 0, is_id=True),)
+    assert Claims(argument_cwd=7).explicit_claims() == (Claim(WorkspaceSource.ARGUMENT, 7),)
+    assert Claims(argument_workspace=0).explicit_claims() == (Claim(WorkspaceSource.ARGUMENT, 0, is_id=True),)
 
 
 @pytest.mark.parametrize(

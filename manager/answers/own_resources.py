@@ -25,7 +25,7 @@ def _handshake_text(exchange: Exchange, located: Located | None) -> str:
     """How to perform a handshake, and this client's current state. Reading it starts no server."""
     session = exchange.session
     instance = located.workspace.supervisor.instance if located is not None else None
-    serving = located is not None and located.workspace.supervisor.life.is_serving
+    serving = located is not None and located.workspace.supervisor.lifecycle.is_serving
     snapshot = {
         "ready": instance is not None and serving,
         "online": instance is not None and serving,

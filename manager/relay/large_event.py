@@ -16,7 +16,12 @@ from manager.forwarding.messages import unusable
 from manager.http.event_response import STREAM_FIELDS
 from manager.http.request import HttpRequest
 from manager.relay.body_sink import JOINED, BodySink
-from manager.routing.json.forwardable_result import RESULT_BEGIN, RESULT_END, for_session_client, is_forwardable
+from manager.routing.json.forwardable_result import (
+    RESULT_BEGIN,
+    RESULT_END,
+    for_session_client,
+    is_forwardable,
+)
 from manager.routing.request_heads.request_metadata import EVENTS, JSON
 from manager.upstream.response import Piece
 from protocol import sse

@@ -144,7 +144,7 @@ class RouteCache:
             or not profile.is_current(session)
         ):
             return False
-        if route.folder is not None and self._workspaces.remembered(route.folder) is not workspace:
+        if route.folder is not None and self._workspaces.cached(route.folder) is not workspace:
             return False
         if route.figures.in_flight >= self._workspace_limit or self._total.in_flight >= self._limit:
             return False
@@ -159,7 +159,7 @@ class RouteCache:
         figures.calls += 1
         figures.last_call_at = now
         if now - route.recorded_at >= RECORD_INTERVAL_S:
-            self._clients.note(route.client, route.record(now))
+            self._clients.record(route.client, route.record(now))
 
     def end(self, route: CachedRoute) -> None:
         """It is about to be answered."""

@@ -1,4 +1,4 @@
-"""Why a folder that a client named cannot be a workspace's, in words for the client."""
+"""Refusals of a `cwd` that cannot be used, worded for the client."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from protocol.errors import Reason, Refusal
 
 
 def is_utf8(path: str) -> bool:
-    """Whether JSON could name this path."""
+    """Whether the path is valid UTF-8 and so can stand in JSON."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -16,7 +16,7 @@ def is_utf8(path: str) -> bool:
 
 
 def invalid_cwd(problem: CwdProblem, text: str) -> Refusal:
-    """The refusal of a folder as a client wrote it."""
+    """The refusal of a `cwd`; `text` is what the client wrote."""
     words = {
         CwdProblemKind.RELATIVE: "relative",
         CwdProblemKind.MISSING: "missing",

@@ -1,4 +1,4 @@
-"""What everything that keeps servers needs of the world around it, handed down once by the daemon."""
+"""The dependencies of supervision: settings, store, paths, clock and randomness."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from protocol.internal.launch import Folders
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """What every supervisor needs of the world around it; clock and chance, too, so that tests own them.
+    """What supervisors need; the daemon makes one. Tests replace the clock (`now`, `sleep`) and `rng`.
 
-    `folders` and `port` are handed on to workspace servers (see `protocol.internal.launch.Launch`); these
-    are forked where there are `fork_server`.
+    `folders` and `port` go into the launch instructions of workspace servers (`protocol/internal/launch.py`).
+    Without `fork_server` workspace servers are spawned.
     """
 
     settings: Settings

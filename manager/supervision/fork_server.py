@@ -1,7 +1,7 @@
-"""One template process, from which workspace servers are forked: started, asked, heard, ended. Linux only.
+"""Starts one fork server and lets it fork workspace servers, which start faster that way. Linux only.
 
-What it is from within is `workspace_server/fork_server.py`; when there is one, and which, is
-`fork_server_supervisor.py`.
+The other end of the socket is `workspace_server/fork_server.py`. `fork_server_supervisor.py` keeps one
+running.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ import msgspec
 from manager.supervision.process import (
     SECRETS,
     Process,
-    Start,
+    ProcessSpec,
     child_environment,
-    give_orders,
     open_log,
     start_time,
+    write_launch_line,
 )
 from protocol import names
 from protocol.internal import fork_server
 from protocol.internal.fork_server import Exited, Forked, ForkRequest, Ready
 
 FORK_S: Final = 5.0
-"""How long a fork may take; then the server is started anew, and one that comes too late gets no orders."""
+"""Longest time for a fork. A server that is forked later gets no launch instructions and exits."""
 
 
 class ForkServer:
-    """A template process. It ends when this end of its socket is closed; its servers go on.
+    """A fork server process. It exits when this end of its socket is closed; forked servers keep running.
 
     Raises:
-        OSError: it could not be started.
+        OSError: the process could not be started.
     """
 
     def __init__(self, environ: Mapping[str, str], log: Path) -> None:
@@ -67,58 +67,58 @@ class ForkServer:
         self._exits: dict[str, asyncio.Future[int | None]] = {}
         self._ready: asyncio.Future[bool] = self._loop.create_future()
         self._socket.setblocking(False)
-        self._loop.add_reader(self._socket.fileno(), self._hear)
+        self._loop.add_reader(self._socket.fileno(), self._on_readable)
 
     async def ready(self, seconds: float) -> bool:
-        """Wait until servers can be forked; False where that took too long, or it ended."""
+        """Wait until the process can fork. Returns False if it exited or took longer than `seconds`."""
         await asyncio.wait({self._ready}, timeout=seconds)
         return self._ready.done() and self._ready.result()
 
-    async def fork(self, start: Start) -> Process | None:
-        """A workspace server; None where this process could not make one, and has not.
+    async def fork(self, spec: ProcessSpec) -> Process | None:
+        """Fork a workspace server. Returns None if no server was forked; the caller spawns one then.
 
         Raises:
             OSError: the working folder cannot be used.
         """
-        pipe = self._order(start)
+        pipe = self._request_fork(spec)
         if pipe is None:
             return None
         with pipe:
-            forked = self._forks[start.instance] = self._loop.create_future()
-            exited = self._exits[start.instance] = self._loop.create_future()
+            forked = self._forks[spec.instance] = self._loop.create_future()
+            exited = self._exits[spec.instance] = self._loop.create_future()
             try:
                 await asyncio.wait({forked}, timeout=FORK_S)
             finally:
-                del self._forks[start.instance]
+                del self._forks[spec.instance]
             if not forked.done():
-                self.process.kill_group()  # it hangs; there will be another one
+                self.process.kill_group()  # it hangs; its supervisor starts another one
                 return None
             if (answer := forked.result()) is None:
                 return None
-            give_orders(pipe, start.orders)
+            write_launch_line(pipe, spec.launch_line)
         pid, pidfd = answer
         return Process(pid, start_time(pid) or "", pidfd=pidfd, exited=exited)
 
-    def _order(self, start: Start) -> IO[bytes] | None:
-        """Send the order; the pipe for the orders of the server itself, None where nobody hears."""
-        block = b"".join(b"%b=%b\0" % (os.fsencode(k), os.fsencode(v)) for k, v in start.environment.items())
-        message = fork_server.encode(ForkRequest(start.instance, start.listener.fileno(), block))
+    def _request_fork(self, spec: ProcessSpec) -> IO[bytes] | None:
+        """Send the fork request. Returns the pipe for the launch instructions; None if sending failed."""
+        block = b"".join(b"%b=%b\0" % (os.fsencode(k), os.fsencode(v)) for k, v in spec.environment.items())
+        message = fork_server.encode(ForkRequest(spec.instance, spec.listener.fileno(), block))
         with contextlib.ExitStack() as theirs:
-            folder = os.open(start.root, os.O_PATH | os.O_DIRECTORY)
+            folder = os.open(spec.root, os.O_PATH | os.O_DIRECTORY)
             theirs.callback(os.close, folder)
-            output = open_log(start.log)
+            output = open_log(spec.log)
             theirs.callback(os.close, output)
             read, write = os.pipe()
             theirs.callback(os.close, read)
             pipe = os.fdopen(write, "wb", buffering=0)
             try:
-                socket.send_fds(self._socket, [message], [start.listener.fileno(), read, output, folder])
-            except OSError:  # it has ended, or is too slow
+                socket.send_fds(self._socket, [message], [spec.listener.fileno(), read, output, folder])
+            except OSError:  # the fork server exited, or does not read
                 pipe.close()
                 return None
             return pipe
 
-    def _hear(self) -> None:
+    def _on_readable(self) -> None:
         while True:
             try:
                 message, descriptors, _, _ = socket.recv_fds(
@@ -132,12 +132,12 @@ class ForkServer:
                 self.close()
                 return
             with contextlib.suppress(msgspec.DecodeError):
-                self._understand(fork_server.decode_report(message), descriptors)
+                self._handle_report(fork_server.decode_report(message), descriptors)
             for descriptor in descriptors:
                 os.close(descriptor)
 
-    def _understand(self, report: fork_server.Report, descriptors: list[int]) -> None:
-        """Act on what the template or a server says; a descriptor that is kept is taken out of the list."""
+    def _handle_report(self, report: fork_server.Report, descriptors: list[int]) -> None:
+        """Handle one report. A descriptor that is kept is removed from `descriptors`."""
         match report:
             case Ready():
                 if not self._ready.done():
@@ -148,14 +148,14 @@ class ForkServer:
                     forked.set_result((pid, descriptors.pop()))
             case Exited(instance, code):
                 forked = self._forks.get(instance)
-                if forked is not None and not forked.done():  # before it could say anything
+                if forked is not None and not forked.done():  # the server exited before it reported
                     forked.set_result(None)
                 exited = self._exits.pop(instance, None)
                 if exited is not None and not exited.done():
                     exited.set_result(code)
 
     def close(self) -> None:
-        """Let it end, and its servers without it."""
+        """Close the socket, so that the process exits. Forked servers keep running."""
         if self._socket.fileno() >= 0:
             self._loop.remove_reader(self._socket.fileno())
             self._socket.close()
@@ -171,7 +171,7 @@ class ForkServer:
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What the system will show of every server forked from it; secrets come with the order only."""
+    """The environment of the fork server, without secrets: `/proc` shows it for all forked servers."""
     named = child_environment(environ).items()
     shown = {name: value for name, value in named if not name.startswith(SECRETS)}
     return {**shown, names.INSTANCE_VARIABLE: names.FORK_SERVER_INSTANCE}

@@ -1,8 +1,7 @@
-"""Keeps one template process ready, and lets servers be forked from it while there is one.
+"""Keeps one fork server running, and forks workspace servers from it while it runs.
 
-A template that ends is replaced: it may have died, or have seen that the program it has loaded is no longer
-the one on the disk. While there is none, servers are started anew (`process.py`), which takes longer and
-gives the same.
+A fork server that exits is replaced: it crashed, or noticed that the installed program has changed. While
+none runs, `process.py` spawns servers, which takes longer and has the same result.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ from typing import Any, Final
 
 from manager.log import logger
 from manager.supervision.fork_server import ForkServer
-from manager.supervision.process import Process, Start
+from manager.supervision.process import Process, ProcessSpec
 
 READY_S: Final = 60.0
 FIRST_PAUSE_S: Final = 0.5
 LONGEST_PAUSE_S: Final = 300.0
-WORTHY_S: Final = 60.0
-"""One that lived so long was sound; its successor is started after the first pause."""
+STABLE_AFTER_S: Final = 60.0
+"""A fork server that ran this long was healthy: its successor is started after the shortest pause."""
 LOG_NAME: Final = "template.log"
 
 
-POSSIBLE: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
-"""Elsewhere libraries may hold threads that a fork would lose."""
+IS_SUPPORTED: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
+"""On other systems, libraries may run threads, which a fork would lose."""
 
 
 class ForkServerSupervisor:
-    """The one owner of template processes.
+    """Owns the fork server process.
 
     Args:
-        environ: our environment, of which a template gets named variables and no secrets.
-        logs_dir: where its output goes.
-        wanted: whether there is to be one at all.
+        environ: the manager's environment, of which the fork server inherits an allow-list without secrets.
+        logs_dir: folder for its log file.
+        wanted: False disables the fork server.
         sleep, now: the clock.
     """
 
@@ -51,50 +50,52 @@ class ForkServerSupervisor:
     ) -> None:
         self._environ = environ
         self._log_file = logs_dir / LOG_NAME
-        self._wanted = wanted and POSSIBLE
+        self._wanted = wanted and IS_SUPPORTED
         self._sleep = sleep
         self._now = now
         self._current: ForkServer | None = None
 
     @property
     def pid(self) -> int | None:
-        """The process servers are forked from now; None while there is none."""
+        """The pid of the fork server; None while none is ready."""
         return self._current.process.pid if self._current is not None else None
 
     async def run(self) -> None:
-        """Have a template until cancelled."""
+        """Keep a fork server running until cancelled."""
         pause = FIRST_PAUSE_S
         while self._wanted:
             began = self._now()
-            await self._one()
-            pause = FIRST_PAUSE_S if self._now() - began > WORTHY_S else min(2 * pause, LONGEST_PAUSE_S)
+            await self._run_one()
+            pause = FIRST_PAUSE_S if self._now() - began > STABLE_AFTER_S else min(2 * pause, LONGEST_PAUSE_S)
             await self._sleep(pause)
 
-    async def fork(self, start: Start) -> Process | None:
-        """A server forked from the template, None where there is none that can.
+    async def fork(self, spec: ProcessSpec) -> Process | None:
+        """Fork a workspace server. Returns None if there is no fork server or it cannot fork.
 
         Raises:
             OSError: the working folder cannot be used.
         """
-        return None if self._current is None else await self._current.fork(start)
+        return None if self._current is None else await self._current.fork(spec)
 
-    async def _one(self) -> None:
-        """One template from its start to its end; nothing of it is left, whatever happens."""
+    async def _run_one(self) -> None:
+        """Run one fork server from start to exit. Its whole process group is killed in the end."""
         try:
-            made = ForkServer(self._environ, self._log_file)
+            fork_server = ForkServer(self._environ, self._log_file)
         except OSError as error:
-            logger().warning("template.failed", why=str(error))
+            logger().warning("fork_server.failed", why=str(error))
             return
         try:
-            if not await made.ready(READY_S):
-                logger().warning("template.failed", why="it did not become ready", pid=made.process.pid)
+            if not await fork_server.ready(READY_S):
+                logger().warning("fork_server.failed", why="not ready in time", pid=fork_server.process.pid)
                 return
-            self._current = made
-            logger().info("template.ready", pid=made.process.pid)
-            await made.process.wait()
-            logger().info("template.ended", pid=made.process.pid, code=made.process.exit_code)
+            self._current = fork_server
+            logger().info("fork_server.ready", pid=fork_server.process.pid)
+            await fork_server.process.wait()
+            logger().info(
+                "fork_server.exited", pid=fork_server.process.pid, code=fork_server.process.exit_code
+            )
         finally:
             self._current = None
-            made.close()
-            made.process.kill_group()
-            await asyncio.shield(made.process.wait())
+            fork_server.close()
+            fork_server.process.kill_group()
+            await asyncio.shield(fork_server.process.wait())

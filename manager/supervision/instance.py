@@ -1,7 +1,7 @@
-"""One running workspace server as the manager sees it: address, identity, connections and figures.
+"""One running workspace server: its address, identity, connections and call figures.
 
-Whether it should run at all is `supervisor.py` (for servers of ours) or `registered_servers.py` (for servers
-that somebody else started).
+`supervisor.py` starts and stops the manager's own servers. `registered_servers.py` has those that users
+started.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(slots=True)
 class Figures:
-    """What happened to the calls of one workspace. `last_error` is a sentence for a person.
+    """Call counters and timings of one workspace.
 
-    `failures` counts the reasons (`protocol/errors.py`) why calls failed. `tasks` is how many calls went on
-    without their clients when the server's health was asked last.
+    Attributes:
+        tasks: calls that run as MCP tasks, as of the last health answer.
+        last_call_at: monotonic seconds.
+        last_error: a sentence for users.
+        failures: failed calls by reason (`protocol/errors.py`).
     """
 
     calls: int = 0
@@ -42,11 +45,11 @@ class Figures:
 
     @property
     def errors(self) -> int:
-        """How many calls failed."""
+        """Number of failed calls."""
         return self.failures.total()
 
     def failed(self, refusal: Refusal) -> None:
-        """Count a call that failed."""
+        """Count a failed call."""
         self.failures[refusal.reason.word] += 1
         self.last_error = refusal.message
 
@@ -55,7 +58,7 @@ class Figures:
 class Instance:
     """One run of a workspace server. Times are monotonic seconds.
 
-    `health` is the last health answer's JSON text, `last_ok` when it came, `latency_s` how long it took.
+    `health` is the JSON text of the last health answer, `last_ok` its time and `latency_s` its duration.
     """
 
     id: str
@@ -80,27 +83,27 @@ class Instance:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its process still runs, as far as can be told without asking over the network."""
+        """Whether its process runs; True if the process is unknown. Sends no request."""
         return self.process is None or self.process.is_alive
 
     def verify(self, head: ResponseHead, body: bytes) -> bool:
-        """Whether a health answer comes from this very instance: the nonce is repeated."""
+        """Whether a health answer comes from this instance: it must repeat the nonce."""
         answer = launch.decode_health(body) if head.status == 200 else None
         return answer is not None and answer.ok and answer.nonce == self.nonce
 
     async def check(self, deadline_s: float, now: float) -> bytes:
-        """Ask for its health on a fresh connection and keep the answer.
+        """Request its health on a new connection and keep the answer.
 
         Returns:
             The health answer's JSON text.
 
         Raises:
-            UpstreamFailure: it did not answer in time, or somebody else answered.
+            UpstreamFailure: it did not answer in time, or another process answered.
         """
         _, body = await self.pool.probe(deadline_s)
         self.health, self.last_ok = body, now
         return body
 
     def credentials(self) -> tuple[bytes, bytes]:
-        """The header that opens every route but health."""
+        """The header that every route except health requires."""
         return headers.SECRET.encode(), self.secret.encode()

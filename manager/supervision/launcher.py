@@ -1,7 +1,7 @@
-"""Brings one workspace's server into being: socket, orders, process, first answer, ledger.
+"""Starts one workspace's server: listening socket, process, launch instructions, first health answer.
 
-Also recognises one that a former manager started. When to start, and what to do when it ends, is
-`supervisor.py`; the process itself is `process.py`.
+The launcher also adopts a server that a previous manager started. `supervisor.py` decides when to start one;
+`process.py` is the process itself.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from protocol.internal import launch
 
 @dataclass(frozen=True, slots=True)
 class FailedStart:
-    """A server that did not come up: why, in words for a person, and its exit code if it ended by itself."""
+    """A failed start: the reason as a sentence, and the exit code if the process exited by itself."""
 
     why: str
     exit_code: int | None = None
 
 
 class Launcher:
-    """Starts, recognises and forgets the servers of one workspace, one at a time."""
+    """Starts and adopts the servers of one workspace, one at a time."""
 
     def __init__(self, workspace: str, root: str, dependencies: Dependencies) -> None:
         self._workspace = workspace
@@ -41,13 +41,13 @@ class Launcher:
 
     @property
     def log_file(self) -> Path:
-        """Where the server's output goes."""
+        """File with the server's output."""
         return self._dependencies.logs_dir / f"{self._workspace}.log"
 
     async def start(self) -> Instance | FailedStart:
-        """Start a server and wait until it answers. One that fails, or is not waited for, leaves nothing."""
+        """Start a server and wait until it answers. A failed or cancelled start leaves nothing behind."""
         instance: Instance | None = None
-        failed: FailedStart | None = FailedStart("was not waited for")
+        failed: FailedStart | None = FailedStart("the start was cancelled")
         try:
             instance = self._prepare()
             await self._spawn(instance)
@@ -56,16 +56,16 @@ class Launcher:
             failed = FailedStart(f"cannot be started: {error}")
         finally:
             if failed is not None and instance is not None:
-                failed = await self._abandon(instance, failed)
+                failed = await self._discard(instance, failed)
         if failed is not None:
             return failed
         assert instance is not None  # noqa: S101  narrows the type: it answered
         return instance
 
-    async def recognise(self, row: InstanceRow) -> Instance | None:
-        """A server that a former manager started, if it is still that very process.
+    async def adopt(self, row: InstanceRow) -> Instance | None:
+        """Take over a server that a previous manager started, if it is still the same process.
 
-        One that lives but does not answer is ended, so that it cannot stay behind unnoticed.
+        A process that runs but does not answer is killed, so that it cannot stay behind unnoticed.
         """
         instance = self._instance(row.instance, row.port, row.nonce, row.secret)
         found = process.Process.adopt(row.pid, row.started) if row.pid else None
@@ -81,21 +81,23 @@ class Launcher:
             return None
         if found is None and not row.started:
             found = _process_from_health(body)
-        if found is None:  # somebody else answers with the nonce, which any user of the machine could ask for
+        if (
+            found is None
+        ):  # another process answers; any local user could have read the nonce from a health answer
             await self.forget(instance)
             return None
         instance.process, instance.pid = found, found.pid
-        await self._enter(instance)
+        await self._save(instance)
         return instance
 
     async def forget(self, instance: Instance) -> None:
-        """Close the connections to a server that has ended, end what it left, take it out of the ledger."""
+        """Clean up after an exited server: close connections, kill its leftovers, delete its ledger entry."""
         await instance.pool.close()
-        await asyncio.to_thread(leftovers.end, instance.id)
+        await asyncio.to_thread(leftovers.kill_leftovers, instance.id)
         await self._dependencies.store.drop_instance(self._workspace, instance.id)
 
     def close(self) -> None:
-        """Give the listening socket back."""
+        """Close the listening socket."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -115,8 +117,8 @@ class Launcher:
     async def _spawn(self, instance: Instance) -> None:
         dependencies = self._dependencies
         assert self._listener is not None  # noqa: S101  narrows the type: `_prepare` made it
-        await self._enter(instance)  # before the start: a ledger that knows too much can be checked
-        orders = launch.LaunchInstructions(
+        await self._save(instance)  # before the start: a ledger entry without a process does no harm
+        instructions = launch.LaunchInstructions(
             workspace=self._workspace,
             root=self._root,
             instance=instance.id,
@@ -127,21 +129,21 @@ class Launcher:
             folders=dependencies.folders,
             manager_port=dependencies.port,
         )
-        start = process.Start(
-            launch.encode(orders),
+        spec = process.ProcessSpec(
+            launch.encode(instructions),
             self._listener,
             self._root,
             self.log_file,
             dependencies.environ,
             instance.id,
         )
-        forked = None if dependencies.fork_server is None else await dependencies.fork_server.fork(start)
-        instance.process = forked or process.spawn(start)
+        forked = None if dependencies.fork_server is None else await dependencies.fork_server.fork(spec)
+        instance.process = forked or process.spawn(spec)
         instance.pid = instance.process.pid
-        await self._enter(instance)
+        await self._save(instance)
 
     async def _first_answer(self, instance: Instance) -> FailedStart | None:
-        """Ready means it answered: the socket listens from the start, so the request waits in its backlog."""
+        """Wait for the first health answer. The request waits in the backlog of the listening socket."""
         assert instance.process is not None  # noqa: S101  narrows the type: it was just started
         limit = self._dependencies.settings.start_timeout_s
         check = asyncio.create_task(instance.check(limit, self._dependencies.now()))
@@ -151,14 +153,14 @@ class Launcher:
             if check.done() and check.exception() is None:
                 return None
             if ended.done():
-                return FailedStart(f"start failed: ended with code {ended.result()}", ended.result())
+                return FailedStart(f"start failed: exited with code {ended.result()}", ended.result())
             return FailedStart("start failed: did not answer in time")
         finally:
             for task in (check, ended):
                 task.cancel()
             await asyncio.gather(check, ended, return_exceptions=True)
 
-    async def _abandon(self, instance: Instance, failed: FailedStart) -> FailedStart:
+    async def _discard(self, instance: Instance, failed: FailedStart) -> FailedStart:
         code = failed.exit_code
         if instance.process is not None:
             instance.process.kill_group()
@@ -170,7 +172,7 @@ class Launcher:
         now = self._dependencies.now()
         return Instance(identity, self._workspace, (self._root,), port, nonce, secret, now)
 
-    async def _enter(self, instance: Instance) -> None:
+    async def _save(self, instance: Instance) -> None:
         pid, started = (instance.process.pid, instance.process.started) if instance.process else (0, "")
         row = InstanceRow(
             self._workspace, instance.id, pid, started, instance.nonce, instance.secret, instance.port
@@ -179,7 +181,7 @@ class Launcher:
 
 
 def _process_from_health(body: bytes) -> process.Process | None:
-    """The process behind a verified answer, for a start that was cut off before its pid was entered."""
+    """The process behind a verified health answer, if the previous manager died before it saved the pid."""
     answer = launch.decode_health(body)
     if answer is None or answer.pid is None or answer.pid == os.getpid():
         return None

@@ -1,7 +1,7 @@
-"""Ends what a workspace server left running when it could not tidy up itself.
+"""Kills the processes that a workspace server left behind when it crashed or was killed.
 
-Every process that a workspace server starts carries a mark in its environment, which its own children inherit
-however far they move away (new session, new group, no parent). The mark begins with the instance's id.
+Every process that a workspace server starts has a mark in its environment. Descendants inherit the mark, even
+in another session or process group, or without a parent. The mark begins with the instance id.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Final
 from host.pidfd import kill_if
 from protocol import names
 
-ROUNDS: Final = 20
+MAX_SEARCHES: Final = 20
 PAUSE_S: Final = 0.02
 
 
-def end(instance: str) -> int:
-    """Kill every process that carries this instance's mark; returns how many there were. Blocks.
+def kill_leftovers(instance: str) -> int:
+    """Kill every process with this instance's mark and return how many there were. Blocks.
 
-    Looks again until none is left, because a process may start another one while it is looked for.
+    Searches again until none is left, because a process may start another one during a search.
     """
     ended: set[int] = set()
     mark = _mark(instance).encode()
 
     def carries_mark(pid: int) -> bool:
-        return _has(pid, mark)
+        return _has_mark(pid, mark)
 
-    for _ in range(ROUNDS):
-        found = marked(instance)
+    for _ in range(MAX_SEARCHES):
+        found = find_leftovers(instance)
         if not found:
             break
         ended.update(pid for pid in found if kill_if(pid, carries_mark))
@@ -40,15 +40,15 @@ def end(instance: str) -> int:
     return len(ended)
 
 
-def marked(instance: str) -> list[int]:
-    """The living processes of this user that carry the instance's mark; never our own.
+def find_leftovers(instance: str) -> list[int]:
+    """The pids of this user's processes with the instance's mark, except this process.
 
-    We carry it ourselves where somebody that a former server started has started us.
+    The manager itself has the mark if a process of a previous workspace server started it.
     """
     mark, own = _mark(instance), os.getpid()
     if sys.platform == "linux":
-        return [pid for pid in _pids() if pid != own and _has(pid, mark.encode())]
-    return [pid for pid in _marked_elsewhere(f"{instance}.") if pid != own]
+        return [pid for pid in _pids() if pid != own and _has_mark(pid, mark.encode())]
+    return [pid for pid in _find_with_psutil(f"{instance}.") if pid != own]
 
 
 def _mark(instance: str) -> str:
@@ -59,7 +59,7 @@ def _pids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
 
 
-def _has(pid: int, mark: bytes) -> bool:
+def _has_mark(pid: int, mark: bytes) -> bool:
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
     except OSError:  # gone, or not ours
@@ -67,7 +67,7 @@ def _has(pid: int, mark: bytes) -> bool:
     return environ.startswith(mark) or b"\0" + mark in environ
 
 
-def _marked_elsewhere(value: str) -> list[int]:
+def _find_with_psutil(value: str) -> list[int]:
     import psutil  # noqa: PLC0415  slow to load, and rarely needed
 
     found = []

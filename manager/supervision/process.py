@@ -1,8 +1,8 @@
-"""One operating-system process of a workspace server: start, recognise, watch, signal.
+"""One operating-system process of a workspace server: start, identify, watch, signal.
 
-A process is recognised by its pid *and* its start time, so that a pid used again is never taken for ours.
-Its end is noticed at once through a pidfd where the system has them. When to start or stop one is
-`supervisor.py`; one that is forked instead of started anew comes from `fork_server.py`.
+A process is identified by pid *and* start time, so that a reused pid is never mistaken for our process.
+A pidfd reports the exit at once, where the system has pidfds. `supervisor.py` decides when to start and stop
+a process; `fork_server.py` forks one instead of starting a new interpreter.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import IO, Final
 from host.pidfd import open_pidfd
 from protocol import names
 
-_PASSED_ON: Final = (
+_INHERITED: Final = (
     "HOME", "LOGNAME", "USER", "PATH", "SHELL", "TERM", "LANG", "TZ", "TMPDIR", "XDG_RUNTIME_DIR",
     "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME", "SYSTEMROOT",
     "USERPROFILE", "TEMP", "DBUS_SESSION_BUS_ADDRESS", "CREDENTIALS_DIRECTORY",
@@ -34,24 +34,24 @@ _LOG_LIMIT: Final = 1024 * 1024
 _POLL_S: Final = 0.5
 _REPORT_S: Final = 2.0
 TAIL_LINES: Final = 20
-_going_on: Final[list[subprocess.Popen[bytes]]] = []
-"""Children of ours whose end nobody waits for any more: kept until somebody sees that they ended."""
+_unreaped: Final[list[subprocess.Popen[bytes]]] = []
+"""Child processes that no `Process` waits for any more. `spawn` reaps those that have exited."""
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What a workspace server inherits: named variables only.
+    """The variables that a workspace server inherits: an allow-list, and secrets (`LMTB_SECRET_…`).
 
-    Secrets of the store (`LMTB_SECRET_…`) are among them; the server gives its own children none of these.
+    The server does not pass secrets on to its own child processes.
     """
     return {
         name: value
         for name, value in environ.items()
-        if (name in _PASSED_ON or name.startswith(("LC_", "LMTB_SECRET_"))) and not value.startswith("()")
+        if (name in _INHERITED or name.startswith(("LC_", "LMTB_SECRET_"))) and not value.startswith("()")
     }
 
 
 def start_time(pid: int) -> str | None:
-    """A text that no two processes of one pid share, or None when there is no such (living) process."""
+    """A text that is unique for each process with this pid (its start time); None if no process runs."""
     if sys.platform != "linux":
         return _start_time_elsewhere(pid)
     try:
@@ -72,19 +72,19 @@ def _start_time_elsewhere(pid: int) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """What a workspace server begins with.
+class ProcessSpec:
+    """How to start the process of a workspace server.
 
     Attributes:
-        orders: the launch line for its standard input.
-        listener: the listening socket it inherits; nothing else is inherited.
+        launch_line: the launch instructions for its standard input, one line of JSON.
+        listener: the listening socket it inherits; it inherits no other descriptor.
         root: its working folder.
-        log: file for its output; it outlives us, so a pipe would not do.
-        environ: our environment, of which named variables are passed on.
-        instance: marks the process and all it starts (see `leftovers.py`).
+        log: file for its output. A pipe would break when the manager exits before the server.
+        environ: the manager's environment, of which an allow-list is inherited.
+        instance: marks the process and all its descendants (`leftovers.py`).
     """
 
-    orders: bytes
+    launch_line: bytes
     listener: socket.socket
     root: str
     log: Path
@@ -93,16 +93,16 @@ class Start:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Its whole environment."""
+        """The complete environment of the process."""
         return {**child_environment(self.environ), names.INSTANCE_VARIABLE: self.instance}
 
 
 class Process:
-    """A workspace server's process: one we started (`popen`), had forked, or one a former manager started.
+    """The process of a workspace server: spawned (`popen`), forked by the fork server, or adopted.
 
     Args:
-        pidfd: a descriptor of the process, where there is one already.
-        exited: where its exit code arrives if somebody else waits for it, None when it cannot be known.
+        pidfd: an open pidfd of the process, if there is one.
+        exited: receives the exit code of a forked process, or None if the code is unknown.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Process:
         self.pid = pid
         self.started = started
         self._popen = popen
-        self._unseen = None if popen is None else weakref.finalize(self, _going_on.append, popen)
+        self._reaper = None if popen is None else weakref.finalize(self, _unreaped.append, popen)
         self._exited = exited
         self._pidfd = open_pidfd(pid) if pidfd is None else pidfd
         self._poller: select.poll | None = None
@@ -126,9 +126,9 @@ class Process:
 
     @classmethod
     def adopt(cls, pid: int, started: str) -> Process | None:
-        """The process of this pid if it is still the one that started then."""
+        """The process with this pid, if it has this start time; else None."""
         process = cls(pid, started)
-        # read after the pidfd was opened, so that the descriptor cannot belong to a successor
+        # compared after the pidfd was opened: the pidfd cannot belong to a later process then
         if start_time(pid) != started:
             process.release()
             return None
@@ -136,7 +136,7 @@ class Process:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still runs; asks the kernel, costs about a microsecond with a pidfd."""
+        """Whether the process runs. With a pidfd this costs about 1 µs."""
         if self._gone:
             return False
         if self._pidfd is not None:
@@ -149,19 +149,19 @@ class Process:
         return start_time(self.pid) == self.started
 
     async def wait(self) -> int | None:
-        """Wait for its end and return the exit code (negative: the signal), None for one we did not start."""
+        """Wait for the exit and return the exit code (negative: the signal); None for an adopted process."""
         if self._gone:
-            return self.exit_code  # its number may belong to somebody else by now
+            return self.exit_code  # another process may have the pid by now
         if self._pidfd is not None:
             await _readable(self._pidfd)
         else:
-            while self.is_alive:  # noqa: ASYNC110  no event tells of a foreign process's end here
+            while self.is_alive:  # noqa: ASYNC110  no event reports another process's exit here
                 await asyncio.sleep(_POLL_S)
         if self._popen is not None:
-            self._sweep_group()  # while the unreaped leader still keeps the group's number ours
+            self._kill_group()  # before the leader is reaped, which would free the group id
             self.exit_code = self._popen.wait()
-            if self._unseen is not None:
-                self._unseen.detach()
+            if self._reaper is not None:
+                self._reaper.detach()
         elif self._exited is not None:
             await asyncio.wait({self._exited}, timeout=_REPORT_S)
             self.exit_code = self._exited.result() if self._exited.done() else None
@@ -170,29 +170,29 @@ class Process:
         return self.exit_code
 
     def terminate(self) -> None:
-        """Ask it to stop; it stops its own children in order."""
+        """Send SIGTERM. The server then stops its own child processes."""
         if self.is_alive:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGTERM)
 
     def kill_group(self) -> None:
-        """End it and everything in its process group at once."""
+        """Send SIGKILL to the process group."""
         if self.is_alive:
-            self._sweep_group()
+            self._kill_group()
 
-    def _sweep_group(self) -> None:
+    def _kill_group(self) -> None:
         if sys.platform != "win32":
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
 
     def release(self) -> None:
-        """Close the descriptor that watches it; where it still runs, it goes on without us."""
+        """Close the pidfd. The process keeps running."""
         if self._pidfd is not None:
             os.close(self._pidfd)
             self._pidfd = None
 
     def usage(self) -> tuple[int, float] | None:
-        """Resident bytes and CPU seconds, or None when it cannot be asked."""
+        """Resident memory in bytes and CPU time in seconds; None if the system does not tell."""
         import psutil  # noqa: PLC0415  slow to load, and rarely needed
 
         try:
@@ -203,51 +203,51 @@ class Process:
             return None
 
 
-def spawn(start: Start) -> Process:
-    """Start a workspace server in a fresh interpreter; `-I` keeps its working folder off the import path.
+def spawn(spec: ProcessSpec) -> Process:
+    """Start a workspace server in a new interpreter; `-I` keeps its working folder off the import path.
 
     Raises:
-        OSError: it could not be started.
+        OSError: the process could not be started.
     """
-    _going_on[:] = [one for one in _going_on if one.poll() is None]
-    output = open_log(start.log)
+    _unreaped[:] = [one for one in _unreaped if one.poll() is None]
+    output = open_log(spec.log)
     try:
         popen = subprocess.Popen(
-            [sys.executable, "-I", "-m", "workspace_server", start.instance],
+            [sys.executable, "-I", "-m", "workspace_server", spec.instance],
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            pass_fds=(start.listener.fileno(),),
+            pass_fds=(spec.listener.fileno(),),
             start_new_session=True,
-            cwd=start.root,
-            env=start.environment,
+            cwd=spec.root,
+            env=spec.environment,
         )
     finally:
         os.close(output)
     assert popen.stdin is not None  # noqa: S101  narrows the type: a pipe was asked for
-    give_orders(popen.stdin, start.orders)
+    write_launch_line(popen.stdin, spec.launch_line)
     return Process(popen.pid, start_time(popen.pid) or "", popen)
 
 
-def give_orders(pipe: IO[bytes], orders: bytes) -> None:
-    """Write the orders to a server's standard input, and close it."""
+def write_launch_line(pipe: IO[bytes], launch_line: bytes) -> None:
+    """Write the launch instructions to a server's standard input and close it."""
     with contextlib.suppress(BrokenPipeError), pipe:
-        pipe.write(orders)
+        pipe.write(launch_line)
 
 
 def open_log(log: Path) -> int:
-    """A descriptor for a server's output, which the caller closes."""
+    """Open the log file for a server's output and return its descriptor, which the caller closes."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
     try:
         if log.exists() and log.stat().st_size > _LOG_LIMIT:
             log.replace(log.with_suffix(".old.log"))
         return os.open(log, flags, 0o600)
-    except OSError:  # a disk that cannot be written must not keep the server from working
+    except OSError:  # a full or read-only disk must not prevent the start
         return os.open(os.devnull, os.O_WRONLY)
 
 
 def tail(log: Path) -> list[str]:
-    """The last lines a workspace server wrote."""
+    """The last 20 lines of a log file; empty if it cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 16 * 1024))

@@ -1,8 +1,7 @@
-"""Servers that somebody else started: heartbeats in, health asked, instances out.
+"""Tracks workspace servers that users started: heartbeats, health checks, and their instances.
 
-What a heartbeat or an answer means is `routing/state/registrations.py`, ports are
-`routing/state/port_leases.py`. These
-servers are never started, stopped or restarted by us, only believed or not.
+`routing/state/registrations.py` decides what heartbeats and health answers mean,
+`routing/state/port_leases.py` reserves ports. The manager never starts, stops or restarts these servers.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ from protocol.errors import Reason, Refusal
 from protocol.internal import launch
 from protocol.internal.registration import Allocate, Heartbeat
 
-REMEMBERED: Final = 4096
-"""How many folders' real paths are remembered."""
+MAX_REAL_PATHS: Final = 4096
+"""Entries in the cache of folders' real paths."""
 
 
 class RegisteredServers:
-    """The shell around the tables of registrations and port leases."""
+    """The registered servers: the tables of registrations and port leases, with the I/O they need."""
 
     def __init__(self, dependencies: Dependencies, examiner: FolderExaminer) -> None:
         self._dependencies = dependencies
@@ -47,38 +46,38 @@ class RegisteredServers:
         self.registrations = Registrations()
         self.leases = PortLeases()
         self._instances: dict[str, Instance] = {}
-        self._now: dict[str, Instance | bool] = {}  # what `ready_now` says until anything is told
+        self._ready_now: dict[str, Instance | bool] = {}  # cached until a registration changes
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._watched: set[int] = set()
         self._real_paths: dict[str, str] = {}
 
-    # -- what the control plane asks --------------------------------------------------------------------
+    # -- used by the control plane ----------------------------------------------------------------------
 
     async def heartbeat(self, message: Heartbeat) -> HeartbeatOutcome:
-        """Register or renew a server; a new address is asked for its health at once."""
+        """Register a server or renew its registration. A new address is health-checked at once."""
         folders = tuple([await self._real(folder) for folder in message.workspace_folders])
         message = replace(message, workspace_folders=folders)
         now = self._dependencies.now()
         outcome = self.registrations.heartbeat(message, now, lambda: secrets.token_urlsafe(32))
         self.leases.release(message.session_id)
-        self._took(outcome.changes)
+        self._apply(outcome.changes)
         if outcome.first and message.kind != "editor" and message.pid not in self._watched:
             self._watched.add(message.pid)
-            self._own(self._watch_exit(message.pid), f"watch external {message.pid}")
+            self._own(self._watch_exit(message.pid), f"watch registered server {message.pid}")
         if outcome.record.state in {State.STARTING, State.SUSPECT, State.UNHEALTHY}:
-            self._own(self._ask(outcome.record), f"ask external {outcome.record.port}")
+            self._own(self._check_health(outcome.record), f"check registered server {outcome.record.port}")
         return outcome
 
     def bye(self, session_id: str) -> None:
-        """Forget a server and its reservation."""
-        self._took(self.registrations.bye(session_id))
+        """Remove a server and its port lease."""
+        self._apply(self.registrations.bye(session_id))
         self.leases.release(session_id)
 
     def allocate(
         self, message: Allocate, taken: Iterable[int], own_port: int, is_bindable: Callable[[int], bool]
     ) -> int | PortExhausted:
-        """Reserve a port, or give the one the sender's live server has."""
+        """Reserve a port. A sender whose server is registered gets that server's port."""
         known = self.registrations.get(message.session_id)
         others = {record.port for record in self.registrations.records() if record is not known}
         return self.leases.allocate(
@@ -91,10 +90,10 @@ class RegisteredServers:
             present=None if known is None else known.port,
         )
 
-    # -- what routing asks --------------------------------------------------------------------------------
+    # -- used by workspaces -------------------------------------------------------------------------------
 
     def roots(self) -> Collection[tuple[str, str]]:
-        """(folder or workspace file, its workspace's root) of every server that may be matched."""
+        """(folder or workspace file, root of its workspace) of every server that may serve requests."""
         return [
             (place, record.root)
             for record in self.registrations.candidates()
@@ -105,56 +104,56 @@ class RegisteredServers:
         ]
 
     async def ready(self, root: str) -> Instance | Refusal | None:
-        """The server that holds this root, asked for its health first where there is doubt."""
+        """Return the server of this root, after a health check if it is suspect; None if there is none."""
         record = self.registrations.for_root(root)
         if record is None:
             return None
         if record.state is State.SUSPECT:
-            await self._ask(record)
+            await self._check_health(record)
             record = self.registrations.for_root(root)
             if record is None or record.state is State.SUSPECT:
                 return _offline(root, "unhealthy")
         instance = self._instance(record)
         if not instance.is_alive:
-            self._took(self.registrations.exited(record.pid))
+            self._apply(self.registrations.exited(record.pid))
             return None
         return instance
 
     def ready_now(self, root: str) -> Instance | bool:
-        """As `ready`, without waiting: True where it must be waited for, False where there is none.
+        """As `ready` without waiting. Returns True if the caller has to wait, False if there is no server.
 
-        Whether it still runs is not asked: its connections tell.
+        Does not check whether the process runs.
         """
-        known = self._now.get(root)
+        known = self._ready_now.get(root)
         if known is None:
             record = self.registrations.for_root(root)
             is_ready = record is not None and record.state is State.READY
             known = self._instance(record) if record is not None and is_ready else record is not None
-            self._now[root] = known
+            self._ready_now[root] = known
         return known
 
     def serving(self, root: str) -> Instance | None:
-        """The server that holds this root and is not in doubt, without asking it anything."""
+        """The ready server of this root, without a health check; None if there is none."""
         record = self.registrations.for_root(root)
         return self._instance(record) if record is not None and record.state is State.READY else None
 
     def changed_event(self) -> asyncio.Event:
-        """Set whenever a registration changed; the waiter clears it."""
+        """The event that every change of a registration sets. The waiter clears it."""
         return self._changed
 
     # -- housekeeping ---------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Let silence and time tell, for ever."""
+        """Expire silent registrations and old leases until cancelled."""
         while True:
             await self._dependencies.sleep(SWEEP_EVERY_S)
             now = self._dependencies.now()
             if self.registrations.records():
-                self._took(self.registrations.sweep(now))
+                self._apply(self.registrations.sweep(now))
             self.leases.sweep(now)
 
     async def close(self) -> None:
-        """Close the connections, which ends calls in flight; the servers go on. Idempotent."""
+        """Close the connections, which ends calls in flight. The servers keep running. Idempotent."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -163,7 +162,7 @@ class RegisteredServers:
             if instance.process is not None:
                 instance.process.release()
 
-    # -- inside ---------------------------------------------------------------------------------------------
+    # -- internals ------------------------------------------------------------------------------------------
 
     def _instance(self, record: Registration) -> Instance:
         known = self._instances.get(record.session_id)
@@ -188,9 +187,9 @@ class RegisteredServers:
         self._instances[record.session_id] = instance
         return instance
 
-    async def _ask(self, record: Registration) -> None:
-        """One health question; the answer, or its absence, goes into the table."""
-        if not self.registrations.is_current(record):  # it left, or moved, before its turn came
+    async def _check_health(self, record: Registration) -> None:
+        """Check the health of one server and record the outcome."""
+        if not self.registrations.is_current(record):  # it left or moved meanwhile
             return
         instance = self._instance(record)
         try:
@@ -199,15 +198,15 @@ class RegisteredServers:
             )
         except UpstreamFailure as failure:
             if failure.cause == "identity_mismatch":
-                self._took(self.registrations.health_answered(record, None))
+                self._apply(self.registrations.health_answered(record, None))
             else:
-                self._took(self.registrations.health_unanswered(record))
+                self._apply(self.registrations.health_unanswered(record))
         else:
             answer = launch.decode_health(body)
-            self._took(self.registrations.health_answered(record, answer.nonce if answer else None))
+            self._apply(self.registrations.health_answered(record, answer.nonce if answer else None))
 
     async def _watch_exit(self, pid: int) -> None:
-        """Notice the end of a process at once, however many servers it registered, and how often."""
+        """Remove the servers of a process as soon as it exits."""
         try:
             started = process.start_time(pid)
             watched = process.Process.adopt(pid, started) if started is not None else None
@@ -219,14 +218,17 @@ class RegisteredServers:
                 watched.release()
         finally:
             self._watched.discard(pid)
-        self._took(self.registrations.exited(pid))
+        self._apply(self.registrations.exited(pid))
 
-    def _took(self, changes: Iterable[StateChange]) -> None:
-        """For whatever was told to the registrations."""
-        self._now.clear()
+    def _apply(self, changes: Iterable[StateChange]) -> None:
+        """Log state changes, drop servers that are gone, and wake who waits for a registration."""
+        self._ready_now.clear()
         for change in changes:
             logger().info(
-                "external", server=short(change.session_id), state=change.after.value, cause=change.cause
+                "registered_server.changed",
+                server=short(change.session_id),
+                state=change.after.value,
+                cause=change.cause,
             )
             if change.after is State.GONE:
                 self._drop(change.session_id)
@@ -237,8 +239,8 @@ class RegisteredServers:
         if old is not None:
             if old.process is not None:
                 old.process.release()
-            with contextlib.suppress(RuntimeError):  # no loop any more: the sockets went with it
-                self._own(old.pool.close(), "close external pool")
+            with contextlib.suppress(RuntimeError):  # no event loop any more: it has closed the sockets
+                self._own(old.pool.close(), "close connections of registered server")
 
     def _own(self, work: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(work, name=name)
@@ -246,14 +248,14 @@ class RegisteredServers:
         task.add_done_callback(self._tasks.discard)
 
     async def _real(self, folder: str) -> str:
-        """A folder with its links resolved; remembered, because heartbeats come every second."""
+        """A folder with symbolic links resolved. Cached, because heartbeats come every second."""
         known = self._real_paths.get(folder)
         if known is not None:
             return known
         found = await self._examiner.real_path(folder)
         if found is None:
             return folder
-        if len(self._real_paths) >= REMEMBERED:
+        if len(self._real_paths) >= MAX_REAL_PATHS:
             self._real_paths.clear()
         self._real_paths[folder] = found
         return found

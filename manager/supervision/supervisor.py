@@ -1,7 +1,7 @@
-"""Keeps one workspace's server alive: starts it once however many ask, watches, restarts, stops.
+"""Supervises one workspace's server: starts it on demand, watches its health, restarts and stops it.
 
-The states are `routing/state/lifecycle.py`; how a server comes up is `launcher.py`. Servers that somebody
-else started are never supervised, only asked (`registered_servers.py`).
+`routing/state/lifecycle.py` has the states, `launcher.py` starts the process. Servers that registered
+themselves are not supervised (`registered_servers.py`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from protocol.errors import Reason, Refusal
 from protocol.internal import launch
 
 KILL_AFTER_S: Final = 9.0
-"""A server that ends its own children in order needs up to 8 s for hostile ones."""
+"""Seconds from SIGTERM to SIGKILL. A server needs up to 8 s to stop children that ignore SIGTERM."""
 LIFELINE_RETRY_S: Final = 1.0
 
 
 class Supervisor:
-    """The one owner of life and death of one workspace's server."""
+    """Starts, restarts and stops the server of one workspace; nothing else does."""
 
     def __init__(self, workspace: str, root: str, dependencies: Dependencies) -> None:
         self.workspace = workspace
@@ -52,16 +52,16 @@ class Supervisor:
 
     @property
     def log_file(self) -> Path:
-        """Where the server's output goes."""
+        """File with the server's output."""
         return self._launcher.log_file
 
-    # -- what callers ask ------------------------------------------------------------------------------
+    # -- used by callers --------------------------------------------------------------------------------
 
     async def ready(self, *, urgent: bool = False) -> Instance | Refusal:
-        """The running server, started if need be and awaited; fifty callers start one.
+        """Return the running server; start it and wait for it if needed. Concurrent callers share one start.
 
         Args:
-            urgent: a handshake asks: lift the back-off once, restart what is unhealthy.
+            urgent: for a handshake: skip the back-off once, and restart an unhealthy server.
         """
         if self._stopping is not None:
             await asyncio.wait({self._stopping})
@@ -88,28 +88,27 @@ class Supervisor:
         return self.offline(cause, retry_after_ms=1000)
 
     def ready_now(self) -> Instance | None:
-        """The server, None where it must be waited for. Whether it runs is not asked: connections tell."""
-        is_ready = (
-            self._stopping is None and self.instance is not self._discarded and self.lifecycle.is_serving
-        )
-        return self.instance if is_ready else None
+        """Return the server, or None if the caller has to wait. Does not check whether the process runs."""
+        if self._stopping is not None or self.instance is self._discarded:
+            return None
+        return self.instance if self.lifecycle.is_serving else None
 
     @property
     def is_serving(self) -> bool:
-        """Whether a live process answers; its end counts at once, before it was acted upon."""
+        """Whether the process runs and answers. Its exit counts at once, even before it was handled."""
         if self.instance is None or self.instance is self._discarded:
             return False
         return self.lifecycle.is_serving and self.instance.is_alive
 
     def replace(self, instance: Instance, why: str) -> None:
-        """End a server that does not answer; the next one is started, without back-off, when it is gone."""
+        """Kill a server that does not answer. The next one starts without back-off once it has exited."""
         if self.instance is instance and instance.process is not None:
             self._discarded = instance
             self._log.warning("workspace.replaced", why=why, pid=instance.pid)
             instance.process.kill_group()
 
     def offline(self, cause: str, *, retry_after_ms: int | None = None) -> Refusal:
-        """The refusal for a server that cannot be used, with its last words where it crashed (47102)."""
+        """The refusal 47102 for a server that cannot be used; after a crash with its last output lines."""
         details: dict[str, Any] = {"workspace": self.workspace, "cause": cause}
         if cause in {"crash_looping", "start_timeout"}:
             if self.figures.last_error is not None:
@@ -125,8 +124,8 @@ class Supervisor:
         )
 
     async def adopt(self, row: InstanceRow) -> bool:
-        """Take over a server that a former manager started; whether it could be."""
-        instance = await self._launcher.recognise(row)
+        """Take over a server that a previous manager started. Returns False if it is gone."""
+        instance = await self._launcher.adopt(row)
         if instance is None:
             return False
         self.lifecycle.start(self._dependencies.now())
@@ -135,14 +134,14 @@ class Supervisor:
         return True
 
     async def stop(self) -> None:
-        """Stop the server in order: ask, wait, end its whole group. It may be started again later."""
+        """Stop the server: SIGTERM, wait, SIGKILL to its process group. It may be started again later."""
         if self._stopping is None:
             self._stopping = asyncio.create_task(self._stop(), name=f"stop {self.workspace}")
             self._stopping.add_done_callback(lambda _: setattr(self, "_stopping", None))
         await asyncio.wait({self._stopping})
 
     async def close(self, *, keep: bool = False) -> None:
-        """Stop for good. With `keep` the server goes on running for the next manager to adopt."""
+        """Stop permanently. With `keep` the server keeps running, for the next manager to adopt."""
         self._closed = True
         if not keep:
             await self.stop()
@@ -166,7 +165,7 @@ class Supervisor:
 
     async def _bring_up(self) -> None:
         while not self._closed and not self.is_serving:
-            if self.instance is not None:  # one that is being replaced; its end is awaited by its watch
+            if self.instance is not None:  # being replaced: `_watch` waits for its exit
                 await self._wait_for_wake(0.1)
                 continue
             if (delay := self._wait_s()) > 0:
@@ -174,9 +173,8 @@ class Supervisor:
                 continue
             await self._start_once()
             if self.lifecycle.state is State.CRASH_LOOPING:
-                self._log.error(
-                    "workspace.crash_looping", exits=self.lifecycle.fast_exits, last_exit=self.last_exit
-                )
+                exits = self.lifecycle.fast_exits
+                self._log.error("workspace.crash_looping", exits=exits, last_exit=self.last_exit)
                 return
 
     async def _wait_for_wake(self, seconds: float) -> None:
@@ -186,14 +184,12 @@ class Supervisor:
 
     async def _start_once(self) -> None:
         self.lifecycle.start(self._dependencies.now())
-        outcome: Instance | FailedStart = FailedStart("was not waited for")
+        outcome: Instance | FailedStart = FailedStart("the start was cancelled")
         try:
             outcome = await self._launcher.start()
         finally:
             if isinstance(outcome, FailedStart):
-                self.lifecycle.exited(
-                    self._dependencies.now(), self._dependencies.rng.random(), never_ready=True
-                )
+                self._record_exit(never_ready=True)
         if isinstance(outcome, FailedStart):
             self.last_exit, self.figures.last_error = outcome.exit_code, outcome.why
             self._log.error("workspace.start_failed", why=outcome.why)
@@ -201,13 +197,17 @@ class Supervisor:
         self._serve(outcome)
         self._log.info("workspace.ready", pid=outcome.pid, port=outcome.port)
 
+    def _record_exit(self, *, never_ready: bool = False) -> None:
+        dependencies = self._dependencies
+        self.lifecycle.exited(dependencies.now(), dependencies.rng.random(), never_ready=never_ready)
+
     # -- while it runs ---------------------------------------------------------------------------------
 
     def _serve(self, instance: Instance) -> None:
         self.instance = instance
         self.lifecycle.answered()
         self._watching = self._own(self._watch(instance), "watch")
-        self._own(self._ask_health(instance), "health")
+        self._own(self._poll_health(instance), "health")
         self._own(self._hold_lifeline(instance), "lifeline")
 
     def _own(self, work: Coroutine[Any, Any, None], what: str) -> asyncio.Task[None]:
@@ -217,25 +217,25 @@ class Supervisor:
         return task
 
     async def _watch(self, instance: Instance) -> None:
-        """Notice the end at once, whoever caused it; what was not asked for is followed by a start."""
+        """Handle the exit of the process. An unexpected exit is followed by a restart."""
         assert instance.process is not None  # noqa: S101  narrows the type: only started ones are watched
         self.last_exit = await instance.process.wait()
-        asked_for = self.lifecycle.state is State.STOPPING
+        was_requested = self.lifecycle.state is State.STOPPING
         self.instance, self.figures.tasks = None, 0
-        self.lifecycle.exited(self._dependencies.now(), self._dependencies.rng.random())
+        self._record_exit()
         if instance is self._discarded:
             self._discarded = None
             self.lifecycle.forgive()
         self._wake.set()
-        if not asked_for:
-            self.figures.last_error = f"ended with code {self.last_exit}"
+        if not was_requested:
+            self.figures.last_error = f"exited with code {self.last_exit}"
             self._log.warning("workspace.exited", pid=instance.pid, code=self.last_exit)
         await self._launcher.forget(instance)
-        unwanted = asked_for or self._closed or self._stopping is not None
+        unwanted = was_requested or self._closed or self._stopping is not None
         if not unwanted and self.lifecycle.state is not State.CRASH_LOOPING:
             self._ensure_started()
 
-    async def _ask_health(self, instance: Instance) -> None:
+    async def _poll_health(self, instance: Instance) -> None:
         settings, dependencies = self._dependencies.settings, self._dependencies
         while self.instance is instance:
             pause = settings.health_interval_s * dependencies.rng.uniform(0.9, 1.1)
@@ -243,16 +243,14 @@ class Supervisor:
             await dependencies.sleep(pause)
             asked = dependencies.now()
             if asked - before > pause + settings.health_timeout_s:
-                continue  # we were suspended ourselves: no judgement about others
+                continue  # this process was suspended: the server could not have answered in time
             try:
-                said = launch.decode_health(
-                    await instance.check(settings.health_timeout_s, dependencies.now())
-                )
+                health = launch.decode_health(await instance.check(settings.health_timeout_s, asked))
             except UpstreamFailure as failure:
                 self._missed(instance, failure.cause)
             else:
                 instance.latency_s = dependencies.now() - asked
-                self.figures.tasks = 0 if said is None else said.tasks
+                self.figures.tasks = 0 if health is None else health.tasks
                 if self.instance is instance and self.lifecycle.state is not State.STOPPING:
                     self.lifecycle.answered()
 
@@ -267,7 +265,7 @@ class Supervisor:
             self.replace(instance, "hung")
 
     async def _hold_lifeline(self, instance: Instance) -> None:
-        """Keep one request open for as long as we live: its end tells the server that we are gone."""
+        """Keep one request open. When it closes, the server knows that this manager is gone."""
         while self.instance is instance:
             with contextlib.suppress(UpstreamFailure):
                 response = await instance.pool.request(

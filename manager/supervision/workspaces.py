@@ -1,7 +1,7 @@
-"""All workspaces: which folder is which, who serves it, and the stop of what nobody uses.
+"""Table of workspaces: finds the workspace of a folder, provides its server, and stops idle servers.
 
-The rule of the nearest root is `routing/workspace/matching.py`; one server's life is `supervisor.py`;
-servers that somebody else started come from `registered_servers.py` and go before ours.
+`routing/workspace/matching.py` has the rule of the nearest root, `supervisor.py` runs one server. A server
+from `registered_servers.py` takes precedence over one that the manager starts.
 """
 
 from __future__ import annotations
@@ -27,19 +27,26 @@ from manager.supervision.supervisor import Supervisor
 from protocol.errors import Reason, Refusal
 
 ROOT_CHECK_S: Final = 1.0
-"""How long it is believed that a root still exists."""
-LOOK_AGAIN_S: Final = 0.8
-"""After this the root of a busy workspace is looked at beside its calls, so that none of them has to wait."""
+"""How long the result of a root check (does the folder still exist?) is valid."""
+ROOT_RECHECK_S: Final = 0.8
+"""Age after which the root of a busy workspace is checked in the background, so that no call waits for it."""
 SHOWN_WORKSPACES: Final = 10
-REMEMBERED: Final = 1024
-"""How many ambient folders, which come with every request, are remembered for `ROOT_CHECK_S`."""
+MAX_CACHED_FOLDERS: Final = 1024
+"""Entries in the cache of ambient folders. They come with every request; an entry is valid `ROOT_CHECK_S`."""
 
 _NEVER: Final = (float("-inf"), None)
 
 
 @dataclass(slots=True, eq=False)
 class Workspace:
-    """A known project folder. `identity` is (device, inode) at the last look; `look` is one beside calls."""
+    """A known project folder.
+
+    Attributes:
+        identity: (device, inode) at the last root check; None if the folder was missing.
+        seen_at: time of that check, in monotonic seconds.
+        used_at: time of the last use, in monotonic seconds.
+        root_check: the root check that runs in the background.
+    """
 
     id: str
     root: str
@@ -47,11 +54,11 @@ class Workspace:
     identity: FolderIdentity | None = None
     seen_at: float = float("-inf")
     used_at: float = 0.0
-    look: asyncio.Task[bool] | None = None
+    root_check: asyncio.Task[bool] | None = None
 
 
 class Workspaces:
-    """The table of workspaces and the way from a client's words to one of them."""
+    """All known workspaces by id."""
 
     def __init__(
         self,
@@ -77,35 +84,35 @@ class Workspaces:
         return len(self._by_id)
 
     def get(self, identity: str) -> Workspace | None:
-        """The workspace of an id (a handle a client got from a handshake)."""
+        """The workspace with this id; None if it is unknown."""
         return self._by_id.get(identity)
 
     def by_handle(self, identity: object) -> Workspace | Refusal:
-        """The workspace of a client's handle, or why not."""
+        """The workspace of the handle that a client sent, or a refusal."""
         found = self._by_id.get(identity) if isinstance(identity, str) else None
         return found or self._unmatched(str(identity)[:200], {"workspace": str(identity)[:200]})
 
-    # -- from words to a workspace ----------------------------------------------------------------------
+    # -- finding a workspace ----------------------------------------------------------------------------
 
     async def find(self, text: object, *, ambient: bool) -> Workspace | Refusal | None:
         """The workspace of a folder as a client wrote it.
 
         Returns:
-            The workspace (a marked folder that was unknown becomes known), a refusal (`invalid_cwd`,
-            `workspace_not_matched`), or None when nothing was said: an empty or unexpanded text.
+            The workspace (a marked folder becomes a known workspace), a refusal (`invalid_cwd` or
+            `workspace_not_matched`), or None for an empty text or an unexpanded placeholder.
         """
         now = self._dependencies.now()
         if ambient and isinstance(text, str) and (known := self.cached(text)) is not None:
             return known
         found = await self._find(text, ambient=ambient)
         if ambient and isinstance(text, str) and isinstance(found, Workspace):
-            if len(self._recent) >= REMEMBERED:
+            if len(self._recent) >= MAX_CACHED_FOLDERS:
                 self._recent.clear()
             self._recent[text] = (now, found)
         return found
 
     def cached(self, text: str) -> Workspace | None:
-        """The workspace of an ambient folder that was asked for a moment ago."""
+        """The workspace of an ambient folder that was looked up less than `ROOT_CHECK_S` ago, else None."""
         looked_at, workspace = self._recent.get(text, _NEVER)
         return workspace if self._dependencies.now() - looked_at < ROOT_CHECK_S else None
 
@@ -118,19 +125,19 @@ class Workspaces:
         facts = await self._examiner.examine(candidates.paths)
         if isinstance(facts, CwdProblem):
             return invalid_cwd(facts, str(text))
-        if not is_utf8(facts.folder):  # JSON could not name it: not in orders, not in answers
+        if not is_utf8(facts.folder):  # JSON cannot name it: neither launch instructions nor answers
             return invalid_cwd(CwdProblem(CwdProblemKind.MALFORMED), str(text))
         found = await self._match(facts)
         if found is None:
             return self._unmatched(facts.folder, {"cwd": facts.folder})
-        return await self._become_known(found)
+        return await self._add_match(found)
 
     async def find_or_wait(self, text: object) -> Workspace | Refusal | None:
-        """As `find`, but a folder that matches nothing yet may belong to a server just registering."""
+        """As `find`, but wait up to `match_wait_s` for a server of an unmatched folder to register."""
         deadline = self._dependencies.now() + self._dependencies.settings.match_wait_s
         changed = self._registered_servers.changed_event()
         while True:
-            changed.clear()  # before the look: what registers meanwhile must not be missed
+            changed.clear()  # before the search: a registration during the search must not be missed
             found = await self.find(text, ambient=False)
             left = deadline - self._dependencies.now()
             unmatched = isinstance(found, Refusal) and found.reason is Reason.WORKSPACE_NOT_MATCHED
@@ -143,7 +150,7 @@ class Workspaces:
                 continue
 
     async def real_folder(self, text: object) -> str | None:
-        """The folder a client's text means, absolute and with links resolved; None if there is none."""
+        """The absolute real path of a folder as a client wrote it; None if there is no such folder."""
         candidates = parse_cwd(text, ambient=False, windows=self._windows)
         if isinstance(candidates, NoCwd | CwdProblem):
             return None
@@ -166,7 +173,7 @@ class Workspaces:
             known = [one for one in known if one.root != stale]
 
     async def _stale_root(self, found: Match | None, facts: FolderFacts) -> str | None:
-        """A root matched by inode alone whose inode belongs to another folder by now."""
+        """The root of a match by inode if another folder has the inode by now; None if the match is good."""
         if found is None or found.workspace_id is None:
             return None
         if found.root == facts.ancestors[found.levels_up].path:
@@ -174,7 +181,7 @@ class Workspaces:
         fresh = await self._examiner.identify(found.root)
         return found.root if fresh != facts.ancestors[found.levels_up].identity else None
 
-    async def _become_known(self, found: Match) -> Workspace:
+    async def _add_match(self, found: Match) -> Workspace:
         identity = found.workspace_id or workspace_id(found.root)
         workspace = self._by_id.get(identity)
         if workspace is None:
@@ -185,7 +192,7 @@ class Workspaces:
             workspace = self._add(identity, root)
             await self._dependencies.store.save_workspace(WorkspaceRow(identity, root))
             logger().info("workspace.known", workspace=identity)
-        await self._look_at(workspace)
+        await self._check_root(workspace)
         return workspace
 
     def _add(self, identity: str, root: str) -> Workspace:
@@ -198,13 +205,13 @@ class Workspaces:
         details["known"] = list(self._by_id)[:SHOWN_WORKSPACES]
         return Refusal(Reason.WORKSPACE_NOT_MATCHED, f"workspace not matched: {what}", details=details)
 
-    # -- from a workspace to its server -----------------------------------------------------------------
+    # -- the server of a workspace ----------------------------------------------------------------------
 
     async def ready(self, workspace: Workspace, *, urgent: bool = False) -> Instance | Refusal:
-        """The server of a workspace, started if need be.
+        """Return the server of a workspace; start it if needed.
 
         Args:
-            urgent: a handshake asks; see `Supervisor.ready`.
+            urgent: for a handshake (`Supervisor.ready`).
         """
         workspace.used_at = self._dependencies.now()
         if not await self._is_there(workspace):
@@ -213,47 +220,48 @@ class Workspaces:
                 Reason.WORKSPACE_GONE, f"workspace gone: {workspace.root}", delivered="no",
                 details={"workspace": workspace.id},
             )  # fmt: skip
-        external = await self._registered_servers.ready(workspace.root)
-        if external is not None:
-            return external
+        registered = await self._registered_servers.ready(workspace.root)
+        if registered is not None:
+            return registered
         return await workspace.supervisor.ready(urgent=urgent)
 
     def ready_now(self, workspace: Workspace, now: float) -> Instance | None:
-        """The server of a workspace, None where anything must be waited for (`ready`); `now` is monotonic."""
+        """Return the server, or None if the caller has to wait (`ready`). `now` is in monotonic seconds."""
         workspace.used_at = now
         age = now - workspace.seen_at
         if workspace.identity is None or age > ROOT_CHECK_S:
             return None
-        if age > LOOK_AGAIN_S and (workspace.look is None or workspace.look.done()):
-            workspace.look = asyncio.create_task(self._look_at(workspace), name=f"look {workspace.id}")
-        external = self._registered_servers.ready_now(workspace.root)
-        if isinstance(external, bool):
-            return None if external else workspace.supervisor.ready_now()
-        return external
+        if age > ROOT_RECHECK_S and (workspace.root_check is None or workspace.root_check.done()):
+            check = self._check_root(workspace)
+            workspace.root_check = asyncio.create_task(check, name=f"check root {workspace.id}")
+        registered = self._registered_servers.ready_now(workspace.root)
+        if isinstance(registered, bool):
+            return None if registered else workspace.supervisor.ready_now()
+        return registered
 
     async def _is_there(self, workspace: Workspace) -> bool:
-        """Whether the root is in its place. Only that it *was* there is believed for a while.
+        """Whether the root folder exists. A positive result is cached for `ROOT_CHECK_S`.
 
-        A disk that does not answer proves nothing: a server that runs goes on, but none is started there.
+        If the disk does not answer, a running server continues, but none is started.
         """
         fresh = self._dependencies.now() - workspace.seen_at <= ROOT_CHECK_S
-        if (fresh and workspace.identity is not None) or await self._look_at(workspace):
+        if (fresh and workspace.identity is not None) or await self._check_root(workspace):
             return True
         facts = await self._examiner.examine((workspace.root,))
         if isinstance(facts, CwdProblem) and facts.kind is CwdProblemKind.UNREADABLE:
             return workspace.supervisor.is_serving
         return isinstance(facts, FolderFacts) and facts.folder == workspace.root
 
-    async def _look_at(self, workspace: Workspace) -> bool:
+    async def _check_root(self, workspace: Workspace) -> bool:
         workspace.identity = await self._examiner.identify_root(workspace.root)
         workspace.seen_at = self._dependencies.now()
         return workspace.identity is not None
 
     async def restore(self, loaded: Loaded) -> None:
-        """Know again what a former manager knew, and take over the servers that still run."""
+        """Load the workspaces of the previous manager and adopt the servers that still run."""
         for row in loaded.workspaces:
             self._add(row.id, row.root)
-        await asyncio.gather(*(self._look_at(workspace) for workspace in self))
+        await asyncio.gather(*(self._check_root(workspace) for workspace in self))
         adoptions = [
             workspace.supervisor.adopt(row)
             for row in loaded.instances
@@ -262,7 +270,7 @@ class Workspaces:
         await asyncio.gather(*adoptions)
 
     async def stop_idle(self, busy: Collection[str]) -> None:
-        """Stop servers that had no call, no task and no active session for long enough.
+        """Stop servers that had no call, no task and no active session for `workspace_idle_s`.
 
         Args:
             busy: ids of workspaces with an active session or an open listen stream.
@@ -278,10 +286,11 @@ class Workspaces:
             elif limit and supervisor.instance is not None and now - workspace.used_at >= limit:
                 logger().info("workspace.idle", workspace=workspace.id)
                 idle.append(supervisor)
-        # together: ten servers that do not want to end must not keep the watchdog waiting
+        # concurrently: ten servers that ignore SIGTERM must not delay the watchdog
         await asyncio.gather(*(supervisor.stop() for supervisor in idle))
 
     async def close(self, *, keep: bool = False) -> None:
-        """Stop every server of ours; with `keep` leave them running for the next manager."""
-        await asyncio.gather(*(one.look for one in self if one.look is not None), return_exceptions=True)
+        """Stop all servers that the manager started; with `keep` leave them running for the next manager."""
+        checks = [one.root_check for one in self if one.root_check is not None]
+        await asyncio.gather(*checks, return_exceptions=True)
         await asyncio.gather(*(workspace.supervisor.close(keep=keep) for workspace in self))

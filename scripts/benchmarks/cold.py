@@ -121,7 +121,7 @@ def manager(folder: Path, *, forks: bool) -> Iterator[Manager]:
     try:
         control = Control(Paths.of_user(environ).control_socket)
         port = int(patiently(lambda: address(control), log).removesuffix("/mcp").rpartition(":")[2])
-        patiently(lambda: not forks or "template.ready" in log.read_text(), log)
+        patiently(lambda: not forks or "fork_server.ready" in log.read_text(), log)
         yield Manager(process, folder, port)
     finally:
         process.terminate()

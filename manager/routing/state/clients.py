@@ -1,7 +1,8 @@
-"""Who asked lately, and how each request said which workspace it is for.
+"""Table of recent clients: each client's last requests and how each request named its workspace.
 
-For people who wonder why a client got the tools it got. A table in memory, bounded in both directions; what
-the numbers mean is shown by `admin/status.py`.
+`lmtb whoami` and the status page show the table, so that a user can see why a client got the tools it got.
+The table lives in memory, with at most `MAX_CLIENTS` clients and `MAX_REQUESTS` requests of each.
+`admin/status.py` formats it.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ MAX_REQUESTS: Final = 5
 
 
 class Client(msgspec.Struct, frozen=True, gc=False):
-    """A program that asks, as it names itself: one row of the table.
+    """A client program as it describes itself: one row of the table.
 
-    `info` is its `clientInfo` as JSON text, empty where it told none; it is read only when it is shown.
+    `info` is its `clientInfo` as JSON text, empty if the client sent none. The text is decoded only for
+    display.
     """
 
     info: bytes
@@ -33,8 +35,11 @@ class Client(msgspec.Struct, frozen=True, gc=False):
 class RequestRecord(msgspec.Struct, gc=False):
     """One request of a client.
 
-    `at` is monotonic. `claims` become more where the client is asked for its roots. `response_headers` are the
-    headers of its answer, which name rung and workspace; they may be filled in after this was noted.
+    Attributes:
+        at: monotonic seconds.
+        claims: what the request said about its workspace. The client's roots are added once it sent them.
+        response_headers: headers of the response, which name the workspace and its source. They may be
+            filled in after the request was recorded.
     """
 
     at: float
@@ -44,31 +49,31 @@ class RequestRecord(msgspec.Struct, gc=False):
 
     @property
     def source(self) -> str:
-        """The rung that decided."""
+        """The source that decided the workspace, as `X-Workspace-Source` has it."""
         return self.response_headers.get(headers.WORKSPACE_SOURCE, WorkspaceSource.NONE.value)
 
     @property
     def workspace(self) -> str | None:
-        """The id of the workspace it decided for."""
+        """The id of the resolved workspace."""
         return self.response_headers.get(headers.WORKSPACE_ID)
 
 
 class RecentClients:
-    """The clients of late, each with its last requests, the client seen last at the end."""
+    """The recent clients, each with its last requests, least recently seen first."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[Client, deque[RequestRecord]] = OrderedDict()
+        self._requests: OrderedDict[Client, deque[RequestRecord]] = OrderedDict()
 
     def __iter__(self) -> Iterator[tuple[Client, tuple[RequestRecord, ...]]]:
-        for client, requests in self._seen.items():
+        for client, requests in self._requests.items():
             yield client, tuple(requests)
 
-    def record(self, client: Client, seen: RequestRecord) -> None:
-        """Enter a request; the client that was silent longest makes room."""
-        requests = self._seen.get(client)
+    def record(self, client: Client, request: RequestRecord) -> None:
+        """Add a request. A full table drops the client that was silent longest."""
+        requests = self._requests.get(client)
         if requests is None:
-            requests = self._seen[client] = deque(maxlen=MAX_REQUESTS)
-            if len(self._seen) > MAX_CLIENTS:
-                self._seen.popitem(last=False)
-        self._seen.move_to_end(client)
-        requests.append(seen)
+            requests = self._requests[client] = deque(maxlen=MAX_REQUESTS)
+            if len(self._requests) > MAX_CLIENTS:
+                self._requests.popitem(last=False)
+        self._requests.move_to_end(client)
+        requests.append(request)

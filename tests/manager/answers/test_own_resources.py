@@ -84,4 +84,4 @@ async def test_reading_the_handshake_resource_starts_nothing(workspace: Workspac
     assert (found["ready"], found["online"], found["target"]) == (False, False, None)
     assert (found["workspaceSetExplicitly"], found["workspace"], found["cwd"]) == (True, "w-1", "/srv/proj")
     assert workspace.supervisor.instance is None
-    assert workspace.supervisor.life.started_at is None
+    assert workspace.supervisor.lifecycle.started_at is None

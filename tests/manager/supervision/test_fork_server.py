@@ -21,15 +21,15 @@ from aiohttp import ClientSession
 
 from manager.supervision import process
 from manager.supervision.fork_server import ForkServer
-from manager.supervision.fork_server_supervisor import POSSIBLE, ForkServerSupervisor
-from manager.supervision.process import Process, Start
+from manager.supervision.fork_server_supervisor import IS_SUPPORTED, ForkServerSupervisor
+from manager.supervision.process import Process, ProcessSpec
 from protocol import headers, names
 from protocol.internal.launch import Folders, LaunchInstructions, encode
 from support.clients.stateless_requests import Caller
 from support.processes.timeouts import within
 
 pytestmark = [
-    pytest.mark.skipif(not POSSIBLE, reason="servers are forked on Linux only"),
+    pytest.mark.skipif(not IS_SUPPORTED, reason="servers are forked on Linux only"),
     pytest.mark.asyncio(loop_scope="module"),
 ]
 BOUND = 20.0
@@ -100,7 +100,7 @@ class Yard:
     def log(self) -> str:
         return (self.folder / "template.log").read_text()
 
-    def start(self, environ: dict[str, str] = ENVIRON, **orders: Any) -> tuple[Start, str]:
+    def start(self, environ: dict[str, str] = ENVIRON, **orders: Any) -> tuple[ProcessSpec, str]:
         """What a server of its own workspace begins with, and its secret."""
         self._number += 1
         place = self.folder / f"w{self._number}"
@@ -115,7 +115,7 @@ class Yard:
             listener.fileno(), **{"grace_s": 30.0, "folders": folders, **orders},
         )  # fmt: skip
         log = place / "server.log"
-        return Start(encode(launch), listener, launch.root, log, environ, launch.instance), secret
+        return ProcessSpec(encode(launch), listener, launch.root, log, environ, launch.instance), secret
 
     async def server(self, template: ForkServer | None, **orders: Any) -> Server:
         """A server forked from the template, or started anew."""
@@ -231,7 +231,7 @@ async def told_by(yard: Yard, template: ForkServer, environ: dict[str, str] = EN
     async with asyncio.timeout(within(BOUND)):
         assert await made.wait() == 5
     found: dict[str, Any] = json.loads(start.log.read_text())
-    assert found["orders"] == start.orders.decode()
+    assert found["orders"] == start.launch_line.decode()
     assert found["cwd"] == start.root
     assert found["descriptors"] == [0, 1, 2, start.listener.fileno()]
     assert found["environ"] == start.environment

@@ -99,10 +99,10 @@ def test_what_carries_the_mark_is_ended_wherever_it_moved(instance: str, family:
         family.away({"A": "1", **mark(instance, "other")}),
         family.away({**mark(instance), "Z": "1"}),
     ]
-    assert sorted(leftovers.marked(instance)) == sorted(one.pid for one in some)
-    assert leftovers.end(instance) >= len(some)
+    assert sorted(leftovers.find_leftovers(instance)) == sorted(one.pid for one in some)
+    assert leftovers.kill_leftovers(instance) >= len(some)
     assert not any(map(lives, some))
-    assert leftovers.end(instance) == 0
+    assert leftovers.kill_leftovers(instance) == 0
 
 
 def test_what_belongs_to_others_is_left_alone(instance: str, family: Family) -> None:
@@ -118,18 +118,18 @@ def test_what_belongs_to_others_is_left_alone(instance: str, family: Family) -> 
         family.away({names.INSTANCE_VARIABLE: instance}),
     ]
     ours = family.away(mark(instance))
-    assert leftovers.end(instance) >= 1
+    assert leftovers.kill_leftovers(instance) >= 1
     assert not lives(ours)
     assert all(map(lives, others))
 
 
 def test_one_that_keeps_starting_others_is_ended_with_all_of_them(instance: str, family: Family) -> None:
     parent = family.away(mark(instance), RESTLESS)
-    leftovers.end(instance)
+    leftovers.kill_leftovers(instance)
     assert not lives(parent)
-    assert leftovers.marked(instance) == []
+    assert leftovers.find_leftovers(instance) == []
 
 
 def test_nobody_is_found_where_nobody_was_started(instance: str) -> None:
-    assert leftovers.marked(instance) == []
-    assert os.getpid() not in leftovers.marked("")
+    assert leftovers.find_leftovers(instance) == []
+    assert os.getpid() not in leftovers.find_leftovers("")

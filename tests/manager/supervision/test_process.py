@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from manager.supervision.process import Process, Start, child_environment, spawn, start_time, tail
+from manager.supervision.process import Process, ProcessSpec, child_environment, spawn, start_time, tail
 from protocol import names
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="process groups and descriptors of POSIX")
@@ -42,7 +42,7 @@ class Stage:
         with self._monkeypatch.context() as patch:
             patch.setattr(sys, "executable", str(self._program))
             given = dict(os.environ) if environ is None else environ
-            process = spawn(Start(orders, self._listener, str(self.root), self.log, given, "i-7"))
+            process = spawn(ProcessSpec(orders, self._listener, str(self.root), self.log, given, "i-7"))
         self.started.append(process)
         return process
 

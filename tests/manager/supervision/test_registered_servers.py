@@ -54,7 +54,7 @@ async def test_a_server_that_registers_again_and_again_is_watched_once(
     for number in range(20):
         await servers.heartbeat(heartbeat(tmp_path, str(number)))
         await asyncio.sleep(0)
-    watching = [one for one in asyncio.all_tasks() if one.get_name().startswith("watch external")]
+    watching = [one for one in asyncio.all_tasks() if one.get_name().startswith("watch registered server")]
     assert len(watching) == 1
     assert process_descriptors() <= before + 2  # the one that waits for its end, and the last instance's own
 
@@ -68,7 +68,7 @@ async def test_a_server_that_leaves_before_it_was_asked_leaves_nothing(
     before = process_descriptors()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
-    asking = [one for one in asyncio.all_tasks() if one.get_name().startswith("ask external")]
+    asking = [one for one in asyncio.all_tasks() if one.get_name().startswith("check registered server")]
     assert asking == []
     assert process_descriptors() <= before + 1  # the watch alone
     assert servers.registrations.records() == ()

@@ -192,7 +192,7 @@ async def test_a_killed_server_is_replaced_before_the_next_call_is_answered(yard
     )
     assert supervisor.last_exit == -9
     assert supervisor.lifecycle.restarts == 1
-    assert supervisor.figures.last_error == "ended with code -9"
+    assert supervisor.figures.last_error == "exited with code -9"
     await until(lambda: len(yard.processes()) == 1)
     assert [row.pid for row in await yard.ledger()] == [second.pid]
 

@@ -18,7 +18,7 @@ from manager.store import Store
 from manager.supervision.dependencies import Dependencies
 from manager.supervision.instance import Instance
 from manager.supervision.supervisor import Supervisor
-from manager.supervision.workspaces import LOOK_AGAIN_S, ROOT_CHECK_S, Workspace, Workspaces
+from manager.supervision.workspaces import ROOT_CHECK_S, ROOT_RECHECK_S, Workspace, Workspaces
 from protocol.errors import Reason, Refusal
 from support.processes.manager_in_process import make_project
 
@@ -108,14 +108,14 @@ async def test_a_busy_workspace_is_looked_at_beside_its_calls(world: World) -> N
     workspace = await world.known("proj")
     server = await world.workspaces.ready(workspace)
     for _ in range(3):
-        world.now += LOOK_AGAIN_S + 0.1
+        world.now += ROOT_RECHECK_S + 0.1
         assert world.workspaces.ready_now(workspace, world.now) is server
-        assert workspace.look is not None
-        assert await workspace.look is True
+        assert workspace.root_check is not None
+        assert await workspace.root_check is True
     Path(workspace.root).rename(world.folder / "elsewhere")
-    world.now += LOOK_AGAIN_S + 0.1
+    world.now += ROOT_RECHECK_S + 0.1
     assert world.workspaces.ready_now(workspace, world.now) is server
-    assert await workspace.look is False
+    assert await workspace.root_check is False
     assert world.workspaces.ready_now(workspace, world.now) is None
     refusal = await world.workspaces.ready(workspace)
     assert isinstance(refusal, Refusal)

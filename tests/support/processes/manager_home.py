@@ -23,7 +23,7 @@ import pytest
 
 from manager.client import Control, ManagerFault, NoManager
 from manager.paths import Paths
-from manager.supervision.fork_server_supervisor import POSSIBLE
+from manager.supervision.fork_server_supervisor import IS_SUPPORTED
 from protocol.names import FORK_SERVER_INSTANCE
 
 QUICK: dict[str, object] = {"match_wait_s": 0, "announce_hold_s": 0.05, "grace_s": 5}
@@ -122,8 +122,10 @@ class ManagerHome:
         """Start a manager and wait until it answers on its control socket, and can fork if it may."""
         manager = await self.launch(**options)
         await self.ready(manager)
-        if self._forks and POSSIBLE:
-            await until(lambda: "template.ready" in manager.log.read_text(), START_S, manager.log.read_text)
+        if self._forks and IS_SUPPORTED:
+            await until(
+                lambda: "fork_server.ready" in manager.log.read_text(), START_S, manager.log.read_text
+            )
         return manager
 
     async def ready(self, manager: ManagerProcess) -> None:

@@ -1,4 +1,4 @@
-"""Results that need no thought: what is said of them is what those say who think."""
+"""Forwardable results: the shortcut and the full conversion give the same bytes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from manager.forwarding.messages import answered
+from manager.forwarding.answer import InterruptedAnswerError
+from manager.forwarding.messages import Answered, answered
 from manager.routing.json import forwardable_result
 from manager.sessions import round_trips
 from protocol import names
@@ -22,13 +23,21 @@ SERVER = {"name": "s", "version": "1"}
 META = {names.META_SERVER: SERVER}
 
 
-def by_reading(body: bytes) -> bytes | None:
-    """What a client of the era of sessions gets of it the usual way."""
-    found = answered(body)
+def parsed(body: bytes, identity: bytes = b"1") -> Answered | None:
+    """The parsed response; None if it is no response, or one to another request."""
+    try:
+        return answered(body, identity)
+    except InterruptedAnswerError:
+        return None
+
+
+def fully_converted(body: bytes, identity: bytes = b"1") -> bytes | None:
+    """What a session client gets after the response was parsed and converted."""
+    found = parsed(body, identity)
     return None if found is None else round_trips.final_response(EXCHANGE, found)
 
 
-def in_session(body: bytes, identity: bytes = b"1") -> bytes | None:
+def shortcut(body: bytes, identity: bytes = b"1") -> bytes | None:
     return forwardable_result.for_session_client(body, 0, len(body), identity)
 
 
@@ -80,7 +89,7 @@ USUAL: tuple[tuple[str, Any], ...] = (("resultType", "complete"), ("content", []
 
 
 def _object(members: list[tuple[str, Any]], write: Any) -> bytes:
-    """A JSON object of these members, double ones too."""
+    """A JSON object with these members, duplicates included."""
     return (
         b"{"
         + b",".join(write(name) + b":" + (v if isinstance(v, bytes) else write(v)) for name, v in members)
@@ -128,11 +137,11 @@ BEGIN = b'{"jsonrpc":"2.0","id":1,"result":'
 @example(BEGIN + b"{}}")
 @example(BEGIN + b'{"structuredContent":[1]}}')
 @example(b'{"jsonrpc":"2\\u002e0","id":1,"result":{}}')
-def test_what_a_client_gets_at_once_is_what_it_gets_of_a_reader(body: bytes) -> None:
-    session = in_session(body)
-    assert session in (None, by_reading(body))
+def test_the_shortcut_gives_the_same_bytes_as_the_full_conversion(body: bytes) -> None:
+    session = shortcut(body)
+    assert session in (None, fully_converted(body))
     plain = is_plain(body)
-    assert not plain or answered(body) is not None
+    assert not plain or parsed(body) is not None
     data, start, end = b"head" + body + b"}}\n\n", 4, 4 + len(body)
     assert forwardable_result.for_session_client(data, start, end, b"1") == session
     assert forwardable_result.is_forwardable(data, start, end, b"1") == plain
@@ -142,20 +151,20 @@ def test_what_a_client_gets_at_once_is_what_it_gets_of_a_reader(body: bytes) -> 
     "content", [[], [{"type": "text", "text": 'é "resultType": "_meta" \\ }}'}], [1, {"a": [{}]}]]
 )
 @pytest.mark.parametrize("identity", [b"0", b"7", b'"x-1"'])
-def test_the_usual_result_needs_no_reader(identity: bytes, content: Any) -> None:
+def test_a_usual_result_takes_the_shortcut(identity: bytes, content: Any) -> None:
     result = {"resultType": "complete", "content": content, "structuredContent": {"a": 1}, "_meta": META}
     body = b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (identity, compact(result))
     assert is_plain(body, identity)
-    worded = in_session(body, identity)
-    assert worded == by_reading(body)
-    assert json.loads(worded or b"")["result"] == {"content": content, "structuredContent": {"a": 1}}
+    found = shortcut(body, identity)
+    assert found == fully_converted(body, identity)
+    assert json.loads(found or b"")["result"] == {"content": content, "structuredContent": {"a": 1}}
 
 
-def test_a_result_of_the_older_era_is_passed_on_as_it_is() -> None:
+def test_a_legacy_result_is_forwarded_unchanged() -> None:
     body = BEGIN + b'{"content":[ ], "_meta" : 1}}'
-    assert in_session(body) is None
+    assert shortcut(body) is None
     body = BEGIN + b'{"content":[ ] , "isError" :false}}'
-    assert in_session(body) == body == by_reading(body)
+    assert shortcut(body) == body == fully_converted(body)
 
 
 @pytest.mark.parametrize(
@@ -180,25 +189,25 @@ def test_a_result_of_the_older_era_is_passed_on_as_it_is() -> None:
     ],
     ids=lambda body: body[:60],
 )
-def test_anything_else_is_left_to_readers(body: bytes) -> None:
+def test_the_shortcut_declines_everything_else(body: bytes) -> None:
     assert not is_plain(body)
-    assert in_session(body) is None
+    assert shortcut(body) is None
 
 
 @pytest.mark.parametrize("content", [[], [{"type": "text", "text": 'é "_meta" }}'}]])
-def test_what_the_server_says_of_a_result_spares_to_read_it(content: Any) -> None:
+def test_a_trim_replaces_reading_the_result(content: Any) -> None:
     result = compact({"resultType": "complete", "content": content, "_meta": META})
     body = BEGIN + result + b"}"
-    said = result_trim.compute_trim(result, 0, len(result))
-    assert said is not None
+    trim = result_trim.compute_trim(result, 0, len(result))
+    assert trim is not None
     for start, behind in ((0, b""), (4, b"\n\n")):
         data, end = b"head"[:start] + body + behind, start + len(body)
-        assert forwardable_result.for_session_client(data, start, end, b"1", said) == by_reading(body)
-        assert forwardable_result.is_forwardable(data, start, end, b"1", said)
+        assert forwardable_result.for_session_client(data, start, end, b"1", trim) == fully_converted(body)
+        assert forwardable_result.is_forwardable(data, start, end, b"1", trim)
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "trim"),
     [
         (BEGIN + b'{"content":[]}}', ResultTrim(14, 0)),
         (BEGIN + b'{"content":[]}}', ResultTrim(0, 9000)),
@@ -207,5 +216,5 @@ def test_what_the_server_says_of_a_result_spares_to_read_it(content: Any) -> Non
         (b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"m"}}', ResultTrim(0, 0)),
     ],
 )
-def test_what_the_server_cannot_have_meant_is_left_to_readers(body: bytes, said: ResultTrim) -> None:
-    assert forwardable_result.for_session_client(body, 0, len(body), b"1", said) is None
+def test_the_shortcut_declines_an_impossible_trim(body: bytes, trim: ResultTrim) -> None:
+    assert forwardable_result.for_session_client(body, 0, len(body), b"1", trim) is None

@@ -219,7 +219,7 @@ async def test_calls_are_traced_only_when_asked_and_without_secrets(
     async with serving([played()], configuration=Configuration(debug="detail")) as served:
         await served.caller.call("plain", {"n": 1, "api_key": "canary"})
         said = capfd.readouterr().err
-        assert '"tool":"plain"' in said
+        assert '"tool": "plain"' in said
         assert "canary" not in said.replace("got {'n': 1, 'api_key': 'canary'}", "")
 
 

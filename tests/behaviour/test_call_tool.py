@@ -1,4 +1,4 @@
-"""`lmToolsBridge.callTool`: what it takes, whom it reaches, and what it refuses without forwarding."""
+"""`lmToolsBridge.callTool`: valid and invalid arguments, and the workspace that they choose."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
         ),
     ],
 )
-async def test_what_cannot_be_meant_is_not_forwarded(
+async def test_invalid_arguments_are_refused_without_forwarding(
     pair: Pair, era: str, arguments: Any, message: str
 ) -> None:
     """A tool result, so that the model can correct itself."""
@@ -76,9 +76,7 @@ async def test_what_cannot_be_meant_is_not_forwarded(
 
 @ERAS
 @pytest.mark.parametrize("name", ["lmToolsBridge.callTool", "callTool"])
-async def test_both_names_serve_and_missing_arguments_are_an_empty_object(
-    pair: Pair, era: str, name: str
-) -> None:
+async def test_both_names_work_and_missing_arguments_are_empty(pair: Pair, era: str, name: str) -> None:
     """Blanks around the tool's name do not count."""
     client = await pair.client(era)
     answer = await client.call(name, {"name": "\techo ", "workspace": pair.ids[0]})
@@ -90,7 +88,7 @@ async def test_both_names_serve_and_missing_arguments_are_an_empty_object(
 
 @ERAS
 @pytest.mark.parametrize("claim", ["workspace", "cwd", "both"])
-async def test_an_argument_decides_for_this_one_call(pair: Pair, era: str, claim: str) -> None:
+async def test_an_argument_chooses_the_workspace_of_one_call(pair: Pair, era: str, claim: str) -> None:
     """Over the binding, which stays."""
     client = await pair.client(era)
     claims = {"workspace": pair.ids[1], "cwd": str(pair.two.root)}
@@ -127,7 +125,7 @@ async def test_a_handle_and_a_cwd_that_disagree_are_refused(pair: Pair, era: str
         ({"cwd": "/gone/for/ever"}, -32602, "invalid_cwd"),
     ],
 )
-async def test_a_claim_that_means_nothing_is_refused_although_the_session_is_bound(
+async def test_an_unmatched_claim_is_refused_even_in_a_bound_session(
     pair: Pair, era: str, claims: dict[str, str], code: int, word: str
 ) -> None:
     """What is said explicitly never falls back."""
@@ -160,7 +158,7 @@ async def test_a_server_that_comes_back_elsewhere_is_found_without_a_handshake(
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
-async def test_a_stranger_on_the_old_port_gets_no_call(pair: Pair, wrapped: bool) -> None:
+async def test_another_program_on_the_old_port_gets_no_call(pair: Pair, wrapped: bool) -> None:
     """A refusal, and not one byte of the call reaches the other server."""
     client = await pair.play.legacy(bound=False)
     root = pair.play.upstream.root.parent / "gone"

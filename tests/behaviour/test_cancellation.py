@@ -1,4 +1,4 @@
-"""Who ends a call that is under way, and what the workspace server and the client see of it."""
+"""Cancelling a call: by leaving, by notification, by deleting the session."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def read(client: SessionClient, identity: Any, begun: asyncio.Event) -> li
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["direct", "wrapped"])
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
-async def test_a_modern_client_that_leaves_cancels_its_call(
+async def test_a_stateless_client_that_disconnects_cancels_its_call(
     play: RegisteredSetup, wrapped: bool, has_begun: bool
 ) -> None:
     """Within a second; nobody else is touched."""
@@ -68,7 +68,7 @@ async def test_a_modern_client_that_leaves_cancels_its_call(
 
 @pytest.mark.parametrize("accept", [JSON, EVENTS])
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
-async def test_a_legacy_client_that_leaves_does_not_cancel_its_call(
+async def test_a_session_client_that_disconnects_does_not_cancel_its_call(
     play: RegisteredSetup, accept: str, has_begun: bool
 ) -> None:
     """In that era a disconnect is no cancellation; the id stays in flight until the call is done."""
@@ -97,7 +97,7 @@ async def test_a_legacy_client_that_leaves_does_not_cancel_its_call(
 @pytest.mark.parametrize("accept", [JSON, EVENTS])
 @pytest.mark.parametrize("identity", [5, "five é"])
 @pytest.mark.parametrize("has_begun", [False, True], ids=["before the head", "in the stream"])
-async def test_a_cancel_notification_ends_the_call_and_silences_it(
+async def test_a_cancel_notification_ends_the_call_without_a_response(
     play: RegisteredSetup, accept: str, identity: Any, has_begun: bool
 ) -> None:
     """The server sees it within a second; no response follows; the id is free again."""
@@ -115,7 +115,7 @@ async def test_a_cancel_notification_ends_the_call_and_silences_it(
     assert (await client.call("echo", identity=identity)).result["content"]
 
 
-async def test_a_cancel_notification_only_means_its_own_session_and_id(play: RegisteredSetup) -> None:
+async def test_a_cancel_notification_affects_only_its_session_and_id(play: RegisteredSetup) -> None:
     """The same id elsewhere, the number spelt as text, and rubbish end nothing."""
     gate = asyncio.Event()
     play.upstream.plays["slow"] = held(gate, result({"content": []}))
@@ -132,7 +132,7 @@ async def test_a_cancel_notification_only_means_its_own_session_and_id(play: Reg
     assert not received.gone.is_set()
 
 
-async def test_a_deleted_session_cancels_its_calls(play: RegisteredSetup) -> None:
+async def test_deleting_a_session_cancels_its_calls(play: RegisteredSetup) -> None:
     client = await play.legacy()
     play.upstream.plays["slow"] = never
     call = asyncio.create_task(client.call("slow"))
@@ -144,7 +144,7 @@ async def test_a_deleted_session_cancels_its_calls(play: RegisteredSetup) -> Non
     assert (await asyncio.wait_for(call, WITHIN_S)).body == b""
 
 
-async def test_many_cancelled_calls_leave_no_place_taken(tmp_path: Path) -> None:
+async def test_cancelled_calls_free_their_places(tmp_path: Path) -> None:
     """The slot is free; admission counts only what runs."""
     async with registered_setup(tmp_path, workspace_in_flight_limit=5) as play:
         play.upstream.plays["slow"] = never

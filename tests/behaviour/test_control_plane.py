@@ -1,4 +1,4 @@
-"""The control plane end to end: ports given out, folders looked up."""
+"""The control plane end to end: port allocation and folder look-ups."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def asking(request: pytest.FixtureRequest, manager: RunningManager) -> Asy
         yield ask
 
 
-async def test_a_port_that_is_free_is_reserved(asking: Any, manager: RunningManager) -> None:
+async def test_a_free_port_is_reserved(asking: Any, manager: RunningManager) -> None:
     """Not the manager's own, nor another's, nor a taken one; the same again."""
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         taken = foreign.getsockname()[1]
@@ -51,7 +51,7 @@ async def test_a_port_that_is_free_is_reserved(asking: Any, manager: RunningMana
     assert (await asking("s1", 21000, minPort=lowest))[1]["port"] >= lowest
 
 
-async def test_three_askers_for_a_port_that_somebody_holds_get_three_others(asking: Any) -> None:
+async def test_three_requests_for_a_taken_port_get_three_other_ports(asking: Any) -> None:
     with socket.create_server(("127.0.0.1", 0)) as foreign:
         held = foreign.getsockname()[1]
         given = {(await asking(f"s{number}", held))[1]["port"] for number in range(3)}
@@ -59,7 +59,7 @@ async def test_three_askers_for_a_port_that_somebody_holds_get_three_others(aski
     assert held not in given
 
 
-async def test_a_live_server_is_told_its_present_port(
+async def test_a_live_server_gets_its_present_port(
     asking: Any, manager: RunningManager, tmp_path: Path
 ) -> None:
     """Whatever it asks for; nobody else is given that port."""
@@ -83,7 +83,7 @@ async def test_a_live_server_is_told_its_present_port(
         ("s", None, "preferredPort"),
     ],
 )
-async def test_a_malformed_wish_is_refused_with_the_field(
+async def test_a_malformed_request_is_refused_naming_the_field(
     asking: Any, session: str, preferred: object, field: str
 ) -> None:
     status, answer = await asking(session, preferred)
@@ -91,7 +91,7 @@ async def test_a_malformed_wish_is_refused_with_the_field(
     assert answer["field"] == field
 
 
-async def test_what_a_folder_belongs_to_is_told_without_starting_anything(
+async def test_looking_up_a_folder_starts_nothing(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
     """Stopped, running, none, no text, no folder; at once."""
@@ -157,7 +157,7 @@ async def test_a_server_is_started_and_asked_about_its_tools_and_sources(ask: An
 
 
 @pytest.mark.parametrize("target", ["/inspect", "/refresh"])
-async def test_a_folder_that_has_no_server_is_told_so(ask: Any, tmp_path: Path, target: str) -> None:
+async def test_a_folder_without_a_server_is_reported(ask: Any, tmp_path: Path, target: str) -> None:
     plain = tmp_path / "plain"
     plain.mkdir()
     status, (reason, _) = await ask(target, cwd=str(plain))
@@ -167,7 +167,7 @@ async def test_a_folder_that_has_no_server_is_told_so(ask: Any, tmp_path: Path, 
     assert "missing" in message
 
 
-async def test_a_server_that_does_not_know_the_question_or_is_offline_is_no_answer(
+async def test_an_old_or_offline_server_gives_no_catalog(
     ask: Any, manager: RunningManager, tmp_path: Path
 ) -> None:
     """Somebody else's server, first alive, then gone."""
@@ -180,7 +180,7 @@ async def test_a_server_that_does_not_know_the_question_or_is_offline_is_no_answ
     assert (status, reason) == (503, "workspace_server_offline")
 
 
-async def test_the_managers_path_is_told_on_the_socket_and_not_on_the_port(
+async def test_only_the_control_socket_shows_the_managers_path(
     manager: RunningManager, http: ClientSession
 ) -> None:
     told = await asyncio.to_thread(Control(manager.paths.control_socket).get, "/status")

@@ -1,6 +1,6 @@
-"""From a folder, however it is written, to its workspace.
+"""A folder leads to its workspace, in any spelling.
 
-Asked through `server/discover`, which names the workspace in a header and starts nothing.
+The tests send `server/discover`, whose response names the workspace in a header and which starts nothing.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ async def test_a_folder_leads_to_its_workspace_by_query_and_by_header(tree: Tree
     "text",
     ["", " ", "${PWD}", "$PWD", "%CD%", "{env:PWD}", "${workspaceFolder}", "${workspaceFolder}/x", "$(pwd)"],
 )
-async def test_a_placeholder_nobody_expanded_counts_as_nothing(tree: Tree, text: str) -> None:
+async def test_an_unexpanded_placeholder_is_ignored(tree: Tree, text: str) -> None:
     """The header speaks then; a query that matches nothing lets it speak, too."""
     mono = str(tree.top / "mono")
     assert await tree.ask(query=text) == (NOWHERE, "none")
@@ -139,7 +139,7 @@ async def test_a_placeholder_nobody_expanded_counts_as_nothing(tree: Tree, text:
 
 
 @in_one_loop
-async def test_of_query_and_header_the_query_wins_and_a_miss_falls_through(tree: Tree) -> None:
+async def test_the_query_beats_the_header_and_a_miss_falls_through(tree: Tree) -> None:
     mono, words = str(tree.top / "mono"), str(tree.top / "two words")
     assert await tree.ask(query=mono, header=words) == ("mono", "query")
     assert await tree.ask(query=words, header=mono) == ("two words", "query")
@@ -151,7 +151,7 @@ async def test_of_query_and_header_the_query_wins_and_a_miss_falls_through(tree:
 # -- with servers that are registered ----------------------------------------------------------------------
 
 
-async def test_the_inner_one_is_found_whatever_heartbeats_arrive(
+async def test_the_inner_workspace_is_found_whatever_heartbeats_arrive(
     manager: RunningManager, tmp_path: Path
 ) -> None:
     """60 times the same, with two servers on one folder likewise."""
@@ -172,7 +172,7 @@ async def test_the_inner_one_is_found_whatever_heartbeats_arrive(
         assert answer["match"]["sessionId"] == servers[2].session_id
 
 
-async def test_a_server_for_the_root_of_the_tree_takes_what_nobody_nearer_has(
+async def test_a_server_for_the_root_folder_serves_what_no_nearer_one_does(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
     everything = ScriptedWorkspaceServer(Path("/"), manager.paths.control_socket)
@@ -201,7 +201,7 @@ async def test_a_server_registered_through_a_link_is_found_by_the_real_folder(
             assert (payload["workspace"], payload["cwd"]) == (workspace_id(str(real)), str(real))
 
 
-async def test_a_deleted_folder_is_told_and_made_anew_is_the_same_workspace(
+async def test_a_folder_deleted_and_recreated_is_the_same_workspace(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """47107, its server is stopped; the same path again has the same id."""

@@ -1,4 +1,4 @@
-"""A greeting never fails and never waits for long; `subscriptions/listen` begins and ends in order."""
+"""`server/discover` never fails and waits only briefly; `subscriptions/listen` starts and ends in order."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def status(http: ClientSession, manager: RunningManager) -> dict[str, Any]
     return shown
 
 
-async def test_the_manager_answers_at_its_own_door_and_starts_nothing(
+async def test_discover_without_a_workspace_starts_nothing(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
     """The same answer wherever no workspace is meant, at once."""
@@ -71,7 +71,7 @@ async def test_the_manager_answers_at_its_own_door_and_starts_nothing(
     assert (await status(http, manager))["instances"] == 0
 
 
-async def test_a_workspace_speaks_for_itself_where_the_address_means_it(
+async def test_a_workspaces_url_gives_the_workspace_servers_result(
     manager: RunningManager, http: ClientSession, tmp_path: Path
 ) -> None:
     """Started for that; in the words of either era."""
@@ -94,7 +94,7 @@ async def test_a_workspace_speaks_for_itself_where_the_address_means_it(
     assert opened["protocolVersion"] == INITIALIZE["protocolVersion"]
 
 
-async def test_a_greeting_waits_for_a_hung_server_for_a_while_only(
+async def test_discover_waits_only_briefly_for_a_hung_server(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never a 5xx; then the manager speaks."""
@@ -116,7 +116,9 @@ async def test_a_greeting_waits_for_a_hung_server_for_a_while_only(
     assert opened.result["serverInfo"]["name"] == "lm-tools-bridge-manager"
 
 
-async def test_an_unknown_workspace_in_the_path_is_told(manager: RunningManager, http: ClientSession) -> None:
+async def test_an_unknown_workspace_in_the_path_is_refused(
+    manager: RunningManager, http: ClientSession
+) -> None:
     """404 with 47101, for any method of either era; the id comes back."""
     url = f"{manager.base}/w/nobody-12345678/mcp"
     for method in (names.DISCOVER, names.TOOLS_LIST, names.LISTEN):
@@ -137,7 +139,7 @@ def listening(client: StatelessClient, wanted: object, identity: object) -> Any:
 
 @pytest.mark.parametrize("identity", ["l-1", 7])
 @pytest.mark.parametrize("door", ["fixed", "query"])
-async def test_listening_is_acknowledged_first_and_ended_in_order_when_the_manager_stops(
+async def test_a_listen_stream_is_acknowledged_first_and_closed_at_shutdown(
     tmp_path: Path, http: ClientSession, door: str, identity: str | int
 ) -> None:
     """The id in every message keeps its type; the stop does not wait for listeners."""
@@ -174,7 +176,7 @@ async def test_listening_is_acknowledged_first_and_ended_in_order_when_the_manag
         ({"toolsListChanged": "yes", "nobodyKnows": True}, {}),
     ],
 )
-async def test_only_what_was_asked_for_is_honoured(
+async def test_only_requested_notifications_are_acknowledged(
     manager: RunningManager, http: ClientSession, wanted: dict[str, object], honoured: dict[str, bool]
 ) -> None:
     """At the fixed door, where lists never change."""
@@ -183,7 +185,7 @@ async def test_only_what_was_asked_for_is_honoured(
     assert acknowledged["params"]["notifications"] == honoured
 
 
-async def test_a_workspaces_stream_comes_through_and_leaving_ends_it_there(tmp_path: Path) -> None:
+async def test_a_workspaces_listen_stream_is_forwarded_until_the_client_leaves(tmp_path: Path) -> None:
     """Event by event; the client's end is seen by the server within a second."""
     later = asyncio.Event()
     first = {"jsonrpc": "2.0", "method": names.ACKNOWLEDGED, "params": {"_meta": {"k": 1}, "x": [None]}}

@@ -1,4 +1,4 @@
-"""What a handshake says a workspace offers: names, hints, order, and where the schemas came from."""
+"""The discovery payload of a handshake: names, hints, order, schemas."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_description_ends_with_its_hint(
 
 
 @pytest.mark.parametrize(("description", "shown"), [("Plain", "Plain"), (None, "")])
-async def test_without_properties_there_is_no_hint(
+async def test_a_schema_without_properties_gets_no_hint(
     play: RegisteredSetup, description: str | None, shown: str
 ) -> None:
     play.upstream.tools = [tool("x", description, {"type": "object"})]
@@ -116,7 +116,7 @@ async def test_all_pages_are_followed(play: RegisteredSetup) -> None:
     assert found["partial"] is False
 
 
-async def test_the_manager_s_own_requests_have_ids_and_the_schema_s_name_is_encoded(
+async def test_the_managers_requests_have_ids_and_encoded_schema_names(
     play: RegisteredSetup,
 ) -> None:
     """No read where the list carries the schema."""
@@ -150,7 +150,9 @@ async def test_at_most_eight_schemas_are_read_at_a_time(play: RegisteredSetup) -
     assert all(one["description"] == HINT for one in found["bridgedTools"])
 
 
-async def test_slow_schemas_do_not_add_up(play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_schemas_share_one_deadline(
+    play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bounded time; each costs a warning and its hint, the others stay."""
     monkeypatch.setattr(catalog, "SCHEMA_DEADLINE_S", 0.3)
 

@@ -1,4 +1,4 @@
-"""What is wrong with a workspace's lists is said, sorted and never hides what is right."""
+"""Problems of a workspace's lists are reported as issues and hide no valid tool."""
 
 from __future__ import annotations
 
@@ -74,9 +74,7 @@ async def discovery(play: RegisteredSetup) -> dict[str, Any]:
         (result({"tools": None}), "TOOLS_LIST_INVALID_RESULT"),
     ],
 )
-async def test_a_list_that_fails_makes_discovery_partial(
-    play: RegisteredSetup, listing: Play, code: str
-) -> None:
+async def test_a_failed_list_makes_discovery_partial(play: RegisteredSetup, listing: Play, code: str) -> None:
     """The handshake itself succeeds."""
     play.upstream.plays[names.TOOLS_LIST] = listing
     found = await discovery(play)
@@ -87,7 +85,7 @@ async def test_a_list_that_fails_makes_discovery_partial(
     assert issue == {"level": "error", "category": "tools/list", "code": code, "message": MESSAGES[code]}
 
 
-async def test_the_upstream_s_own_words_are_details(play: RegisteredSetup) -> None:
+async def test_the_servers_error_message_becomes_details(play: RegisteredSetup) -> None:
     play.upstream.plays[names.TOOLS_LIST] = error(-32000, "the list is closed")
     assert (await discovery(play))["issues"][0]["details"] == "the list is closed"
 
@@ -106,7 +104,7 @@ async def test_the_upstream_s_own_words_are_details(play: RegisteredSetup) -> No
         ({"name": " requestWorkspaceMCPServer"}, "TOOL_NAME_RESERVED", "requestWorkspaceMCPServer"),
     ],
 )
-async def test_an_entry_that_cannot_be_offered_is_dropped_everywhere(
+async def test_an_invalid_tool_is_dropped_everywhere(
     play: RegisteredSetup, entry: Any, code: str, tool: str | None
 ) -> None:
     """The first of a name stays."""
@@ -144,7 +142,7 @@ def text(value: str) -> Play:
         (result(b'{"contents":[1e999]}'), "SCHEMA_READ_UNEXPECTED_ERROR"),
     ],
 )
-async def test_a_schema_that_cannot_be_read_costs_a_warning_and_its_hint(
+async def test_an_unreadable_schema_causes_a_warning_and_no_hint(
     play: RegisteredSetup, reading: Play, code: str
 ) -> None:
     """The tool itself stays, and so do the others."""
@@ -169,7 +167,7 @@ def issue_of(level: str, category: str, code: str, **more: str) -> dict[str, str
     return {"level": level, "category": category, "code": code, "message": f"says {code}", **more}
 
 
-async def test_issues_of_the_workspace_s_sources_are_passed_on_in_order(play: RegisteredSetup) -> None:
+async def test_issues_of_the_workspaces_sources_keep_their_order(play: RegisteredSetup) -> None:
     """Errors first, then category, tool and code; what is malformed is left out."""
     trust = issue_of("warning", "trust", "TRUST_PENDING", details="lmtb trust /p")
     down = issue_of("error", "source", "SOURCE_UNAVAILABLE", details="git")
@@ -189,7 +187,7 @@ async def listed(client: SessionClient) -> tuple[list[str], list[str]]:
     return [one["name"] for one in found["tools"]], [one["code"] for one in issues]
 
 
-async def test_a_list_that_fails_later_shows_the_last_one_with_an_issue(play: RegisteredSetup) -> None:
+async def test_a_later_failure_shows_the_last_list_with_an_issue(play: RegisteredSetup) -> None:
     """Tools never vanish in silence."""
     own = [names.HANDSHAKE, names.CALL_TOOL]
     play.upstream.tools = [GOOD]
@@ -206,7 +204,7 @@ async def test_a_list_that_fails_later_shows_the_last_one_with_an_issue(play: Re
     assert await listed(client) == ([*own, "good"], [])
 
 
-async def test_a_list_that_never_came_shows_the_manager_s_tools_with_an_issue(play: RegisteredSetup) -> None:
+async def test_a_first_failure_shows_the_managers_tools_with_an_issue(play: RegisteredSetup) -> None:
     """At the fixed door with the reason, at the pure door as the refusal it is."""
     play.upstream.plays[names.TOOLS_LIST] = fixed(b"<html>", 502, "text/html")
     client = await play.legacy()

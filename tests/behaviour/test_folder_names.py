@@ -1,4 +1,4 @@
-"""Folder names that URLs have their own ideas about still lead to the right workspace."""
+"""Folder names with characters that are special in URLs lead to the right workspace."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_an_encoded_cwd_is_decoded_exactly_once(
 
 
 @pytest.mark.parametrize(("name", "written"), [("c++", "c++"), ("a b", "a+b")])
-async def test_a_plus_means_itself_and_else_a_blank(
+async def test_a_plus_is_tried_as_a_plus_and_then_as_a_space(
     manager: RunningManager, tmp_path: Path, name: str, written: str
 ) -> None:
     """Clients paste the folder into the URL as it is; forms write a blank as a plus."""
@@ -44,9 +44,7 @@ async def test_a_plus_means_itself_and_else_a_blank(
         assert response.headers[headers.WORKSPACE_ID] == workspace_id(str(project))
 
 
-async def test_a_name_that_is_no_utf8_is_refused_and_harms_nothing(
-    manager: RunningManager, tmp_path: Path
-) -> None:
+async def test_a_name_that_is_not_utf8_is_refused(manager: RunningManager, tmp_path: Path) -> None:
     """JSON could not name it, neither in an answer nor in status."""
     folder = os.fsencode(tmp_path) + b"/p\xff"
     os.makedirs(folder + b"/.git")

@@ -1,4 +1,4 @@
-"""What passes through the manager byte for byte, and the few bytes it writes itself."""
+"""Bytes that the manager forwards unchanged, and the few that it writes itself."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def only_call(play: RegisteredSetup) -> Received:
 
 
 @pytest.mark.parametrize("identity", [b"7", b'"seven \\u00e9"', b"123456789012345678901234567890"])
-async def test_a_modern_call_crosses_untouched_in_both_directions(
+async def test_a_stateless_call_and_its_response_are_forwarded_unchanged(
     play: RegisteredSetup, identity: bytes
 ) -> None:
     body = TEMPLATE % (identity, call_params())
@@ -61,7 +61,7 @@ async def test_a_modern_call_crosses_untouched_in_both_directions(
     assert (answer.status, answer.body) == (200, answered)
 
 
-async def test_output_that_is_no_object_costs_a_client_with_a_session_neither_list_nor_result(
+async def test_non_object_output_costs_a_session_neither_list_nor_result(
     play: RegisteredSetup,
 ) -> None:
     """It checks what it gets, and the newer era allows anything there; whose tool it is, it is one of many."""
@@ -79,7 +79,7 @@ async def test_output_that_is_no_object_costs_a_client_with_a_session_neither_li
     assert odd in (await play.modern().ask(names.TOOLS_LIST)).body
 
 
-async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: RegisteredSetup) -> None:
+async def test_a_session_call_is_unchanged_but_for_the_spliced_meta(play: RegisteredSetup) -> None:
     """Unknown members, numbers, order and white space stay, but for `_meta` and the type of the result."""
     client = await play.legacy()
     params = b'{ "name":"echo" , "x-new": {"a":1.10}, "arguments":%s }' % ARGUMENTS
@@ -99,7 +99,7 @@ async def test_a_legacy_call_crosses_untouched_but_for_the_spliced_meta(play: Re
     assert (answer.status, answer.body) == (200, answered % LEGACY_RESULT)
 
 
-async def test_a_legacy_call_with_meta_of_its_own_keeps_the_bytes_of_every_member(
+async def test_a_session_call_with_meta_keeps_the_bytes_of_every_member(
     play: RegisteredSetup,
 ) -> None:
     """Only keys of the revision are added."""
@@ -179,7 +179,7 @@ async def test_wrapped_and_direct_calls_give_the_same_bytes(play: RegisteredSetu
     ("status", "era", "expected"),
     [(404, "modern", 404), (400, "modern", 400), (404, "legacy", 200), (400, "legacy", 200)],
 )
-async def test_an_upstream_error_passes_with_code_message_and_data(
+async def test_an_upstream_error_keeps_code_message_and_data(
     play: RegisteredSetup, wrapped: bool, status: int, era: str, expected: int
 ) -> None:
     """The status, too, where the client does not take it for the loss of its session."""
@@ -192,7 +192,7 @@ async def test_an_upstream_error_passes_with_code_message_and_data(
     assert answer.status == expected
 
 
-async def test_a_session_outlives_an_upstream_404(play: RegisteredSetup) -> None:
+async def test_a_session_survives_an_upstream_404(play: RegisteredSetup) -> None:
     """The client must not be told that its session is gone."""
     client = await play.legacy()
     play.upstream.plays["echo"] = error(-32601, "gone", status=404)
@@ -201,7 +201,7 @@ async def test_a_session_outlives_an_upstream_404(play: RegisteredSetup) -> None
 
 
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read", "completion/complete", "vendor/own"])
-async def test_other_methods_cross_untouched_at_the_pure_door(play: RegisteredSetup, method: str) -> None:
+async def test_other_methods_are_unchanged_at_a_workspaces_url(play: RegisteredSetup, method: str) -> None:
     """Unknown methods pass through."""
     client = play.modern()
     member = names.NAMED_PARAM.get(method)
@@ -213,7 +213,7 @@ async def test_other_methods_cross_untouched_at_the_pure_door(play: RegisteredSe
     assert answer.body == b'{"jsonrpc":"2.0","id":3,"result":%s}' % RESULT
 
 
-async def test_parameter_headers_cross_and_credentials_do_not(play: RegisteredSetup) -> None:
+async def test_parameter_headers_are_forwarded_and_credentials_are_not(play: RegisteredSetup) -> None:
     client = play.modern()
     client.extra = {
         "Mcp-Param-Region": "eu",
@@ -232,7 +232,7 @@ async def test_parameter_headers_cross_and_credentials_do_not(play: RegisteredSe
         assert received.header(name) is None
 
 
-async def test_who_calls_is_the_session_and_never_what_a_client_says(play: RegisteredSetup) -> None:
+async def test_the_caller_header_comes_from_the_session_alone(play: RegisteredSetup) -> None:
     """Calls of one session belong together, of two do not; the session's id itself is not told."""
     callers = []
     clients = [await play.legacy(), await play.legacy()]
@@ -248,7 +248,7 @@ async def test_who_calls_is_the_session_and_never_what_a_client_says(play: Regis
     assert not any(client.session in value for client in clients for value in (*first, *other))
 
 
-async def test_a_name_that_is_not_ascii_travels_encoded(play: RegisteredSetup) -> None:
+async def test_a_non_ascii_name_is_encoded_in_the_header(play: RegisteredSetup) -> None:
     """2026-07-28, Mcp-Name: what a legacy client only says in the body."""
     client = await play.legacy()
     await client.call("prüfe ☕")

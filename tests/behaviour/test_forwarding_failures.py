@@ -1,4 +1,4 @@
-"""What a caller is told when its workspace server fails it, and what it is never told twice."""
+"""What a client gets when its workspace server fails; no call is sent twice."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def client_of(play: RegisteredSetup, era: str, accept: str | None = f"{JSO
         "notification",
     ],
 )
-async def test_an_answer_that_is_no_mcp_message_is_an_internal_error(
+async def test_a_response_that_is_not_mcp_becomes_an_internal_error(
     play: RegisteredSetup, era: str, unusable: Play, status: int
 ) -> None:
     client = await client_of(play, era)
@@ -85,7 +85,7 @@ async def test_an_answer_that_is_no_mcp_message_is_an_internal_error(
 
 @ERAS
 @pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
-async def test_a_stream_without_a_response_is_ended_with_an_error(
+async def test_a_stream_without_a_response_ends_with_an_error(
     play: RegisteredSetup, era: str, accept: str
 ) -> None:
     """Nobody is left waiting for an id that never comes."""
@@ -103,7 +103,7 @@ async def test_a_stream_without_a_response_is_ended_with_an_error(
     [broken_off(HALF, 1000), broken_off(b"", 1000), cut(event(PROGRESS)), cut(event(PROGRESS)[:20])],
     ids=["half a body", "no body", "after an event", "inside an event"],
 )
-async def test_a_server_that_dies_during_the_call_is_told_at_once_and_the_call_never_repeated(
+async def test_a_servers_death_fails_the_call_at_once_without_a_repeat(
     play: RegisteredSetup, era: str, accept: str, death: Play
 ) -> None:
     client = await client_of(play, era, accept)
@@ -119,9 +119,7 @@ async def test_a_server_that_dies_during_the_call_is_told_at_once_and_the_call_n
 
 
 @ERAS
-async def test_a_stream_cut_off_behind_its_response_is_not_answered_twice(
-    play: RegisteredSetup, era: str
-) -> None:
+async def test_a_stream_cut_after_its_response_is_not_answered_twice(play: RegisteredSetup, era: str) -> None:
     """One response a request, whatever the connection does afterwards."""
     client = await client_of(play, era)
     response = b'{"jsonrpc":"2.0","id":77,"result":{"content":[]}}'
@@ -132,7 +130,7 @@ async def test_a_stream_cut_off_behind_its_response_is_not_answered_twice(
 
 @ERAS
 @pytest.mark.parametrize("method", ["prompts/get", "resources/read"])
-async def test_on_other_methods_the_death_is_a_json_rpc_error(
+async def test_a_servers_death_is_a_json_rpc_error_for_other_methods(
     play: RegisteredSetup, era: str, method: str
 ) -> None:
     """Refusal shape: the same words as data of an error."""
@@ -146,7 +144,7 @@ async def test_on_other_methods_the_death_is_a_json_rpc_error(
 
 
 @ERAS
-async def test_a_large_body_that_breaks_off_is_never_taken_for_a_whole_one(
+async def test_a_large_body_that_breaks_off_is_never_taken_as_complete(
     play: RegisteredSetup, era: str
 ) -> None:
     """An answer, or an unclean end, but nothing that can be parsed as the result."""
@@ -165,7 +163,7 @@ async def test_a_large_body_that_breaks_off_is_never_taken_for_a_whole_one(
 @ERAS
 @pytest.mark.parametrize("accept", [JSON, EVENTS, f"{JSON}, {EVENTS}"])
 @pytest.mark.parametrize("announced", [True, False], ids=["json", "stream"])
-async def test_an_answer_over_the_limit_is_refused(
+async def test_a_response_above_the_limit_is_refused(
     tmp_path: Path, era: str, accept: str, announced: bool
 ) -> None:
     """47106; other calls are unaffected."""
@@ -207,7 +205,7 @@ async def test_the_deadline_ends_a_call_and_cancels_it_upstream(
         assert len(play.upstream.called("hangs")) == 1
 
 
-async def test_a_second_request_under_an_id_in_flight_is_refused(play: RegisteredSetup) -> None:
+async def test_a_second_request_with_a_pending_id_is_refused(play: RegisteredSetup) -> None:
     """At once, and the first is unharmed; afterwards the id is free."""
     client = await play.legacy()
     gate = asyncio.Event()
@@ -223,7 +221,7 @@ async def test_a_second_request_under_an_id_in_flight_is_refused(play: Registere
     assert (await client.call("echo", identity=5)).result["content"]
 
 
-async def test_the_same_id_in_two_sessions_is_no_conflict(play: RegisteredSetup) -> None:
+async def test_two_sessions_can_use_the_same_id(play: RegisteredSetup) -> None:
     """Ids belong to their session."""
     gate = asyncio.Event()
     play.upstream.plays["slow"] = held(gate, result({"content": []}))

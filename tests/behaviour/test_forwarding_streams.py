@@ -1,4 +1,4 @@
-"""Event streams of a workspace server on their way to the client, and what each client accepts."""
+"""A workspace server's event streams on their way to clients that accept JSON, events or both."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def progress(count: int, token: str = "tok") -> dict[str, object]:
 
 @ERAS
 @WRAPPED
-async def test_each_event_reaches_the_client_before_the_next_one_is_known(
+async def test_each_event_is_forwarded_before_the_next_one_arrives(
     play: RegisteredSetup, era: str, wrapped: bool
 ) -> None:
     """Progress comes back on the request's own stream with the client's token."""
@@ -93,7 +93,7 @@ BIG = (
 )
 
 
-async def test_a_large_response_is_on_its_way_before_it_is_whole(play: RegisteredSetup) -> None:
+async def test_a_large_response_is_forwarded_before_it_is_complete(play: RegisteredSetup) -> None:
     """The manager's memory does not grow with it; whatever else may come is held back as ever."""
     client, gate = play.modern(), asyncio.Event()
     play.upstream.plays["slow"] = stream(event(progress(1)) + BIG, gate, b'"}}\n\n')
@@ -120,7 +120,7 @@ async def test_a_large_response_that_breaks_off_is_no_response(play: RegisteredS
 
 @ERAS
 @pytest.mark.parametrize("accept", [JSON, "*/*", None, "application/*"])
-async def test_a_client_that_takes_json_only_gets_json_from_a_streaming_server(
+async def test_a_json_only_client_gets_json_from_a_streaming_server(
     play: RegisteredSetup, era: str, accept: str | None
 ) -> None:
     """The response alone, its bytes untouched."""
@@ -132,9 +132,7 @@ async def test_a_client_that_takes_json_only_gets_json_from_a_streaming_server(
 
 
 @ERAS
-async def test_a_client_that_takes_streams_only_gets_a_stream_from_a_json_server(
-    play: RegisteredSetup, era: str
-) -> None:
+async def test_an_events_only_client_gets_events_from_a_json_server(play: RegisteredSetup, era: str) -> None:
     """Line breaks between members must not split the event."""
     client = await play.legacy(accept=EVENTS) if era == "legacy" else play.modern(accept=EVENTS)
     play.upstream.plays["slow"] = result(b'{ "content":[],\r\n "resultType":"complete", "n":1.10 }')
@@ -179,7 +177,7 @@ async def test_notifications_before_lists_and_handshakes_do_not_hide_the_result(
 
 
 @ERAS
-async def test_a_server_waits_for_a_reader_that_does_not_read(play: RegisteredSetup, era: str) -> None:
+async def test_a_client_that_does_not_read_slows_its_server_down(play: RegisteredSetup, era: str) -> None:
     """Back-pressure, not growing buffers."""
     written = 0
 

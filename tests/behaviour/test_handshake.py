@@ -1,4 +1,4 @@
-"""A handshake that works: how it may be called, what it answers, what it leaves behind."""
+"""A successful handshake: ways to call it, its result, its effects."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_the_bare_method_answers_the_payload_itself(play: RegisteredSetup,
     assert (modern.status, modern.error["code"]) == (404, -32601)
 
 
-async def test_the_payload_says_where_what_and_how(play: RegisteredSetup) -> None:
+async def test_the_payload_has_workspace_target_health_and_guidance(play: RegisteredSetup) -> None:
     client = await play.legacy(bound=False)
     deep = play.upstream.root / "src" / "deep"
     deep.mkdir(parents=True)
@@ -177,7 +177,7 @@ async def test_the_form_of_the_answer(play: RegisteredSetup, accept: str | None,
         assert len(frames) == len(answer.messages)
 
 
-async def test_a_ready_server_is_asked_for_its_health_each_time(play: RegisteredSetup) -> None:
+async def test_every_handshake_checks_the_servers_health(play: RegisteredSetup) -> None:
     """A real request, not what was known before."""
     client = await play.legacy(bound=False)
     for _ in range(3):
@@ -186,7 +186,7 @@ async def test_a_ready_server_is_asked_for_its_health_each_time(play: Registered
         assert play.upstream.health_asked > before
 
 
-async def test_a_second_handshake_switches_and_calls_in_flight_stay(
+async def test_a_second_handshake_rebinds_and_keeps_pending_calls(
     play: RegisteredSetup, tmp_path: Path
 ) -> None:
     """Idempotent for the same workspace; another one moves the binding, not what is under way."""

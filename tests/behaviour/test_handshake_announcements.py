@@ -1,4 +1,4 @@
-"""What a session is told about changed lists, when, and on which stream."""
+"""Announcing changed lists to a session: when, and on which stream."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHANGED = [names.RESOURCES_CHANGED, names.PROMPTS_CHANGED, names.TOOLS_CHANGED]
 TOOLS = [{"name": "a", "inputSchema": {"properties": {"q": {}}}}]
 
 
-async def test_the_standing_stream_is_told_first_and_the_answer_waits_for_the_new_list(
+async def test_the_server_stream_is_notified_before_the_answer(
     tmp_path: Path,
 ) -> None:
     """On the stream, not on the call; the answer follows the client's next tools/list."""
@@ -34,7 +34,7 @@ async def test_the_standing_stream_is_told_first_and_the_answer_waits_for_the_ne
             assert len(answer.messages) == 1
 
 
-async def test_the_answer_waits_no_longer_than_its_hold(tmp_path: Path) -> None:
+async def test_the_answer_waits_for_a_new_list_only_for_a_limited_time(tmp_path: Path) -> None:
     """For clients that never list again."""
     async with registered_setup(tmp_path, announce_hold_s=0.3) as play:
         play.upstream.tools = TOOLS
@@ -47,7 +47,7 @@ async def test_the_answer_waits_no_longer_than_its_hold(tmp_path: Path) -> None:
     assert not answer.is_stream
 
 
-async def test_without_a_standing_stream_the_call_s_own_is_told(tmp_path: Path) -> None:
+async def test_without_a_server_stream_the_calls_own_is_notified(tmp_path: Path) -> None:
     """In this order, then the result."""
     async with registered_setup(tmp_path) as play:
         play.upstream.tools = TOOLS
@@ -59,7 +59,7 @@ async def test_without_a_standing_stream_the_call_s_own_is_told(tmp_path: Path) 
             assert await is_silent(stream)
 
 
-async def test_the_call_s_own_stream_speaks_before_the_answer_is_due(tmp_path: Path) -> None:
+async def test_the_calls_own_stream_is_notified_before_the_answer(tmp_path: Path) -> None:
     """The notifications are flushed, the result follows the new list."""
     async with registered_setup(tmp_path, announce_hold_s=10) as play:
         play.upstream.tools = TOOLS
@@ -72,7 +72,7 @@ async def test_the_call_s_own_stream_speaks_before_the_answer_is_due(tmp_path: P
             assert json.loads(last.data)["id"] == 1
 
 
-async def test_a_client_that_takes_json_only_is_told_on_its_next_stream(tmp_path: Path) -> None:
+async def test_a_json_only_client_is_notified_on_its_next_server_stream(tmp_path: Path) -> None:
     """Plain JSON, no delay, nothing lost and nothing said twice."""
     async with registered_setup(tmp_path, announce_hold_s=10) as play:
         play.upstream.tools = TOOLS
@@ -85,7 +85,7 @@ async def test_a_client_that_takes_json_only_is_told_on_its_next_stream(tmp_path
             assert await is_silent(stream)
 
 
-async def test_lists_that_did_not_change_are_not_announced(tmp_path: Path) -> None:
+async def test_unchanged_lists_are_not_announced(tmp_path: Path) -> None:
     """No notification, no delay; not for a workspace without tools, not the second time."""
     async with registered_setup(tmp_path, announce_hold_s=10) as play:
         client = await play.legacy(bound=False)
@@ -99,7 +99,7 @@ async def test_lists_that_did_not_change_are_not_announced(tmp_path: Path) -> No
             assert await is_silent(stream)
 
 
-async def test_only_the_session_that_changed_is_told(tmp_path: Path) -> None:
+async def test_only_the_session_that_rebound_is_notified(tmp_path: Path) -> None:
     """A server message goes on exactly one stream."""
     async with registered_setup(tmp_path) as play:
         play.upstream.tools = TOOLS

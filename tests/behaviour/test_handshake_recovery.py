@@ -1,4 +1,4 @@
-"""A handshake brings a lost session back; everything else under an unknown id is refused."""
+"""A handshake restores a lost session; other requests with an unknown session id are refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ async def test_a_missing_or_malformed_id_gets_a_new_one(
 
 
 @FORMS
-async def test_an_unknown_id_is_taken_up_again(play: RegisteredSetup, bare: bool) -> None:
+async def test_an_unknown_id_is_reused(play: RegisteredSetup, bare: bool) -> None:
     """A session under the client's own id, and the next call with it works."""
     client = stray(play, LOST)
     answer, payload = await handshake(client, play.upstream.root, bare)
@@ -82,7 +82,7 @@ async def test_an_unknown_id_is_taken_up_again(play: RegisteredSetup, bare: bool
 
 @FORMS
 @pytest.mark.parametrize("identity", [None, LOST])
-async def test_a_refused_handshake_recovers_the_session_as_well(
+async def test_a_refused_handshake_recovers_the_session_too(
     play: RegisteredSetup, bare: bool, identity: str | None
 ) -> None:
     """The id is in the header also on a refusal."""
@@ -94,7 +94,7 @@ async def test_a_refused_handshake_recovers_the_session_as_well(
     assert (await client.call("echo")).refusal["code"] == 47100
 
 
-async def test_the_version_header_says_the_recovered_revision(play: RegisteredSetup) -> None:
+async def test_the_version_header_sets_the_recovered_revision(play: RegisteredSetup) -> None:
     client = stray(play, None)
     client.without = ()
     client.extra = {headers.VERSION: "2025-06-18"}
@@ -104,7 +104,7 @@ async def test_the_version_header_says_the_recovered_revision(play: RegisteredSe
 
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "resources/list", "ping", "vendor/own"])
-async def test_anything_else_under_an_unknown_id_is_404(play: RegisteredSetup, method: str) -> None:
+async def test_other_requests_with_an_unknown_id_get_404(play: RegisteredSetup, method: str) -> None:
     """So that clients initialize anew; the id is echoed."""
     answer = await stray(play, LOST).ask(method, {"name": "echo"}, identity="é-1")
     assert (answer.status, answer.error["code"]) == (404, -32600)
@@ -112,7 +112,7 @@ async def test_anything_else_under_an_unknown_id_is_404(play: RegisteredSetup, m
 
 
 @pytest.mark.parametrize("method", ["tools/list", "tools/call", "ping"])
-async def test_anything_else_without_an_id_is_400(play: RegisteredSetup, method: str) -> None:
+async def test_other_requests_without_an_id_get_400(play: RegisteredSetup, method: str) -> None:
     """Never attributed to the only session there is."""
     await play.legacy()
     answer = await stray(play, None).ask(method, {"name": "echo"}, identity=77)
@@ -120,7 +120,7 @@ async def test_anything_else_without_an_id_is_400(play: RegisteredSetup, method:
     assert answer.error["data"]["reason"] == "missing_session"
 
 
-async def test_one_session_too_many_is_refused(tmp_path: Path) -> None:
+async def test_a_session_above_the_limit_is_refused(tmp_path: Path) -> None:
     """Initialize and recovery only; who is in stays in."""
     async with registered_setup(tmp_path, session_limit=2) as play:
         inside = [await play.legacy() for _ in range(2)]

@@ -1,4 +1,4 @@
-"""A handshake that is refused: at once, with what to do next, and without touching what was bound before."""
+"""A handshake is refused at once, names the next step and keeps the existing binding."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def client_of(play: RegisteredSetup, era: str) -> Client:
 
 @ERAS
 @pytest.mark.parametrize("arguments", [{}, *({"cwd": cwd} for cwd in NO_CWD)])
-async def test_without_a_cwd_nothing_is_looked_for(tmp_path: Path, era: str, arguments: Any) -> None:
+async def test_a_missing_cwd_is_refused_without_a_search(tmp_path: Path, era: str, arguments: Any) -> None:
     """At once, although the manager would wait for servers that register."""
     async with registered_setup(tmp_path, match_wait_s=5) as play:
         client = await client_of(play, era)
@@ -61,7 +61,7 @@ IMPOSSIBLE = [
 
 @ERAS
 @pytest.mark.parametrize(("cwd", "problem"), IMPOSSIBLE)
-async def test_an_impossible_cwd_is_refused_at_once(tmp_path: Path, era: str, cwd: str, problem: str) -> None:
+async def test_an_invalid_cwd_is_refused_at_once(tmp_path: Path, era: str, cwd: str, problem: str) -> None:
     """Nothing started, binding untouched."""
     async with registered_setup(tmp_path.resolve(), match_wait_s=5) as play:
         (tmp_path / "file.txt").write_text("x")
@@ -90,7 +90,7 @@ async def test_for_a_file_the_next_step_names_its_folder(play: RegisteredSetup) 
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is unreadable for root")
-async def test_a_folder_that_may_not_be_read_is_said_to_be_unreadable(play: RegisteredSetup) -> None:
+async def test_an_unreadable_folder_is_reported_as_unreadable(play: RegisteredSetup) -> None:
     closed = play.upstream.root / "closed"
     (closed / "inner").mkdir(parents=True)
     closed.chmod(0)
@@ -102,7 +102,7 @@ async def test_a_folder_that_may_not_be_read_is_said_to_be_unreadable(play: Regi
 
 
 @ERAS
-async def test_a_folder_of_no_workspace_is_not_matched(
+async def test_a_folder_outside_any_workspace_is_not_matched(
     play: RegisteredSetup, tmp_path: Path, era: str
 ) -> None:
     """47101: up to ten known workspaces are named."""
@@ -127,7 +127,7 @@ async def test_a_failed_handshake_leaves_the_old_binding(play: RegisteredSetup, 
 
 
 @ERAS
-async def test_an_external_server_that_does_not_answer_is_offline(play: RegisteredSetup, era: str) -> None:
+async def test_a_registered_server_that_does_not_answer_is_offline(play: RegisteredSetup, era: str) -> None:
     """It is only marked, never restarted; the binding stays, and so does the workspace's name."""
     client = await client_of(play, era)
     workspace = (await client.handshake(play.upstream.root)).payload["workspace"]
@@ -142,7 +142,7 @@ async def test_an_external_server_that_does_not_answer_is_offline(play: Register
     assert (await client.handshake(play.upstream.root)).payload["workspace"] == workspace
 
 
-async def test_a_stranger_on_the_port_gets_nothing(play: RegisteredSetup) -> None:
+async def test_another_program_on_the_port_gets_nothing(play: RegisteredSetup) -> None:
     """Another nonce, so no byte of a call and no secret goes there."""
     client = await play.legacy()
     before = len(play.upstream.received)
@@ -180,7 +180,7 @@ async def test_a_server_that_cannot_start_in_time_is_offline(tmp_path: Path) -> 
     assert refusal["retryAfterMs"] > 0
 
 
-async def test_a_server_of_ours_that_hangs_is_replaced_by_a_handshake(tmp_path: Path) -> None:
+async def test_a_handshake_replaces_a_hung_server_of_ours(tmp_path: Path) -> None:
     """One restart at once; the caller is served."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", health_timeout_s=0.3) as manager, raw_http() as http:

@@ -1,4 +1,4 @@
-"""Handshakes that have to wait: for a cold server, for one that is just registering, or no longer at all."""
+"""Handshakes wait for a server that starts or registers, and stop waiting when cancelled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_fifty_cold_handshakes_start_one_process(tmp_path: Path) -> None:
         assert len(list(manager.paths.logs_dir.glob("*.log"))) == 1
 
 
-async def test_a_server_that_is_just_registering_is_waited_for(tmp_path: Path) -> None:
+async def test_a_handshake_waits_for_a_server_that_is_registering(tmp_path: Path) -> None:
     """A match 1.2 s later answers within 0.5 s of it; progress is told meanwhile."""
     folder = tmp_path / "late"
     folder.mkdir()
@@ -63,7 +63,7 @@ async def test_a_server_that_is_just_registering_is_waited_for(tmp_path: Path) -
         assert {one["progressToken"] for one in params} <= {"tok"}
 
 
-async def test_without_a_token_nothing_is_told_meanwhile(tmp_path: Path) -> None:
+async def test_without_a_token_there_is_no_progress(tmp_path: Path) -> None:
     """The wait ends in time."""
     folder = tmp_path / "nowhere"
     folder.mkdir()
@@ -76,7 +76,7 @@ async def test_without_a_token_nothing_is_told_meanwhile(tmp_path: Path) -> None
     assert len(answer.messages) == 1
 
 
-async def test_a_caller_that_cancels_while_waiting_is_not_bound(tmp_path: Path) -> None:
+async def test_a_cancelled_handshake_binds_nothing(tmp_path: Path) -> None:
     """No late answer, no binding."""
     folder = tmp_path / "late"
     folder.mkdir()
@@ -93,7 +93,7 @@ async def test_a_caller_that_cancels_while_waiting_is_not_bound(tmp_path: Path) 
             assert (await client.call("echo")).refusal["code"] == 47100
 
 
-async def test_the_start_goes_on_when_one_of_its_callers_leaves(tmp_path: Path) -> None:
+async def test_a_start_continues_when_one_of_its_clients_leaves(tmp_path: Path) -> None:
     """Others wait for the same start."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager") as manager, raw_http() as http:
@@ -122,7 +122,7 @@ async def test_a_call_waits_for_a_cold_server_like_a_handshake(tmp_path: Path) -
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-async def test_a_server_that_is_only_slow_to_answer_is_not_replaced(tmp_path: Path) -> None:
+async def test_a_server_that_is_only_slow_is_not_replaced(tmp_path: Path) -> None:
     """The calls of others would end with it."""
     project = make_project(tmp_path / "proj")
     async with running_manager(tmp_path / "manager", health_timeout_s=0.4) as manager, raw_http() as http:

@@ -1,7 +1,7 @@
-"""Internal tools do not exist for any client, and a secret is where it belongs and nowhere else.
+"""Clients cannot see or call internal tools; secrets appear only where they are used.
 
 One manager and one project serve all tests of this file. Programs of the user reach the internal tools over a
-socket of the workspace's server; clients have the front door only.
+socket of the workspace server; clients have only the MCP endpoint.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ async def clients(project: Project) -> list[Client]:
     ]
 
 
-async def test_no_list_and_no_search_shows_them(project: Project, channel: Channel) -> None:
+async def test_no_list_and_no_search_shows_internal_tools(project: Project, channel: Channel) -> None:
     """`includeInternal` and `auth` mean nothing here."""
     assert (await channel.call("openllm_secrets_list"))["isError"] is False, "they are there"
     extra = {"includeInternal": True, "auth": channel.auth, "internal": True}
@@ -158,7 +158,7 @@ async def test_no_list_and_no_search_shows_them(project: Project, channel: Chann
         assert not [tool for tool in bridged if "openllm" in tool["name"]]
 
 
-async def test_no_call_runs_them(project: Project, channel: Channel) -> None:
+async def test_no_call_runs_an_internal_tool(project: Project, channel: Channel) -> None:
     """Each way in answers as for any name that nobody has, and nothing is suggested."""
     stranger = "zzqq"
     extra = {"auth": channel.auth, "includeInternal": True}
@@ -189,7 +189,7 @@ async def test_no_call_runs_them(project: Project, channel: Channel) -> None:
     assert (await channel.call("openllm_secrets_list"))["structuredContent"] == {"keys": []}
 
 
-async def test_scripts_have_no_way_to_them_either(project: Project, channel: Channel) -> None:
+async def test_scripts_cannot_reach_internal_tools(project: Project, channel: Channel) -> None:
     tried = [*SEVEN, *INVENTED]
     for client in (project.modern, await project.legacy()):
         said = (await client.call("attempts", {"names": json.dumps(tried)})).payload
@@ -212,7 +212,7 @@ serve(call)
 """
 
 
-async def test_a_secret_appears_nowhere_but_where_it_is_used(project: Project, channel: Channel) -> None:
+async def test_a_secret_appears_only_where_it_is_used(project: Project, channel: Channel) -> None:
     """Set and read by a program, used for a remote server and a program's environment."""
     seen: list[str] = []
 

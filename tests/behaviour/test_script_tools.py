@@ -1,6 +1,6 @@
-"""Script tools through the front door: live from one request to the next, trusted, run, ended, asked about.
+"""Script tools through the MCP endpoint: live changes, trust, execution, cancellation.
 
-One manager and one project serve all tests of this file; each test has tools of its own in it.
+One manager and one project serve all tests of this file; each test has its own tools.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ async def is_unknown(client: Client, name: str) -> bool:
 
 
 @EACH_ERA
-async def test_every_change_of_the_users_tools_counts_from_the_next_request(
-    project: Project, era: str
-) -> None:
+async def test_a_change_of_the_users_tools_applies_to_the_next_request(project: Project, era: str) -> None:
     """Add, edit, describe, hide, delete; nothing waits for trust, nothing for a restart."""
     client, name = await client_of(project, era), f"live_{era}"
     assert name not in await listed(client)
@@ -110,7 +108,7 @@ async def test_every_change_of_the_users_tools_counts_from_the_next_request(
 
 
 @EACH_ERA
-async def test_every_change_of_the_workspaces_tools_waits_for_trust(project: Project, era: str) -> None:
+async def test_a_change_of_the_workspaces_tools_waits_for_trust(project: Project, era: str) -> None:
     """Named with the command, never described, never run; others keep working."""
     client, name, other = await client_of(project, era), f"mine_{era}", f"other_{era}"
     project.tool(other, "print('other')")
@@ -167,7 +165,7 @@ async def issues_of(client: Client) -> list[dict[str, Any]]:
     return issues
 
 
-async def test_whoever_listens_is_told_within_two_seconds(project: Project) -> None:
+async def test_listeners_are_notified_within_two_seconds(project: Project) -> None:
     """Nobody asks for anything meanwhile; what changes no list is not told."""
     project = project.gateway.project("heard")  # where nothing changed just before
     await listed(project.modern)
@@ -180,7 +178,7 @@ async def test_whoever_listens_is_told_within_two_seconds(project: Project) -> N
         await told(stream)
 
 
-async def test_a_file_that_is_being_written_leaves_the_last_whole_version(project: Project) -> None:
+async def test_a_half_written_file_keeps_the_last_complete_version(project: Project) -> None:
     """Every answer comes from a whole version, with a warning as long as there is none."""
     client = project.modern
     manifest = project.gateway.user_tool("written", "print('whole')") / "tool.toml"
@@ -275,7 +273,7 @@ async def running(mark: str, count: int) -> None:
     await eventually(enough)
 
 
-async def test_a_script_that_takes_too_long_is_ended_with_all_it_started(project: Project) -> None:
+async def test_a_script_that_times_out_ends_with_all_it_started(project: Project) -> None:
     """The grandchild is of another process group and ignores TERM."""
     project.gateway.user_tool("endless", LOOPS, 'timeout_s = 1\nenv = { MARK = "endless" }')
     began = time.monotonic()
@@ -286,7 +284,7 @@ async def test_a_script_that_takes_too_long_is_ended_with_all_it_started(project
 
 
 @EACH_ERA
-async def test_a_cancelled_script_is_ended_and_nothing_more_is_sent(project: Project, era: str) -> None:
+async def test_a_cancelled_script_ends_and_nothing_more_is_sent(project: Project, era: str) -> None:
     """By closing the stream in the modern era, by a notification in the legacy one."""
     client, mark = await client_of(project, era), f"cancelled_{era}"
     project.gateway.user_tool(mark, LOOPS, f'env = {{ MARK = "{mark}" }}')
@@ -337,7 +335,7 @@ except lmtb_tool.ToolCallFailed:
 
 
 @EACH_ERA
-async def test_a_script_sees_the_tools_of_its_caller_and_no_others(project: Project, era: str) -> None:
+async def test_a_script_can_call_only_the_tools_of_its_caller(project: Project, era: str) -> None:
     """Lists, searches and calls, script tools included; what is denied or pending stays so."""
     client, gateway = await client_of(project, era), project.gateway
     project.tool("untrusted_helper", "print('ran')")
@@ -356,7 +354,7 @@ async def test_a_script_sees_the_tools_of_its_caller_and_no_others(project: Proj
     assert "nobody" in said["unknown"]
 
 
-async def test_scripts_call_scripts_four_deep_and_no_deeper(project: Project) -> None:
+async def test_nested_script_calls_are_limited_to_four_levels(project: Project) -> None:
     project.gateway.user_tool("deeper", DEEPER, '[parameters.depth]\ntype = "integer"')
     assert (await project.modern.call("deeper", {"depth": 0})).payload["depth"] == 4
 
@@ -366,7 +364,7 @@ async def test_scripts_call_scripts_four_deep_and_no_deeper(project: Project) ->
 CODE = {"code": "import pathlib\nwith open('ran.txt', 'a') as file: file.write('x')\nprint('done')"}
 
 
-async def test_execute_code_does_not_exist_unless_the_user_switched_it_on(project: Project) -> None:
+async def test_execute_code_is_off_unless_the_user_enables_it(project: Project) -> None:
     """A workspace cannot."""
     ours = project.root / ".lm-tools-bridge/workspace.toml"
     ours.parent.mkdir(exist_ok=True)
@@ -397,7 +395,7 @@ async def asked(project: Project, action: str, **content: Any) -> tuple[Answer, 
     return await client.ask(names.TOOLS_CALL, again), again
 
 
-async def test_execute_code_asks_before_every_call(project: Project) -> None:
+async def test_execute_code_needs_approval_for_every_call(project: Project) -> None:
     """The code is shown, runs once after a yes, and never after anything else."""
     project.gateway.configure("[scripts]\nexecute_code = true\n")
     ran = project.root / "ran.txt"

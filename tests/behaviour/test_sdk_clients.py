@@ -1,7 +1,4 @@
-"""The official SDK's client in each of its modes: two projects at once, every way in.
-
-One manager with two real workspace servers (and one whose name is not ASCII) serves all tests of this file.
-"""
+"""The official SDK's client in each of its modes, with two projects at once."""
 
 from __future__ import annotations
 
@@ -142,7 +139,7 @@ async def test_discovery_names_what_the_list_shows(setting: Setting, mode: str) 
 
 @EVERY_MODE
 @pytest.mark.parametrize("form", ["query", "header", "base64 header", "path"])
-async def test_a_door_of_the_project_s_own(setting: Setting, mode: str, form: str) -> None:
+async def test_a_projects_own_url(setting: Setting, mode: str, form: str) -> None:
     """The workspace comes from the address: no handshake, the workspace's own lists, nothing of the manager's."""
     project, nonce = setting.projects[2 if form == "base64 header" else 1], setting.nonces
     url, headers = setting.manager.address, {}
@@ -205,7 +202,7 @@ async def test_a_bound_session_reads_both_kinds_of_resources(setting: Setting) -
         assert snapshot["target"]["port"] == payload["target"]["port"]
 
 
-async def test_list_changes_are_told_before_the_handshake_is_answered(setting: Setting) -> None:
+async def test_list_changes_are_notified_before_the_handshake_is_answered(setting: Setting) -> None:
     """In this order, on the standing stream or on the call's own, and never on both."""
     events: list[str] = []
     async with connected(setting.manager.address, "legacy", events) as client:
@@ -219,7 +216,7 @@ async def test_list_changes_are_told_before_the_handshake_is_answered(setting: S
 
 
 @EVERY_MODE
-async def test_refusals_are_results_a_model_can_read(setting: Setting, mode: str) -> None:
+async def test_refusals_are_results_that_a_model_can_read(setting: Setting, mode: str) -> None:
     """No exception in the client, the next step in the text."""
     async with connected(setting.manager.address, mode) as client:
         for name, arguments in (

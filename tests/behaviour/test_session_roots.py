@@ -1,4 +1,4 @@
-"""The roots of a client with a session as the last rung of the ladder."""
+"""A session client's roots decide its workspace if no other claim does."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def scene(tmp_path_factory: Any) -> AsyncIterator[Scene]:
         yield Scene(manager, http, folders)
 
 
-async def test_the_first_list_already_shows_the_tools_of_the_clients_folder(scene: Scene) -> None:
+async def test_the_first_list_shows_the_tools_of_the_clients_root(scene: Scene) -> None:
     """Asked on the list's own stream, once; nothing else has to be done."""
     client = await scene.client((scene.folders[0] / "src").as_uri())
     listed = await client.tools()
@@ -113,7 +113,7 @@ async def test_the_first_list_already_shows_the_tools_of_the_clients_folder(scen
     assert called.headers[headers.WORKSPACE_SOURCE] == "roots"
 
 
-async def test_what_was_asked_for_is_shown_with_the_request_that_asked(scene: Scene) -> None:
+async def test_the_record_of_a_request_names_the_roots_it_asked_for(scene: Scene) -> None:
     """A person who wonders about a rung sees what it went by."""
     root = scene.folders[0].as_uri()
     await (await scene.client(root)).tools()
@@ -124,7 +124,7 @@ async def test_what_was_asked_for_is_shown_with_the_request_that_asked(scene: Sc
     assert (last["method"], last["source"], last["sent"]) == (names.TOOLS_LIST, "roots", {"roots": root})
 
 
-async def test_a_call_asks_where_no_list_did(scene: Scene) -> None:
+async def test_a_call_asks_for_roots_if_no_list_did(scene: Scene) -> None:
     client = await scene.client(scene.folders[0].as_uri())
     wrapped = {"name": names.CALL_TOOL, "arguments": {"name": "calculator", "arguments": SUM}}
     called = await client.listen(names.TOOLS_CALL, wrapped)
@@ -132,21 +132,21 @@ async def test_a_call_asks_where_no_list_did(scene: Scene) -> None:
     assert called.response["result"]["content"][0]["text"] == "5"
 
 
-async def test_a_subscription_asks_where_nothing_did_before(scene: Scene) -> None:
+async def test_a_subscription_asks_for_roots_if_nothing_did(scene: Scene) -> None:
     client = await scene.client(scene.folders[0].as_uri())
     subscribed = await client.listen(names.SUBSCRIBE, {"uri": "lm-tools://names"})
     assert subscribed.asked == [names.ROOTS_LIST]
     assert subscribed.response.get("error", {}).get("code") != 47100
 
 
-async def test_requests_at_the_same_time_ask_once(scene: Scene) -> None:
+async def test_concurrent_requests_ask_for_roots_once(scene: Scene) -> None:
     client = await scene.client(scene.folders[0].as_uri())
     heard = await asyncio.gather(*(client.tools() for _ in range(5)))
     assert [method for one in heard for method in one.asked] == [names.ROOTS_LIST]
     assert all("calculator" in tools_of(one) for one in heard)
 
 
-async def test_several_workspaces_are_for_the_client_to_choose_from(scene: Scene) -> None:
+async def test_roots_in_several_workspaces_are_listed_as_candidates(scene: Scene) -> None:
     client = await scene.client(*(one.as_uri() for one in scene.folders))
     refused = (await client.sum()).response["result"]["structuredContent"]["error"]
     assert refused["code"] == 47100
@@ -163,7 +163,7 @@ NOTHING: Sequence[Mapping[str, Any]] = (
 
 
 @pytest.mark.parametrize("answer", NOTHING, ids=range(len(NOTHING)))
-async def test_roots_that_lead_nowhere_are_none_and_are_not_asked_for_again(
+async def test_roots_outside_any_workspace_are_not_asked_for_again(
     scene: Scene, answer: Mapping[str, Any]
 ) -> None:
     client = await scene.client()
@@ -175,7 +175,7 @@ async def test_roots_that_lead_nowhere_are_none_and_are_not_asked_for_again(
     assert again.response["result"]["structuredContent"]["error"]["code"] == 47100
 
 
-async def test_a_client_that_says_nothing_is_not_waited_for_long(scene: Scene, tmp_path: Path) -> None:
+async def test_a_client_that_does_not_answer_delays_only_briefly(scene: Scene, tmp_path: Path) -> None:
     """The question is taken back; a late answer would change nothing."""
     async with running_manager(tmp_path, roots_wait_s=0.05) as manager:
         await _say_nothing(await Rooted.connect(scene.http, manager.address))
@@ -187,7 +187,7 @@ async def _say_nothing(client: Rooted) -> None:
     assert (await client.tools()).asked == []
 
 
-async def test_a_change_of_roots_is_asked_about_and_makes_the_client_list_again(scene: Scene) -> None:
+async def test_changed_roots_are_asked_for_again_and_change_the_lists(scene: Scene) -> None:
     client = await scene.client(scene.folders[0].as_uri())
     await client.tools()
     before = await client.sum()
@@ -203,7 +203,7 @@ async def test_a_change_of_roots_is_asked_about_and_makes_the_client_list_again(
     assert after.headers[headers.WORKSPACE_ID] != before.headers[headers.WORKSPACE_ID]
 
 
-async def test_what_is_said_beats_roots(scene: Scene) -> None:
+async def test_every_other_claim_beats_roots(scene: Scene) -> None:
     """Nothing is asked where another rung has spoken."""
     client = await scene.client(scene.folders[0].as_uri())
     await client.handshake(scene.folders[1])
@@ -222,7 +222,7 @@ def jsonly(client: Rooted) -> None:
 @pytest.mark.parametrize(
     ("cls", "prepare"), [(Rootless, lambda _: None), (Rooted, jsonly)], ids=["not declared", "JSON only"]
 )
-async def test_who_cannot_be_asked_is_not(
+async def test_a_client_that_cannot_be_asked_is_not_asked(
     scene: Scene, cls: type[Rooted], prepare: Callable[[Rooted], None]
 ) -> None:
     client = await scene.client(scene.folders[0].as_uri(), cls=cls)
@@ -231,7 +231,7 @@ async def test_who_cannot_be_asked_is_not(
     assert (listed.asked, tools_of(listed)) == ([], OWN)
 
 
-async def test_a_cancelled_request_leaves_the_question_to_the_next(scene: Scene) -> None:
+async def test_after_a_cancelled_request_the_next_one_asks_for_roots(scene: Scene) -> None:
     client = await scene.client()
     client.answer = None
     params = {"name": "calculator", "arguments": SUM}

@@ -1,4 +1,4 @@
-"""Sessions of the handshake-and-session era: made, named, missed, recovered, ended."""
+"""Sessions (MCP ≤ 2025-11-25): opened, identified, recovered, ended."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def initialize(http: ClientSession, url: str, params: dict[str, Any], **ex
     return await send(http, url, message, **extra)
 
 
-async def test_initialize_makes_a_new_session_whatever_id_came_along(
+async def test_initialize_opens_a_new_session_and_ignores_the_id_sent(
     manager: RunningManager, http: ClientSession
 ) -> None:
     """128 bits of chance, visible ASCII; an id of the client's own is ignored here."""
@@ -83,7 +83,7 @@ async def test_the_revision_is_the_requested_one_or_the_latest(
         ("garbage", 400),
     ],
 )
-async def test_the_version_header_of_later_requests_must_be_a_legacy_one_or_absent(
+async def test_the_version_header_in_a_session_is_checked(
     manager: RunningManager, http: ClientSession, version: str | None, status: int
 ) -> None:
     opened = await initialize(http, manager.address, INITIALIZE)
@@ -95,7 +95,7 @@ async def test_the_version_header_of_later_requests_must_be_a_legacy_one_or_abse
         assert answer.error["code"] == -32600
 
 
-async def test_the_answer_to_initialize_declares_all_that_a_workspace_may_offer(
+async def test_initialize_declares_everything_a_workspace_can_offer(
     manager: RunningManager, http: ClientSession
 ) -> None:
     result = (await initialize(http, manager.address, INITIALIZE)).result
@@ -112,7 +112,7 @@ async def test_the_answer_to_initialize_declares_all_that_a_workspace_may_offer(
 
 
 @pytest.mark.parametrize("cwd", ["relative/path", "/nowhere/at/all", "/", "${PWD}", ""])
-async def test_a_hopeless_folder_does_not_spoil_initialize(
+async def test_an_invalid_folder_does_not_fail_initialize(
     manager: RunningManager, http: ClientSession, cwd: str
 ) -> None:
     """The door behaves as the fixed one; later refusals name the folder."""
@@ -136,7 +136,7 @@ SESSIONLESS = [
 
 
 @pytest.mark.parametrize(("message", "identity"), SESSIONLESS)
-async def test_a_request_without_a_session_is_refused_and_given_to_nobody(
+async def test_a_request_without_a_session_is_refused_and_not_forwarded(
     manager: RunningManager, http: ClientSession, message: dict[str, Any], identity: object
 ) -> None:
     """Also when exactly one session lives."""
@@ -166,7 +166,7 @@ NOTHING_TO_ANSWER = [
 
 @pytest.mark.parametrize("message", NOTHING_TO_ANSWER)
 @pytest.mark.parametrize("session", ["none", "unknown", "known"])
-async def test_what_wants_no_answer_gets_202_and_does_nothing(
+async def test_notifications_and_responses_get_202(
     manager: RunningManager, http: ClientSession, message: dict[str, Any], session: str
 ) -> None:
     """Bound or not, known or not; a request's method without an id runs nothing."""
@@ -204,7 +204,7 @@ def handshake(cwd: str, *, bare: bool = False) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("version", "revision"), [(None, "2025-03-26"), ("2025-06-18", "2025-06-18")])
-async def test_a_handshake_takes_up_an_unknown_id_again(
+async def test_a_handshake_reuses_an_unknown_id(
     manager: RunningManager, http: ClientSession, tmp_path: Any, version: str | None, revision: str
 ) -> None:
     """Under the client's own id, in the payload too; the next call with it works."""

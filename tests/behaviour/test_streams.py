@@ -1,4 +1,4 @@
-"""Streams of sessions over connections that break: numbered, taken up again, bounded."""
+"""Event streams of sessions over broken connections: numbered, resumed, bounded."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def calling(client: SessionClient, tool: str, identity: Any = 7) -> Any:
 
 
 @pytest.mark.parametrize("is_early", [True, False], ids=["before the answer", "after the answer"])
-async def test_a_call_whose_connection_broke_goes_on_and_its_answer_is_had_by_coming_back(
+async def test_a_call_survives_a_broken_connection_and_its_answer_is_replayed(
     play: RegisteredSetup, is_early: bool
 ) -> None:
     """Only what followed, on that stream only, and then its end."""
@@ -95,7 +95,7 @@ async def answered(client: SessionClient, identity: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_connection_that_broke_before_the_first_message_is_taken_up_by_its_priming_event(
+async def test_a_stream_can_be_resumed_from_its_priming_event(
     play: RegisteredSetup,
 ) -> None:
     """2025-11-25."""
@@ -114,7 +114,7 @@ async def test_a_connection_that_broke_before_the_first_message_is_taken_up_by_i
 
 
 @pytest.mark.parametrize(("kind", "numbered"), [(Oldest, False), (Older, True)])
-async def test_older_clients_never_see_an_event_without_data(
+async def test_older_revisions_get_no_event_without_data(
     play: RegisteredSetup, kind: type[SessionClient], numbered: bool
 ) -> None:
     """Their readers fail on it; ids since 2025-03-26."""
@@ -128,13 +128,13 @@ async def test_older_clients_never_see_an_event_without_data(
         assert await is_silent(standing)
 
 
-async def test_modern_streams_have_no_ids(play: RegisteredSetup) -> None:
+async def test_stateless_streams_have_no_event_ids(play: RegisteredSetup) -> None:
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     answer = await play.modern().call("slow", identity=7)
     assert answer.body == event(progress(1)) + event(RESPONSE.replace(b"%(id)s", b"7"))
 
 
-async def test_ids_differ_between_the_streams_of_a_session(play: RegisteredSetup) -> None:
+async def test_event_ids_differ_between_the_streams_of_a_session(play: RegisteredSetup) -> None:
     client = await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
     ids = [one.id for _ in range(3) for one in (await client.call("slow")).events]
@@ -143,7 +143,7 @@ async def test_ids_differ_between_the_streams_of_a_session(play: RegisteredSetup
     assert len(set(ids)) == len(ids) == 7
 
 
-async def test_the_replay_is_bounded_and_the_answer_is_still_in_it(play: RegisteredSetup) -> None:
+async def test_the_replay_buffer_is_bounded_and_keeps_the_answer(play: RegisteredSetup) -> None:
     client = await play.legacy()
     gate = asyncio.Event()
     flood = b"".join(event(progress(count)) for count in range(1000))
@@ -159,7 +159,7 @@ async def test_the_replay_is_bounded_and_the_answer_is_still_in_it(play: Registe
     assert counts == [*range(745, 1000), None]
 
 
-async def test_only_the_session_itself_can_take_up_its_stream(play: RegisteredSetup) -> None:
+async def test_only_the_session_itself_can_resume_its_stream(play: RegisteredSetup) -> None:
     """Another one learns nothing of it but that it is not there."""
     client, other = await play.legacy(), await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
@@ -169,7 +169,7 @@ async def test_only_the_session_itself_can_take_up_its_stream(play: RegisteredSe
     assert json.loads(lost.data)["error"]["code"] == 47112
 
 
-async def test_an_unknown_stream_without_a_request_in_its_name_is_nothing(play: RegisteredSetup) -> None:
+async def test_resuming_an_unknown_stream_without_a_request_gets_204(play: RegisteredSetup) -> None:
     """Ids that are too long are not named; who made one up learns no more."""
     client = await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), event(RESPONSE))
@@ -180,7 +180,7 @@ async def test_an_unknown_stream_without_a_request_in_its_name_is_nothing(play: 
         assert (again.status, await again.read()) == (204, b"")
 
 
-async def test_a_cancelled_call_has_nothing_more_to_say(play: RegisteredSetup) -> None:
+async def test_a_cancelled_calls_stream_cannot_be_resumed(play: RegisteredSetup) -> None:
     """Its client comes back once, because the stream ended without a response, and not again."""
     client = await play.legacy()
     play.upstream.plays["slow"] = stream(event(progress(1)), None)
@@ -192,7 +192,7 @@ async def test_a_cancelled_call_has_nothing_more_to_say(play: RegisteredSetup) -
         assert again.status == 204
 
 
-async def test_a_second_connection_for_a_stream_takes_it_over(play: RegisteredSetup) -> None:
+async def test_a_second_connection_takes_over_a_resumed_stream(play: RegisteredSetup) -> None:
     """A client knows before us that its connection is dead."""
     client = await play.legacy()
     gate = asyncio.Event()
@@ -206,7 +206,7 @@ async def test_a_second_connection_for_a_stream_takes_it_over(play: RegisteredSe
             await dead.content.read()
 
 
-async def test_a_stream_whose_server_died_ends_in_an_answer_that_can_be_had_again(
+async def test_the_error_of_a_dead_server_can_be_replayed(
     play: RegisteredSetup,
 ) -> None:
     client = await play.legacy()
@@ -220,7 +220,7 @@ async def test_a_stream_whose_server_died_ends_in_an_answer_that_can_be_had_agai
 # The standing stream -----------------------------------------------------------------------------------------
 
 
-async def test_news_while_the_connection_was_broken_are_told_to_who_comes_back(play: RegisteredSetup) -> None:
+async def test_notifications_during_a_broken_connection_are_delivered_later(play: RegisteredSetup) -> None:
     """What was missed, and nothing twice."""
     client = await play.legacy(bound=False)
     play.upstream.tools = [{"name": "a", "inputSchema": {"type": "object"}}]
@@ -237,7 +237,7 @@ async def test_news_while_the_connection_was_broken_are_told_to_who_comes_back(p
         assert (await next_event(again)).id == ids[2]
 
 
-async def test_an_unknown_event_means_that_anything_may_have_changed(play: RegisteredSetup) -> None:
+async def test_an_unknown_event_id_announces_all_lists_as_changed(play: RegisteredSetup) -> None:
     """Too old, of another manager, or made up."""
     client = await play.legacy()
     for unknown in ("abcd.0-7", "rubbish"):
@@ -283,7 +283,7 @@ async def test_a_long_silent_call_is_kept_alive(
     assert answer == {"jsonrpc": "2.0", "id": 7, "result": {"content": []}}
 
 
-async def test_a_client_that_takes_json_only_waits_in_silence(
+async def test_a_json_only_client_gets_nothing_before_its_response(
     play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.http.keep_alives.SILENCE_S", 0.01)
@@ -300,7 +300,7 @@ async def test_a_client_that_takes_json_only_waits_in_silence(
 # The next manager --------------------------------------------------------------------------------------------
 
 
-async def test_the_next_manager_says_what_it_cannot_know(tmp_path: Path) -> None:
+async def test_a_new_manager_answers_that_a_response_is_lost(tmp_path: Path) -> None:
     """An answer of an earlier manager is lost, in so many words; lists may have changed meanwhile."""
     root = tmp_path / "scripted"
     root.mkdir()

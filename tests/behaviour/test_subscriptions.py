@@ -1,4 +1,4 @@
-"""What sessions want to hear of: resources they subscribe, and how much of the log."""
+"""Resource subscriptions and log levels of sessions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def updated(uri: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "method": names.RESOURCE_UPDATED, "params": {"uri": uri}}
 
 
-async def test_each_session_hears_of_the_resources_it_subscribed(
+async def test_each_session_is_notified_of_its_subscribed_resources(
     play: RegisteredSetup, listened: ListenStreams
 ) -> None:
     """Over one stream to the server, however many sessions; no subscription is named in the message."""
@@ -55,7 +55,7 @@ async def test_each_session_hears_of_the_resources_it_subscribed(
         assert await is_silent(third)
 
 
-async def test_a_subscription_counts_from_the_moment_it_is_answered(
+async def test_a_subscription_takes_effect_before_it_is_answered(
     play: RegisteredSetup, listened: ListenStreams
 ) -> None:
     """The server has confirmed it by then; what happens before a stream is opened waits, said once."""
@@ -87,9 +87,7 @@ async def test_nothing_is_missed_while_the_listen_stream_is_renewed(
     assert len(listened.open) <= 2
 
 
-async def test_what_nobody_wants_any_more_is_not_asked_for(
-    play: RegisteredSetup, listened: ListenStreams
-) -> None:
+async def test_unused_subscriptions_end_upstream(play: RegisteredSetup, listened: ListenStreams) -> None:
     one, two = await play.legacy(), await play.legacy()
     await subscribe(one, "x:1", "x:2")
     await subscribe(two, "x:2", "x:3")
@@ -102,7 +100,7 @@ async def test_what_nobody_wants_any_more_is_not_asked_for(
     await listened.until(lambda: listened.resources == [{"x:2"}])
 
 
-async def test_a_resource_of_an_address_is_subscribed_there(
+async def test_at_a_workspaces_url_its_resources_are_subscribed(
     play: RegisteredSetup, listened: ListenStreams
 ) -> None:
     """A pure door needs no handshake."""
@@ -113,7 +111,7 @@ async def test_a_resource_of_an_address_is_subscribed_there(
         assert await next_message(stream) == updated("x:1/part")
 
 
-async def test_wishes_that_come_at_once_are_answered_together_and_each_by_itself(
+async def test_concurrent_subscriptions_are_answered_individually(
     play: RegisteredSetup, listened: ListenStreams
 ) -> None:
     """Who waits goes on waiting where another wish renewed the stream."""
@@ -129,7 +127,7 @@ async def test_wishes_that_come_at_once_are_answered_together_and_each_by_itself
     await listened.until(lambda: listened.resources == [{"x:0", "x:1", "x:3"}])
 
 
-async def test_a_server_that_is_slow_to_say_is_believed(
+async def test_a_slow_acknowledgement_counts_as_given(
     play: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.sessions.preferences.CONFIRM_S", 0.05)
@@ -143,7 +141,7 @@ async def test_a_server_that_is_slow_to_say_is_believed(
         assert await next_message(stream) == updated("x:1")
 
 
-async def test_where_nobody_tells_of_resources_nothing_can_be_subscribed(play: RegisteredSetup) -> None:
+async def test_without_server_support_subscriptions_are_refused(play: RegisteredSetup) -> None:
     """A server without listen streams: better no than silence."""
     client = await play.legacy()
     play.upstream.plays[names.LISTEN] = error(jsonrpc.METHOD_NOT_FOUND, "no", status=404)
@@ -151,7 +149,7 @@ async def test_where_nobody_tells_of_resources_nothing_can_be_subscribed(play: R
     assert answer.error["code"] == jsonrpc.INVALID_PARAMS
 
 
-async def test_a_session_can_subscribe_so_many_resources_and_no_more(
+async def test_the_number_of_subscriptions_is_limited(
     play: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.sessions.session_manager.MAX_SUBSCRIPTIONS", 2)
@@ -163,7 +161,7 @@ async def test_a_session_can_subscribe_so_many_resources_and_no_more(
     await subscribe(client, "x:3")
 
 
-async def test_what_cannot_be_subscribed_is_refused(play: RegisteredSetup, listened: ListenStreams) -> None:
+async def test_an_invalid_subscription_is_refused(play: RegisteredSetup, listened: ListenStreams) -> None:
     client, unbound = await play.legacy(), await play.legacy(bound=False)
     listened.refused = {"x:constant"}
     refused = await client.ask(names.SUBSCRIBE, {"uri": "x:constant"})
@@ -182,7 +180,7 @@ async def test_what_cannot_be_subscribed_is_refused(play: RegisteredSetup, liste
     await listened.until(lambda: listened.resources == [{"x:1"}])
 
 
-async def test_a_server_that_comes_back_is_asked_again_and_what_was_missed_may_be_anything(
+async def test_a_restarted_server_is_resubscribed_and_all_may_have_changed(
     play: RegisteredSetup, listened: ListenStreams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manager.sessions.upstream_listener.RETRY_S", 0.05)
@@ -194,7 +192,7 @@ async def test_a_server_that_comes_back_is_asked_again_and_what_was_missed_may_b
     assert listened.resources == [{"x:1"}]
 
 
-async def test_capability_is_declared(play: RegisteredSetup) -> None:
+async def test_resource_subscriptions_are_declared_to_sessions_only(play: RegisteredSetup) -> None:
     answer = await play.modern(pure=False).ask(names.DISCOVER)
     assert "subscribe" not in answer.result["capabilities"]["resources"], "a stateless client has no session"
     client = SessionClient(play.http, play.manager.address)
@@ -213,7 +211,7 @@ async def test_capability_is_declared(play: RegisteredSetup) -> None:
 LEVELS = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
-async def test_each_level_is_taken_and_anything_else_refused(play: RegisteredSetup) -> None:
+async def test_only_valid_log_levels_are_accepted(play: RegisteredSetup) -> None:
     client = await play.legacy()
     for level in LEVELS:
         assert (await client.ask(names.SET_LEVEL, {"level": level})).result == {}
@@ -227,7 +225,7 @@ async def test_each_level_is_taken_and_anything_else_refused(play: RegisteredSet
 # The next manager --------------------------------------------------------------------------------------------
 
 
-async def test_the_next_manager_knows_what_sessions_want(tmp_path: Path) -> None:
+async def test_subscriptions_and_log_levels_survive_a_manager_restart(tmp_path: Path) -> None:
     """The same client goes on with the same id, and need not say it again."""
     root = tmp_path / "scripted"
     root.mkdir()

@@ -1,6 +1,6 @@
-"""Tasks through the front door: made in a project, asked about at any address, outliving what they may.
+"""Tasks (SEP-2663): created in a project, polled at any URL, kept over restarts.
 
-One manager serves all tests of this file. The slow tool of the projects waits for a file that the test makes.
+One manager serves all tests of this file. The slow tool waits for a file that the test creates.
 """
 
 from __future__ import annotations
@@ -88,9 +88,7 @@ async def server(project: Project) -> dict[str, Any]:
     return dict(found)
 
 
-async def test_task_is_polled_by_its_id_alone_and_has_the_result_of_the_call(
-    project: Project, tmp_path: Path
-) -> None:
+async def test_a_task_id_alone_is_enough_to_poll_its_result(project: Project, tmp_path: Path) -> None:
     """At the fixed door nothing but the id says which project is meant."""
     client = fixed(project)
     call = {"name": "slow", "arguments": {"folder": str(tmp_path)}, "cwd": str(project.root)}
@@ -105,7 +103,7 @@ async def test_task_is_polled_by_its_id_alone_and_has_the_result_of_the_call(
     assert done["result"]["structuredContent"] == {"n": 1.0, "word": "Grüße"}
 
 
-async def test_id_beats_the_folder_a_client_is_in(project: Project, tmp_path: Path) -> None:
+async def test_a_task_id_beats_the_clients_folder(project: Project, tmp_path: Path) -> None:
     other = project.gateway.project("other")
     task = await begin(project.modern, tmp_path)
     assert (await about(other.modern, tasks.GET, task)).result["taskId"] == task
@@ -133,9 +131,7 @@ async def test_unknown_task_is_unknown_everywhere(project: Project, task: str) -
             assert (await about(client, method, task, inputResponses={})).error["code"] == -32602
 
 
-async def test_client_that_does_not_declare_tasks_gets_none_and_may_ask_about_none(
-    project: Project, tmp_path: Path
-) -> None:
+async def test_a_client_that_does_not_declare_tasks_gets_none(project: Project, tmp_path: Path) -> None:
     (tmp_path / "go").touch()
     for client in (fixed(project), project.modern):
         answer = await client.ask(tasks.GET, {"taskId": "nobodys"})
@@ -147,7 +143,7 @@ async def test_client_that_does_not_declare_tasks_gets_none_and_may_ask_about_no
     assert waited.result["resultType"] == "complete"
 
 
-async def test_sessions_know_nothing_of_tasks(project: Project, tmp_path: Path) -> None:
+async def test_sessions_have_no_tasks(project: Project, tmp_path: Path) -> None:
     client = await SessionClient.connect(project.gateway.http, project.url)
     assert (await client.ask(tasks.GET, {"taskId": "x"})).error["code"] == -32601
     call = asyncio.ensure_future(client.call("slow", {"folder": str(tmp_path)}))
@@ -157,7 +153,7 @@ async def test_sessions_know_nothing_of_tasks(project: Project, tmp_path: Path) 
     assert (await call).payload["n"] == 1.0
 
 
-async def test_both_doors_declare_tasks_to_stateless_clients_only(project: Project) -> None:
+async def test_tasks_are_declared_to_stateless_clients_only(project: Project) -> None:
     for client in (fixed(project), project.modern):
         capabilities = (await client.ask(names.DISCOVER)).result["capabilities"]
         assert capabilities["extensions"] == {tasks.EXTENSION: {}}
@@ -171,7 +167,7 @@ async def test_both_doors_declare_tasks_to_stateless_clients_only(project: Proje
         assert tasks.EXTENSION not in json.dumps((await session.ask(names.INITIALIZE, hello)).result)
 
 
-async def test_manager_knows_that_a_server_with_a_task_is_not_idle(project: Project, tmp_path: Path) -> None:
+async def test_a_server_with_a_running_task_is_not_idle(project: Project, tmp_path: Path) -> None:
     task = await begin(project.modern, tmp_path)
 
     async def counted(number: int) -> bool:
@@ -182,9 +178,7 @@ async def test_manager_knows_that_a_server_with_a_task_is_not_idle(project: Proj
     await eventually(lambda: counted(0), 10.0)
 
 
-async def test_task_of_a_server_that_was_killed_has_failed_and_says_why(
-    project: Project, tmp_path: Path
-) -> None:
+async def test_the_task_of_a_killed_server_has_failed_with_a_reason(project: Project, tmp_path: Path) -> None:
     client = fixed(project)
     task = await begin(project.modern, tmp_path)
     script, victim = int((tmp_path / "pid").read_text()), (await server(project))["pid"]

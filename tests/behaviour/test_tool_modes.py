@@ -1,6 +1,6 @@
-"""Tool modes through the front door: which tools a list shows, for whom and how long (seed 001).
+"""Tool modes: which tools a list shows.
 
-One manager and one project with a tool of every visibility serve all tests of this file but the last.
+One manager and one project with a tool of every visibility serve all tests but the last.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def with_query(url: str, query: str) -> str:
 
 
 @DOORS
-async def test_each_request_decides_its_own_mode(project: Project, door: str) -> None:
+async def test_each_request_chooses_its_tool_mode(project: Project, door: str) -> None:
     """On one connection; the manager's own tools stay at the fixed address only."""
     client = await client_at(project, door)
     own = OWN if door == "legacy, bound" else set()
@@ -94,7 +94,7 @@ async def test_each_request_decides_its_own_mode(project: Project, door: str) ->
 
 
 @DOORS
-async def test_what_is_not_listed_can_be_found_and_called_all_the_same(project: Project, door: str) -> None:
+async def test_an_unlisted_tool_can_be_found_and_called(project: Project, door: str) -> None:
     """Meta-tools are callable where they are not listed, too."""
     client = await client_at(project, door)
     for headers in ({}, {MODE: "discovery"}, {ALL: "true"}):
@@ -107,7 +107,7 @@ async def test_what_is_not_listed_can_be_found_and_called_all_the_same(project: 
 
 
 @pytest.mark.parametrize("pure", [True, False])
-async def test_a_session_keeps_the_mode_it_began_with(project: Project, pure: bool) -> None:
+async def test_a_session_keeps_its_initial_tool_mode(project: Project, pure: bool) -> None:
     """A value on the request wins, whichever way it is said; each session has its own."""
     url, own = (project.url, set()) if pure else (project.gateway.manager.address, OWN)
     http = project.gateway.http
@@ -139,14 +139,14 @@ async def initialized(http: ClientSession, url: str, headers: dict[str, str] | N
     return client
 
 
-async def test_a_discovering_session_is_told_of_all_tools_in_its_handshake(project: Project) -> None:
+async def test_a_handshake_in_discovery_mode_names_all_tools(project: Project) -> None:
     """Discovery describes what can be called; the mode is about lists."""
     client = await initialized(project.gateway.http, project.gateway.manager.address, {MODE: "discovery"})
     bridged = (await client.handshake(project.root)).payload["discovery"]["bridgedTools"]
     assert NATIVE | {"steady"} | META == {tool["name"] for tool in bridged}
 
 
-async def test_a_session_s_mode_outlives_the_manager(tmp_path: Path) -> None:
+async def test_a_sessions_tool_mode_survives_a_manager_restart(tmp_path: Path) -> None:
     """The next manager knows the session, and how it began."""
     folder = tmp_path.resolve()
     async with running_gateway(folder) as gateway:

@@ -1,7 +1,7 @@
-"""A repository that is looked at runs nothing and connects nowhere until its user trusts it.
+"""Using a repository runs nothing of it and connects nowhere until its user trusts it.
 
-Everything it brings along leaves a mark when it runs: a file in a folder of marks, or a request to a server
-that counts. One manager serves all tests of this file.
+Everything in it leaves a mark when it runs: a file in a folder of marks, or a request to a counting server. One
+manager serves all tests of this file.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ ALL_REFUSED = 10
 SERVERS = ("plain", "eager", "shell", "tricky", "away", "coded", "cursed", "toml", "beacon")
 
 
-async def test_looking_at_a_repository_runs_nothing_and_connects_nowhere(stage: Stage) -> None:
+async def test_using_an_untrusted_repository_runs_nothing_and_connects_nowhere(stage: Stage) -> None:
     """Neither handshake, lists, search, inspection, status, built-ins nor refused calls.
 
     Discovery names what waits, and the command; of the words the repository wrote it repeats none.
@@ -275,9 +275,7 @@ async def test_looking_at_a_repository_runs_nothing_and_connects_nowhere(stage: 
 
 
 @pytest.mark.parametrize("entry", ["program", "address"])
-async def test_a_server_that_a_client_would_meet_as_it_is_is_not_even_greeted(
-    stage: Stage, entry: str
-) -> None:
+async def test_an_untrusted_pass_through_server_is_not_contacted(stage: Stage, entry: str) -> None:
     """At the addresses where the only server of a workspace speaks for itself."""
     repository = stage.repository(f"alone-{entry}")
     repository.put("server.py", SERVER)
@@ -303,7 +301,7 @@ async def test_a_server_that_a_client_would_meet_as_it_is_is_not_even_greeted(
     assert (repository.ran, stage.connections) == ([], [])
 
 
-async def test_what_is_trusted_runs_and_what_is_refused_stays_so(stage: Stage) -> None:
+async def test_trusted_content_runs_and_refused_content_does_not(stage: Stage) -> None:
     """The marks can be left and connections counted; the command shows what it trusts."""
     repository = hostile(stage, "trusted")
     client = repository.project.modern
@@ -360,7 +358,7 @@ async def offered(client: Client, expected: set[str]) -> None:
         assert ran is (name in expected), (name, answer)
 
 
-async def test_any_change_takes_trust_from_what_changed_and_from_nothing_else(stage: Stage) -> None:
+async def test_a_change_revokes_trust_only_for_what_changed(stage: Stage) -> None:
     """Bytes of scripts and of files that servers name, entries of the configuration."""
     repository = modest(stage, "changing")
     client, root = repository.project.modern, repository.root
@@ -398,7 +396,7 @@ async def pids(project: Project) -> dict[str, int]:
     return {one["id"]: one["pid"] for one in (await project.inspect())["sources"] if one.get("pid")}
 
 
-async def test_trust_belongs_to_one_folder_and_can_be_taken_back(stage: Stage) -> None:
+async def test_trust_belongs_to_one_folder_and_can_be_revoked(stage: Stage) -> None:
     """Copies and neighbours wait; a link leads to the same folder; `untrust` ends what runs."""
     repository = modest(stage, "ws")
     client, gateway = repository.project.modern, stage.gateway

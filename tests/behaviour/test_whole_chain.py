@@ -1,6 +1,6 @@
-"""What official test suites cannot see, through manager and workspace server: bytes, moments, deaths, size.
+"""Bytes, timing, crashes and sizes through manager and workspace server.
 
-The server behind both hops answers exactly what a test says, once as one of each era.
+The server behind both answers exactly what a test scripts, in each protocol generation.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def call_with_everything(client: Client, tool: str) -> bytes:
 
 
 @CLIENTS
-async def test_every_byte_of_arguments_and_results_survives_both_hops(
+async def test_arguments_and_results_keep_their_bytes_over_both_hops(
     setting: Setting, client_era: str
 ) -> None:
     """What neither hop knows, and how numbers, text and white space are written."""
@@ -193,7 +193,7 @@ def assert_whole(answer: Answer) -> None:
 
 @CLIENTS
 @SOURCES
-async def test_each_step_is_with_the_client_before_the_server_takes_the_next_one(
+async def test_each_notification_arrives_before_the_server_continues(
     setting: Setting, source: str, client_era: str
 ) -> None:
     """The server waits until its step was read at the other end."""
@@ -220,7 +220,7 @@ async def is_cancelled(setting: Setting, source: str, call: Received) -> bool:
 
 @CLIENTS
 @SOURCES
-async def test_a_client_that_leaves_cancels_its_call_in_the_stateless_era_only(
+async def test_only_a_stateless_client_cancels_its_call_by_disconnecting(
     setting: Setting, source: str, client_era: str
 ) -> None:
     gate = asyncio.Event()
@@ -260,7 +260,7 @@ async def test_a_large_result_passes_both_hops(setting: Setting, source: str, cl
 
 @CLIENTS
 @SOURCES
-async def test_a_server_that_dies_after_a_step_is_told_on_the_same_stream_and_asked_once(
+async def test_a_servers_death_after_progress_is_reported_on_the_stream(
     setting: Setting, source: str, client_era: str
 ) -> None:
     """`delivered` is unknown, and only this call is concerned."""
@@ -282,7 +282,7 @@ async def test_a_server_that_dies_after_a_step_is_told_on_the_same_stream_and_as
     assert_whole(await client.call(f"{source}__echo"))
 
 
-async def test_a_workspace_server_that_dies_after_a_step_is_told_on_the_same_streams(
+async def test_a_workspace_servers_death_after_progress_is_reported(
     setting: Setting,
 ) -> None:
     """The responses that clients wait for come from the manager; the next call is served."""

@@ -1,4 +1,4 @@
-"""Who decides when several say which workspace is meant."""
+"""Which claim decides when several name a workspace."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ async def call(two: Two, case: Case, *, modern: bool) -> tuple[Answer, SessionCl
     ("name", "modern"),
     [(name, False) for name in LADDER] + [(name, True) for name, case in LADDER.items() if not case.bound],
 )
-async def test_the_ladder(two: Two, name: str, modern: bool) -> None:
+async def test_claims_decide_in_order(two: Two, name: str, modern: bool) -> None:
     """1 path, 2 argument, 3 session, 4 query and header; conflicts are told."""
     case = LADDER[name]
     answer, client = await call(two, case, modern=modern)
@@ -164,7 +164,7 @@ async def test_the_ladder(two: Two, name: str, modern: bool) -> None:
     ("path", "query", "cwd", "expected"),
     [("A", None, "a", "A"), ("A", None, "b", 47110), (None, "a", "b", "B"), (None, "a", "a", "A")],
 )
-async def test_a_handshake_at_a_pure_door(
+async def test_a_handshake_at_a_workspaces_url(
     two: Two, modern: bool, path: str | None, query: str | None, cwd: str, expected: str | int
 ) -> None:
     """Served where it means the same workspace; at a query's door the argument wins."""
@@ -179,7 +179,7 @@ async def test_a_handshake_at_a_pure_door(
 
 
 @pytest.mark.parametrize("door", [{"path": "A"}, {"query": "a"}])
-async def test_a_pure_door_shows_the_workspaces_own_and_nothing_else(two: Two, door: dict[str, str]) -> None:
+async def test_a_workspaces_url_shows_only_the_workspaces_entries(two: Two, door: dict[str, str]) -> None:
     """For both eras, whatever the session is bound to."""
     clients: list[Any] = [StatelessClient(two.http, two.url(**door))]
     clients.append(await two.legacy("B" if "path" in door else None, two.url(**door)))
@@ -189,7 +189,7 @@ async def test_a_pure_door_shows_the_workspaces_own_and_nothing_else(two: Two, d
 
 
 @pytest.mark.parametrize("folder", ["{}/src", "file://{}/src"])
-async def test_the_folder_codex_works_in_decides_where_nothing_else_does(two: Two, folder: str) -> None:
+async def test_codexs_folder_decides_if_nothing_else_does(two: Two, folder: str) -> None:
     """Rung 5, beaten by the session's binding."""
     told = {"codex/sandbox-state-meta": {"sandboxCwd": folder.format(two.servers["B"].root)}}
     unbound = await two.legacy(None, two.url())
@@ -200,7 +200,7 @@ async def test_the_folder_codex_works_in_decides_where_nothing_else_does(two: Tw
     assert (two.served(), answer.headers[headers.WORKSPACE_SOURCE]) == ("A", "session")
 
 
-async def test_it_is_remembered_who_asked_and_what_decided(two: Two) -> None:
+async def test_clients_and_the_deciding_claim_are_recorded(two: Two) -> None:
     """Both eras, also what a handshake decided; nothing of arguments."""
     session = await two.legacy("A", two.url())
     session.extra = {headers.WORKSPACE_CWD: "/nowhere"}
@@ -220,7 +220,7 @@ async def test_it_is_remembered_who_asked_and_what_decided(two: Two) -> None:
     assert call["sent"]["?cwd"].endswith("/src")
 
 
-async def test_what_is_too_long_to_name_a_folder_is_not_kept(two: Two) -> None:
+async def test_a_claim_too_long_for_a_folder_is_not_recorded(two: Two) -> None:
     """What a body says of folders is bounded, as heads are."""
     unbound = await two.legacy(None, two.url())
     told = {"codex/sandbox-state-meta": {"sandboxCwd": "/" + "x" * 100_000}}

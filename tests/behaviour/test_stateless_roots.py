@@ -1,4 +1,4 @@
-"""The client's roots as the last rung of the ladder."""
+"""A stateless client's roots decide its workspace if no other claim does."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ async def test_a_stateless_client_is_asked_for_its_roots_and_then_served(
     assert (last["source"], last["sent"]) == ("roots", {"roots": inside})
 
 
-async def test_roots_in_several_workspaces_are_for_the_client_to_choose_from(scene: Scene) -> None:
+async def test_roots_in_several_workspaces_are_listed_as_candidates(scene: Scene) -> None:
     """The candidates are named."""
     asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
     answer = await scene.client.answered(asked, [one.as_uri() for one in scene.folders], DIRECT)
@@ -95,19 +95,19 @@ async def test_roots_in_several_workspaces_are_for_the_client_to_choose_from(sce
 
 
 @pytest.mark.parametrize("roots", [[], ["https://x.example/a"], ["file:///nowhere/at/all"], ["untitled:a"]])
-async def test_roots_that_lead_nowhere_are_none(scene: Scene, roots: list[str]) -> None:
+async def test_roots_outside_any_workspace_are_ignored(scene: Scene, roots: list[str]) -> None:
     """And nobody is asked twice about one call."""
     asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)
     answer = await scene.client.answered(asked, roots, DIRECT)
     assert answer.refusal["code"] == 47100
 
 
-async def test_a_client_without_roots_is_told_what_to_do(scene: Scene) -> None:
+async def test_a_client_without_roots_gets_the_next_step(scene: Scene) -> None:
     plain = StatelessClient(scene.client.http, scene.client.url)
     assert (await plain.call("calculator", SUM)).refusal["code"] == 47100
 
 
-async def test_lists_ask_nobody(scene: Scene) -> None:
+async def test_lists_do_not_ask_for_roots(scene: Scene) -> None:
     """Revision 2026-07-28: only calls can be answered with a question."""
     listed = await scene.client.ask(names.TOOLS_LIST)
     assert {one["name"] for one in listed.result["tools"]} == {names.HANDSHAKE, names.CALL_TOOL}
@@ -122,7 +122,7 @@ OTHER = {"name": "calculator", "arguments": {"expression": "2 + 4"}}
      (DIRECT, {"requestState": "lmtbr." + "9" * 5000 + ".é"}), (DIRECT, {"requestState": "lmtbr.x"})],
     ids=["other arguments", "other tool", "forged", "endless", "nonsense"],
 )  # fmt: skip
-async def test_an_answer_to_another_question_is_refused(
+async def test_a_request_state_of_another_call_is_refused(
     scene: Scene, params: dict[str, Any], forged: dict[str, Any]
 ) -> None:
     asked = await scene.client.ask(names.TOOLS_CALL, DIRECT)

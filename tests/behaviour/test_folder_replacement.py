@@ -1,4 +1,4 @@
-"""Bad luck with a workspace's folder while it is in use."""
+"""A workspace's root folder is replaced or deleted while in use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nothing(root: Path, elsewhere: Path) -> None:
 
 
 @pytest.mark.parametrize("instead", [a_link, a_file, nothing])
-async def test_what_takes_the_place_of_a_root_is_not_served(
+async def test_another_folder_in_place_of_a_root_is_not_served(
     manager: RunningManager,
     http: ClientSession,
     tmp_path: Path,
@@ -49,7 +49,7 @@ async def test_what_takes_the_place_of_a_root_is_not_served(
     assert answer.refusal["reason"] == "workspace_gone"
 
 
-async def test_a_root_found_gone_is_not_believed_there_a_moment_later(
+async def test_only_the_existence_of_a_root_is_cached(
     manager: RunningManager, http: ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only that a root *is* there is remembered; else its server is started in vain, five times."""

@@ -1,4 +1,4 @@
-"""The id of a request in every answer to it, to the byte, errors included; and null where there was none to read."""
+"""Every response carries its request's id byte for byte, errors included; null if none could be read."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("body", UNREADABLE)
-async def test_where_no_id_can_be_read_it_is_null(play: RegisteredSetup, body: bytes) -> None:
+async def test_an_unreadable_id_is_answered_with_null(play: RegisteredSetup, body: bytes) -> None:
     """Present and null, as JSON-RPC wants it, whatever the headers say."""
     for client in (await play.legacy(), SessionClient(play.http, play.manager.address)):
         answer = await client.post(body)
@@ -118,6 +118,6 @@ async def test_where_no_id_can_be_read_it_is_null(play: RegisteredSetup, body: b
 
 
 @pytest.mark.parametrize("body", [b'{"id":7}', b'{"jsonrpc":"1.0","id":7,"method":"ping"}'])
-async def test_what_is_no_message_may_still_have_an_id(play: RegisteredSetup, body: bytes) -> None:
+async def test_an_invalid_message_can_still_have_an_id(play: RegisteredSetup, body: bytes) -> None:
     answer = await SessionClient(play.http, play.manager.address).post(body)
     assert (answer.status, answer.message["id"], answer.error["code"]) == (400, 7, -32600)

@@ -1,4 +1,4 @@
-"""What legacy sessions hear on their standing stream when their workspace's lists change."""
+"""Session clients are notified on their server stream when their workspace's lists change."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def hears_of_tools(stream: ClientResponse) -> None:
 
 
 @pytest.mark.parametrize("way", ["handshake", "pure door"])
-async def test_session_hears_of_a_new_tool_within_two_seconds(tmp_path: Path, way: str) -> None:
+async def test_a_session_is_notified_of_a_new_tool_within_two_seconds(tmp_path: Path, way: str) -> None:
     async with running_gateway(tmp_path) as gateway:
         project = gateway.project("proj")
         if way == "handshake":
@@ -40,7 +40,7 @@ async def test_session_hears_of_a_new_tool_within_two_seconds(tmp_path: Path, wa
         assert "heard" in await listed(client)
 
 
-async def test_only_sessions_of_the_workspace_hear(tmp_path: Path) -> None:
+async def test_only_sessions_of_the_workspace_are_notified(tmp_path: Path) -> None:
     """Whoever is somewhere else is left alone."""
     async with running_gateway(tmp_path) as gateway:
         project = gateway.project("here")
@@ -54,7 +54,7 @@ async def test_only_sessions_of_the_workspace_hear(tmp_path: Path) -> None:
             assert await is_silent(far, 0.5)
 
 
-async def test_session_hears_when_another_server_took_over(tmp_path: Path) -> None:
+async def test_a_session_is_notified_when_another_server_takes_over(tmp_path: Path) -> None:
     """Nobody knows what was missed meanwhile."""
     async with running_gateway(tmp_path) as gateway:
         client = await gateway.project("proj").legacy()

@@ -1,4 +1,4 @@
-"""The main job in its shortest form: handshake, list, call, in both eras."""
+"""The shortest use: handshake, list, call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import mcp
 from support.processes.manager_in_process import RunningManager, make_project
 
 
-async def test_a_legacy_client_binds_and_calls(manager: RunningManager, tmp_path: Path) -> None:
+async def test_a_session_client_binds_and_calls(manager: RunningManager, tmp_path: Path) -> None:
     project = make_project(tmp_path / "proj")
     async with mcp.Client(manager.address, mode="legacy") as client:
         handshake = await client.call_tool("lmToolsBridge.requestWorkspaceMCPServer", {"cwd": str(project)})

@@ -1,6 +1,6 @@
-"""Servers that ask back, and clients of the era of sessions: questions on the request's own stream.
+"""A workspace server requires input from a session client, on the stream of the client's request.
 
-What a workspace server answers is scripted here; a real server that asks is in `test_servers_that_ask.py`.
+The workspace server is scripted; `test_input_of_real_servers.py` has real servers.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ def repeated(play: RegisteredSetup) -> tuple[Received, Received]:
     ],
     ids=["tool", "wrapped tool", "prompt", "resource"],
 )
-async def test_a_question_goes_out_on_the_stream_and_its_answer_in_the_repeated_request(
+async def test_an_input_request_is_sent_on_the_stream_and_answered_upstream(
     play: RegisteredSetup, method: str, params: dict[str, Any], pure: bool
 ) -> None:
     """Answer and state as they came, everything else of the request once more."""
@@ -177,7 +177,7 @@ async def test_a_question_goes_out_on_the_stream_and_its_answer_in_the_repeated_
     assert second.header("Mcp-Name") == first.header("Mcp-Name") == "ask"
 
 
-async def test_questions_go_out_at_once_and_are_answered_in_any_order(play: RegisteredSetup) -> None:
+async def test_input_requests_are_sent_together_and_answered_in_any_order(play: RegisteredSetup) -> None:
     asked = asking({"a": ELICIT, "b": SAMPLE, "c": ROOTS}, state=None)
     play.upstream.plays["ask"] = in_turn(result(asked), result(DONE))
     async with calling_tool(await askable(play)) as call:
@@ -193,7 +193,7 @@ async def test_questions_go_out_at_once_and_are_answered_in_any_order(play: Regi
     assert "requestState" not in params, "a server that keeps no state gets none"
 
 
-async def test_rounds_follow_one_another_with_their_notifications_and_their_own_answers(
+async def test_several_round_trips_keep_their_notifications_and_answers(
     play: RegisteredSetup,
 ) -> None:
     """2026-07-28: answers are those of the last round only, and so is the state."""
@@ -217,7 +217,7 @@ async def test_rounds_follow_one_another_with_their_notifications_and_their_own_
     assert [one.get("requestState") for one in sent] == [None, "one", None]
 
 
-async def test_a_server_that_only_wants_to_be_asked_again_is(play: RegisteredSetup) -> None:
+async def test_a_request_is_repeated_if_the_server_requires_only_that(play: RegisteredSetup) -> None:
     """The client hears nothing of it; `requestState` alone is no question."""
     play.upstream.plays["ask"] = in_turn(result(asking(None, "later")), result(DONE))
     client = await askable(play)
@@ -227,7 +227,7 @@ async def test_a_server_that_only_wants_to_be_asked_again_is(play: RegisteredSet
     assert repeated(play)[1].params["requestState"] == "later"
 
 
-async def test_a_page_to_open_gets_the_id_this_era_wants(play: RegisteredSetup) -> None:
+async def test_url_elicitation_gets_an_elicitation_id(play: RegisteredSetup) -> None:
     """2025-11-25 requires `elicitationId`, 2026-07-28 has none; one that is there stays."""
     page = {"mode": "url", "message": "Sign in", "url": "https://x.test/"}
     named = {**page, "elicitationId": "of the server"}
@@ -243,7 +243,7 @@ async def test_a_page_to_open_gets_the_id_this_era_wants(play: RegisteredSetup) 
         await call.rest()
 
 
-async def test_answers_to_nothing_and_of_others_change_nothing(play: RegisteredSetup) -> None:
+async def test_unknown_responses_and_those_of_other_sessions_are_ignored(play: RegisteredSetup) -> None:
     """An answer counts in its own session and once."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client, stranger = await askable(play), await askable(play)
@@ -280,7 +280,7 @@ async def test_a_client_that_answers_with_an_error_ends_its_call(play: Registere
     assert len(play.upstream.called("ask")) == 1, "nothing is sent again"
 
 
-async def test_a_call_that_waits_for_its_approval_has_not_begun(play: RegisteredSetup) -> None:
+async def test_a_call_that_waits_for_approval_is_not_delivered(play: RegisteredSetup) -> None:
     """Nobody has to check what became of it."""
     state = f"{request_state.prefix('ws')}{request_state.APPROVAL}.sealed"
     play.upstream.plays["ask"] = result(asking({"a": ELICIT}, state))
@@ -292,7 +292,7 @@ async def test_a_call_that_waits_for_its_approval_has_not_begun(play: Registered
     assert refused["nextStep"] == "call again when its question can be answered"
 
 
-async def test_a_prompt_whose_question_fails_is_an_error(play: RegisteredSetup) -> None:
+async def test_a_prompt_whose_input_request_fails_is_an_error(play: RegisteredSetup) -> None:
     play.upstream.plays["ask"] = result(asking({"a": ELICIT}))
     async with calling(await askable(play), names.PROMPTS_GET, {"name": "ask"}) as call:
         await call.fail(await call.next(), -32601, "no handler")
@@ -301,7 +301,7 @@ async def test_a_prompt_whose_question_fails_is_an_error(play: RegisteredSetup) 
     assert response["error"]["data"]["details"]["error"] == {"code": -32601, "message": "no handler"}
 
 
-async def test_a_call_that_is_held_open_inside_gets_the_error_of_its_client(play: RegisteredSetup) -> None:
+async def test_a_suspended_call_receives_its_clients_error(play: RegisteredSetup) -> None:
     """A server of the older era decides for itself what an error means, as if it had asked the client directly."""
     state = f"{request_state.prefix('ws')}{request_state.SUSPENDED}.sealed"
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT, "b": ROOTS}, state)), result(DONE))
@@ -323,7 +323,7 @@ async def test_a_call_that_is_held_open_inside_gets_the_error_of_its_client(play
         ({"method": names.ELICIT, "params": {"mode": "url"}}, "elicitation.url"),
     ],
 )
-async def test_what_the_client_did_not_declare_is_never_asked(
+async def test_a_client_is_asked_only_for_what_it_declared(
     play: RegisteredSetup, question: dict[str, Any], missing: str
 ) -> None:
     """And the refusal says what is missing."""
@@ -337,7 +337,7 @@ async def test_what_the_client_did_not_declare_is_never_asked(
     assert missing in answer.refusal["message"]
 
 
-async def test_a_client_that_takes_no_events_promises_nothing_and_is_asked_nothing(
+async def test_a_json_only_client_is_asked_nothing(
     play: RegisteredSetup,
 ) -> None:
     """Questions go out on the request's stream, so there is no way to ask it."""
@@ -361,15 +361,13 @@ async def test_a_client_that_takes_no_events_promises_nothing_and_is_asked_nothi
     ],
     ids=["nothing", "no questions", "a strange method", "no method", "too many"],
 )
-async def test_a_server_that_asks_against_the_rules_is_refused(
-    play: RegisteredSetup, asked: dict[str, Any]
-) -> None:
+async def test_an_invalid_input_request_is_refused(play: RegisteredSetup, asked: dict[str, Any]) -> None:
     play.upstream.plays["ask"] = result(asked)
     answer = await (await askable(play)).call("ask")
     assert (answer.error["code"], answer.error["data"]["reason"]) == (-32603, "invalid_upstream_answer")
 
 
-async def test_a_server_that_never_stops_asking_is_stopped(play: RegisteredSetup) -> None:
+async def test_the_number_of_round_trips_is_limited(play: RegisteredSetup) -> None:
     play.upstream.plays["ask"] = result(asking({"a": ROOTS}))
     async with calling_tool(await askable(play)) as call:
         for _ in range(MAX_ROUND_TRIPS):
@@ -382,7 +380,7 @@ async def test_a_server_that_never_stops_asking_is_stopped(play: RegisteredSetup
 # Cancelling and leaving -----------------------------------------------------------------------------------
 
 
-async def test_cancelling_takes_the_question_back_and_ends_the_call(play: RegisteredSetup) -> None:
+async def test_cancelling_cancels_the_input_request_and_ends_the_call(play: RegisteredSetup) -> None:
     """Nothing more is said but that; the late answer is dropped, the id is free."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client = await askable(play)
@@ -407,7 +405,7 @@ async def test_cancelling_after_an_answer_cancels_the_repeated_request(play: Reg
     await asyncio.wait_for(play.upstream.called("ask")[1].gone.wait(), 5)
 
 
-async def test_a_client_that_leaves_can_still_answer(play: RegisteredSetup) -> None:
+async def test_a_client_that_disconnects_can_still_answer(play: RegisteredSetup) -> None:
     """Leaving is no cancellation."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client = await askable(play)
@@ -420,7 +418,7 @@ async def test_a_client_that_leaves_can_still_answer(play: RegisteredSetup) -> N
             await asyncio.sleep(0.01)
 
 
-async def test_a_question_whose_connection_broke_is_had_by_coming_back(play: RegisteredSetup) -> None:
+async def test_an_input_request_is_replayed_after_a_reconnect(play: RegisteredSetup) -> None:
     """The same question, once, and then the answer of the call."""
     play.upstream.plays["ask"] = in_turn(result(asking({"a": ELICIT})), result(DONE))
     client = await askable(play)
@@ -442,9 +440,7 @@ async def test_a_question_whose_connection_broke_is_had_by_coming_back(play: Reg
 
 
 @pytest.mark.parametrize("as_stream", [False, True], ids=["json", "stream"])
-async def test_results_hold_nothing_that_only_the_newer_era_has(
-    play: RegisteredSetup, as_stream: bool
-) -> None:
+async def test_results_have_no_members_of_later_revisions(play: RegisteredSetup, as_stream: bool) -> None:
     """All else byte for byte."""
     text = b'{"ttlMs":0,"content":[],"resultType":"complete","n":1.10,"_meta":{"%s":{},"z":1}}'
     text %= names.META_SERVER.encode()
@@ -455,7 +451,7 @@ async def test_results_hold_nothing_that_only_the_newer_era_has(
     assert b'"result":{"content":[],"n":1.10,"_meta":{"z":1}}}' in answer.body
 
 
-async def test_lists_of_bound_sessions_hold_nothing_of_it_either(play: RegisteredSetup) -> None:
+async def test_lists_of_bound_sessions_have_no_members_of_later_revisions(play: RegisteredSetup) -> None:
     play.upstream.plays[names.PROMPTS_LIST] = result(
         {"resultType": "complete", "ttlMs": 5, "cacheScope": "public", "prompts": [], "x": 1}
     )
@@ -467,7 +463,7 @@ async def test_lists_of_bound_sessions_hold_nothing_of_it_either(play: Registere
     ("status", "sent", "expected"),
     [(200, -32602, -32002), (400, -32021, -32602), (404, -32601, -32601), (400, -32042, -32042)],
 )
-async def test_errors_have_the_codes_of_the_era_and_no_status(
+async def test_errors_have_the_codes_of_the_clients_revision(
     play: RegisteredSetup, status: int, sent: int, expected: int
 ) -> None:
     """400 and 404 would end the session."""
@@ -478,6 +474,8 @@ async def test_errors_have_the_codes_of_the_era_and_no_status(
 
 
 @pytest.mark.parametrize("method", sorted(names.MODERN_ONLY))
-async def test_a_session_knows_no_methods_of_the_newer_era(play: RegisteredSetup, method: str) -> None:
+async def test_methods_of_later_revisions_are_unknown_in_a_session(
+    play: RegisteredSetup, method: str
+) -> None:
     answer = await (await askable(play)).ask(method)
     assert (answer.status, answer.error["code"]) == (200, jsonrpc.METHOD_NOT_FOUND)

@@ -1,7 +1,7 @@
-"""Servers that ask in the middle of a call, through manager and workspace server: elicitation, sampling, roots, logs.
+"""Real servers ask for input during a call: elicitation, sampling, roots, log messages.
 
-The servers are real ones, over pipes and HTTP, in the era that asks by requests of its own; how the rounds of
-clients with sessions go in detail is in `test_legacy_rounds.py`.
+The servers use pipes and HTTP and send requests of their own (MCP ≤ 2025-11-25). `test_input_requests.py` has the
+details for session clients.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ async def told(client: mcp.Client, tool: str, **arguments: Any) -> Any:
 
 @EVERY_CLIENT
 @EVERY_SERVER
-async def test_every_question_reaches_the_user_and_the_answer_the_server(
+async def test_every_input_request_reaches_the_user_and_the_answer_the_server(
     project: Project, server: str, mode: str
 ) -> None:
     user = User("Zoë")
@@ -156,7 +156,9 @@ async def test_every_question_reaches_the_user_and_the_answer_the_server(
 
 
 @EVERY_CLIENT
-async def test_users_at_the_same_server_are_asked_their_own_questions(project: Project, mode: str) -> None:
+async def test_each_user_of_a_shared_server_gets_their_own_input_requests(
+    project: Project, mode: str
+) -> None:
     """Over HTTP, each question comes on the stream of its own call."""
     users = [User(f"user {number}") for number in range(6)]
 
@@ -170,7 +172,7 @@ async def test_users_at_the_same_server_are_asked_their_own_questions(project: P
     assert [user.asked for user in users] == [[f"You, {user.name}?"] * 3 for user in users]
 
 
-async def test_a_question_is_asked_although_the_call_it_may_be_about_ends(project: Project) -> None:
+async def test_an_input_request_is_sent_even_if_another_call_ends(project: Project) -> None:
     """Over pipes nobody says about which of a session's calls it is; the user is the same one."""
     user = User("Zoë")
     async with user.client(project, "legacy") as client, asyncio.timeout(20):
@@ -182,7 +184,7 @@ async def test_a_question_is_asked_although_the_call_it_may_be_about_ends(projec
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 @EVERY_CLIENT
-async def test_log_messages_come_to_the_client_that_wants_them(project: Project, mode: str) -> None:
+async def test_log_messages_reach_the_client_that_requests_them(project: Project, mode: str) -> None:
     wants, quiet = User("wants"), User("quiet")
     async with wants.client(project, mode, log_level="info" if mode != "legacy" else None) as client:
         if mode == "legacy":
@@ -208,7 +210,7 @@ async def answered(client: StatelessClient, call: dict[str, Any], answer: Any) -
     return await client.ask(names.TOOLS_CALL, {**call, "inputResponses": {"q1": answer}})
 
 
-async def test_a_call_goes_on_where_it_stopped_once_and_for_itself_only(project: Project) -> None:
+async def test_a_suspended_call_resumes_once_and_only_for_its_client(project: Project) -> None:
     client, other = project.modern, project.modern
     first, second = await asked(client, "small__ask"), await asked(other, "pipes__elicit")
     crossed = await answered(client, {**second, "name": "small__ask"}, {"action": "cancel"})
@@ -220,7 +222,7 @@ async def test_a_call_goes_on_where_it_stopped_once_and_for_itself_only(project:
     assert (await answered(client, second, {"action": "decline"})).payload["action"] == "decline"
 
 
-async def test_a_client_that_declares_nothing_learns_what_the_call_needs(project: Project) -> None:
+async def test_a_client_without_capabilities_learns_which_are_required(project: Project) -> None:
     """With the status of HTTP, too; the server's call is cancelled, and its question answered."""
     client = project.modern
     refused = await client.call("small__ask")
@@ -234,7 +236,7 @@ async def test_a_client_that_declares_nothing_learns_what_the_call_needs(project
     assert (await client.call("new__elicit")).result["resultType"] == "input_required", "it did not look"
 
 
-async def test_a_page_that_must_be_opened_first_is_a_question_here_and_an_error_there(
+async def test_a_required_url_is_an_error_in_a_session(
     project: Project,
 ) -> None:
     """Facts 2.6."""
@@ -246,7 +248,7 @@ async def test_a_page_that_must_be_opened_first_is_a_question_here_and_an_error_
     assert (refused["code"], refused["data"]["elicitations"][0]["elicitationId"]) == (-32042, "e")
 
 
-async def test_a_server_that_dies_while_its_call_waits(project: Project) -> None:
+async def test_a_servers_death_ends_a_suspended_call(project: Project) -> None:
     """The client that comes back learns of it."""
     call = await asked(project.modern, "small__ask")
     assert (await project.modern.call("small__die")).refusal["code"] == 47109

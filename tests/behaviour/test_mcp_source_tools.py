@@ -1,5 +1,6 @@
-"""Servers that a project or its user configured, through manager and workspace server: the same answers as
-directly, live configuration, and a discovery that tells the truth about what is down.
+"""Tools of MCP sources answer as the server does directly.
+
+Configuration changes apply without a restart, and discovery reports sources that are down.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def in_words_of(client: Client, result: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_every_answer_is_the_one_the_server_gives_directly(setting: Setting, source: str) -> None:
+async def test_every_response_equals_the_servers_direct_one(setting: Setting, source: str) -> None:
     """Results, definitions, errors, progress, `_meta`."""
     project = setting.project
     meta = {"traceparent": "00-1-2-03", "example.com/x": {"y": [1, None]}, "progressToken": "mine"}
@@ -163,7 +164,7 @@ async def test_every_answer_is_the_one_the_server_gives_directly(setting: Settin
             ]
 
 
-async def test_a_modern_server_s_question_goes_to_the_client_and_its_answer_back(setting: Setting) -> None:
+async def test_a_stateless_servers_input_request_reaches_the_client(setting: Setting) -> None:
     """The server's own state comes back to it byte by byte, inside ours."""
     client, tool = setting.project.modern, "http_new__elicit"
     first = (await client.call(tool, {"message": "Who?"}, meta=FORMS)).result
@@ -182,7 +183,7 @@ async def test_a_modern_server_s_question_goes_to_the_client_and_its_answer_back
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_the_official_client_uses_a_gathered_server(setting: Setting, mode: str) -> None:
+async def test_the_official_client_uses_an_mcp_source(setting: Setting, mode: str) -> None:
     """Its models take what comes, its headers mirror arguments where a schema says so."""
     async with mcp.Client(setting.project.url, mode=mode, read_timeout_seconds=20) as client:
         shown = [tool.name for tool in (await client.list_tools()).tools]
@@ -212,7 +213,7 @@ def small(name: str, *tools: str, first: str = "") -> dict[str, Any]:
     return {"command": command, "args": arguments}
 
 
-async def test_servers_come_change_and_go_without_a_restart(gateway: Gateway) -> None:
+async def test_configured_servers_change_without_a_restart(gateway: Gateway) -> None:
     """Each time one `list_changed`, and the others are left alone."""
     project = gateway.project("live")
     project.servers(steady=small("steady", "say"))
@@ -308,7 +309,7 @@ async def discovered(project: Project) -> tuple[dict[str, Any], dict[str, tuple[
     return discovery, about
 
 
-async def test_discovery_tells_what_is_down_pending_or_stale(gateway: Gateway) -> None:
+async def test_discovery_reports_sources_that_are_down_pending_or_stale(gateway: Gateway) -> None:
     """An issue for each, `partial` where tools are missing."""
     project = gateway.project("truth")
     once = project.root / "ran once"

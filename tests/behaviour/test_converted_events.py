@@ -1,4 +1,4 @@
-"""Events that pass unread because the server says what is to be cut: what may come in between, and behind them."""
+"""Events that pass to a session unparsed, because the server marks what to cut: interleaving and ends."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def figures(play: RegisteredSetup) -> dict[str, Any]:
 @CLIENTS
 @pytest.mark.parametrize("size", [300, 300_000])
 @pytest.mark.parametrize("end", ["never", "at once"])
-async def test_the_end_of_the_stream_is_not_waited_for(
+async def test_a_result_is_complete_before_the_stream_ends(
     era: str, accept: str, size: int, end: str, play: RegisteredSetup
 ) -> None:
     """An event that is whole is an answer, whatever becomes of its stream then."""
@@ -73,7 +73,7 @@ async def test_the_end_of_the_stream_is_not_waited_for(
 @CLIENTS
 @pytest.mark.parametrize("more", [b": keep-alive\n\n", event(PROGRESS), event(RESPONSE)])
 @pytest.mark.parametrize("is_apart", [True, False])
-async def test_more_than_was_promised_does_no_harm(
+async def test_bytes_after_the_response_do_no_harm(
     era: str, accept: str, more: bytes, is_apart: bool, play: RegisteredSetup
 ) -> None:
     """A small answer is held, and then read as ever."""
@@ -90,7 +90,7 @@ async def test_more_than_was_promised_does_no_harm(
 
 @pytest.mark.parametrize("accept", [BOTH, JSON])
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_half_an_answer_does_not_look_whole_to_the_oldest_clients(
+async def test_half_a_response_is_not_complete_for_an_http_1_0_client(
     era: str, accept: str, play: RegisteredSetup
 ) -> None:
     """HTTP/1.0 tells the end of what has no length by the end of the connection."""
@@ -109,7 +109,7 @@ async def test_half_an_answer_does_not_look_whole_to_the_oldest_clients(
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_silence_amid_a_small_one_is_broken(
+async def test_keep_alives_continue_during_a_small_event(
     era: str, play: RegisteredSetup, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody in between takes the connection for dead."""
@@ -127,7 +127,7 @@ async def test_silence_amid_a_small_one_is_broken(
     assert b'"text":"%b"' % (b"x" * 200_000) in rest
 
 
-async def test_a_session_whose_client_leaves_lets_its_call_go_on(play: RegisteredSetup) -> None:
+async def test_a_call_continues_when_its_session_client_leaves(play: RegisteredSetup) -> None:
     """As long as nothing of the answer is out."""
     await client_of(play, "legacy", BOTH)
     client = await connected(play, "legacy", "t")
@@ -147,7 +147,7 @@ async def test_a_session_whose_client_leaves_lets_its_call_go_on(play: Registere
 
 @CLIENTS
 @pytest.mark.parametrize("size", [90_000, 150_000])
-async def test_one_above_the_limit_is_refused_while_nothing_of_it_is_out(
+async def test_an_event_above_the_limit_is_refused_before_any_part_is_sent(
     era: str, accept: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However its pieces fall, no answer has a hole in it."""

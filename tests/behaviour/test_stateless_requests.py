@@ -1,6 +1,6 @@
-"""The stateless era at the front door: envelopes, eras told apart, discovery, listening.
+"""Stateless requests (MCP 2026-07-28): envelopes, discovery, listening, next to sessions on the same URL.
 
-One manager with one workspace serves all tests of this file; nothing here changes what the next test sees.
+One manager with one workspace serves all tests of this file; no test changes what the next one sees.
 """
 
 from __future__ import annotations
@@ -133,9 +133,7 @@ ENVELOPES: dict[str, tuple[object, dict[str, str], int, int]] = {
 
 @pytest.mark.parametrize("door", ["fixed", "query", "path"])
 @pytest.mark.parametrize("case", ENVELOPES)
-async def test_an_envelope_out_of_order_is_refused_with_its_id(
-    setting: Setting, case: str, door: str
-) -> None:
+async def test_an_invalid_envelope_is_refused_with_its_id(setting: Setting, case: str, door: str) -> None:
     """And the table of edge cases about eras; the same at every door."""
     message, sent, status, code = ENVELOPES[case]
     answer = await setting.send(message, sent, door)
@@ -155,9 +153,7 @@ async def test_an_envelope_out_of_order_is_refused_with_its_id(
         {**GOOD, headers.SESSION: "nobody", "Last-Event-ID": "7"},
     ],
 )
-async def test_an_envelope_in_order_is_served_without_a_session(
-    setting: Setting, sent: dict[str, str]
-) -> None:
+async def test_a_valid_envelope_is_served_without_a_session(setting: Setting, sent: dict[str, str]) -> None:
     """Client info is optional, a session id is neither looked at nor given out."""
     answer = await setting.send(LIST, sent)
     assert answer.status == 200
@@ -177,12 +173,12 @@ async def test_an_envelope_in_order_is_served_without_a_session(
     ],
 )
 @pytest.mark.parametrize("door", ["fixed", "query", "path"])
-async def test_what_is_no_request_is_refused(setting: Setting, body: bytes, door: str) -> None:
+async def test_a_body_that_is_not_a_request_is_refused(setting: Setting, body: bytes, door: str) -> None:
     answer = await setting.send(body, GOOD, door)
     assert (answer.status, answer.error["code"]) == (400, -32600)
 
 
-async def test_a_notification_is_accepted_and_nothing_comes_of_it(setting: Setting) -> None:
+async def test_a_notification_is_accepted_and_has_no_effect(setting: Setting) -> None:
     message = {"jsonrpc": "2.0", "method": names.CANCELLED, "params": {"requestId": "x"}}
     answer = await setting.send(message, {headers.VERSION: REVISION, headers.METHOD: names.CANCELLED})
     assert (answer.status, answer.body) == (202, b"")
@@ -205,7 +201,7 @@ async def test_there_are_no_streams_and_no_sessions(setting: Setting, method: st
 
 
 @pytest.mark.parametrize("door", ["fixed", "query", "path"])
-async def test_results_are_dressed_as_the_revision_asks(setting: Setting, door: str) -> None:
+async def test_results_have_the_members_that_the_revision_requires(setting: Setting, door: str) -> None:
     """Type, server, cache hints; a list is the same however often it is asked for."""
     client = StatelessClient(setting.http, setting.url(door))
     for method in (names.TOOLS_LIST, names.RESOURCES_LIST, names.TEMPLATES_LIST, names.PROMPTS_LIST):
@@ -243,7 +239,7 @@ async def test_an_unknown_resource_is_an_error_with_its_uri(setting: Setting, do
         assert answer.error["data"]["uri"] == uri
 
 
-async def test_both_eras_live_at_one_address(setting: Setting) -> None:
+async def test_sessions_and_stateless_requests_share_one_url(setting: Setting) -> None:
     """A legacy session does not change what a modern request is, nor the other way round."""
     legacy = await SessionClient.connect(setting.http, setting.url("fixed"))
     modern = StatelessClient(setting.http, setting.url("query"))

@@ -1,7 +1,7 @@
-"""A project that is one server of somebody else: at its own address, clients of either era meet that server.
+"""A project with a single MCP server: at the project's own URL, clients meet that server itself.
 
-What a client gets there is what the same client gets from the same server directly, in the client's own era,
-whichever era the server behind speaks and however it is reached. What differs is named in `OURS` and `STATUS`.
+The expected response is that of the same server connected directly, for session and stateless clients and
+servers. `OURS` and `STATUS` name the differences.
 """
 
 from __future__ import annotations
@@ -141,9 +141,7 @@ def allowed(result: dict[str, Any], era: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 @pytest.mark.parametrize("source", SOURCES)
-async def test_every_answer_is_the_one_the_server_gives_directly(
-    setting: Setting, source: str, era: str
-) -> None:
+async def test_every_response_equals_the_servers_direct_one(setting: Setting, source: str, era: str) -> None:
     here, there = await setting.at(source, era), await setting.directly(era)
     for method, params in METHODS:
         answer, direct = await here.ask(method, params), await there.ask(method, params)
@@ -159,7 +157,7 @@ async def test_every_answer_is_the_one_the_server_gives_directly(
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_a_greeting_tells_of_the_server_and_not_of_us(setting: Setting, source: str) -> None:
+async def test_initialize_and_discover_describe_the_server(setting: Setting, source: str) -> None:
     """Capabilities, instructions and identity are those it gives directly, in its own era."""
     project = setting.projects[source]
     http, modern = project.gateway.http, source == "http_new"
@@ -175,7 +173,7 @@ async def test_a_greeting_tells_of_the_server_and_not_of_us(setting: Setting, so
     assert initialized.result["protocolVersion"] == INITIALIZE["protocolVersion"]
 
 
-async def test_at_the_fixed_address_the_server_is_one_source_among_ours(setting: Setting) -> None:
+async def test_at_mcp_the_server_is_one_source_among_others(setting: Setting) -> None:
     """The same names, our own lists and resources."""
     project = setting.projects["stdio_old"]
     legacy = await project.legacy()
@@ -189,7 +187,7 @@ async def test_at_the_fixed_address_the_server_is_one_source_among_ours(setting:
     assert {names.URI_NAMES, "demo://text"} <= uris
 
 
-async def test_people_see_the_server_under_the_name_of_its_entry(setting: Setting) -> None:
+async def test_status_shows_the_server_under_its_configured_name(setting: Setting) -> None:
     found = await setting.projects["http_old"].inspect()
     assert [one["id"] for one in found["sources"] if one["kind"] in ("builtin", "stdio", "remote")] == [
         "remote:theirs"

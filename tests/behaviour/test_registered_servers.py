@@ -1,4 +1,4 @@
-"""Servers that somebody else started, through the real control socket."""
+"""Servers that other programs start and register on the control socket."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ async def moved(upstream: ScriptedWorkspaceServer) -> AsyncIterator[ScriptedWork
         yield other
 
 
-async def test_a_server_is_used_once_its_health_has_echoed_the_nonce(
+async def test_a_server_is_used_once_its_health_check_echoes_the_nonce(
     tmp_path: Path, http: ClientSession, root: Path
 ) -> None:
     """A handshake that came first waits for it; nothing of ours is started."""
@@ -142,7 +142,7 @@ async def test_a_heartbeat_replaces_the_whole_record(
     assert answer["match"]["sessionId"] is None
 
 
-async def test_silence_is_doubted_then_forgotten(
+async def test_a_silent_server_is_suspect_then_dropped(
     tmp_path: Path, http: ClientSession, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its health is asked before the next call; silent for long, it is out of matching."""
@@ -173,7 +173,7 @@ async def reached(manager: RunningManager, upstream: ScriptedWorkspaceServer, st
             await asyncio.sleep(0.01)
 
 
-async def test_the_end_of_its_process_is_seen_at_once(
+async def test_the_exit_of_a_servers_process_is_noticed_at_once(
     manager: RunningManager,
     client: SessionClient,
     upstream: ScriptedWorkspaceServer,
@@ -217,7 +217,7 @@ async def test_a_wrong_nonce_gets_neither_call_nor_secret(
         upstream.nonce = true_nonce
 
 
-async def test_of_two_claims_to_one_port_the_one_whose_nonce_is_echoed_counts(
+async def test_of_two_servers_on_one_port_the_echoed_nonce_counts(
     manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer, tmp_path: Path
 ) -> None:
     """The impostor takes nothing away."""
@@ -231,7 +231,7 @@ async def test_of_two_claims_to_one_port_the_one_whose_nonce_is_echoed_counts(
     assert answer.headers[headers.WORKSPACE_SOURCE] == "session"
 
 
-async def test_an_old_shape_is_shown_and_never_routed_to(
+async def test_a_registration_in_the_old_format_is_shown_but_not_used(
     manager: RunningManager, http: ClientSession, root: Path
 ) -> None:
     editor = upstream_of(manager, root)
@@ -248,7 +248,7 @@ async def test_an_old_shape_is_shown_and_never_routed_to(
         assert (editor.received, editor.health_asked) == ([], 0)
 
 
-async def test_a_new_manager_knows_it_again_by_its_next_heartbeat(
+async def test_a_new_manager_learns_of_a_server_by_its_next_heartbeat(
     tmp_path: Path, http: ClientSession, root: Path
 ) -> None:
     """It was not stopped, its nonce is the old one, the session is still bound."""
@@ -268,7 +268,7 @@ async def test_a_new_manager_knows_it_again_by_its_next_heartbeat(
     assert os.getpid() == upstream.payload()["pid"]
 
 
-async def test_bye_forgets_the_server_and_keeps_the_sessions(
+async def test_bye_removes_the_server_and_keeps_the_sessions(
     manager: RunningManager, client: SessionClient, upstream: ScriptedWorkspaceServer
 ) -> None:
     """At once; a session bound to the workspace is served by a server of ours from then on."""

@@ -1,4 +1,4 @@
-"""What lives as long as a session: its stream, its ids in flight, its end."""
+"""What lives as long as a session: its server stream, its pending requests, its end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def at_end(response: ClientResponse) -> bytes:
         (EVENTS.upper(), True),
     ],
 )
-async def test_the_form_of_an_answer_is_one_the_client_takes(
+async def test_the_response_has_a_content_type_that_the_client_accepts(
     manager: RunningManager, http: ClientSession, accept: str | None, as_stream: bool
 ) -> None:
     """Nobody is refused for what it accepts."""
@@ -61,9 +61,7 @@ async def test_the_form_of_an_answer_is_one_the_client_takes(
 # -- the standing stream -----------------------------------------------------------------------------------
 
 
-async def test_a_session_has_one_stream_and_the_first_stays(
-    manager: RunningManager, http: ClientSession
-) -> None:
+async def test_a_second_server_stream_is_refused(manager: RunningManager, http: ClientSession) -> None:
     """409 for the second; free again when the first is gone; ended by DELETE."""
     client = await SessionClient.connect(http, manager.address)
     async with client.stream() as first:
@@ -81,7 +79,7 @@ async def test_a_session_has_one_stream_and_the_first_stays(
         assert b"retry" not in (await at_end(again)).partition(b"\n\n")[2], "there is nothing to come back to"
 
 
-async def test_a_silent_stream_gets_a_comment_now_and_then(
+async def test_a_silent_stream_gets_keep_alive_comments(
     manager: RunningManager, http: ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It must stay visible that somebody is there."""
@@ -123,7 +121,7 @@ async def test_get_and_delete_need_a_known_session(
 # -- the end -----------------------------------------------------------------------------------------------
 
 
-async def test_delete_ends_a_session_its_calls_and_its_stream(tmp_path: Path) -> None:
+async def test_delete_ends_a_session_with_its_calls_and_stream(tmp_path: Path) -> None:
     """The server sees the cancellation, the id is unknown from then on."""
     async with registered_setup(tmp_path) as stage:
         stage.upstream.tools = [WORK]
@@ -153,7 +151,7 @@ async def test_delete_ends_a_session_its_calls_and_its_stream(tmp_path: Path) ->
         ({"session_unused_s": 60, "session_idle_s": 0.2}, {"used"}),
     ],
 )
-async def test_an_unused_and_an_idle_session_end_and_a_streaming_one_stays(
+async def test_unused_and_idle_sessions_expire_but_not_with_an_open_stream(
     tmp_path: Path, http: ClientSession, settings: dict[str, Any], ended: set[str]
 ) -> None:
     """Each by its own setting; an open stream keeps a session alive."""
@@ -169,9 +167,7 @@ async def test_an_unused_and_an_idle_session_end_and_a_streaming_one_stays(
     assert gone == ended
 
 
-async def test_one_session_too_many_is_refused_and_the_others_go_on(
-    tmp_path: Path, http: ClientSession
-) -> None:
+async def test_a_session_above_the_limit_is_refused_without_harm(tmp_path: Path, http: ClientSession) -> None:
     """47111 with 503 and `Retry-After`, for initialize and for recovery."""
     async with running_manager(tmp_path, session_limit=2) as manager:
         first, second = [await SessionClient.connect(http, manager.address) for _ in range(2)]
@@ -195,7 +191,7 @@ async def test_one_session_too_many_is_refused_and_the_others_go_on(
 
 
 @pytest.mark.parametrize("again", ["same", '"same"', 7, 7.0])
-async def test_an_id_in_flight_cannot_be_used_again(tmp_path: Path, again: object) -> None:
+async def test_a_pending_id_cannot_be_reused(tmp_path: Path, again: object) -> None:
     """Refused at once, the first is unharmed, and its id is free afterwards."""
     identity = 7 if isinstance(again, int | float) else "same"
     async with registered_setup(tmp_path) as stage:
@@ -218,7 +214,7 @@ async def test_an_id_in_flight_cannot_be_used_again(tmp_path: Path, again: objec
 # -- without a workspace -----------------------------------------------------------------------------------
 
 
-async def test_what_an_unbound_session_can_ask(manager: RunningManager, http: ClientSession) -> None:
+async def test_what_an_unbound_session_can_request(manager: RunningManager, http: ClientSession) -> None:
     """The manager's own constant answers, else 47100."""
     client = await SessionClient.connect(http, manager.address)
     before = SessionClient(http, manager.address)

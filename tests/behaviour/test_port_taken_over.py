@@ -1,7 +1,6 @@
-"""A stranger on the old port of a workspace server receives not one byte of a call.
+"""A program that took over a workspace server's port receives no byte of a call.
 
-The stranger answers 200 and JSON to everything, forged health and forged results included, and keeps every
-byte that it was sent.
+The program answers everything with 200 and JSON, including forged health and results, and keeps every byte.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ class Stranger:
 
 
 @EVERY_FORGERY
-async def test_an_external_servers_port_taken_over(
+async def test_a_registered_servers_port_is_taken_over(
     manager: RunningManager, http: ClientSession, tmp_path: Path, nonce: object
 ) -> None:
     """Bound session, pure door and handle; calls are refused or served by somebody true."""
@@ -110,7 +109,7 @@ async def test_an_external_servers_port_taken_over(
 
 
 @EVERY_FORGERY
-async def test_a_port_taken_over_between_two_calls_of_a_kept_connection(
+async def test_a_port_is_taken_over_between_calls_on_a_kept_connection(
     manager: RunningManager, http: ClientSession, tmp_path: Path, nonce: object
 ) -> None:
     """Back on another port, the server is found again; the stranger stays out."""
@@ -139,7 +138,7 @@ def ledger(home: ManagerHome) -> tuple[int, int, str, str]:
 
 
 @pytest.mark.parametrize("is_adopted", [False, True])
-async def test_the_port_of_a_managed_server_taken_over(
+async def test_a_managed_servers_port_is_taken_over(
     http: ClientSession, tmp_path: Path, is_adopted: bool
 ) -> None:
     """Killed like its manager, started by it or adopted; the next manager finds a stranger there.

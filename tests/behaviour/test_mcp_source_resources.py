@@ -1,5 +1,6 @@
-"""Prompts, resources and completions of servers, through manager and workspace server: the same answers as
-directly, under names that cannot clash, in both eras; and streams that tell when they changed.
+"""Prompts, resources and completions of MCP sources equal the server's own.
+
+Names cannot clash; changes are announced on streams.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ async def listed(client: Client, method: str, member: str) -> list[dict[str, Any
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_lists_hold_what_all_servers_offer_under_names_of_ours(setting: Setting, era: str) -> None:
+async def test_lists_hold_every_servers_entries_under_unique_names(setting: Setting, era: str) -> None:
     """Definitions as they are but for a prompt's name; a URI once."""
     client = await setting.client(era)
     prompts = await listed(client, names.PROMPTS_LIST, "prompts")
@@ -99,7 +100,7 @@ async def test_lists_hold_what_all_servers_offer_under_names_of_ours(setting: Se
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_every_answer_is_the_one_the_server_gives_directly(setting: Setting, source: str) -> None:
+async def test_every_response_equals_the_servers_direct_one(setting: Setting, source: str) -> None:
     reference = {"type": "ref/prompt", "name": "greet"}
     argument = {"name": "who", "value": "x"}
     async with setting.directly(source) as server:
@@ -123,7 +124,7 @@ def plain(result: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("era", "code"), [("modern", -32602), ("legacy", -32002)])
-async def test_a_uri_nobody_has_is_an_error_in_the_words_of_the_era(
+async def test_an_unknown_uri_is_an_error_in_the_clients_revision(
     setting: Setting, era: str, code: int
 ) -> None:
     """All servers were asked."""
@@ -133,7 +134,7 @@ async def test_a_uri_nobody_has_is_an_error_in_the_words_of_the_era(
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_a_prompt_may_ask_the_user_something(setting: Setting, mode: str, source: str) -> None:
+async def test_a_prompt_can_require_input(setting: Setting, mode: str, source: str) -> None:
     """Between servers and official clients of any era."""
 
     async def fill_in(context: Any, params: Any) -> mcp_types.ElicitResult:
@@ -149,7 +150,7 @@ async def test_a_prompt_may_ask_the_user_something(setting: Setting, mode: str, 
 
 
 @pytest.mark.parametrize("source", ["stdio_old", "http_new"])
-async def test_a_changed_resource_is_told_to_who_subscribed(setting: Setting, source: str) -> None:
+async def test_subscribers_are_notified_of_a_changed_resource(setting: Setting, source: str) -> None:
     """By the official client; the server was asked, and is asked no more when nobody listens."""
     uri = "demo://text" if source == "stdio_old" else f"{source}://only"
     async with mcp.Client(setting.project.url, mode="2026-07-28", read_timeout_seconds=20) as client:
@@ -175,7 +176,7 @@ async def touch(client: mcp.Client, source: str, uri: str) -> str:
 
 
 @pytest.mark.parametrize("source", SOURCES)
-async def test_other_prompts_are_told_of_and_no_other_list(setting: Setting, source: str) -> None:
+async def test_changed_prompts_are_announced_and_no_other_list(setting: Setting, source: str) -> None:
     async with mcp.Client(setting.project.url, mode="2026-07-28", read_timeout_seconds=20) as client:
         await client.list_tools()
         kinds = {"tools_list_changed": True, "prompts_list_changed": True, "resources_list_changed": True}

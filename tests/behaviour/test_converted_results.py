@@ -1,4 +1,4 @@
-"""Large results that pass to a session without being read, because the server says what is to be cut."""
+"""Large results that pass to a session unparsed, because the server marks what to cut."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def play(tmp_path: Path) -> AsyncIterator[RegisteredSetup]:
 
 
 @ACCEPTS
-async def test_a_session_gets_what_it_would_get_of_a_reader(play: RegisteredSetup, accept: str) -> None:
+async def test_a_session_gets_the_same_result_as_from_parsing(play: RegisteredSetup, accept: str) -> None:
     """Without type of the result, and without who answered."""
     client = await play.legacy(accept=accept)
     play.upstream.plays |= {
@@ -60,7 +60,7 @@ async def test_a_session_gets_what_it_would_get_of_a_reader(play: RegisteredSetu
 
 @FORMS
 @pytest.mark.parametrize("size", [3_000_000, 300_000, 300])
-async def test_it_keeps_its_bytes(form: str, size: int, play: RegisteredSetup) -> None:
+async def test_the_kept_members_keep_their_bytes(form: str, size: int, play: RegisteredSetup) -> None:
     client = await play.legacy()
     said = {**LARGE, "text": "x" * size}
     play.upstream.plays["t"] = trimmed(said) if form == JSON else stream(trimmed_event(said))
@@ -97,7 +97,7 @@ def broken_off_after(form: str, count: int) -> Any:
 
 
 @FORMS
-async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(form: str, play: RegisteredSetup) -> None:
+async def test_a_result_that_breaks_off_is_never_taken_as_complete(form: str, play: RegisteredSetup) -> None:
     """Told where nothing is out yet, else an unclean end."""
     client = await play.legacy()
     for count in (20,) if form == JSON else (20, 200_000):
@@ -112,7 +112,7 @@ async def test_one_that_breaks_off_is_never_taken_for_a_whole_one(form: str, pla
 
 
 @FORMS
-async def test_one_that_is_cancelled_amid_its_body_ends_there(form: str, play: RegisteredSetup) -> None:
+async def test_a_result_cancelled_in_its_body_ends_there(form: str, play: RegisteredSetup) -> None:
     """Nothing more is said, least of all something that would be taken for the rest of the body."""
     client = await play.legacy()
     gate = asyncio.Event()
@@ -170,7 +170,7 @@ async def read_slowly(play: RegisteredSetup, client: Client, body: bytes) -> Non
 
 @FORMS
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_client_that_reads_slowly_gets_all_of_it_and_one_that_does_not_read_is_let_go(
+async def test_a_slow_client_gets_everything_and_a_stalled_one_is_dropped(
     tmp_path: Path, era: str, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The time of a call is the server's, which has answered."""
@@ -192,7 +192,7 @@ async def test_a_client_that_reads_slowly_gets_all_of_it_and_one_that_does_not_r
         assert (shown["errors"], shown["lastError"]) == (0, None)
 
 
-async def test_the_time_of_a_call_may_end_in_a_moment_in_which_a_slow_reader_keeps_up(
+async def test_a_call_can_time_out_while_a_slow_client_reads(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the reader took until then is not the server's."""
@@ -211,7 +211,7 @@ async def play_is_idle(play: RegisteredSetup) -> bool:
         return bool((await status.json())["figures"]["inFlight"] == 0)
 
 
-async def test_a_response_to_something_else_is_no_answer(play: RegisteredSetup) -> None:
+async def test_a_response_with_another_id_is_refused(play: RegisteredSetup) -> None:
     client = await play.legacy()
 
     async def other(request: web.Request, received: Received) -> web.StreamResponse:

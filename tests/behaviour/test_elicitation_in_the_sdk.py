@@ -1,7 +1,7 @@
-"""Real servers that ask back, in either era, behind the whole chain; the official SDK's client in the era of sessions.
+"""Real servers of both protocol generations ask for input through the whole chain; the client is the official SDK.
 
-The judge is the same client at the same server directly. Each part alone is tested elsewhere: the legacy door in
-`test_legacy_rounds.py`, calls that are held open in the workspace server's own tests.
+The expected outcome is that of the same client connected directly. `test_input_requests.py` tests the manager's
+part alone.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ async def outcome(client: mcp.Client, tool: str) -> Mapping[str, Any]:
 
 @EVERY_SOURCE
 @pytest.mark.parametrize("tool", TOOLS)
-async def test_a_question_reaches_the_person_and_the_answer_the_server(
+async def test_an_input_request_reaches_the_user_and_the_answer_the_server(
     project: Project, source: str, tool: str
 ) -> None:
     person = Person()
@@ -122,7 +122,7 @@ async def test_a_question_reaches_the_person_and_the_answer_the_server(
     assert [one.message for one in person.asked if tool == "elicit"] == ["Your name?"][: tool == "elicit"]
 
 
-async def test_what_the_person_refuses_is_for_the_server_to_decide_as_directly(project: Project) -> None:
+async def test_a_refusal_by_the_user_has_the_same_outcome_as_directly(project: Project) -> None:
     """An error in place of an answer: a server of the older era gets it, and its client what that makes of it."""
     refusal = mcp_types.ErrorData(code=-1, message="User rejected it")
     refusing = Person(**dict.fromkeys(TOOLS, refusal))
@@ -137,7 +137,7 @@ async def test_what_the_person_refuses_is_for_the_server_to_decide_as_directly(p
     assert refused["structuredContent"]["error"]["reason"] == "question_unanswered"
 
 
-async def test_progress_and_log_messages_come_with_the_call(project: Project) -> None:
+async def test_progress_and_log_messages_arrive_during_the_call(project: Project) -> None:
     person = Person()
     steps: list[float] = []
 
@@ -154,7 +154,7 @@ class AskableClient(SessionClient):
     capabilities: Mapping[str, Any] = {"elicitation": {}}
 
 
-async def test_a_call_that_is_cancelled_while_its_question_is_out_ends_at_its_server(
+async def test_a_call_cancelled_during_its_input_request_ends_at_its_server(
     project: Project,
 ) -> None:
     """The call has no connection that could be closed then."""

@@ -1,6 +1,6 @@
-"""Whose answer is whose: many sessions, the same request ids everywhere, two workspaces.
+"""Many sessions with equal request ids in two workspaces each get their own responses.
 
-Every call carries something only it can be answered with: an own sum, or the workspace's own file.
+Every call has a response that only it can have: its own sum, or its workspace's own file.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Caller:
             self.mixed.append(f"session {self.number} id {identity}: {answer} instead of {expected}")
 
 
-async def test_of_5000_calls_of_50_sessions_with_equal_ids_none_is_mixed(
+async def test_5000_calls_of_50_sessions_with_equal_ids_get_their_own_responses(
     manager: RunningManager, tmp_path: Path
 ) -> None:
     """The main promise: own session, own workspace, own id, own answer; the handles cross over at will."""
@@ -97,7 +97,9 @@ async def test_of_5000_calls_of_50_sessions_with_equal_ids_none_is_mixed(
     assert [line for caller in callers for line in caller.mixed] == []
 
 
-async def test_stateless_calls_under_one_id_are_told_apart(manager: RunningManager, tmp_path: Path) -> None:
+async def test_stateless_calls_with_equal_ids_get_their_own_responses(
+    manager: RunningManager, tmp_path: Path
+) -> None:
     """Modern clients all send id 1; only the connection tells whose it is."""
     project = make_project(tmp_path / "one")
     async with raw_http() as http:
@@ -110,7 +112,7 @@ async def test_stateless_calls_under_one_id_are_told_apart(manager: RunningManag
         assert all(await asyncio.gather(*(ask(number) for number in range(200))))
 
 
-async def test_two_handshakes_of_one_session_never_mix(tmp_path: Path) -> None:
+async def test_concurrent_handshakes_of_one_session_do_not_mix(tmp_path: Path) -> None:
     """50 rounds at once; each answer names its own folder, the last binding stays."""
     projects = [make_project(tmp_path / name).resolve() for name in ("one", "two")]
     async with running_manager(tmp_path / "manager", announce_hold_s=0.0) as manager, raw_http(60) as http:
